@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -86,6 +86,14 @@ class Settings(Model):
     """The control plane's database as a SQLAlchemy URL; empty means the SQLite file in the home."""
     provider_timeout_ms: Annotated[int, Field(ge=10, le=600_000)] = 10_000
     """How long one call to a provider may take, in milliseconds."""
+    all_bindings_timeout_ms: Annotated[int, Field(ge=10, le=600_000)] = 5_000
+    """How long one binding may take where all are asked at once, in milliseconds."""
+    scope_weights: dict[
+        Literal["project", "user", "agent", "orchestrator", "company"],
+        Annotated[float, Field(ge=0, le=1)],
+    ] = {}
+    """How much a record counts where all bindings are asked, by whose it is: `agent = 0.7` under
+    `[scope_weights]`. Not set: project and user 1.0, agent 0.7, orchestrator 0.5, company 0.4."""
     hook_timeout_ms: Annotated[int, Field(ge=100, le=60_000)] = 5_000
     """How long a hook may take before it ends without an answer, in milliseconds."""
     timezone: str = ""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ENV_PREFIX = "MEMTUI_"
-TABLES = frozenset({"keymap", "score_thresholds"})
+TABLES = frozenset({"keymap", "scope_weights", "score_thresholds"})
 """The settings that hold several values by name."""
 
 _HOME_VARIABLE = "MEMTUI_HOME"

@@ -359,6 +359,28 @@ _SORTS: dict[str, Callable[[Record], str | int | None]] = {
     "topic": lambda record: record.topic,
 }
 
+
+def _sort_of(sort: str) -> tuple[Callable[[Record], str | int | None], bool]:
+    """Return what a sort looks at, and whether it descends."""
+    name, is_down = sort.removeprefix("-"), sort.startswith("-")
+    if name not in _SORTS:
+        raise Invalid(f"Cannot sort by {name}; the fields are {', '.join(_SORTS)}.")
+    return _SORTS[name], is_down
+
+
+def first_of(records: Sequence[Record], sort: str) -> int:
+    """Return the place of the record that stands first in a list of this order.
+
+    One without a value of its sort stands last. Raises `Invalid` for an unknown sort.
+    """
+    value_of, is_down = _sort_of(sort)
+    values: list[Any] = [value_of(one) for one in records]
+    valued = [place for place, value in enumerate(values) if value is not None]
+    if not valued:
+        return 0
+    return (max if is_down else min)(valued, key=lambda place: values[place])
+
+
 _Key = tuple[Any, int]
 """A record's sort value (None: it has none) and its place in the list."""
 
@@ -373,18 +395,16 @@ def page(records: Sequence[Record], request: BrowseRequest) -> BrowsePage:
     Raises:
         Invalid: the sort field is not supported, or the cursor is not of this sort.
     """
-    name, is_down = request.sort.removeprefix("-"), request.sort.startswith("-")
-    if name not in _SORTS:
-        raise Invalid(f"Cannot sort by {name}; the fields are {', '.join(_SORTS)}.")
+    value_of, is_down = _sort_of(request.sort)
     keyed: list[tuple[_Key, Record]] = [
-        ((_SORTS[name](record), place), record) for place, record in enumerate(records)
+        ((value_of(record), place), record) for place, record in enumerate(records)
     ]
     present = [pair for pair in keyed if pair[0][0] is not None]
     present.sort(key=lambda pair: pair[0][0], reverse=is_down)
     ordered = [*present, *(pair for pair in keyed if pair[0][0] is None)]
     start = 0
     if request.cursor is not None:
-        value = int if name == "size" else str
+        value = int if request.sort.endswith("size") else str
         last, place, last_id = read_cursor(request.cursor, request.sort, (value, _NONE), int, str)
         place = next((at for at, record in enumerate(records) if _id(record) == last_id), place)
         start = sum(not _is_after(key, (last, place), is_down=is_down) for key, _ in ordered)

@@ -89,6 +89,8 @@ class QueryAnswer(Answer):
     snippets: tuple[Snippet, ...] = ()
     profile_summary: str | None = None
     capped: bool = False
+    all_topics: bool = False
+    """The topic asked for has fewer than three, so that every topic was looked through."""
 
 
 class ProfileAnswer(Answer):

@@ -235,7 +235,8 @@ class _Reading:
             kinds.append(SectionKind.RELATED)
         if whole and self.request.profile:
             kinds.append(SectionKind.PROFILE)
-        connection = await self._within(kinds, self._opened(routed), opens=True)
+        opening = self.core.open_for(self.entry.caller, routed)
+        connection = await self._within(kinds, opening, opens=True)
         if connection is None:
             return
         reads: list[tuple[Sequence[SectionKind], Awaitable[bool]]] = [
@@ -275,12 +276,6 @@ class _Reading:
     def _fails(self, error: MemtuiError) -> None:
         self._failed.append(error)
         self.problems.append(Problem(message=str(error)))
-
-    async def _opened(self, routed: Routed) -> Connection:
-        """Open a binding. That goes on where it is given up, so that the next context finds it."""
-        opening = asyncio.ensure_future(self.core.open_for(self.entry.caller, routed))
-        opening.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await asyncio.shield(opening)
 
     async def _list(self, connection: Connection, parts: Sequence[_Part]) -> bool:
         """Read the records of parts that are alike; False: their binding keeps none of them."""

@@ -80,6 +80,15 @@ class Routed:
     """The roles of whom the caller is or acts for; None: the company has no members."""
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of one binding in what several are asked at once."""
+
+    together: str
+    """An id that stands in the request of each one's operation."""
+    within_ms: int
+
+
 @dataclass(eq=False)
 class Core:
     """The parts that every operation needs."""
@@ -287,9 +296,15 @@ class Core:
         *,
         needs: str | None = None,
         source: SourceRef | None = None,
+        share: Share | None = None,
     ) -> AsyncIterator[tuple[RunningOperation, Connection]]:
         """Run an operation that goes to a binding; one that reads says what could not be read."""
-        async with self.recorder.recorded(operation_type, caller, scope, asked, source) as entry:
+        if share is not None:
+            asked = {**asked, "together": share.together}
+        async with (
+            self.recorder.recorded(operation_type, caller, scope, asked, source) as entry,
+            self._within(entry, binding_key, share),
+        ):
             connection = await self.connect(entry, binding_key, needs=needs)
             yield entry, connection
             told = [] if operation_type.mutates else await problems(entry, connection)
@@ -300,6 +315,29 @@ class Core:
                 rest = f"{more} more problems are not listed here; `memtui doctor` tells of all."
                 told = [*told[:_TOLD_PROBLEMS], Problem(message=rest)]
             entry.problems = tuple(told)
+
+    @asynccontextmanager
+    async def _within(
+        self, entry: RunningOperation, binding_key: str | None, share: Share | None
+    ) -> AsyncIterator[None]:
+        """Give up what does not end in its time; for the binding's breaker it has failed."""
+        if share is None:
+            yield
+            return
+        limit = asyncio.timeout(share.within_ms / 1000)
+        try:
+            async with limit:
+                yield
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            if entry.binding is not None:
+                self.connections.breaker(entry.binding.binding_id).failed()
+            raise Unavailable(
+                f"{binding_key} did not answer within {share.within_ms / 1000:g} s; "
+                "raise all_bindings_timeout_ms if it needs longer.",
+                sent=True,
+            ) from error
 
     async def find(
         self, entry: RunningOperation, connection: Connection, asked: RecordHandle | str
@@ -351,7 +389,15 @@ class Core:
         return replace(connection, adapter=cast("Adapter", then))
 
     async def open(self, binding: BindingRow, *, company_read_only: bool) -> Connection:
-        """Return the connection of a binding, which may only read where anything above it does."""
+        """Return the connection of a binding, which may only read where anything above it does.
+
+        The opening goes on where its caller gives up, so that the next one finds it.
+        """
+        opening = asyncio.ensure_future(self._open(binding, company_read_only=company_read_only))
+        opening.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(opening)
+
+    async def _open(self, binding: BindingRow, *, company_read_only: bool) -> Connection:
         connection = await self.connections.to(
             binding, read_only=self.read_only or company_read_only
         )

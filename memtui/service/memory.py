@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from memtui.service.bindings import Bindings
     from memtui.service.companies import Companies
     from memtui.service.context import ContextAnswer, ContextRequest, Contexts
+    from memtui.service.everywhere import Everywhere
     from memtui.service.facts import Facts
     from memtui.service.limits import Limits
     from memtui.service.log import Log
@@ -174,6 +175,8 @@ class MemoryService(Operations):
     companies: _Lazy[Companies] = _Lazy("companies", "Companies")
     facts: _Lazy[Facts] = _Lazy("facts", "Facts")
     """Facts by their key, the nearest scope's first."""
+    everywhere: _Lazy[Everywhere] = _Lazy("everywhere", "Everywhere")
+    """What is asked of all bindings at once."""
     limits: _Lazy[Limits] = _Lazy("limits", "Limits")
     """Spending limits, and what was spent of them."""
     log: _Lazy[Log] = _Lazy("log", "Log")

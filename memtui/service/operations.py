@@ -58,7 +58,7 @@ from memtui.service.answers import (
     SyncAnswer,
 )
 from memtui.service.connections import Connection
-from memtui.service.core import Group, to_its_end
+from memtui.service.core import Group, Share, to_its_end
 from memtui.service.recorder import RunningOperation
 from memtui.service.redaction import redact, redact_json
 from memtui.service.visibility import (
@@ -165,21 +165,31 @@ async def check_room(connection: Connection, request: WriteRequest, limits: Fact
 class Operations(Group):
     """The operations on memories."""
 
-    async def query(self, caller: Caller, request: QueryRequest) -> QueryAnswer:
-        """Find what is relevant to a text."""
+    async def query(
+        self, caller: Caller, request: QueryRequest, *, share: Share | None = None
+    ) -> QueryAnswer:
+        """Find what is relevant to a text; `share`: it is asked beside other bindings."""
         caller = caller.at(request.as_of)
         clean, asked = _redacted_query(request)
         needs = "agents_search" if request.matching is Matching.AGENTS else None
         async with self._core.connected(
-            OperationType.QUERY, caller, request.scope, asked, request.binding_key, needs=needs
-        ) as (entry, connection):
+            OperationType.QUERY, caller, request.scope, asked, request.binding_key, needs=needs,
+            share=share,
+        ) as (entry, connection):  # fmt: skip
             routed = clean.model_copy(update={"binding_key": connection.binding.key})
-            bundle = await _narrowed(connection, routed)
+            bundle, all_topics = await _of_topic(connection, routed)
+            if all_topics:
+                entry.request = {**entry.request, "all_topics": True}
             snippets = _readable(entry, bundle.snippets)
             entry.about(snippets)
             note_owner(entry, [snippet.scope for snippet in snippets])
             entry.usage, entry.capped = bundle.usage, bundle.capped
-        return QueryAnswer.like(bundle, **entry.answer(), snippets=for_caller(caller, snippets))
+        return QueryAnswer.like(
+            bundle,
+            **entry.answer(),
+            snippets=for_caller(caller, snippets),
+            all_topics=all_topics,
+        )
 
     async def explain(self, caller: Caller, request: QueryRequest) -> ExplainAnswer:
         """Trace how a query is answered, by the records alone that the caller may read."""
@@ -249,8 +259,10 @@ class Operations(Group):
         links = linked.get(record.handle.provider_record_id, Links())
         return GetAnswer.like(links, **entry.answer(), record=received)
 
-    async def browse(self, caller: Caller, request: BrowseRequest) -> BrowseAnswer:
-        """Return one page of what is stored."""
+    async def browse(
+        self, caller: Caller, request: BrowseRequest, *, share: Share | None = None
+    ) -> BrowseAnswer:
+        """Return one page of what is stored; `share`: it is listed beside other bindings."""
         caller = caller.at(request.as_of)
         scope = request.scope
         asked: Json = {
@@ -263,8 +275,9 @@ class Operations(Group):
             asked["owners"] = _owners_json(request.owners)
         needs = "browse" if request.namespace is None else "namespace_changes"
         async with self._core.connected(
-            OperationType.BROWSE, caller, scope, asked, request.binding_key, needs=needs
-        ) as (entry, connection):
+            OperationType.BROWSE, caller, scope, asked, request.binding_key, needs=needs,
+            share=share,
+        ) as (entry, connection):  # fmt: skip
             routed = request.model_copy(
                 update={
                     "binding_key": connection.binding.key,
@@ -649,6 +662,27 @@ def _record_id(asked: RecordHandle | str) -> str:
 
 def _owners_json(owners: Sequence[Scope]) -> list[str]:
     return [" ".join(owner_of(scope)) for scope in owners[:_LOGGED_OWNERS]]
+
+
+ENOUGH_OF_TOPIC = 3
+"""Where a topic has fewer, every topic is looked through (seed 002, topic filtering)."""
+
+
+def of_topic(found: Sequence[R], topic: str | None) -> list[R]:
+    """Return what is eligible for a topic: what has none is so for any."""
+    return [one for one in found if topic is None or one.topic in {None, topic}]
+
+
+async def _of_topic(connection: Connection, request: QueryRequest) -> tuple[ContextBundle, bool]:
+    """Answer a query by its topic first; also say whether every topic was looked through."""
+    bundle = await _narrowed(connection, request)
+    fitting = of_topic(bundle.snippets, request.topic)
+    if len(fitting) < len(bundle.snippets):  # the provider has done so itself
+        return bundle, True
+    if request.topic is None or len(fitting) >= min(ENOUGH_OF_TOPIC, request.top_k):
+        return bundle, False
+    whole = await _narrowed(connection, request.model_copy(update={"topic": None}))
+    return whole.model_copy(update={"usage": bundle.usage + whole.usage}), True
 
 
 async def _narrowed(connection: Connection, request: QueryRequest) -> ContextBundle:

@@ -116,11 +116,12 @@ async def test_a_query_is_recorded_with_all_of_it(
         "top_k": 3,
         "topic": "ci",
         "metadata_filter": {"a": 1},
+        "all_topics": True,
     }
     assert [(h.rank, h.provider_record_id, h.score) for h in operation.handles] == [
         (1, handle.provider_record_id, 1.0)
     ]
-    assert (operation.usage, operation.result_count) == (SPENT, 1)
+    assert (operation.usage, operation.result_count) == (SPENT * 2, 1)  # one has too little of it
     assert (operation.binding_key, operation.binding_reason) == ("default", "company default")
     assert (operation.principal, operation.door) == ("user:ana", "test")
     assert operation.latency_ms == answer.latency_ms

@@ -371,6 +371,17 @@ MEMORIES: dict[str, list[Call]] = {
     "browse": [
         lambda h, c: each_scope(lambda scope: h.service.browse(c, BrowseRequest(scope=scope)))
     ],
+    "everywhere.query": [
+        lambda h, c: each(
+            h,
+            lambda n: h.service.everywhere.query(c, QueryRequest(scope=scope_of(n), query=n[:-3])),
+        )
+    ],
+    "everywhere.browse": [
+        lambda h, c: each_scope(
+            lambda scope: h.service.everywhere.browse(c, BrowseRequest(scope=scope))
+        )
+    ],
     "get": [
         lambda h, c: each(h, lambda n: h.service.get(c, handle_of(h, n), scope_of(n))),
         lambda h, c: each(h, lambda n: h.service.get(c, handle_of(h, n), APOLLO)),

@@ -1,0 +1,662 @@
+"""A query and a list over all bindings of a company at once, whatever their providers.
+
+Each binding is asked as it is alone, through the same routing, rights and log, in its own time: one
+that is slow, fails or may not be read is named with its reason, and the others' answers stand. What
+comes back is joined here, because scores of different providers cannot be compared: by rank, each
+rank weighted by whose record it is (seed 002 §3: the project's most, the company's least).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter
+from typing import Any, Literal, TypeVar
+
+from memtui.contract import (
+    BrowseRequest,
+    ExplainStage,
+    Invalid,
+    Matching,
+    MemtuiError,
+    Model,
+    NotFound,
+    Problem,
+    QueryRequest,
+    Record,
+    RecordHandle,
+    Scope,
+    Snippet,
+    SourceRef,
+    Unavailable,
+    Usage,
+    owner_of,
+)
+from memtui.fact_values import pair_of
+from memtui.provider_kit import first_of, read_cursor, take_apart, write_cursor
+from memtui.service.answers import Answer, BrowseAnswer, QueryAnswer
+from memtui.service.core import Group, Share
+from memtui.service.operations import ENOUGH_OF_TOPIC, FACT, of_topic
+from memtui.service.visibility import Caller, without_prefix
+from memtui.store import bindings as table
+from memtui.store.compiled import BindingRow, TargetRow
+from memtui.store.sight import Sight
+
+AnswerT = TypeVar("AnswerT", bound=Answer)
+
+WEIGHTS: dict[str, float] = {
+    "project": 1.0, "user": 1.0, "agent": 0.7, "orchestrator": 0.5, "company": 0.4,
+}  # fmt: skip
+"""How much a record counts by whose it is (seed 002 §3), where the settings do not say."""
+_OWNERS = {"project_id": "project", "subject_id": "user", "agent_id": "agent"}
+_ORCHESTRATOR = "orchestrator"
+
+RANK_CONSTANT = 2
+"""Of reciprocal rank fusion. It is small, as the lists are short: at 60, the usual one, nothing of
+the company would ever stand before the project's hundredth."""
+
+
+class Place(Model):
+    """Where a text was found, and what the binding there said of it."""
+
+    binding_key: str
+    handle: RecordHandle
+    rank: int
+    """In its binding's answer, from 1."""
+    score: float | None
+    """The provider's own; comparable within its answer only."""
+    weight: float
+    """By whose it is."""
+    source: SourceRef | None
+
+    @property
+    def share(self) -> float:
+        """What it adds to the joined score."""
+        return self.weight / (RANK_CONSTANT + self.rank)
+
+
+class FoundSnippet(Snippet):
+    """A record that a query over all bindings found; `score` is the joined one."""
+
+    binding_key: str
+    places: tuple[Place, ...] = ()
+    """Where this text was found, the best first; each adds to the score."""
+
+
+class HiddenSnippet(FoundSnippet):
+    """A fact that gives way to one with the same key of a nearer scope."""
+
+    key: str
+    hidden_by: RecordHandle
+    hidden_by_binding: str
+
+
+class ListedRecord(Record):
+    """A record in a list of all bindings."""
+
+    binding_key: str
+
+
+class BindingOutcome(Model):
+    """What became of one binding where all were asked."""
+
+    binding_key: str
+    provider_key: str
+    status: Literal["waiting", "ok", "failed"] = "waiting"
+    reason: str = ""
+    """Why it failed, as a sentence."""
+    error_kind: str = ""
+    """The contract's error that it failed with, in lower case: `unavailable`, `denied` …"""
+    operation_ids: tuple[str, ...] = ()
+    found: int = 0
+    """How many records it answered with."""
+    capped: bool = False
+    """More may match there, or be there."""
+    latency_ms: float = 0
+    usage: tuple[Usage, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    unread: tuple[str, ...] = ()
+
+
+class EverywhereAnswer(Model):
+    """What all answers over several bindings say of them."""
+
+    together: str
+    """The id that stands in the request of each binding's operation."""
+    bindings: tuple[BindingOutcome, ...]
+    latency_ms: float = 0
+
+    @property
+    def failed(self) -> list[BindingOutcome]:
+        """The bindings without an answer."""
+        return [one for one in self.bindings if one.status == "failed"]
+
+    @property
+    def usage(self) -> tuple[Usage, ...]:
+        """What all of them used."""
+        return tuple(row for one in self.bindings for row in one.usage)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What could not be read where they looked."""
+        return tuple(problem for one in self.bindings for problem in one.problems)
+
+
+class EverywhereQuery(EverywhereAnswer):
+    """What a query over all bindings found, best first."""
+
+    snippets: tuple[FoundSnippet, ...] = ()
+    hidden: tuple[HiddenSnippet, ...] = ()
+    """Facts whose key a nearer scope has as well: the nearest one's is in `snippets`."""
+    all_topics: bool = False
+    """The topic asked for has fewer than three, so that every topic was looked through."""
+    capped: bool = False
+    stages: tuple[ExplainStage, ...] = ()
+    """How it was joined; records are named `binding record-id`."""
+
+
+class EverywherePage(EverywhereAnswer):
+    """One page of what all bindings store, in one order."""
+
+    records: tuple[ListedRecord, ...] = ()
+    next_cursor: str | None = None
+    """Of each binding how far it was shown; one that failed is asked again."""
+    total: int | None = None
+    at_least: bool = False
+
+
+@dataclass(eq=False)
+class _Asked:
+    """The bindings that are asked, and what came of each so far."""
+
+    share: Share
+    outcomes: dict[str, BindingOutcome]
+    started: float = field(default_factory=perf_counter)
+    errors: dict[str, MemtuiError] = field(default_factory=dict)
+
+    def values(self) -> dict[str, Any]:
+        """Return what every answer says of them."""
+        return {
+            "together": self.share.together,
+            "bindings": tuple(self.outcomes.values()),
+            "latency_ms": round((perf_counter() - self.started) * 1000, 3),
+        }
+
+    def note(
+        self, key: str, answer: Answer, found: int, *, capped: bool, unread: tuple[str, ...] = ()
+    ) -> None:
+        """Note what a binding answered, beside what it answered before."""
+        was = self.outcomes[key]
+        self.outcomes[key] = was.model_copy(
+            update={
+                "status": "ok",
+                "operation_ids": (*was.operation_ids, answer.operation_id),
+                "found": was.found + found,
+                "capped": capped,
+                "latency_ms": was.latency_ms + answer.latency_ms,
+                "usage": was.usage + answer.usage,
+                "problems": answer.problems,
+                "unread": unread,
+            }
+        )
+
+    def fail(self, key: str, error: MemtuiError, latency_ms: float) -> None:
+        """Note why a binding has no answer."""
+        self.errors[key] = error
+        failed = {
+            "status": "failed",
+            "reason": str(error),
+            "error_kind": error.kind.lower(),
+            "latency_ms": round(latency_ms, 3),
+        }
+        self.outcomes[key] = self.outcomes[key].model_copy(update=failed)
+
+    def has_failed(self, key: str) -> bool:
+        """Whether a binding has no answer."""
+        return key in self.errors
+
+    def refuse_silence(self) -> None:
+        """Raise the error where no binding has answered at all."""
+        if len(self.errors) < len(self.outcomes):
+            return
+        first, *others = self.errors.values()
+        if all(one.kind == first.kind for one in others) and not isinstance(first, Unavailable):
+            raise first
+        raise Unavailable(f"No binding answered. {' '.join(map(str, self.errors.values()))}")
+
+
+async def _gather(
+    asked: _Asked,
+    calls: Mapping[str, Callable[[], Awaitable[AnswerT]]],
+    answered: Callable[[str, AnswerT], None],
+    told: Callable[[], None] = lambda: None,
+) -> None:
+    """Make all calls at once, note each answer, or why there is none, as it comes, and tell."""
+
+    async def one(key: str) -> None:
+        began = perf_counter()
+        try:
+            answer = await calls[key]()
+        except MemtuiError as error:
+            asked.fail(key, error, (perf_counter() - began) * 1000)
+        else:
+            answered(key, answer)
+        told()
+
+    async with asyncio.TaskGroup() as group:
+        for key in calls:
+            group.create_task(one(key))
+
+
+class Everywhere(Group):
+    """What is asked of all bindings of a company at once."""
+
+    async def query(
+        self,
+        caller: Caller,
+        request: QueryRequest,
+        *,
+        within_ms: int | None = None,
+        so_far: Callable[[EverywhereQuery], None] = lambda _answer: None,
+    ) -> EverywhereQuery:
+        """Find what is relevant to a text, wherever it is kept.
+
+        Args:
+            caller: Who asks.
+            request: The question, to no binding in particular.
+            within_ms: How long each binding may take; None: `all_bindings_timeout_ms`.
+            so_far: Is given what is known as each binding answers.
+
+        Raises:
+            Invalid: it names a binding, or asks as one provider's own agents do.
+            Denied: the caller sees nothing here.
+            NotFound: no binding is there to ask.
+        """
+        if request.matching is Matching.AGENTS:
+            raise Invalid("Only one provider at a time is asked as its own agents ask it.")
+        asked = await self._asked(caller, request, within_ms)
+        weights = self._weights(request.scope)
+        answers: dict[str, QueryAnswer] = {}
+
+        def answered(key: str, answer: QueryAnswer) -> None:
+            answers[key] = answer
+            asked.note(key, answer, len(answer.snippets), capped=answer.capped)
+
+        def joined() -> EverywhereQuery:
+            return _join(answers, request, weights, asked.values())
+
+        def ask(key: str) -> Awaitable[QueryAnswer]:
+            routed = request.model_copy(update={"binding_key": key})
+            return self._service.query(caller, routed, share=asked.share)
+
+        calls = {key: partial(ask, key) for key in asked.outcomes}
+        await _gather(asked, calls, answered, lambda: so_far(joined()))
+        asked.refuse_silence()
+        return joined()
+
+    async def browse(
+        self, caller: Caller, request: BrowseRequest, *, within_ms: int | None = None
+    ) -> EverywherePage:
+        """Return one page of what is stored, wherever it is kept, in one order.
+
+        Raises:
+            Invalid: it names a binding or a namespace, or the cursor is not of this list.
+            Denied: the caller sees nothing here.
+            NotFound: no binding is there to ask.
+        """
+        if request.namespace is not None:
+            raise Invalid("A namespace is one binding's; name the binding.")
+        first_of((), request.sort)
+        begun = _read_progress(request)
+        asked = await self._asked(caller, request, within_ms)
+        if begun is not None:  # a list that was begun is of the bindings that it began with
+            asked.outcomes = {key: one for key, one in asked.outcomes.items() if key in begun}
+        lists = {key: _List((begun or {}).get(key, _Progress())) for key in asked.outcomes}
+
+        def answered(key: str, page: BrowseAnswer) -> None:
+            lists[key].take(page)
+            more = page.at_least or page.unfinished
+            asked.note(key, page, len(page.records), capped=more, unread=page.unread)
+
+        def ask(key: str) -> Awaitable[BrowseAnswer]:
+            update = {"binding_key": key, "cursor": lists[key].progress.cursor}
+            routed = request.model_copy(update=update)
+            return self._service.browse(caller, routed, share=asked.share)
+
+        records: list[ListedRecord] = []
+        while len(records) < request.limit:
+            there = [key for key in lists if not asked.has_failed(key)]
+            if empty := [key for key in there if not lists[key].is_read]:
+                await _gather(asked, {key: partial(ask, key) for key in empty}, answered)
+                continue
+            heads = [key for key in there if lists[key].waiting]
+            if not heads:
+                break
+            first = heads[first_of([lists[key].waiting[0] for key in heads], request.sort)]
+            record = lists[first].shift()
+            records.append(ListedRecord(**dict(record), binding_key=first))
+        asked.refuse_silence()
+        totals = [one.progress.total for one in lists.values()]
+        total = None if None in totals else sum(one or 0 for one in totals)
+        is_part = asked.errors or any(one.capped for one in asked.outcomes.values())
+        has_more = any(
+            not (one.progress.is_done or asked.has_failed(key)) for key, one in lists.items()
+        )
+        return EverywherePage(
+            **asked.values(),
+            records=tuple(records),
+            next_cursor=_write_progress(request.sort, lists) if has_more else None,
+            total=total,
+            at_least=bool(is_part),
+        )
+
+    async def _bindings(self, caller: Caller) -> list[BindingRow]:
+        """Return the bindings that are asked, the oldest first.
+
+        They are enabled, and serve a scope that the caller may see.
+
+        Raises:
+            Denied: the company has members, and the caller is none.
+        """
+        core = self._core
+        sight = await asyncio.to_thread(core.sight, caller)
+        rows = await core.ask(table.bindings, caller.company_id)
+        served = defaultdict(list)
+        for target in await core.ask(table.targets, caller.company_id):
+            served[target.binding_id].append(target)
+        return [row for row in rows if row.enabled and _is_for(served[row.binding_id], sight)]
+
+    async def _asked(
+        self, caller: Caller, request: QueryRequest | BrowseRequest, within_ms: int | None
+    ) -> _Asked:
+        if request.binding_key is not None:
+            raise Invalid("All bindings are asked, so name none; or ask that one alone.")
+        rows = await self._bindings(caller)
+        if not rows:
+            raise NotFound("There is no binding to ask; `memtui bindings enable` turns one on.")
+        limit = within_ms or self._service.settings.all_bindings_timeout_ms
+        return _Asked(
+            share=Share(self._core.new_id(), limit),
+            outcomes={
+                row.key: BindingOutcome(binding_key=row.key, provider_key=row.provider_key)
+                for row in rows
+            },
+        )
+
+    def _weights(self, asked: Scope) -> Callable[[Scope], float]:
+        """Return the weight of a record by its scope; for the whole company all count the same."""
+        if owner_of(asked)[0] == "company_id":
+            return lambda _scope: 1.0
+        weights = WEIGHTS | dict(self._service.settings.scope_weights)
+        return lambda scope: weights[_whose(scope)]
+
+
+def _whose(scope: Scope) -> str:
+    field_name, value = owner_of(scope)
+    if (field_name, value) == ("agent_id", _ORCHESTRATOR):
+        return _ORCHESTRATOR
+    return _OWNERS.get(field_name, "company")
+
+
+def _is_for(served: Sequence[TargetRow], sight: Sight | None) -> bool:
+    """Whether a binding serves what somebody may see; one that serves nobody yet is everybody's."""
+    if sight is None or not served:
+        return True
+    return any(
+        one.target_type != "project" or sight.projects is None or one.target_id in sight.projects
+        for one in served
+    )
+
+
+# Joining what a query found
+
+
+def _join(
+    answers: Mapping[str, QueryAnswer],
+    request: QueryRequest,
+    weight: Callable[[Scope], float],
+    values: Mapping[str, object],
+) -> EverywhereQuery:
+    """Join the answers of several bindings, and say how, stage by stage."""
+    placed = [
+        (one, _place(key, rank, one, weight(one.scope)))
+        for key in sorted(answers)
+        for rank, one in enumerate(answers[key].snippets, start=1)
+    ]
+    fitting = set(map(id, of_topic([one for one, _ in placed], request.topic)))
+    all_topics = request.topic is not None and len(fitting) < min(ENOUGH_OF_TOPIC, request.top_k)
+    if not all_topics:
+        placed = [pair for pair in placed if id(pair[0]) in fitting]
+    merged = _same_texts_once(placed)
+    asked_keys = frozenset(take_apart(request.query).keys)
+    shown, hidden = _first_of_keys(merged)
+    shown.sort(key=partial(_order, asked_keys))
+    top = shown[: request.top_k]
+    return EverywhereQuery(
+        **values,
+        snippets=tuple(top),
+        hidden=tuple(hidden),
+        all_topics=all_topics,
+        capped=len(shown) > len(top) or any(one.capped for one in answers.values()),
+        stages=tuple(_stages([*shown, *hidden], asked_keys, request, all_topics=all_topics)),
+    )
+
+
+def _place(key: str, rank: int, found: Snippet, weight: float) -> Place:
+    return Place(
+        binding_key=key,
+        handle=found.handle,
+        rank=rank,
+        score=found.score,
+        weight=weight,
+        source=found.source,
+    )
+
+
+def _same_texts_once(placed: Sequence[tuple[Snippet, Place]]) -> list[FoundSnippet]:
+    """Return each text once, in its best place, with all the places where it was found."""
+    by_text: dict[str, list[tuple[Snippet, Place]]] = defaultdict(list)
+    for one, place in placed:
+        by_text[" ".join(without_prefix(one.text).split()).casefold()].append((one, place))
+    merged = []
+    for same in by_text.values():
+        same.sort(key=lambda pair: -pair[1].share)
+        best, place = same[0]
+        merged.append(
+            FoundSnippet(
+                **{**dict(best), "score": sum(at.share for _, at in same)},
+                binding_key=place.binding_key,
+                places=tuple(at for _, at in same),
+            )
+        )
+    return merged
+
+
+def _first_of_keys(
+    found: Sequence[FoundSnippet],
+) -> tuple[list[FoundSnippet], list[HiddenSnippet]]:
+    """Keep of the facts of one key the nearest scope's (seed 002 §3, first match wins)."""
+    nearest = sorted(found, key=lambda one: (-one.places[0].weight, -(one.score or 0.0)))
+    kept: list[FoundSnippet] = []
+    hidden: list[HiddenSnippet] = []
+    first: dict[str, list[tuple[str | None, FoundSnippet]]] = defaultdict(list)
+    for one in nearest:
+        named = _key_of(one)
+        if named is None:
+            kept.append(one)
+            continue
+        namespace, key = named
+        nearer = [
+            other
+            for space, other in first[key]
+            if (space is None or namespace is None or space == namespace)
+            and other.places[0].weight > one.places[0].weight
+        ]
+        first[key].append((namespace, one))
+        if not nearer:
+            kept.append(one)
+            continue
+        hidden.append(
+            HiddenSnippet(
+                **dict(one),
+                key=key,
+                hidden_by=nearer[0].handle,
+                hidden_by_binding=nearer[0].binding_key,
+            )
+        )
+    return kept, hidden
+
+
+def _key_of(record: Record) -> tuple[str | None, str] | None:
+    """Return namespace and key of a fact; None: it has no key, or is none."""
+    if record.kind != FACT:
+        return None
+    key, space = record.metadata.get("key"), record.metadata.get("namespace")
+    if not isinstance(key, str):
+        pair = pair_of(without_prefix(record.text))
+        if pair is None:
+            return None
+        key = pair.key
+    return (space.casefold() if isinstance(space, str) else None), key.casefold()
+
+
+def _is_asked_for(keys: frozenset[str], record: Record) -> bool:
+    named = _key_of(record)
+    return named is not None and named[1] in keys
+
+
+def _order(keys: frozenset[str], one: FoundSnippet) -> tuple[bool, float, str, str]:
+    """A fact whose key is asked for stands first; the rest by their joined scores."""
+    record_id = one.handle.provider_record_id
+    return not _is_asked_for(keys, one), -(one.score or 0.0), one.binding_key, record_id
+
+
+def _stages(
+    found: Sequence[FoundSnippet],
+    keys: frozenset[str],
+    request: QueryRequest,
+    *,
+    all_topics: bool,
+) -> Iterator[ExplainStage]:
+    places = [place for one in found for place in one.places]
+
+    def named(binding_key: str, handle: RecordHandle) -> str:
+        return f"{binding_key} {handle.provider_record_id}"
+
+    yield ExplainStage(
+        name="own ranks",
+        detail="Each binding's own order; scores of different providers are not comparable.",
+        scores={named(one.binding_key, one.handle): one.rank for one in places},
+    )
+    yield ExplainStage(
+        name="scope",
+        detail="How much a record counts, by whose it is: the nearest scope's most.",
+        scores={named(one.binding_key, one.handle): one.weight for one in places},
+    )
+    yield ExplainStage(
+        name="rank fusion",
+        detail=f"Weight / ({RANK_CONSTANT} + rank), added up over all places of the same text.",
+        scores={named(one.binding_key, one.handle): one.score or 0.0 for one in found},
+    )
+    if twice := {
+        named(one.binding_key, one.handle): float(len(one.places))
+        for one in found
+        if len(one.places) > 1
+    }:
+        detail = "The same text in several places is shown once, with all of them."
+        yield ExplainStage(name="same text", detail=detail, scores=twice)
+    if named_keys := {
+        named(one.binding_key, one.handle): 1.0 for one in found if _is_asked_for(keys, one)
+    }:
+        detail = "A fact whose key the query names comes first."
+        yield ExplainStage(name="keys", detail=detail, scores=named_keys)
+    if hidden := {
+        named(one.binding_key, one.handle): one.places[0].weight
+        for one in found
+        if isinstance(one, HiddenSnippet)
+    }:
+        detail = "Of facts with the same key the nearest scope's is shown; these are hidden by it."
+        yield ExplainStage(name="hidden", detail=detail, scores=hidden)
+    if all_topics:
+        detail = (
+            f"Fewer than {ENOUGH_OF_TOPIC} of the topic {request.topic} were found, "
+            "so every topic was searched."
+        )
+        yield ExplainStage(name="topic", detail=detail)
+
+
+# One list of several
+
+
+class _Progress(Model):
+    """How far the list of one binding was shown."""
+
+    cursor: str | None = None
+    """Where its page begins."""
+    shown: int = 0
+    """How many records of that page were shown."""
+    last_id: str | None = None
+    """The last of them: records may have come or gone before it meanwhile."""
+    total: int | None = None
+    is_done: bool = False
+    """Nothing of it is left to show."""
+
+
+class _List:
+    """The list of one binding: the records of a page that wait to be shown."""
+
+    def __init__(self, progress: _Progress) -> None:
+        self.progress = progress
+        self.waiting: deque[Record] = deque()
+        self._next: str | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its next record is known, or that there is none."""
+        return self.progress.is_done or bool(self.waiting)
+
+    def take(self, page: BrowseAnswer) -> None:
+        """Take a page, without what of it was shown."""
+        was = self.progress
+        ids = [one.handle.provider_record_id for one in page.records]
+        start = ids.index(was.last_id) + 1 if was.last_id in ids else was.shown
+        self.waiting.extend(page.records[start:])
+        self._next = page.next_cursor
+        self._go_on(shown=start, total=page.total)
+
+    def shift(self) -> Record:
+        """Return its next record."""
+        record = self.waiting.popleft()
+        self._go_on(shown=self.progress.shown + 1, last_id=record.handle.provider_record_id)
+        return record
+
+    def _go_on(self, **changed: Any) -> None:
+        """Note how far it was shown; where that is the whole page, the next one follows."""
+        if not self.waiting:
+            done = {"cursor": self._next, "shown": 0, "last_id": None}
+            changed |= done | {"is_done": self._next is None}
+        self.progress = self.progress.model_copy(update=changed)
+
+
+def _write_progress(sort: str, lists: Mapping[str, _List]) -> str:
+    places = {key: one.progress.model_dump(exclude_defaults=True) for key, one in lists.items()}
+    return write_cursor(sort, json.dumps(places))
+
+
+def _read_progress(request: BrowseRequest) -> dict[str, _Progress] | None:
+    """Return how far each list was shown, None at the beginning.
+
+    Raises:
+        Invalid: the cursor is another list's.
+    """
+    if request.cursor is None:
+        return None
+    [written] = read_cursor(request.cursor, request.sort, str)
+    try:
+        return {key: _Progress(**place) for key, place in json.loads(written).items()}
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise Invalid("The cursor is not one of this list; start from the first page.") from error

@@ -1,0 +1,244 @@
+"""One question, and one list, over a vault, a fact table and a plugin, one of which hangs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from memtui.config import Paths, load_settings
+from memtui.contract import (
+    BrowseRequest,
+    Denied,
+    Filter,
+    Invalid,
+    OperationType,
+    QueryRequest,
+    Scope,
+    SourceKind,
+    SourceRef,
+    Unavailable,
+    WriteRequest,
+)
+from memtui.service import Caller, Membership, MemoryService, Role, open_service
+from memtui.service.everywhere import EverywhereQuery
+from tests.backends.plugin_v1.servers.loopback import Request, serve, talk
+from tests.backends.plugin_v1.servers.reference import Reference
+
+pytestmark = pytest.mark.slow
+
+ANA = Caller(company_id="local", principal="user:ana", door="test")
+BEN = Caller(company_id="local", principal="user:ben", door="test")
+COMPANY = Scope(company_id="local")
+WEB = Scope(company_id="local", project_id="web")
+CODING = WEB.model_copy(update={"agent_id": "coding"})
+DAY = timedelta(days=1)
+LIMIT = 1_500
+"""Milliseconds that a binding gets where one hangs."""
+
+
+class Plugin(Reference):
+    """A plugin that answers until it hangs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hangs = False
+
+    async def __call__(self, request: Request, writer: asyncio.StreamWriter) -> bool:  # type: ignore[override]
+        if self.hangs and request.path == "/v1/search":
+            await asyncio.Event().wait()
+        return await talk(super().__call__)(request, writer)
+
+
+@pytest.fixture
+async def plugin() -> AsyncIterator[tuple[Plugin, str]]:
+    server = Plugin()
+    async with serve(server) as url:
+        yield server, url
+
+
+@pytest.fixture
+async def service(paths: Paths, plugin: tuple[Plugin, str]) -> AsyncIterator[MemoryService]:
+    settings = load_settings(paths, principal="user:ana", scope_weights={"agent": 0.6})
+    opened = await open_service(paths, settings)
+    await opened.bindings.add(ANA, "table", "facts", {})
+    await opened.bindings.add(ANA, "plugin", "plugin-v1", {"url": plugin[1]})
+    yield opened
+    await opened.close()
+
+
+async def write(
+    service: MemoryService, text: str, binding: str, scope: Scope = WEB, **fields: object
+) -> str:
+    source = SourceRef(kind=SourceKind.ISSUE, company_id="local", issue_id=f"in-{binding}")
+    values = {"scope": scope, "source": source, "content": text, "binding_key": binding}
+    answer = await service.write(ANA, WriteRequest.model_validate(values | fields))
+    return answer.handles[0].provider_record_id
+
+
+async def query(service: MemoryService, text: str, **fields: object) -> EverywhereQuery:
+    request = QueryRequest.model_validate({"scope": WEB, "query": text, **fields})
+    return await service.everywhere.query(ANA, request, within_ms=10_000)
+
+
+async def test_what_hangs_is_named_and_the_other_answers_stand(
+    service: MemoryService, plugin: tuple[Plugin, str]
+) -> None:
+    await write(service, "The release train leaves on Thursdays", "default")
+    await write(service, "release_day: Thursday", "table", kind="fact")
+    await write(service, "A release needs two reviews", "plugin")
+    request = QueryRequest(scope=WEB, query="when is the release")
+    assert len((await service.everywhere.query(ANA, request)).snippets) == 3
+
+    plugin[0].hangs = True
+    told: list[EverywhereQuery] = []
+    answer = await service.everywhere.query(ANA, request, within_ms=LIMIT, so_far=told.append)
+    assert {one.binding_key for one in answer.snippets} == {"default", "table"}
+    [failed] = answer.failed
+    assert (failed.binding_key, failed.error_kind) == ("plugin", "unavailable")
+    assert failed.reason.startswith("plugin did not answer within 1.5 s; ")
+    assert [len(one.snippets) for one in told] == [1, 2, 2]  # as they came
+    assert [len(one.failed) for one in told] == [0, 0, 1]
+
+    page = await service.log.page(ANA, Filter(operation_type=OperationType.QUERY))
+    mine = [one for one in page.operations if one.request.get("together") == answer.together]
+    assert {one.binding_key: str(one.status) for one in mine} == {
+        "default": "ok", "table": "ok", "plugin": "error",
+    }  # fmt: skip
+
+    for _ in range(2):  # at the third time its breaker opens, and nobody waits for it
+        with suppress(Unavailable):
+            await service.everywhere.query(ANA, request, within_ms=200)
+    last = (await service.everywhere.query(ANA, request)).bindings
+    assert "failed 3 times in a row" in {one.binding_key: one.reason for one in last}["plugin"]
+
+
+async def test_ranks_are_joined_by_scope_and_each_score_is_kept(service: MemoryService) -> None:
+    await write(service, "Deploy from the release branch", "default")
+    await write(service, "deploy   from the RELEASE branch", "plugin")
+    await write(
+        service, "Deploy after lunch", "plugin", Scope(company_id="local", agent_id="coding")
+    )
+    await write(service, "Deploy on weekdays", "plugin", COMPANY)
+    answer = await query(service, "deploy", scope=CODING)
+    first, *others = answer.snippets
+    assert [one.binding_key for one in first.places] == ["default", "plugin"]
+    assert [one.source.issue_id for one in first.places if one.source] == [
+        "in-default",
+        "in-plugin",
+    ]
+    assert first.score == pytest.approx(sum(1 / (2 + one.rank) for one in first.places))
+    weights = {one.text: one.places[0].weight for one in others}
+    assert weights == {"Deploy after lunch": 0.6, "Deploy on weekdays": 0.4}
+    assert first.places[0].score == 1.0  # the vault's own
+    stages = {one.name: one.scores for one in answer.stages}
+    assert list(stages) == ["own ranks", "scope", "rank fusion", "same text"]
+    assert stages["rank fusion"][f"default {first.handle.provider_record_id}"] == first.score
+
+
+async def test_of_facts_with_one_key_the_nearest_scope_s_is_shown(service: MemoryService) -> None:
+    await write(service, "deploy_branch: main", "default", COMPANY, kind="fact")
+    near = await write(service, "deploy_branch: release", "table", kind="fact")
+    await write(service, "Branches are cut by hand", "default")
+    answer = await query(service, "deploy branch")
+    assert answer.snippets[0].handle.provider_record_id == near
+    assert "deploy_branch: main" not in {one.text for one in answer.snippets}
+    [hidden] = answer.hidden
+    assert (hidden.text, hidden.key) == ("deploy_branch: main", "deploy_branch")
+    assert (hidden.hidden_by.provider_record_id, hidden.hidden_by_binding) == (near, "table")
+    whole = await query(service, "deploy branch", scope=COMPANY)
+    assert not whole.hidden  # for everybody, no scope is nearer
+
+
+async def test_a_topic_comes_first_and_all_topics_where_it_has_too_little(
+    service: MemoryService,
+) -> None:
+    await write(service, "The cache is cleared nightly", "default", topic="ops")
+    await write(service, "The cache is warmed", "plugin", topic="ops")
+    await write(service, "The cache holds sprites", "default", topic="art")
+    few = await query(service, "cache", topic="ops")
+    assert (len(few.snippets), few.all_topics) == (3, True)
+    assert few.stages[-1].detail.startswith("Fewer than 3 of the topic ops")
+    await write(service, "The cache lies in memory", "plugin", topic="ops")
+    enough = await query(service, "cache", topic="ops")
+    assert ({one.topic for one in enough.snippets}, enough.all_topics) == ({"ops"}, False)
+
+
+async def test_one_list_over_all_in_one_order_and_each_record_in_its_own_binding(
+    service: MemoryService, plugin: tuple[Plugin, str]
+) -> None:
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    written = [
+        (
+            binding,
+            await write(service, f"{binding} {n}", binding, created_at=day + DAY * n),
+        )
+        for n in range(6)
+        for binding in ("default", "table")
+    ]
+    written += [("plugin", await write(service, f"Note {number}", "plugin")) for number in range(3)]
+
+    async def listed(limit: int) -> list[tuple[str, str]]:
+        request = BrowseRequest(scope=COMPANY, sort="created_at", limit=limit)
+        found: list[tuple[str, str]] = []
+        moments: list[datetime] = []
+        while True:
+            page = await service.everywhere.browse(ANA, request)
+            assert len(page.records) <= limit
+            found += [(one.binding_key, one.handle.provider_record_id) for one in page.records]
+            moments += [one.created_at for one in page.records if one.created_at]
+            if page.next_cursor is None:
+                assert moments == sorted(moments)
+                return found
+            if len(found) == limit == 4:  # what comes between two pages hides and repeats nothing
+                await write(service, "Early", "default", created_at=day)
+                await write(service, "Early too", "table", created_at=day - DAY)
+            request = request.model_copy(update={"cursor": page.next_cursor})
+
+    assert sorted(await listed(100)) == sorted(written)
+    assert sorted(await listed(4)) == sorted(written)
+
+    plugin[0].hangs = True
+    request = BrowseRequest(scope=COMPANY, limit=7)
+    page = await service.everywhere.browse(ANA, request, within_ms=LIMIT)
+    assert (page.at_least, [one.binding_key for one in page.failed]) == (True, ["plugin"])
+    assert {one.binding_key for one in page.records} == {"default", "table"}
+    with pytest.raises(Invalid, match="Cannot sort by nonsense"):
+        await service.everywhere.browse(ANA, BrowseRequest(scope=COMPANY, sort="nonsense"))
+    with pytest.raises(Invalid, match="start from the first page"):
+        await service.everywhere.browse(ANA, request.model_copy(update={"cursor": "x"}))
+
+
+async def test_each_is_asked_by_the_rights_of_who_asks(
+    service: MemoryService, plugin: tuple[Plugin, str]
+) -> None:
+    request = QueryRequest(scope=WEB, query="release")
+    named = request.model_copy(update={"binding_key": "table"})
+    with pytest.raises(Invalid, match="name none"):
+        await service.everywhere.query(ANA, named)
+    await write(service, "The release of the web", "default")
+    await service.bindings.set_target(ANA, "project", "moon", "table")
+    await service.members.set(ANA, Membership(principal="user:ana", role=Role.OWNER))
+    of_web = Membership(principal="user:ben", role=Role.MEMBER, project_id="web")
+    await service.members.set(ANA, of_web)
+    assert [one.binding_key for one in (await query(service, "release")).bindings] == [
+        "default", "table", "plugin",
+    ]  # fmt: skip
+    answer = await service.everywhere.query(BEN, request)
+    assert [one.binding_key for one in answer.bindings] == ["default", "plugin"]
+    assert [one.text for one in answer.snippets] == ["The release of the web"]
+    moon = QueryRequest(scope=WEB.model_copy(update={"project_id": "moon"}), query="release")
+    with pytest.raises(Denied, match="You are no member of moon"):
+        await service.everywhere.query(BEN, moon)
+    stranger = BEN.model_copy(update={"principal": "user:eve"})
+    with pytest.raises(Denied, match="no member here"):
+        await service.everywhere.query(stranger, request)
+
+    for key in ("default", "table"):
+        await service.bindings.update(ANA, key, enabled=False)
+    plugin[0].hangs = True
+    with pytest.raises(Unavailable, match=r"No binding answered\. plugin did not answer"):
+        await service.everywhere.query(ANA, request, within_ms=LIMIT)
