@@ -65,7 +65,7 @@ def write(
     document = _to_change(folder, f"{scope_folder}/{FACTS}")
     namespace, moment = _namespace(request.topic), folder.now()
     start = request.valid_from or request.created_at or moment
-    fields = _fields(request, place_of(document.path))
+    fields = _fields(request, document)
     old = _same(document, request, text, namespace)
     if old is not None:
         before = document.record_of(old), FactState.take(document, old.name)
@@ -122,16 +122,21 @@ def _namespace(topic: str | None) -> str | None:
     return name
 
 
-def _fields(request: WriteRequest, place: Place) -> dict[str, Any]:
+def _fields(request: WriteRequest, document: FactsDocument) -> dict[str, Any]:
     return {
         "created_by": request.created_by,
         "source": source_fields(request.source),
         "pinned": request.pinned,
         "expires_at": request.expires_at,
-        "tags": request.tags,
+        "tags": _own_tags(document, request.tags),
         "metadata": request.metadata,
-        **own_ids(request.scope, place),
+        **own_ids(request.scope, place_of(document.path)),
     }
+
+
+def _own_tags(document: FactsDocument, tags: Sequence[str]) -> tuple[str, ...]:
+    """Return the tags of a fact that it does not have from its file's frontmatter already."""
+    return tuple(tag for tag in tags if tag not in document.content.tags)
 
 
 def _with_new_fact(
@@ -176,7 +181,12 @@ def correct(folder: Folder, request: CorrectRequest, path: str, name: str) -> No
     changes: dict[str, Any] = {"pinned": request.pinned}
     if request.tags is not None:
         said = f"{text}\n{fact.bullet.details}"
-        changes["tags"] = links.tags_beside(said, request.tags, fact.current.tags)
+        kept = links.tags_beside(said, request.tags, fact.current.tags)
+        if lost := [tag for tag in document.content.tags if tag not in request.tags]:
+            raise Invalid(
+                f"The tag {lost[0]} stands in the frontmatter of {path}; take it out there."
+            )
+        changes["tags"] = _own_tags(document, kept)
     if text != fact.bullet.text and request.source:
         changes["source"] = source_fields(request.source)
     wanted = {key: value for key, value in changes.items() if value is not None}

@@ -56,6 +56,8 @@ class FactsFile:
     """Line and namespace of each heading; None for a title."""
     body: int
     """The first line after the frontmatter."""
+    tags: tuple[str, ...] = ()
+    """The frontmatter's, which every fact of the file has besides its own (seed 002 §7)."""
     problem: Problem | None = None
     """Why the frontmatter cannot be read; the facts below it can."""
 
@@ -103,7 +105,9 @@ def parse(content: str) -> FactsFile:
     fields = frontmatter.parse(document.front)
     body = document.first_text_line - 1 if document.front is not None else 0
     found = _Parser(lines, body).run()
-    return replace(found, problem=fields) if isinstance(fields, Problem) else found
+    if isinstance(fields, Problem):
+        return replace(found, problem=fields)
+    return replace(found, tags=frontmatter.words(fields.get("tags")))
 
 
 def split_lines(content: str) -> list[str]:

@@ -146,6 +146,17 @@ def parse(front: str | None) -> Json | Problem:
     return rest | {"metadata": metadata}
 
 
+def words(value: Any) -> tuple[str, ...]:
+    """Return a field's list of words, which may stand on one line."""
+    return texts(re.split(r"[,\s]+", value) if isinstance(value, str) else value)
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """Return a field's list of texts, or its one text."""
+    given = value if isinstance(value, list) else [value] if isinstance(value, str) else []
+    return tuple(str(one) for one in given if one is not None and one != "")
+
+
 def _from_yaml(front: str) -> Json | Problem:
     if not front.strip():
         return {}

@@ -181,11 +181,10 @@ class Fact:
     past: tuple[Version, ...] = ()
     """Oldest first."""
 
-    @property
-    def revision(self) -> str:
-        """A digest of the fact's lines and of its recorded version."""
-        line = self.recorded.line() if self.recorded else ""
-        body = f"{self.bullet.namespace}\0{self.bullet.text}\0{self.bullet.details}\0{line}"
+    def revision(self, tags: Sequence[str]) -> str:
+        """Return a digest of the fact's lines, of its recorded version and of the file's tags."""
+        bullet, line = self.bullet, self.recorded.line() if self.recorded else ""
+        body = "\0".join((bullet.namespace or "", bullet.text, bullet.details, line, *tags))
         return hashlib.sha256(body.encode()).hexdigest()[:16]
 
     @property
@@ -353,7 +352,9 @@ class FactsDocument:
         has_key = fact.bullet.pair is not None or "key" in fact.current.metadata
         if has_key and (fact.past or since not in {None, fact.current.created_at}):
             more["entry_type"] = "temporal"
-        return self._record(fact.current, fact.bullet.first + 1, fact.revision, more)
+        return self._record(
+            fact.current, fact.bullet.first + 1, fact.revision(self.content.tags), more
+        )
 
     def _record(
         self, version: Version, line: int, revision: str, more: Json | None = None
@@ -379,7 +380,7 @@ class FactsDocument:
             source=source_of(version.source or first.source, self.folder.company_id),
             kind="fact",
             topic=version.topic,
-            tags=marks.added_to(version.tags),
+            tags=tuple(dict.fromkeys((*marks.added_to(version.tags), *self.content.tags))),
             created_at=version.created_at,
             updated_at=version.updated_at or version.valid_from or self._modified,
             created_by=version.created_by or first.created_by,

@@ -100,7 +100,7 @@ def _record(
         summary=_text(fields.get("summary")),
         kind=_text(fields.get("kind")) or place.kind,
         topic=_text(fields.get("topic")),
-        tags=marks.added_to(_words(fields.get("tags"))),
+        tags=marks.added_to(frontmatter.words(fields.get("tags"))),
         created_at=read_moment(fields.get("created")),
         updated_at=file.modified,
         created_by=_text(fields.get("created_by")),
@@ -115,7 +115,7 @@ def _record(
         place.area,
         names=f"{subject or ''} {plain_name}".strip(),
         links=marks.links,
-        aliases=_texts(fields.get("aliases", fields.get("alias"))),
+        aliases=frontmatter.texts(fields.get("aliases", fields.get("alias"))),
     )
 
 
@@ -128,16 +128,6 @@ def _text(value: Any) -> str | None:
     if isinstance(value, (list, dict)) or value is None or value == "":
         return None
     return str(value)
-
-
-def _words(value: Any) -> tuple[str, ...]:
-    """Return a list of words, which may stand on one line."""
-    return _texts(re.split(r"[,\s]+", value) if isinstance(value, str) else value)
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    given = value if isinstance(value, list) else [value] if isinstance(value, str) else []
-    return tuple(str(one) for one in given if one is not None and one != "")
 
 
 def _source(fields: Json) -> Json | None:
@@ -278,7 +268,7 @@ def correct(folder: Folder, request: CorrectRequest, path: str) -> None:
         fields["topic"] = request.topic
     if request.tags is not None and request.tags != record.tags:
         front = frontmatter.parse(document.front)
-        kept = () if isinstance(front, Problem) else _words(front.get("tags"))
+        kept = () if isinstance(front, Problem) else frontmatter.words(front.get("tags"))
         text = record.text if request.text is None else request.text
         fields["tags"] = list(links.tags_beside(text, request.tags, kept))
     if request.sets_expiry and request.expires_at != record.expires_at:

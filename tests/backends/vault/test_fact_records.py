@@ -16,6 +16,7 @@ from memtui.contract import (
     BrowseRequest,
     Conflict,
     CorrectRequest,
+    Filter,
     ForgetRequest,
     Invalid,
     Record,
@@ -143,12 +144,12 @@ async def test_an_edit_leaves_the_rest_of_the_file(open_vault: Open, root: Path)
         .replace("\n", "\r\n")
     )
     assert (await got(adapter, records[3].handle)).text == "once"
-    tagged = CorrectRequest(scope=SCOPE, handle=records[4].handle, pinned=True, tags=("n",))
+    tagged = CorrectRequest(scope=SCOPE, handle=records[4].handle, pinned=True, tags=("n", "facts"))
     before = (root / PATH).read_bytes()
     await adapter.correct(tagged)
     assert (root / PATH).read_bytes() == before
     record = await got(adapter, records[4].handle)
-    assert (record.pinned, record.tags, record.created_at) == (True, ("n",), None)
+    assert (record.pinned, record.tags, record.created_at) == (True, ("n", "facts"), None)
 
 
 async def test_a_value_changed_by_hand(open_vault: Open, root: Path) -> None:
@@ -384,3 +385,29 @@ async def test_a_history_line_with_a_moment_outside_of_all_calendars_is_a_proble
     adapter = await open_vault()
     assert (await adapter.health()).problems[0].message.endswith("outside of the years 1 to 9999.")
     assert await adapter.get(handle("/a"), SCOPE) is not None
+
+
+async def test_a_files_tags_hold_for_its_facts(open_vault: Open, root: Path) -> None:
+    front = "---\ntags: [facts, auto-updated]\n---\n"
+    path = put(root, PATH, f"{front}# Facts\n\n- region: eu\n")
+    adapter = await open_vault()
+    it = handle("/region")
+    first = await got(adapter, it)
+    assert first.tags == ("facts", "auto-updated")
+    await adapter.correct(CorrectRequest(scope=SCOPE, handle=it, tags=("own", *first.tags)))
+    with pytest.raises(Invalid, match="facts stands in the frontmatter"):
+        await adapter.correct(CorrectRequest(scope=SCOPE, handle=it, tags=("auto-updated",)))
+    await upsert(adapter, "zone: a", tags=("facts", "mine"))
+    by_tag = BrowseRequest(scope=SCOPE, sort="title", filter=Filter(tag="facts"))
+    page = await adapter.browse(by_tag)
+    assert [record.tags for record in page.records] == [
+        ("own", "facts", "auto-updated"),
+        ("mine", "facts", "auto-updated"),
+    ]
+    assert '"facts"' not in (root / HISTORY).read_text()
+    seen = (await got(adapter, it)).revision
+    path.write_text(path.read_text().replace("[facts, auto-updated]", "auto"))
+    await adapter.sync()
+    assert (await adapter.browse(by_tag)).records == ()
+    record = await got(adapter, it)
+    assert (record.tags, record.revision == seen) == (("own", "auto"), False)
