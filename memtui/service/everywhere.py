@@ -120,6 +120,13 @@ class BindingOutcome(Model):
     usage: tuple[Usage, ...] = ()
     problems: tuple[Problem, ...] = ()
     unread: tuple[str, ...] = ()
+    """What of a list was not read, in sentences."""
+
+    @property
+    def sentence(self) -> str:
+        """Why it failed, with its name; empty where it did not."""
+        is_named = not self.reason or self.reason.startswith(self.binding_key)
+        return self.reason if is_named else f"{self.binding_key}: {self.reason}"
 
 
 class EverywhereAnswer(Model):

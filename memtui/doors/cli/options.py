@@ -126,6 +126,14 @@ Exact = Annotated[
         "--exact", help="CSV: put no apostrophe before cells that a spreadsheet would run."
     ),
 ]
+AllBindings = Annotated[
+    bool,
+    typer.Option(
+        "--all-bindings",
+        help="Ask every binding at once; one that is slow or fails is named, and the others' "
+        "answers stand.",
+    ),
+]
 FilterLine = Annotated[
     list[str] | None,
     typer.Argument(

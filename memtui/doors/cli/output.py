@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memtui.contract import Model, Problem
+    from memtui.service.everywhere import EverywhereAnswer
 
 
 _DIM, _RESET = "\x1b[2m", "\x1b[0m"
@@ -150,6 +151,16 @@ def ticker(pause_s: float = math.inf) -> Iterator[Callable[[str], None]]:
     finally:
         if is_open:
             sys.stderr.write("\n")
+
+
+def of_bindings(answer: EverywhereAnswer) -> str:
+    """Return from how many of the bindings an answer is, and how long it took."""
+    from memtui.widgets.format import counted, duration
+
+    asked = counted(len(answer.bindings), "binding")
+    answered = len(answer.bindings) - len(answer.failed)
+    of = f"{answered} of {asked}" if answer.failed else asked
+    return f"from {of} in {duration(answer.latency_ms)}"
 
 
 _GAP = "  "

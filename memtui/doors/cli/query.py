@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.contract import Matching, QueryIntent, QueryRequest, Snippet, SourceKind
+from memtui.contract import ExplainStage, Matching, QueryIntent, QueryRequest, Snippet, SourceKind
 from memtui.doors.cli.options import (
+    AllBindings,
     AsOf,
     BindingOptions,
     FilterLine,
@@ -19,14 +20,15 @@ from memtui.doors.cli.options import (
     filter_of,
     json_object,
 )
-from memtui.doors.cli.output import Dim, Line, jsonable, write_exactly
+from memtui.doors.cli.output import Dim, Line, jsonable, of_bindings, write_exactly
 from memtui.doors.cli.session import Session
 from memtui.filters import Taker, asked_with
 from memtui.visible import visible
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
-    from memtui.service import ContextAnswer, ExplainAnswer, QueryAnswer
+    from memtui.service import ContextAnswer, QueryAnswer
+    from memtui.service.everywhere import EverywhereQuery
 
 
 async def query(
@@ -60,6 +62,7 @@ async def query(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show how the provider finds its answer instead.")
     ] = False,
+    all_bindings: AllBindings = False,
 ) -> None:
     """Find the records that are relevant to TEXT, best first."""
     session = session.at(as_of)
@@ -85,16 +88,21 @@ async def query(
         metadata_filter=json_object(where, "--where"),
         matching=Matching.AGENTS if as_agents else Matching.MEMTUI,
     )
+    if all_bindings:
+        found = await session.service.everywhere.query(session.caller, request)
+        lines = _stages(found.stages) if explain else _found(session, found)
+        session.out.answer(found, lines, *_summary_of_all(found))
+        return
     if explain:
         explained = await session.service.explain(session.caller, request)
-        session.out.answer(explained, _stages(explained))
+        session.out.answer(explained, _stages(explained.explanation.stages))
         return
     answer = await session.service.query(session.caller, request)
     session.out.answer(answer, _snippets(session, answer), _summary(answer))
 
 
-def _stages(answer: ExplainAnswer) -> Iterator[Line]:
-    for stage in answer.explanation.stages:
+def _stages(stages: Iterable[ExplainStage]) -> Iterator[Line]:
+    for stage in stages:
         yield f"{stage.name}: {stage.detail}"
         for record_id, score in stage.scores.items():
             yield f"  {score:.3f}  {record_id}"
@@ -120,11 +128,36 @@ def _snippets(session: Session, answer: QueryAnswer) -> Iterator[Line]:
         yield from _snippet(session, rank, snippet)
 
 
-def _snippet(session: Session, rank: int, snippet: Snippet) -> Iterator[Line]:
+def _found(session: Session, answer: EverywhereQuery) -> Iterator[Line]:
+    for rank, snippet in enumerate(answer.snippets, start=1):
+        yield from _snippet(session, rank, snippet, snippet.binding_key)
+        for place in snippet.places[1:]:
+            source = shown.source_line(place.source)
+            also = [place.binding_key, source, place.handle.provider_record_id]
+            yield Dim(" " * 13 + "also in " + " · ".join(part for part in also if part))
+    for hidden in answer.hidden:
+        where = f"{hidden.binding_key} · {hidden.handle.provider_record_id}"
+        nearer = f"{hidden.hidden_by_binding} has {hidden.key} of a nearer scope"
+        yield Dim(f"hidden: {visible(hidden.text, limit=_LEFT_OUT_CHARS)} ({where}): {nearer}")
+
+
+def _summary_of_all(answer: EverywhereQuery) -> Iterator[str]:
+    count = shown.counted(len(answer.snippets), "snippet")
+    more = " (more may match)" if answer.capped else ""
+    yield f"{count}{more}{_all_topics(answer)} {of_bindings(answer)}."
+    yield from (one.sentence for one in answer.failed)
+
+
+def _all_topics(answer: QueryAnswer | EverywhereQuery) -> str:
+    return " (its topic has under three, so of all topics)" if answer.all_topics else ""
+
+
+def _snippet(session: Session, rank: int, snippet: Snippet, *first: str) -> Iterator[Line]:
     score = "" if snippet.score is None else f"{snippet.score:.3f}"
     for number, line in enumerate(snippet.text.split("\n")):
         yield f"{rank:>3}  {score:>6}  {line}" if number == 0 else f"{'':13}{line}"
     origin = [
+        *first,
         shown.source_line(snippet.source),
         shown.since(snippet.created_at, session.now),
         f"by {snippet.created_by}" if snippet.created_by else "",
@@ -137,7 +170,7 @@ def _summary(answer: QueryAnswer) -> str:
     count = shown.counted(len(answer.snippets), "snippet")
     more = " (more may match)" if answer.capped else ""
     return (
-        f"{count}{more} from {answer.binding_key} ({answer.binding_reason}) "
+        f"{count}{more}{_all_topics(answer)} from {answer.binding_key} ({answer.binding_reason}) "
         f"in {shown.duration(answer.latency_ms)}; operation {answer.operation_id}."
     )
 

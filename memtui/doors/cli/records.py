@@ -10,6 +10,7 @@ import typer
 
 from memtui.contract import BrowseRequest, Filter, Record, Scope, SourceKind
 from memtui.doors.cli.options import (
+    AllBindings,
     AsOf,
     FilterLine,
     Limit,
@@ -19,7 +20,7 @@ from memtui.doors.cli.options import (
     Until,
     filter_of,
 )
-from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table
+from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, of_bindings, table
 from memtui.doors.cli.session import Session
 from memtui.filters import FIELDS, Taker
 from memtui.widgets import format as shown
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memtui.service import BrowseAnswer, Change, GetAnswer, HistoryAnswer, Provenance
+    from memtui.service.everywhere import EverywherePage
 
 
 async def get(
@@ -88,6 +90,7 @@ async def browse(
     cursor: Annotated[str | None, typer.Option(help="From the page before.")] = None,
     limit: Limit = 100,
     as_of: AsOf = None,
+    all_bindings: AllBindings = False,
 ) -> None:
     """List what a binding stores, one page at a time."""
     session = session.at(as_of)
@@ -115,9 +118,16 @@ async def browse(
         cursor=cursor,
         limit=limit,
     )
+    if all_bindings:
+        listed = await session.service.everywhere.browse(session.caller, request)
+        titles = columns("binding", "id", "updated>", "kind", "topic", "source", "text*")
+        rows = ([one.binding_key, *_row(session, one)] for one in listed.records)
+        session.out.answer(listed, table(titles, rows), *_summary_of_all(listed))
+        return
     answer = await session.service.browse(session.caller, request)
     titles = columns("id", "updated>", "kind", "topic", "source", "text*")
-    session.out.answer(answer, table(titles, _rows(session, answer)), _page_summary(answer))
+    rows = (_row(session, record) for record in answer.records)
+    session.out.answer(answer, table(titles, rows), _page_summary(answer))
     if not answer.records and cursor is None:
         await say_unknown_of_records(session, chosen, request.scope, chosen.binding_key)
 
@@ -133,23 +143,34 @@ async def history(
     session.out.answer(answer, _history(session, answer))
 
 
-def _rows(session: Session, answer: BrowseAnswer) -> Iterator[list[str]]:
-    for record in answer.records:
-        yield [
-            record.handle.provider_record_id,
-            shown.ago(record.updated_at or record.created_at, session.now),
-            record.kind,
-            record.topic or "",
-            shown.source_line(record.source),
-            record.text,
-        ]
+def _row(session: Session, record: Record) -> list[str]:
+    return [
+        record.handle.provider_record_id,
+        shown.ago(record.updated_at or record.created_at, session.now),
+        record.kind,
+        record.topic or "",
+        shown.source_line(record.source),
+        record.text,
+    ]
+
+
+def _summary_of_all(answer: EverywherePage) -> Iterator[str]:
+    page = shown.of_total(len(answer.records), answer.total, at_least=answer.at_least)
+    yield f"{page} {of_bindings(answer)}{_next(answer)}."
+    for one in answer.bindings:
+        yield one.sentence
+        yield from one.unread
+
+
+def _next(answer: BrowseAnswer | EverywherePage) -> str:
+    return f"; the next page: --cursor {answer.next_cursor}" if answer.next_cursor else ""
 
 
 def _page_summary(answer: BrowseAnswer) -> str:
     page = shown.of_total(len(answer.records), answer.total, at_least=answer.at_least)
-    more = f"; the next page: --cursor {answer.next_cursor}" if answer.next_cursor else ""
     unread = "".join(f"\n{sentence}" for sentence in answer.unread)
-    return f"{page} in {answer.binding_key} ({answer.binding_reason}){more}.{unread}"
+    where = f"{answer.binding_key} ({answer.binding_reason})"
+    return f"{page} in {where}{_next(answer)}.{unread}"
 
 
 def _details(session: Session, record: Record) -> Iterator[str]:
