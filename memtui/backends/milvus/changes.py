@@ -24,7 +24,7 @@ from memtui.contract import (
     WriteRequest,
 )
 
-from .expressions import all_of, json_list, quoted
+from .expressions import all_of, json_list, one_of, quoted
 from .facts import Fact, Version, find, of_fact
 from .rows import (
     DETAILS,
@@ -63,7 +63,7 @@ class Changes:
 
     def entry(self, entry_id: str) -> Row | None:
         """Return a document or a key-value with its vector."""
-        rows = self._store.rows(self._collection, f"entry_id == {quoted(entry_id)}", whole=True)
+        rows = self._store.rows(self._collection, one_of("entry_id", [entry_id]), whole=True)
         return rows[0] if rows and rows[0].get("entry_type") != TEMPORAL else None
 
     def fact(self, name: str) -> Fact | None:

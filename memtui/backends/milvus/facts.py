@@ -80,7 +80,7 @@ def _in_order(versions: list[Version]) -> tuple[Version, ...]:
 
 def of_fact(name: str, *, keeps_details: bool) -> str:
     """Return the expression for the entries of a fact, and a few others."""
-    namespace, _, key = name.rpartition("/") if "/" not in name else name.partition("/")
+    namespace, key = name.split("/", 1) if "/" in name else ("", name)
     natural = all_of([one_of("kv_key", [key, ""]), f"kv_namespace == {quoted(unquote(namespace))}"])
     wanted = f'({natural}) or {DETAILS}["fact"] == {quoted(name)}' if keeps_details else natural
     return all_of([f"entry_type == {quoted(TEMPORAL)}", wanted])

@@ -62,10 +62,7 @@ def _encoded(value: str) -> str:
 
 def _decoded(name: str) -> str:
     """Return the id; a name that `_encoded` would not give is the id itself."""
-    try:
-        value = _unhexed(name)
-    except UnicodeDecodeError:
-        return name
+    value = _unhexed(name)
     return value if _encoded(value) == name else name
 
 
@@ -74,7 +71,7 @@ def _hexed(match: re.Match[str]) -> str:
 
 
 def _unhexed(name: str) -> str:
-    return _CODED.sub(lambda match: bytes.fromhex(match.group(1)).decode(), name)
+    return _CODED.sub(lambda match: bytes.fromhex(match[1]).decode(errors="replace"), name)
 
 
 def weight(asked: Scope, owner: Scope, scope: Scope) -> float:

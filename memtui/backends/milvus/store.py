@@ -200,23 +200,18 @@ class Store(ABC):
 
         `whole`: with their vectors and all that others keep in them, to be put back.
         """
+        asked = {
+            "filter": expression,
+            "output_fields": ["*"] if whole else self._fields(collection),
+            "consistency_level": "Strong",
+            "timeout": self._seconds,
+        }
         with self._using() as client:
-            pages = client.query_iterator(
-                collection.name,
-                batch_size=_BATCH,
-                limit=-1 if most is None else most,
-                filter=expression,
-                output_fields=["*"] if whole else self._fields(collection),
-                consistency_level="Strong",
-                timeout=self._seconds,
-            )
-            found: list[Row] = []
-            try:
-                while page := pages.next():
-                    found += map(dict, page)
-            finally:
-                pages.close()
-            return found
+            return [dict(row) for row in self._select(client, collection.name, asked, most)]
+
+    @abstractmethod
+    def _select(self, client: Any, name: str, asked: Json, most: int | None) -> Iterable[Row]:
+        """Ask for entries, at most so many."""
 
     def count(self, collection: Collection, expression: str) -> int:
         """Return how many entries an expression lets through."""
@@ -263,6 +258,8 @@ class Store(ABC):
             for start in range(0, len(rows), _BATCH):
                 batch = list(rows[start : start + _BATCH])
                 client.upsert(collection.name, batch, timeout=self._seconds)
+            if len(rows) >= _BATCH:  # many in Milvus Lite's memory make every read slow
+                client.flush(collection.name, timeout=self._seconds)
 
     def delete(self, collection: Collection, entry_ids: Iterable[str]) -> None:
         """Delete entries."""
@@ -302,6 +299,17 @@ class ServerStore(Store):
                         self._uri, self._seconds, token=self._token, database=self._database
                     )
             yield self._client
+
+    def _select(self, client: Any, name: str, asked: Json, most: int | None) -> Iterator[Row]:
+        """Page through them: a server returns at most 16,384 entries at once."""
+        pages = client.query_iterator(
+            name, batch_size=_BATCH, limit=-1 if most is None else most, **asked
+        )
+        try:
+            while page := pages.next():
+                yield from page
+        finally:
+            pages.close()
 
     def close(self) -> None:
         """Close the connection."""
@@ -345,6 +353,12 @@ class FileStore(Store):
                     self._idle = threading.Timer(_IDLE_SECONDS, self._rest)
                     self._idle.daemon = True
                     self._idle.start()
+
+    def _select(self, client: Any, name: str, asked: Json, most: int | None) -> Iterable[Row]:
+        """Take them at once, which here is several times as fast as paging."""
+        limit = {} if most is None else {"limit": most}
+        rows: Iterable[Row] = client.query(name, **asked, **limit)
+        return rows
 
     def _stay_awake(self) -> None:
         if self._idle is not None:

@@ -1,0 +1,452 @@
+"""What is Milvus's own: the seed's schema, other programs' collections, one process, models."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memtui.backends.milvus import MilvusAdapter
+from memtui.contract import (
+    BrowseRequest,
+    Conflict,
+    CorrectRequest,
+    EraseRequest,
+    Filter,
+    ForgetRequest,
+    Invalid,
+    QueryRequest,
+    Record,
+    RecordHandle,
+    Scope,
+    SourceKind,
+    SourceRef,
+    Unavailable,
+    Unsupported,
+    WriteMode,
+    WriteRequest,
+)
+from tests.backends.milvus.conftest import COMPANY, Clock
+from tests.loopback import Embeddings
+
+Opened = Callable[..., Awaitable[MilvusAdapter]]
+SCOPE = Scope(company_id=COMPANY, project_id="apollo")
+SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id=COMPANY)
+
+
+async def write(adapter: MilvusAdapter, content: str, **fields: Any) -> RecordHandle:
+    request = WriteRequest(**({"scope": SCOPE, "source": SOURCE, "content": content} | fields))
+    return (await adapter.write(request)).records[0]
+
+
+async def fact(adapter: MilvusAdapter, content: str, **fields: Any) -> RecordHandle:
+    return await write(adapter, content, **({"kind": "fact", "mode": WriteMode.UPSERT} | fields))
+
+
+async def listed(adapter: MilvusAdapter, scope: Scope = SCOPE, **wanted: Any) -> list[Record]:
+    page = await adapter.browse(BrowseRequest(scope=scope, filter=Filter(**wanted), limit=1000))
+    return list(page.records)
+
+
+async def asked(adapter: MilvusAdapter, query: str, **fields: Any) -> list[str]:
+    bundle = await adapter.query(QueryRequest(**({"scope": SCOPE, "query": query} | fields)))
+    return [snippet.text for snippet in bundle.snippets]
+
+
+def ask_as_others(adapter: MilvusAdapter, collection: str, expression: str) -> list[dict[str, Any]]:
+    """Ask Milvus itself, as another program does."""
+    with adapter._store._using() as client:
+        return [dict(row) for row in client.query(collection, expression, output_fields=["*"])]
+
+
+async def test_the_schema_is_the_seeds_and_its_queries_work(opened: Opened, clock: Clock) -> None:
+    adapter = await opened()
+    began = clock.now
+    await fact(adapter, "deploy_branch: main", topic="project")
+    changed = clock.tick(days=3, microseconds=7)
+    await fact(adapter, "deploy_branch: release", topic="project")
+    await fact(adapter, "tech_stack: [Python 3.12, Pygame]", topic="project")
+    text = "SQLite is opened in WAL mode by every worker."
+    await write(adapter, text, tags=("sqlite",), topic="storage", summary="WAL everywhere")
+    with adapter._store._using() as client:
+        told = client.describe_collection("aq_project_apollo")
+    shape = [(one["name"], one["type"].name) for one in told["fields"]]
+    assert shape == [
+        ("entry_id", "VARCHAR"), ("entry_type", "VARCHAR"), ("embedding", "FLOAT_VECTOR"),
+        ("content", "VARCHAR"), ("original", "VARCHAR"), ("kv_namespace", "VARCHAR"),
+        ("kv_key", "VARCHAR"), ("kv_value", "VARCHAR"), ("valid_from", "INT64"),
+        ("valid_to", "INT64"), ("topic", "VARCHAR"), ("source", "VARCHAR"), ("tags", "VARCHAR"),
+        ("updated_at", "INT64"),
+    ]  # fmt: skip
+    first, then = int(began.timestamp()), int(changed.timestamp())
+    history = ask_as_others(
+        adapter, "aq_project_apollo", 'entry_type == "temporal" AND kv_key == "deploy_branch"'
+    )
+    windows = sorted((one["kv_value"], one["valid_from"], one["valid_to"]) for one in history)
+    assert windows == [('"main"', first, then), ('"release"', then, 0)]
+    now = then + 60
+    [current] = ask_as_others(
+        adapter,
+        "aq_project_apollo",
+        f'entry_type == "temporal" AND kv_key == "deploy_branch" AND valid_from <= {now} '
+        f"AND (valid_to == 0 OR valid_to > {now})",
+    )
+    assert current["kv_value"] == '"release"'
+    assert not any(current["embedding"]), "a fact has a vector"
+    [stack] = ask_as_others(adapter, "aq_project_apollo", 'kv_key == "tech_stack"')
+    assert stack["kv_value"] == '["Python 3.12", "Pygame"]'
+    [tagged] = ask_as_others(adapter, "aq_project_apollo", "tags LIKE '%\"sqlite\"%'")
+    assert (tagged["content"], tagged["original"]) == ("WAL everywhere", text)
+    assert any(tagged["embedding"])
+
+
+def _make_foreign(path: Path, *, dimensions: int = 8) -> None:
+    """Make a collection as another program that keeps to the seed does, and one that does not."""
+    from milvus_lite import CollectionSchema, DataType, FieldSchema, MilvusLite
+
+    texts = ("content", "original", "kv_namespace", "kv_key", "kv_value", "topic", "source", "tags")
+    numbers = ("valid_from", "valid_to", "updated_at")
+    fields = [
+        FieldSchema("entry_id", DataType.VARCHAR, is_primary=True, max_length=64),
+        FieldSchema("entry_type", DataType.VARCHAR, max_length=64),
+        FieldSchema("embedding", DataType.FLOAT_VECTOR, dim=dimensions),
+        *(FieldSchema(name, DataType.VARCHAR, max_length=2000) for name in texts),
+        *(FieldSchema(name, DataType.INT64) for name in numbers),
+        FieldSchema("retrieval_count", DataType.INT64, nullable=True),
+    ]
+    empty = {**dict.fromkeys(texts, ""), **dict.fromkeys(numbers, 0)}
+
+    def row(entry_id: str, entry_type: str, **given: Any) -> dict[str, Any]:
+        vector = [1.0] + [0.0] * (dimensions - 1)
+        return {"entry_id": entry_id, "entry_type": entry_type, "embedding": vector,
+                "retrieval_count": 5, **empty, **given}  # fmt: skip
+
+    with MilvusLite(str(path)) as database:
+        own = database.create_collection("aq_project_apollo", CollectionSchema(fields=fields))
+        own.create_index("embedding", {"index_type": "AUTOINDEX", "metric_type": "COSINE"})
+        own.insert(
+            [
+                row("d1", "document", content="Walrus summary", original="The walrus in full.",
+                    source="vault/projects/apollo/memory/walrus.md", tags='["sea"]', topic="zoo"),
+                row("k1", "kv", kv_namespace="project", kv_key="test_command",
+                    kv_value='"pytest tests/ -v"'),
+                row("t1", "temporal", kv_namespace="project", kv_key="deploy_branch",
+                    kv_value='"main"', valid_to=1_710_000_000),
+                row("t2", "temporal", kv_namespace="project", kv_key="deploy_branch",
+                    kv_value='"release"', valid_from=1_710_000_000),
+            ]
+        )  # fmt: skip
+        odd = CollectionSchema(fields=[
+            FieldSchema("chunk_hash", DataType.VARCHAR, is_primary=True, max_length=64),
+            FieldSchema("embedding", DataType.FLOAT_VECTOR, dim=4),
+        ])  # fmt: skip
+        database.create_collection("aq_orchestrator", odd)
+        database.create_collection("memsearch_chunks", odd)
+
+
+async def test_another_programs_collection_is_opened_as_it_is(
+    opened: Opened, tmp_path: Path, clock: Clock
+) -> None:
+    _make_foreign(tmp_path / "milvus.db")
+    adapter = await opened()
+    records = {one.handle.provider_record_id: one for one in await listed(adapter)}
+    assert {name: one.text for name, one in records.items()} == {
+        "aq_project_apollo/d1": "The walrus in full.",
+        "aq_project_apollo/k1": "test_command: pytest tests/ -v",
+        "aq_project_apollo#project/deploy_branch": "deploy_branch: release",
+    }
+    note = records["aq_project_apollo/d1"]
+    assert (note.summary, note.tags, note.topic) == ("Walrus summary", ("sea",), "zoo")
+    assert note.source
+    assert note.source.external_ref == "vault/projects/apollo/memory/walrus.md"
+    assert await asked(adapter, "walrus") == ["The walrus in full."], "words do not stand in"
+    said = " ".join(one.message for one in await adapter.problems(SCOPE))
+    assert "8 dimensions" in said
+    assert "aq_orchestrator has no text key" in said
+    assert "chunk" not in said
+
+    with adapter._store._using() as client:
+        before = client.describe_collection("aq_project_apollo")
+    with pytest.raises(Invalid, match="8 dimensions"):
+        await write(adapter, "A document of another model.")
+    with pytest.raises(Unsupported, match="no pinned"):
+        await fact(adapter, "owner: ana", pinned=True)
+    deployed = await fact(adapter, "deploy_branch: develop", topic="project")
+    await fact(adapter, "test_command: make test", topic="project")
+    versions = await adapter.history(deployed, SCOPE)
+    assert [one.text.split(": ")[1] for one in versions] == ["develop", "release", "main"]
+    assert versions[1].valid_to == clock.now
+    [told] = ask_as_others(adapter, "aq_project_apollo", 'kv_key == "test_command"')
+    assert (told["kv_value"], told["entry_type"]) == ('"make test"', "kv"), "a kv has no history"
+    kept = ask_as_others(adapter, "aq_project_apollo", 'entry_id == "t2"')
+    assert kept[0]["retrieval_count"] == 5, "a field of another program was lost"
+    with adapter._store._using() as client:
+        assert client.describe_collection("aq_project_apollo") == before
+
+
+@pytest.mark.parametrize("is_foreign", [False, True])
+async def test_changes_within_a_second_stay_in_order(
+    opened: Opened, tmp_path: Path, clock: Clock, *, is_foreign: bool
+) -> None:
+    if is_foreign:
+        _make_foreign(tmp_path / "milvus.db")
+    adapter = await opened()
+    values = ["one", "two", "three", "four"]
+    for value in values:
+        clock.tick(milliseconds=1)
+        handle = await fact(adapter, f"stage: {value}")
+    versions = await adapter.history(handle, SCOPE)
+    assert [one.text for one in versions] == [f"stage: {one}" for one in reversed(values)]
+    record = await adapter.get(handle, SCOPE)
+    assert record
+    assert record.text == "stage: four"
+    if not is_foreign:
+        moment = clock.now - timedelta(milliseconds=2)
+        assert await asked(adapter, "stage", as_of=moment) == ["stage: two"]
+
+
+async def test_a_year_of_changes_is_answered_as_it_was(opened: Opened, clock: Clock) -> None:
+    """As-of at any moment equals an account that is kept beside."""
+    adapter, draw = await opened(), random.Random(12)
+    keys = [f"key_{number}" for number in range(12)]
+    account: list[tuple[datetime, str, str | None]] = []
+    for _ in range(120):
+        moment, key = clock.tick(hours=draw.uniform(1, 140)), draw.choice(keys)
+        handle = RecordHandle(
+            provider_key="milvus", provider_record_id=f"aq_project_apollo#config/{key}"
+        )
+        held = await adapter.get(handle, SCOPE)
+        if held is not None and draw.random() < 0.2:
+            await adapter.forget(ForgetRequest(scope=SCOPE, handles=(handle,)))
+            account.append((moment, key, None))
+        elif held is not None and draw.random() < 0.4:
+            text = f"{key}: {draw.random()}"
+            await adapter.correct(CorrectRequest(scope=SCOPE, handle=handle, text=text))
+            account.append((moment, key, text))
+        else:
+            text = f"{key}: {draw.random()}"
+            await fact(adapter, text, topic="config")
+            account.append((moment, key, text))
+    began = account[0][0]
+    for _ in range(40):
+        moment = began + (clock.now - began) * draw.random()
+        known = {key: text for when, key, text in account if when <= moment}
+        page = await adapter.browse(BrowseRequest(scope=SCOPE, as_of=moment, limit=1000))
+        assert sorted(one.text for one in page.records) == sorted(filter(None, known.values()))
+
+
+HOSTILE = (
+    '"', "'", "\\", "%", "_", "a_b", "aXb", '" or entry_id != "', '\\" or 1 == 1 or "',
+    "%' or tags like '%", "line\nbreak", "tab\t", "é 中文", "{x}", "$meta", "nul\0",
+)  # fmt: skip
+
+
+async def test_no_value_becomes_part_of_an_expression(opened: Opened) -> None:
+    adapter = await opened()
+    known: dict[str, tuple[RecordHandle, RecordHandle]] = {}
+    for value in HOSTILE:
+        note = await write(adapter, f"Note of {value!r}", tags=(value,), topic=value)
+        known[value] = note, await fact(adapter, f"key: {value.strip()!r}", topic=value)
+    for value, (note, line) in known.items():
+        assert [one.handle for one in await listed(adapter, tag=value)] == [note]
+        found = {one.handle for one in await listed(adapter, topic=value)}
+        assert found == {note, line}
+        record = await adapter.get(line, SCOPE)
+        assert record
+        assert record.topic == value
+        assert await asked(adapter, "note", topic=value, top_k=1) == [f"Note of {value!r}"]
+    for value in HOSTILE:
+        for sign in "/#":
+            handle = RecordHandle(
+                provider_key="milvus", provider_record_id=f"aq_project_apollo{sign}{value}"
+            )
+            assert await adapter.get(handle, SCOPE) is None
+            reply = await adapter.forget(ForgetRequest(scope=SCOPE, handles=(handle,)))
+            assert reply.missing == (handle,)
+    for value, (note, line) in known.items():
+        reply = await adapter.forget(ForgetRequest(scope=SCOPE, handles=(note, line)))
+        assert not reply.missing, f"{value!r} cannot be forgotten"
+    assert await listed(adapter) == []
+
+
+async def test_scopes_are_weighed_and_a_topic_comes_first(opened: Opened) -> None:
+    adapter = await opened()
+    company = Scope(company_id=COMPANY)
+    for scope in (company, SCOPE, Scope(company_id=COMPANY, agent_id="coding"),
+                  Scope(company_id=COMPANY, agent_id="orchestrator"),
+                  Scope(company_id=COMPANY, project_id="gemini")):  # fmt: skip
+        owner = scope.project_id or scope.agent_id or "system"
+        await fact(adapter, f"deploy_branch: {owner}", scope=scope)
+        await write(adapter, f"Deploys are watched by {owner}", scope=scope, topic="ops")
+    within = SCOPE.model_copy(update={"agent_id": "coding"})
+    texts = await asked(adapter, "deploy branch", scope=within)
+    order = ["apollo", "coding", "orchestrator", "system"]
+    assert texts[:4] == [f"deploy_branch: {owner}" for owner in order]
+    assert not any("gemini" in text for text in texts)
+    request = QueryRequest(scope=SCOPE, query="who watches deploys", topic="ops")
+    assert all(one.topic == "ops" for one in (await adapter.query(request)).snippets)
+    other = request.model_copy(update={"topic": "cooking"})
+    stages = {stage.name: stage for stage in (await adapter.explain(other)).stages}
+    assert "every topic" in stages["topic"].detail
+    found = stages["scope"].scores
+    assert sorted(set(found.values()), reverse=True) == [1.0, 0.5, 0.4]
+
+
+async def test_what_was_read_before_is_a_conflict(opened: Opened, clock: Clock) -> None:
+    adapter = await opened()
+    handle = await fact(adapter, "owner: ana")
+    seen = await adapter.get(handle, SCOPE)
+    assert seen
+    clock.tick(seconds=1)
+    await fact(adapter, "owner: ben")
+    change = CorrectRequest(scope=SCOPE, handle=handle, text="owner: eve", revision=seen.revision)
+    with pytest.raises(Conflict) as caught:
+        await adapter.correct(change)
+    assert caught.value.current
+    assert caught.value.current.text == "owner: ben"
+    renamed = await adapter.correct(
+        CorrectRequest(scope=SCOPE, handle=handle, text="maintainer: eve")
+    )
+    assert renamed.handle == handle, "a fact of another key lost its name"
+    assert len(await adapter.history(handle, SCOPE)) == 3
+
+
+async def test_a_model_that_differs_is_told_before_anything_is_written(
+    opened: Opened, embeddings: Embeddings
+) -> None:
+    adapter = await opened()
+    await write(adapter, "The invoices are archived by the pelican job.")
+    await fact(adapter, "owner: ana")
+    await adapter.close()
+
+    other = await opened(embedding=embeddings.embedding)
+    health = await other.health()
+    assert health.status == "degraded"
+    assert "needs a re-index" in health.message
+    with pytest.raises(Invalid, match="memtui sync milvus"):
+        await write(other, "Not stored.")
+    assert len(await listed(other)) == 2
+    assert await asked(other, "pelican") == ["The invoices are archived by the pelican job."]
+    await fact(other, "owner: ben")
+    reply = await other.sync()
+    assert (reply.seen, reply.changed) == (3, 1)
+    assert (await other.health()).status == "ok"
+    assert await asked(other, "pelican job") == ["The invoices are archived by the pelican job."]
+    assert (await other.sync()).changed == 0
+
+    store = other._store
+    store.create("memtui_reindex_aq_project_apollo", 256, "half")
+    store.create("memtui_reindex_aq_project_moved", 256, embeddings.embedding)
+    await other.close()
+    again = await opened(embedding=embeddings.embedding)
+    names = again._store.names()
+    assert sorted(names) == ["aq_project_apollo", "aq_project_moved"], "a killed re-index stays"
+    assert len(await listed(again)) == 2
+
+
+_OTHER = """
+import asyncio, os, sys
+from pathlib import Path
+from memtui.backends.milvus import MilvusAdapter
+from memtui.contract import *
+
+async def main(folder):
+    context = BindingContext(company_id="acme", binding_key="milvus",
+        config={"path": f"{folder}/milvus.db"}, data_dir=Path(folder) / "data")
+    adapter = await MilvusAdapter.open(context)
+    scope = Scope(company_id="acme", project_id="apollo")
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="acme")
+    with adapter._store._using():
+        for number in range(50):
+            await adapter.write(WriteRequest(
+                scope=scope, source=source, content=f"Note {number}", kind="note"))
+        links = [os.readlink(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd")
+                 if os.path.islink(f"/proc/self/fd/{one}")]
+        own = {one[8:-1] for one in links if one.startswith("socket:")}
+        rows = [line.split() for name in ("tcp", "tcp6")
+                for line in open(f"/proc/net/{name}").read().splitlines()[1:]]
+        print(sum(row[9] in own for row in rows), flush=True)
+        sys.stdin.read()
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+async def test_one_process_has_the_file_without_a_port_and_a_kill_loses_nothing(
+    opened: Opened, tmp_path: Path
+) -> None:
+    other = subprocess.Popen(
+        [sys.executable, "-c", _OTHER, str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert other.stdout
+        assert other.stdout.readline() == "0\n", "it has a TCP socket"
+        with pytest.raises(Unavailable, match=rf"process {other.pid} .*one process's at a time"):
+            await opened(lock_seconds=0)
+    finally:
+        os.kill(other.pid, signal.SIGKILL)
+        other.communicate()
+    adapter = await opened()
+    assert len(await listed(adapter)) == 50
+
+
+async def test_what_is_no_file_of_this_milvus_lite_is_left_alone(
+    opened: Opened, tmp_path: Path
+) -> None:
+    old, other = tmp_path / "old.db", tmp_path / "notes"
+    old.write_bytes(b"SQLite format 3\0")
+    other.mkdir()
+    (other / "note.md").write_text("Mine.")
+    with pytest.raises(Invalid, match="before version 3"):
+        await opened(path=str(old))
+    with pytest.raises(Invalid, match="folder of something else"):
+        await opened(path=str(other))
+    with pytest.raises(Invalid, match="There is no folder"):
+        await opened(path=str(tmp_path / "missing" / "milvus.db"))
+    with pytest.raises(Invalid, match="not both"):
+        await opened(uri="http://127.0.0.1:1")
+    assert [one.name for one in other.iterdir()] == ["note.md"]
+    with pytest.raises(Unavailable, match="can be reached"):
+        await opened(path=None, uri="http://127.0.0.1:1", timeout_seconds=1)
+
+
+async def test_what_is_erased_is_in_no_file(opened: Opened, tmp_path: Path, clock: Clock) -> None:
+    adapter = await opened()
+    gone = await fact(adapter, "pin_code: zebrafinch")
+    clock.tick(seconds=1)
+    note = await write(adapter, "The zebrafinch is kept in the safe.")
+    await write(adapter, "The safe stays.")
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=(gone, note)))
+    ids = (gone.provider_record_id, note.provider_record_id)
+    request = EraseRequest(scope=Scope(company_id=COMPANY), record_ids=ids)
+    told = await adapter.erase(request)
+    assert (told.kept, told.texts) == ({"aq_project_apollo": 1}, ("pin_code: zebrafinch",))
+    done = await adapter.erase(request.model_copy(update={"apply": True}))
+    assert not done.beyond
+    await adapter.close()
+    assert "safe stays" in _everything_in(tmp_path / "milvus.db")
+    assert "zebrafinch" not in _everything_in(tmp_path / "milvus.db")
+    again = await opened()
+    assert [one.text for one in await listed(again)] == ["The safe stays."]
+
+
+def _everything_in(folder: Path) -> str:
+    from pyarrow import parquet
+
+    found = []
+    for path in folder.rglob("*"):
+        if path.suffix == ".parquet":
+            found.append(str(parquet.read_table(path).to_pylist()))
+        elif path.is_file():
+            found.append(path.read_bytes().decode("latin-1"))
+    return "\n".join(found)
