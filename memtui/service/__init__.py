@@ -44,6 +44,15 @@ if TYPE_CHECKING:
     )
     from memtui.service.metrics import FactDay, FactMetrics
     from memtui.service.namespaces import KeptNamespace, MemoryName, NamespaceDeleted
+    from memtui.service.past import (
+        ChangeKind,
+        CompareAnswer,
+        DayOfChanges,
+        Difference,
+        MomentsAnswer,
+        TimelineAnswer,
+        TimelineEntry,
+    )
     from memtui.service.pruning import PruneAnswer, PruneRequest
     from memtui.service.runs import RecordState, Replay, Run, RunPage, RunRecord, RunStep, ToldNow
     from memtui.service.stored_secrets import StoredSecret
@@ -63,6 +72,15 @@ _MODULES = {
     ),
     "metrics": ("FactDay", "FactMetrics"),
     "namespaces": ("KeptNamespace", "MemoryName", "NamespaceDeleted"),
+    "past": (
+        "ChangeKind",
+        "CompareAnswer",
+        "DayOfChanges",
+        "Difference",
+        "MomentsAnswer",
+        "TimelineAnswer",
+        "TimelineEntry",
+    ),
     "pruning": ("PruneAnswer", "PruneRequest"),
     "runs": ("RecordState", "Replay", "Run", "RunPage", "RunRecord", "RunStep", "ToldNow"),
     "survey": ("PurgeAnswer", "PurgeRequest"),

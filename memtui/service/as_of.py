@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from memtui.contract import (
+    Adapter,
     BrowsePage,
     BrowseRequest,
     ContextBundle,
@@ -66,11 +67,12 @@ class BindingThen:
         moment: datetime,
     ) -> None:
         """Look at a connection's binding; `ask` reads the control plane's database."""
-        self._inner = connection.adapter
+        adapter: Any = connection.adapter
+        self.present: Adapter = adapter.present if isinstance(adapter, BindingThen) else adapter
         self._binding = connection.binding
         self._ask = ask
         self._moment = moment
-        able = connection.adapter.capabilities
+        able = self.present.capabilities
         self._keeps = able.validity
         update = dict.fromkeys(_OF_NOW, False) | {"explain": able.explain and able.validity}
         self.capabilities = able.model_copy(update=update)
@@ -81,7 +83,7 @@ class BindingThen:
 
     def __getattr__(self, name: str) -> Any:
         """Return what does not depend on the moment, such as the provider's key."""
-        return getattr(self._inner, name)
+        return getattr(self.present, name)
 
     async def _known(self) -> _Past:
         if self._past is None:
@@ -144,14 +146,14 @@ class BindingThen:
             versions = (await self._versions(scope)).get(identity)
             if versions:
                 return next((one for one in versions if holds_at(one, self._moment)), None)
-        record = await self._inner.get(handle, scope)
+        record = await self.present.get(handle, scope)
         return await self._as_known(record)
 
     async def _versions(self, scope: Scope) -> dict[str, list[Record]]:
         """Return the versions that a scope sees by their record; a replay asks for many records."""
         if scope not in self._seen:
             found: dict[str, list[Record]] = defaultdict(list)
-            for one in await self._inner.versions(scope):
+            for one in await self.present.versions(scope):
                 found[_id(one)].append(one)
             self._seen[scope] = found
         return self._seen[scope]
@@ -164,7 +166,7 @@ class BindingThen:
         if request.namespace is not None:
             raise Unsupported("A namespace alone can only be listed as it is now.")
         if self._keeps and not (await self._known()).changed:
-            found = await self._inner.browse(self._asked(request))
+            found = await self.present.browse(self._asked(request))
             then = [await self._rolled_back(record) for record in found.records]
             if then == list(found.records):
                 return found
@@ -182,7 +184,7 @@ class BindingThen:
         asked = self._asked(request.model_copy(update=all_of_it))
         found: dict[str, Record | None] = {}
         while True:
-            last = await self._inner.browse(asked)
+            last = await self.present.browse(asked)
             for record in last.records:
                 found[_id(record)] = await self._rolled_back(record)
             if last.next_cursor is None:
@@ -202,14 +204,11 @@ class BindingThen:
         return told.model_copy(update=update)
 
     def _lists(self, request: BrowseRequest, record: Record) -> bool:
-        """Whether a record that is gone would stand in a list; a list of windows is narrow."""
+        """Whether a record that is gone would stand in a list."""
         owners = {owner_of(scope) for scope in request.owners}
         if owners and owner_of(record.scope) not in owners:
             return False
-        if not self._keeps:
-            return sees(request.scope, record.scope)
-        asked = ((getattr(request.scope, n), getattr(record.scope, n)) for n in _NARROWING)
-        return all(wanted in {None, own} for wanted, own in asked)
+        return lists(request.scope, record.scope, narrow=self._keeps)
 
     async def query(self, request: QueryRequest) -> ContextBundle:
         """Find what was relevant then: the provider's hits of then, and what has changed since."""
@@ -218,7 +217,7 @@ class BindingThen:
             "as_of": self._moment if self._keeps else None,
             "top_k": min(_PAGE, wanted + len(past.changed)),
         }
-        bundle = await self._inner.query(request.model_copy(update=update))
+        bundle = await self.present.query(request.model_copy(update=update))
         hits: list[Snippet] = []
         others: dict[str, Record] = {}
         for hit in bundle.snippets:
@@ -249,15 +248,15 @@ class BindingThen:
 
     async def explain(self, request: QueryRequest) -> Explanation:
         """Trace how the provider answers for the moment."""
-        return await self._inner.explain(request.model_copy(update={"as_of": self._moment}))
+        return await self.present.explain(request.model_copy(update={"as_of": self._moment}))
 
     async def versions(self, scope: Scope) -> Sequence[Record]:
         """Return the versions that there were by then."""
-        return self._by_then(await self._inner.versions(scope))
+        return self._by_then(await self.present.versions(scope))
 
     async def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
         """Return the versions of a record that there were by then."""
-        return self._by_then(await self._inner.history(handle, scope))
+        return self._by_then(await self.present.history(handle, scope))
 
     def _by_then(self, versions: Iterable[Any]) -> list[Any]:
         """Return the versions that had begun by then; what ended later still held."""
@@ -271,11 +270,11 @@ class BindingThen:
 
     async def namespaces(self) -> Sequence[Namespace]:
         """List the provider's partitions; how much was in them is not known."""
-        return [one.model_copy(update={"records": None}) for one in await self._inner.namespaces()]
+        return [one.model_copy(update={"records": None}) for one in await self.present.namespaces()]
 
     async def problems(self, scope: Scope) -> Sequence[Problem]:
         """Return what could not be read, and what is not known of the moment."""
-        found = list(await self._inner.problems(scope))
+        found = list(await self.present.problems(scope))
         if not self._keeps:
             told = (
                 "What was changed elsewhere than through memtui since then is not known: "
@@ -291,6 +290,17 @@ class BindingThen:
             )
             found.append(Problem(message=told))
         return found
+
+
+def lists(scope: Scope, owner: Scope, *, narrow: bool) -> bool:
+    """Whether a list of a scope has the records of an owner.
+
+    `narrow`: every id that the scope names is theirs, as in the lists of who keeps windows.
+    """
+    if not narrow:
+        return sees(scope, owner)
+    asked = ((getattr(scope, name), getattr(owner, name)) for name in _NARROWING)
+    return all(wanted in {None, own} for wanted, own in asked)
 
 
 def _merged(hits: Sequence[Snippet], others: Sequence[Snippet]) -> list[Snippet]:

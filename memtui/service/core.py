@@ -381,11 +381,13 @@ class Core:
     async def open_for(self, caller: Caller, routed: Routed) -> Connection:
         """Return a binding's connection as a caller sees it: as of its moment, or of now."""
         connection = await self.open(routed.binding, company_read_only=routed.company_read_only)
-        if caller.as_of is None:
-            return connection
+        return connection if caller.as_of is None else self.then(connection, caller.as_of)
+
+    def then(self, connection: Connection, moment: datetime) -> Connection:
+        """Return a connection as it was at a moment."""
         from memtui.service.as_of import BindingThen
 
-        then = BindingThen(connection, self.ask, caller.as_of)
+        then = BindingThen(connection, self.ask, moment)
         return replace(connection, adapter=cast("Adapter", then))
 
     async def open(self, binding: BindingRow, *, company_read_only: bool) -> Connection:

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from memtui.service.members import Members, Tokens
     from memtui.service.metrics import Metrics
     from memtui.service.namespaces import Namespaces, PluginLedger
+    from memtui.service.past import Past
     from memtui.service.pruning import PruneAnswer, PruneRequest, Pruning
     from memtui.service.purge import Purging
     from memtui.service.runs import Runs
@@ -185,6 +186,8 @@ class MemoryService(Operations):
     metrics: _Lazy[Metrics] = _Lazy("metrics", "Metrics")
     namespaces: _Lazy[Namespaces] = _Lazy("namespaces", "Namespaces")
     """Partitions of a provider."""
+    past: _Lazy[Past] = _Lazy("past", "Past")
+    """When a scope changed, how two moments differ, how one record came on."""
     plugin: _Lazy[PluginLedger] = _Lazy("namespaces", "PluginLedger")
     """What serving a binding as a memory plugin keeps beside its provider."""
     purging: _Lazy[Purging] = _Lazy("purge", "Purging")

@@ -435,9 +435,9 @@ STEPS_OF_RECORD = Prepared(
 
 STEPS_SINCE = Prepared(
     "STEPS_SINCE",
-    'SELECT memory_undo_journal.provider_record_id, memory_undo_journal.operation_id, memory_undo_journal.operation_type, memory_undo_journal.undoes, memory_undo_journal."before" FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.binding_key = ? AND memory_undo_journal.started_at > ? AND memory_undo_journal.provider_record_id != ? AND memory_undo_journal.erased_by IS NULL ORDER BY memory_undo_journal.seq, memory_undo_journal.ordinal',
+    'SELECT memory_undo_journal.provider_record_id, memory_undo_journal.operation_id, memory_undo_journal.operation_type, memory_undo_journal.undoes, memory_undo_journal.started_at, memory_undo_journal."before", memory_undo_journal."after" FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.binding_key = ? AND memory_undo_journal.started_at > ? AND memory_undo_journal.provider_record_id != ? AND memory_undo_journal.erased_by IS NULL ORDER BY memory_undo_journal.seq, memory_undo_journal.ordinal',
     binds="company_id=text binding_key=text since=moment provider_record_id_1=text",
-    results="text text text text json",
+    results="text text text text moment json optional_json",
     constants={
         "provider_record_id_1": "",
     },

@@ -11,7 +11,7 @@ from contextlib import closing
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from memtui.contract import Model, OperationStatus, OperationType, Record, Snapshot
+from memtui.contract import Model, OperationStatus, OperationType, Record, Scope, Snapshot
 from memtui.store import compiled
 from memtui.store.appending import Step, keep, record
 from memtui.store.database import Connection
@@ -145,10 +145,10 @@ def states_at(
             connection, company_id=company_id, binding_key=binding_key, since=moment
         )
     )
-    later = {operation_id for _, operation_id, _, _, _ in rows}
+    later = {operation_id for _, operation_id, *_ in rows}
     firsts: dict[str, dict[str, Any]] = {}
     back: set[str] = set()
-    for record_id, _, operation_type, undoes, before in rows:
+    for record_id, _, operation_type, undoes, _, before, _ in rows:
         firsts.setdefault(record_id, before)
         if operation_type == OperationType.UNDO and undoes not in later:
             back.add(record_id)
@@ -156,6 +156,40 @@ def states_at(
         record_id: Then(_snapshot(before).record, record_id in back)
         for record_id, before in firsts.items()
     }
+
+
+class StepSince(NamedTuple):
+    """What an operation did to a record, without what the record said."""
+
+    record_id: str
+    operation_id: str
+    at: datetime
+    scope: Scope
+    """The record's."""
+    was_there: bool
+    is_there: bool
+    taken_back: bool
+    """It took a change back, or was taken back later."""
+
+
+def steps_since(
+    connection: Connection, company_id: str, binding_key: str, since: datetime
+) -> list[StepSince]:
+    """Return what was done to the records of a binding after a moment, the oldest first."""
+    rows = list(
+        compiled.STEPS_SINCE.rows(
+            connection, company_id=company_id, binding_key=binding_key, since=since
+        )
+    )
+    undone = {undoes for _, _, operation_type, undoes, *_ in rows if operation_type == "undo"}
+    found: list[StepSince] = []
+    for record_id, operation_id, _, undoes, at, before, after in rows:
+        was, now = before.get("record"), (after or {}).get("record")
+        if was or now:
+            scope = Scope.model_validate((now or was)["scope"])
+            back = undoes is not None or operation_id in undone
+            found.append(StepSince(record_id, operation_id, at, scope, bool(was), bool(now), back))
+    return found
 
 
 def last_seen(

@@ -224,7 +224,9 @@ STEPS_SINCE = (
         _step.operation_id,
         _step.operation_type,
         _step.undoes,
+        _step.started_at,
         _step.before,
+        _step.after,
     )
     .where(
         _is(_step, "company_id", "binding_key"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -24,7 +26,7 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
-from memtui.service import Caller, ContextRequest, MemoryService, open_service
+from memtui.service import Caller, ContextRequest, Difference, MemoryService, open_service
 
 CALLER = Caller(company_id="local", principal="user:ana", door="test")
 SCOPE = Scope(company_id="local", project_id="web")
@@ -123,6 +125,64 @@ async def test_any_moment_is_what_was_seen_then(service: MemoryService, key: str
                 assert name not in state
             else:
                 assert got.record.text == state[name]
+
+
+def applied(state: State, differences: Sequence[Difference]) -> State:
+    """Return a state after what a comparison says became of it."""
+    state = dict(state)
+    for one in differences:
+        if one.before is not None:
+            assert state.pop(one.before.handle.provider_record_id) == one.before.text
+        if one.after is not None:
+            state[one.after.handle.provider_record_id] = one.after.text
+    return state
+
+
+@pytest.mark.parametrize("key", ["default", "table"])
+async def test_moments_and_their_differences_tell_all_that_changed(
+    service: MemoryService, key: str
+) -> None:
+    account, past = await _live(service, key, Random(7), 25), service.past
+    moments = (await past.moments(CALLER, SCOPE, binding_key=key)).moments
+    for (earlier, old), (later, new) in pairwise(account):
+        assert (old != new) <= any(earlier < one <= later for one in moments)
+    for number, (earlier, old) in enumerate(account[::4]):
+        for later, new in account[4 * number + 3 :: 7]:
+            found = await past.compare(CALLER, SCOPE, earlier, later, binding_key=key)
+            assert applied(old, found.differences) == new
+            assert found.same == len(old.items() & new.items())
+            for one in found.differences:
+                assert one.operations
+                assert all(earlier < done.started_at <= later for done in one.operations)
+
+
+async def test_a_timeline_says_who_and_why(service: MemoryService) -> None:
+    source = SourceRef(kind="run", company_id="local", run_id="r-1")
+    fact = WriteRequest(scope=SCOPE, source=source, content="region: eu", kind="fact")
+    agent = CALLER.model_copy(update={"principal": "agent:ops"})
+    [it] = (await service.write(agent, fact)).handles
+    change = CorrectRequest(scope=SCOPE, handle=it, text="region: us")
+    corrected = await service.correct(CALLER, change)
+    forgot = await service.forget(CALLER, ForgetRequest(scope=SCOPE, handles=(it,)))
+    found = await service.past.timeline(CALLER, it, SCOPE)
+    newest, oldest = found.timeline
+    assert (newest.text, oldest.text) == ("region: us", "region: eu")
+    assert oldest.created_by == "agent:ops"
+    assert oldest.made_by is not None
+    assert oldest.made_by.source == source
+    assert oldest.ended_by is not None
+    assert newest.made_by is not None
+    assert oldest.ended_by.operation_id == newest.made_by.operation_id == corrected.operation_id
+    assert newest.ended_by is not None
+    assert newest.ended_by.operation_id == forgot.operation_id
+    note = WriteRequest(scope=SCOPE, source=SOURCE, content="First.")
+    [it] = (await service.write(agent, note)).handles
+    await service.correct(CALLER, CorrectRequest(scope=SCOPE, handle=it, text="Second."))
+    entries = (await service.past.timeline(CALLER, it, SCOPE)).timeline
+    assert [(one.text, one.made_by and one.made_by.principal) for one in entries] == [
+        ("Second.", "user:ana"), ("First.", "agent:ops"),
+    ]  # fmt: skip
+    assert entries[0].valid_from == entries[1].valid_to
 
 
 async def test_nothing_is_changed_in_the_past(service: MemoryService) -> None:

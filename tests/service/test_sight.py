@@ -8,7 +8,7 @@ import inspect
 import shutil
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,7 @@ COMPANY = Scope(company_id="local")
 APOLLO = Scope(company_id="local", project_id="apollo")
 ZEUS = Scope(company_id="local", project_id="zeus")
 ANA = Scope(company_id="local", subject_id="ana")
+BEFORE = datetime(2020, 1, 1, tzinfo=UTC)
 SCOPES = {"wcompany": COMPANY, "wapollo": APOLLO, "wzeus": ZEUS, "wana": ANA}
 """A word that only memories and operations of a scope hold."""
 
@@ -402,6 +403,13 @@ MEMORIES: dict[str, list[Call]] = {
             lambda scope: h.service.facts.get(c, word_of(scope), FactRequest(scope=APOLLO))
         ),
     ],
+    "past.compare": [
+        lambda h, c: each_scope(lambda scope: h.service.past.compare(c, scope, BEFORE))
+    ],
+    "past.timeline": [
+        lambda h, c: each(h, lambda n: h.service.past.timeline(c, handle_of(h, n), scope_of(n)))
+    ],
+    "past.moments": [lambda h, c: each_scope(lambda scope: h.service.past.moments(c, scope))],
     "facts.keys": [
         lambda h, c: each_scope(lambda scope: h.service.facts.keys(c, FactRequest(scope=scope)))
     ],

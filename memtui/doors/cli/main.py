@@ -98,6 +98,7 @@ COMMANDS = {
     "purge": ("Erase memtui's own copies of what is gone, for good.", "purge"),
     "browse": ("List what a binding stores, one page at a time.", "records"),
     "history": ("Show how a record came to be, newest first.", "records"),
+    "changes": ("Show what changed since a moment, who changed it, and why.", "changes"),
     "undo": ("Take a change back.", "forget"),
     "context": ("Show what a model is told before a run, and its tokens and price.", "query"),
     "stats": ("Show what the operations did, took and cost.", "stats"),

@@ -28,7 +28,7 @@ from memtui.widgets import format as shown
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from memtui.service import BrowseAnswer, Change, GetAnswer, HistoryAnswer, Provenance
+    from memtui.service import BrowseAnswer, Change, GetAnswer, Provenance, TimelineAnswer
     from memtui.service.everywhere import EverywherePage
 
 
@@ -137,7 +137,7 @@ async def history(
 ) -> None:
     """Show how a record came to be, newest first."""
     session = session.at(as_of)
-    answer = await session.service.history(
+    answer = await session.service.past.timeline(
         session.caller, record_id, scope.scope(session), binding_key=scope.binding
     )
     session.out.answer(answer, _history(session, answer))
@@ -219,16 +219,26 @@ def _provenance(session: Session, origin: Provenance) -> Iterator[Line]:
         )
 
 
-def _history(session: Session, answer: HistoryAnswer) -> Iterator[Line]:
+def _history(session: Session, answer: TimelineAnswer) -> Iterator[Line]:
     if not answer.changes and not answer.versions:
         yield "nothing was done to it through memtui, and its provider keeps no history"
     for change in answer.changes:
         yield from change_lines(session, change)
-    for version in answer.versions:
-        span = f"{shown.exact(version.valid_from, session.zone)} to "
-        span += shown.exact(version.valid_to, session.zone) if version.valid_to else "now"
-        yield Dim(f"{span}  {version.created_by or ''}".rstrip())
-        yield f"  {version.text}"
+    for entry in answer.timeline:
+        since = shown.exact(entry.valid_from, session.zone) if entry.valid_from else "before"
+        until = shown.exact(entry.valid_to, session.zone) if entry.valid_to else "now"
+        made, ended = entry.made_by, entry.ended_by
+        author, source = entry.created_by, entry.source
+        if made is not None:
+            author, source = author or made.principal, made.source or source
+        origin = [
+            f"by {author}" if author else "",
+            f"from {shown.source_line(source)}" if source else "",
+            f"#{made.seq}" if made else "",
+            f"ended by {ended.principal} #{ended.seq}" if ended else "",
+        ]
+        yield Dim("  ".join([f"{since} to {until}", *filter(None, origin)]))
+        yield f"  {entry.text}"
 
 
 def change_lines(session: Session, change: Change) -> Iterator[Line]:

@@ -1,0 +1,110 @@
+"""`changes`: what a scope held at two moments, as a difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memtui.contract import Record
+from memtui.doors.cli.options import FilterLine, ScopeOptions, Until, filter_of
+from memtui.doors.cli.output import Dim, Line, columns, table
+from memtui.doors.cli.session import Session
+from memtui.filters import Taker
+from memtui.widgets import format as shown
+
+if TYPE_CHECKING:
+    from memtui.service import CompareAnswer, Difference, MomentsAnswer
+
+_WEEK = "7d"
+
+
+async def changes(
+    session: Session,
+    scope: ScopeOptions,
+    line: FilterLine = None,
+    *,
+    since: Annotated[
+        str, typer.Option("--since", help="The earlier moment: 7d, yesterday, 2026-03-01.")
+    ] = _WEEK,
+    until: Until = None,
+    days: Annotated[
+        bool, typer.Option("--days", help="Count the changes of each day instead.")
+    ] = False,
+) -> None:
+    """Show what changed since a moment, who changed it, and why.
+
+    It compares what was there then with what is there now, or was at --until: what came and went
+    in between is in neither. --days counts that too.
+    """
+    earlier = session.moment(since)
+    later = None if until is None else session.moment(until)
+    whole, binding = scope.scope(session), scope.binding
+    past = session.service.past
+    if days:
+        counted = await past.moments(
+            session.caller,
+            whole,
+            since=earlier,
+            until=later,
+            zone=session.zone,
+            binding_key=binding,
+        )
+        titles = columns("day", "added>", "changed>", "removed>")
+        session.out.answer(counted, table(titles, _days(counted)), _when(counted))
+        return
+    chosen = filter_of(session, line, Taker.RECORDS)
+    answer = await past.compare(
+        session.caller, whole, earlier, later, chosen=chosen, binding_key=binding
+    )
+    session.out.answer(answer, _differences(session, answer), _summary(session, answer))
+
+
+def _days(answer: MomentsAnswer) -> Iterator[list[str]]:
+    for one in answer.days:
+        yield [one.day.isoformat(), *map(str, (one.added, one.changed, one.removed))]
+
+
+def _when(answer: MomentsAnswer) -> str:
+    return f"{shown.counted(len(answer.days), 'day')} with changes in {answer.binding_key}."
+
+
+def _differences(session: Session, answer: CompareAnswer) -> Iterator[Line]:
+    for one in answer.differences:
+        yield from _difference(session, one)
+
+
+def _difference(session: Session, one: Difference) -> Iterator[Line]:
+    record = one.after or one.before
+    if record is not None:
+        yield Dim(f"{one.kind}  {record.handle.provider_record_id}")
+    if one.before is not None:
+        yield from _text("-", one.before)
+    if one.after is not None:
+        yield from _text("+", one.after)
+    for operation in one.operations:
+        yield Dim(
+            f"    #{operation.seq}  {operation.operation_type}  "
+            f"{shown.since(operation.started_at, session.now)} by {operation.principal}, "
+            f"from {shown.source_line(operation.source)}"
+        )
+    if not one.operations:
+        yield Dim("    not through memtui")
+
+
+def _text(sign: str, record: Record) -> Iterator[Line]:
+    for line in record.text.split("\n"):
+        yield f"  {sign} {line}"
+
+
+def _summary(session: Session, answer: CompareAnswer) -> str:
+    counts = dict.fromkeys(("added", "changed", "removed"), 0)
+    for one in answer.differences:
+        counts[one.kind] += 1
+    said = ", ".join(f"{number} {kind}" for kind, number in counts.items())
+    earlier, later = (shown.exact(one, session.zone) for one in (answer.earlier, answer.later))
+    return (
+        f"{said}, {shown.count(answer.same)} as they were, between {earlier} and {later} in "
+        f"{answer.binding_key} ({answer.binding_reason})."
+    )
