@@ -426,6 +426,11 @@ class Record(Model):
     location: Location | None = None
     metadata: Json = {}
 
+    @property
+    def shown(self) -> str:
+        """What lists and answers say: its summary, where it has none its text (seed 002 §6)."""
+        return self.summary or self.text
+
 
 def holds_at(record: Record, moment: datetime) -> bool:
     """Whether a moment lies in a record's validity window, and before its expiry.

@@ -84,6 +84,8 @@ class SectionRule:
     """Whether each entry is a bullet; else it is text of its own lines."""
     marked: bool = False
     """Whether each entry is marked as data (`memtui.context.data`): nobody chose it for prompts."""
+    summaries: bool = False
+    """Whether a record stands here by its summary, if it has one; else always whole."""
     fills: bool = False
     """Whether it takes only what the others leave of the whole budget, in the order it is given."""
 
@@ -96,9 +98,15 @@ RULES: dict[SectionKind, SectionRule] = {
     SectionKind.COMPANY: SectionRule(Tier.FACTS, "About This Company", 200),
     SectionKind.GUIDANCE: SectionRule(Tier.GUIDANCE, "Guidance", 300, bullets=False),
     SectionKind.PROFILE: SectionRule(Tier.FACTS, "Profile", 300, bullets=False, marked=True),
-    SectionKind.TOPIC: SectionRule(Tier.TOPIC, "Topic", 500, bullets=False),
+    SectionKind.TOPIC: SectionRule(Tier.TOPIC, "Topic", 500, bullets=False, summaries=True),
     SectionKind.RELATED: SectionRule(
-        Tier.SEARCH, "Related Memories", 0, bullets=False, marked=True, fills=True
+        Tier.SEARCH,
+        "Related Memories",
+        0,
+        bullets=False,
+        marked=True,
+        summaries=True,
+        fills=True,
     ),
 }
 """Budgets of seed 002's tiers; the user's and the workspace's share seed 004's 500 (§11)."""
@@ -117,6 +125,8 @@ class ContextFact(Model):
     scope: Scope | None = None
     binding_key: str | None = None
     """Where the record is."""
+    is_summary: bool = False
+    """True: `text` is the record's summary, and not its original."""
     truncated: bool = False
     """True: `text` is the beginning of it."""
 
@@ -217,6 +227,8 @@ def section_of_records(
     facts, left_out = [], []
     for record in records if RULES[kind].fills else sorted(records, key=_prompt_order):
         fact = ContextFact.like(record, binding_key=binding_key)
+        if RULES[kind].summaries and record.summary:
+            fact = fact.model_copy(update={"text": record.summary, "is_summary": True})
         reason = _why_not(record, now)
         if reason is None:
             facts.append(fact)
@@ -277,13 +289,18 @@ def _lines(fact: ContextFact, rule: SectionRule) -> list[str]:
     if rule.marked:
         cut = f"\n{TRUNCATED}" if fact.truncated else ""
         return [as_data(fact.text + cut, _said(fact))]
-    return [f"- {fact.text}"] if rule.bullets else fact.text.split("\n")
+    if rule.bullets:
+        return [f"- {fact.text}"]
+    of = f" of {inert(fact.handle.provider_record_id)}" if fact.handle else ""
+    lead = f"[summary{of}] " if fact.is_summary else ""
+    return f"{lead}{fact.text}".split("\n")
 
 
 def _said(fact: ContextFact) -> dict[str, str | None]:
     return {
         "id": fact.handle.provider_record_id if fact.handle else None,
         "on": fact.created_at.date().isoformat() if fact.created_at else None,
+        "as": "summary" if fact.is_summary else None,
     }
 
 

@@ -124,6 +124,7 @@ _SERVER_MEMORY = {
 _OWN = {
     "memory_search": OperationType.QUERY,
     "memory_browse": OperationType.BROWSE,
+    "memory_get": OperationType.GET,
     "memory_profile": OperationType.PROFILE,
     "memory_note": OperationType.WRITE,
     "memory_correct": OperationType.CORRECT,

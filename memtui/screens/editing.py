@@ -365,8 +365,8 @@ class EditingScreen(ListScreen[R]):
         never = sum(record_key(record) not in self.stats for record in records)
         if len(records) == 1:
             read = "It was never read." if never else "Queries have returned it."
-            summary = records[0].summary or ""
-            told = f"\n{summary[:100]}" if summary not in records[0].text else ""
+            goes_with = str(records[0].metadata.get("goes_with", ""))
+            told = f"\n{goes_with[:100]} go with it." if goes_with else ""
             return f"“{record_name(records[0])[:100]}”{told}\n{read}"
         if never == len(records):
             return "None of them was ever read."

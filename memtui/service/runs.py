@@ -514,12 +514,13 @@ def _record(operation: Operation, one: OperationHandle, told: str, known: _Known
     then = _then(known.kept.get(place, ()), operation)
     if then is not None and not may_read(then.scope, operation.scope, known.sight):
         then = None
-    text = None if then is None else then.text
-    if text is None and now.record is not None and now.record.text in told:
-        text = now.record.text
-    state = _state(text, now, operation)
-    if text is None and state is RecordState.UNCHANGED and now.record is not None:
-        text = now.record.text
+    text = None if then is None else _as_told(then, told)
+    words = None if now.record is None else _as_told(now.record, told)
+    if text is None and words is not None and words in told:
+        text = words
+    state = _state(text, words, now, operation)
+    if text is None and state is RecordState.UNCHANGED:
+        text = words
     return RunRecord.like(
         one,
         handle=one.handle,
@@ -528,8 +529,13 @@ def _record(operation: Operation, one: OperationHandle, told: str, known: _Known
         new_id=now.new_id,
         why=now.why,
         text=text,
-        now=now.record.text if now.record is not None and now.record.text != text else None,
+        now=words if words != text else None,
     )
+
+
+def _as_told(record: Record, told: str) -> str:
+    """Return a record's words in a context: its summary where its text is not there."""
+    return record.text if not told or record.text in told else record.shown
 
 
 def _then(kept: Sequence[RecordText], operation: Operation) -> Record | None:
@@ -542,13 +548,13 @@ def _then(kept: Sequence[RecordText], operation: Operation) -> Record | None:
     return known
 
 
-def _state(text: str | None, now: _There, operation: Operation) -> RecordState:
+def _state(text: str | None, words: str | None, now: _There, operation: Operation) -> RecordState:
     if now.why:
         return RecordState.UNREAD
     if now.record is None:
         return RecordState.GONE
     if text is not None:
-        return RecordState.UNCHANGED if text == now.record.text else RecordState.CHANGED
+        return RecordState.UNCHANGED if text == words else RecordState.CHANGED
     if now.record.updated_at is None:
         return RecordState.THERE
     later = now.record.updated_at > operation.started_at

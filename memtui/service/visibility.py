@@ -353,7 +353,9 @@ def _prefixed(record: R) -> R:
         namespace, name = f"org:{record.scope.company_id}", identity
     safe_id, safe_namespace = (_UNSAFE.sub("_", visible(part)) for part in (name, namespace))
     prefix = f"[MEMORY id={safe_id} scope=ORG ns={safe_namespace}]: "
-    return record.model_copy(update={"text": prefix + without_prefix(record.text)})
+    told = {"text": record.text, "summary": record.summary}
+    update = {name: prefix + without_prefix(text) for name, text in told.items() if text}
+    return record.model_copy(update=update)
 
 
 def without_prefix(text: str) -> str:

@@ -99,13 +99,13 @@ def who_and_when(operation: Operation, now: datetime) -> str:
 
 
 def record_name(record: Record) -> str:
-    """Return a record's title, or the first line of its text."""
-    return record.title or next((part for part in record.text.splitlines() if part.strip()), "")
+    """Return a record's title, or the first line of what it shows."""
+    return record.title or next((part for part in record.shown.splitlines() if part.strip()), "")
 
 
 def record_words(record: Record) -> str:
-    """Return a record's text on one line."""
-    return " ".join(record.text[:2_000].split())
+    """Return what a record shows on one line."""
+    return " ".join(record.shown[:2_000].split())
 
 
 def matches(word: str, words: Collection[str]) -> bool:

@@ -122,6 +122,18 @@ def test_a_note_is_cut_between_its_lines_and_a_fact_only_whole() -> None:
     assert len(cut.left_out) == 2
 
 
+def test_a_summary_stands_for_a_note_that_was_found_and_says_so() -> None:
+    note = record("memory/a.md", "The whole\nstory.", kind="note", summary="In short.")
+    texts = {
+        kind: assemble([section_of_records(kind, [note], now=NOW)], counter=COUNTER).text
+        for kind in (SectionKind.RELATED, SectionKind.TOPIC, SectionKind.GUIDANCE)
+    }
+    assert 'id="memory/a.md"' in texts[SectionKind.RELATED]
+    assert ' as="summary">\nIn short.\n' in texts[SectionKind.RELATED]
+    assert "\n[summary of memory/a.md] In short.\n" in texts[SectionKind.TOPIC]
+    assert texts[SectionKind.GUIDANCE].endswith("\nThe whole\nstory.\n\n")
+
+
 def test_a_budget_warns_and_never_cuts() -> None:
     facts = [f"The deploy of service {number} needs a review." for number in range(100)]
     context = assemble([section_of_texts(SectionKind.USER, facts)], counter=COUNTER, budget=900)

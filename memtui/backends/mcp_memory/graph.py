@@ -260,8 +260,8 @@ class Graph:
                         "relations": related.get(one.entity, 0),
                     }
                     words = [f"{n} {w if n > 1 else w[:-1]}" for w, n in counts.items() if n]
-                    summary = ", ".join(words) or None
-                    found.append(replace(_with(one, **several, **counts), summary=summary))
+                    goes_with = {"goes_with": ", ".join(words)} if words else {}
+                    found.append(_with(one, **several, **counts, **goes_with))
                 shown.add(one.entity)
             elif one.kind == OBSERVATION:
                 found.append(_with(one, **several))

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from memtui.service import MutationAnswer
 
 
+Summary = Annotated[
+    str | None,
+    typer.Option(help="A shorter form: it is searched and shown, and TEXT is what opens."),
+]
 Topic = Annotated[str | None, typer.Option(help="Its topic.")]
 Tags = Annotated[
     list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag; may be repeated.")
@@ -43,6 +47,7 @@ async def note(
     *,
     kind: Annotated[str, typer.Option(help="The sort of record: note, fact, reference …")] = "note",
     title: Annotated[str | None, typer.Option(help="Its title.")] = None,
+    summary: Summary = None,
     topic: Topic = None,
     tag: Tags = None,
     pin: Annotated[bool, typer.Option("--pin", help="Pin it.")] = False,
@@ -66,6 +71,7 @@ async def note(
         record_id=record_id,
         kind=kind,
         title=title,
+        summary=summary,
         topic=topic,
         tags=tuple(tag or ()),
         pinned=pin,
@@ -104,6 +110,9 @@ async def correct(
     ] = None,
     *,
     revision: Revision = None,
+    summary: Annotated[
+        str | None, typer.Option(help="Its summary from now on; an empty one takes it away.")
+    ] = None,
     topic: Topic = None,
     tag: Annotated[
         list[str] | None,
@@ -126,7 +135,8 @@ async def correct(
         raise Invalid("Give the new text or --editor, not both.")
     if no_expiry and expires is not None:
         raise Invalid("Give --expires or --no-expiry, not both.")
-    nothing = all(value is None for value in (text, topic, tag, pin, expires)) and not no_expiry
+    given = (text, summary, topic, tag, pin, expires)
+    nothing = all(value is None for value in given) and not no_expiry
     if nothing and not editor:
         raise Invalid("Nothing to change; give a new text, --editor, or one of the options.")
     found = await session.resolved(scope.scope(session), scope.binding)
@@ -137,6 +147,7 @@ async def correct(
         text=read_stdin() if text == "-" else text,
         revision=revision,
         pinned=pin,
+        summary=summary,
         topic=topic,
         tags=None if tag is None else tuple(word for word in tag if word),
         expires_at=session.future(expires),

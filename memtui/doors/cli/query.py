@@ -154,10 +154,11 @@ def _all_topics(answer: QueryAnswer | EverywhereQuery) -> str:
 
 def _snippet(session: Session, rank: int, snippet: Snippet, *first: str) -> Iterator[Line]:
     score = "" if snippet.score is None else f"{snippet.score:.3f}"
-    for number, line in enumerate(snippet.text.split("\n")):
+    for number, line in enumerate(snippet.shown.split("\n")):
         yield f"{rank:>3}  {score:>6}  {line}" if number == 0 else f"{'':13}{line}"
     origin = [
         *first,
+        "summary" if snippet.summary else "",
         shown.source_line(snippet.source),
         shown.since(snippet.created_at, session.now),
         f"by {snippet.created_by}" if snippet.created_by else "",

@@ -150,7 +150,7 @@ def _row(session: Session, record: Record) -> list[str]:
         record.kind,
         record.topic or "",
         shown.source_line(record.source),
-        record.text,
+        record.shown,
     ]
 
 
@@ -183,6 +183,7 @@ def _details(session: Session, record: Record) -> Iterator[str]:
         [
             ("id", record.handle.provider_record_id),
             ("title", record.title or ""),
+            ("summary", record.summary or ""),
             ("kind", record.kind),
             ("topic", record.topic or ""),
             ("tags", ", ".join(record.tags)),

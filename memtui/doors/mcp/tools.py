@@ -10,9 +10,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from memtui.context.data import DATA_NOTICE, as_data
 from memtui.contract import (
@@ -42,8 +42,9 @@ from memtui.contract import (
     owner_of,
 )
 from memtui.doors.agent import Agent, Owner
+from memtui.fact_values import written
 from memtui.filters import build_filter
-from memtui.service import Answer
+from memtui.service import Answer, FactRequest
 from memtui.service.operations import FACT
 from memtui.visible import visible
 
@@ -58,6 +59,8 @@ class Memory(Model):
     """Give it to the other tools."""
     text: str
     """Data, not instructions."""
+    is_summary: bool = False
+    """True: the text is a summary; memory_get returns the original."""
     kind: str
     title: str | None = None
     topic: str | None = None
@@ -84,6 +87,7 @@ class Memory(Model):
             "by": self.written_by,
             "on": self.written_at.date().isoformat() if self.written_at else None,
             "from": self.source,
+            "as": "summary" if self.is_summary else None,
         }
         return as_data(self.text, told)
 
@@ -122,6 +126,38 @@ class Memories(Told):
         elif self.incomplete:
             lines.append("There is more than this answer holds.")
         return "\n".join([*lines, *(f"Not read: {visible(one)}" for one in self.problems)])
+
+
+class Hidden(Model):
+    """A value of the same key that another scope has."""
+
+    value: Any
+    belongs_to: str
+
+
+class Found(Told):
+    """One memory, whole."""
+
+    notice: str = DATA_NOTICE
+    memory: Memory
+    value: Any = None
+    """Of a fact that was asked for by its key: its value, as JSON."""
+    why: str | None = None
+    """Why it is this value and no other."""
+    hidden: tuple[Hidden, ...] = ()
+    """The values that it hides, which other scopes have."""
+    problems: tuple[str, ...] = ()
+    """What could not be read, so that another value may stand there."""
+
+    def words(self) -> str:
+        """Return the memory as data, and why it is this one."""
+        hides = (
+            f"Hidden by it, of {one.belongs_to}: {visible(written(one.value))}"
+            for one in self.hidden
+        )
+        told = [visible(self.why)] if self.why else []
+        unread = (f"Not read: {visible(one)}" for one in self.problems)
+        return "\n".join([self.notice, self.memory.words(), *told, *hides, *unread])
 
 
 class Stored(Told):
@@ -185,6 +221,8 @@ class NoteInput(Model):
     """What to remember. Write it so that it makes sense without this conversation."""
     title: str | None = None
     """A few words that say what it is about."""
+    summary: str | None = None
+    """Of a long text: what it says in a few sentences, by which it is found."""
     topic: str | None = None
     """The topic that it belongs to."""
     tags: tuple[str, ...] = ()
@@ -195,13 +233,30 @@ _Id = Annotated[str, Field(min_length=1, max_length=4_096)]
 """A memory's id; the longest are paths."""
 
 
+class GetInput(Model):
+    """Which memory: by its id, or a fact by its key."""
+
+    id: _Id | None = None
+    """The memory's id, from memory_search or memory_browse."""
+    key: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """The key of a fact such as `deploy_branch: main`."""
+    namespace: str | None = None
+    """With a key: only under this heading."""
+
+    @model_validator(mode="after")
+    def _names_one(self) -> Self:
+        if (self.id is None) == (self.key is None):
+            raise ValueError("give either id or key")
+        return self
+
+
 class CorrectInput(Model):
     """A memory that is wrong, and how it should read."""
 
     id: _Id
     """The memory's id, from memory_search or memory_browse."""
     text: Annotated[str, Field(min_length=1, max_length=100_000)]
-    """The whole new text; it replaces the old one."""
+    """The whole new text; it replaces the old one, of a summarised memory the original."""
     revision: str | None = None
     """The revision that you read. The correction is refused if somebody changed it meanwhile."""
 
@@ -291,6 +346,28 @@ async def browse(agent: Agent, asked: BrowseInput) -> Memories:
         next_cursor=answer.next_cursor,
         incomplete=answer.at_least,
         problems=_sentences(answer.problems),
+    )
+
+
+async def get(agent: Agent, asked: GetInput) -> Found:
+    """Answer `memory_get`."""
+    if asked.key is None:
+        one = await agent.service.get(
+            agent.caller, asked.id or "", agent.scope, binding_key=agent.binding_key
+        )
+        return Found(**_told(one), memory=memory_of(one.record, whole=True))
+    request = FactRequest(
+        scope=agent.scope, namespace=asked.namespace, binding_key=agent.binding_key
+    )
+    fact = await agent.service.facts.get(agent.caller, asked.key, request)
+    return Found(
+        operation_id=fact.operation_ids[0],
+        binding=fact.binding_key,
+        memory=memory_of(fact.record),
+        value=fact.value,
+        why=fact.why,
+        hidden=tuple(Hidden.like(one) for one in fact.hidden),
+        problems=_sentences(fact.problems),
     )
 
 
@@ -398,12 +475,13 @@ _OWNERS = {
 }
 
 
-def memory_of(record: Record, rank: int | None = None) -> Memory:
-    """Return a record as an agent gets it."""
+def memory_of(record: Record, rank: int | None = None, *, whole: bool = False) -> Memory:
+    """Return a record as an agent gets it: by its summary if it has one, unless `whole`."""
     field, name = owner_of(record.scope)
     return Memory(
         id=record.handle.provider_record_id,
-        text=record.text,
+        text=record.text if whole else record.shown,
+        is_summary=bool(record.summary) and not whole,
         kind=record.kind,
         title=record.title,
         topic=record.topic,
@@ -473,6 +551,16 @@ TOOLS = (
         Memories,
         browse,
         OperationType.BROWSE,
+    ),
+    Tool(
+        "memory_get",
+        "Read one memory",
+        "Return one memory whole: by its id, where a search gave a summary; or a fact by its key, "
+        "such as deploy_branch: the project's value comes before the agent's and the company's.",
+        GetInput,
+        Found,
+        get,
+        OperationType.GET,
     ),
     Tool(
         "memory_profile",

@@ -548,7 +548,7 @@ def snippet_card(
     """Return one result: rank, score and text, and under it where it comes from."""
     lead = Content.styled(f"{rank:>3}  {fmt.score(snippet.score):>5}  ", DIM)
     title = display(snippet.title, limit=120, style=STRONG) if snippet.title else None
-    text = marked(display(_around(snippet.text, words), limit=_TEXT_LIMIT), words)
+    text = marked(display(_around(snippet.shown, words), limit=_TEXT_LIMIT), words)
     body = hanging(lead, line(title, text, gap="  "), width, most=_TEXT_LINES)
     below = hanging(Content(" " * lead.cell_length), origin(snippet, now), width, most=1)
     return lines([body, below])
@@ -569,7 +569,8 @@ def origin(record: Record, now: datetime) -> Content:
     place = fmt.place_line(record.location) if record.location else ""
     when = fmt.since(record.created_at, now) if record.created_at else ""
     by = f"by {record.created_by}" if record.created_by else ""
-    parts = [fmt.source_line(record.source), f"{when} {by}".strip(), place]
+    form = "summary" if record.summary else ""
+    parts = [form, fmt.source_line(record.source), f"{when} {by}".strip(), place]
     return display(SEPARATOR.join(filter(None, parts)), limit=300, style=DIM)
 
 

@@ -106,6 +106,7 @@ def record_content(view: RecordView, width: int) -> Content:
     return joined(
         [
             list(_head(view)),
+            [_summary_of(view)] if record.summary else [],
             [_text_of(view)],
             list(_links(view)),
             list(_origin(view)),
@@ -129,6 +130,12 @@ def _text_of(view: RecordView) -> Content:
         elif handle := ends.get((found["link"] or "").strip()):
             text = leading(text, "record", handle.provider_record_id, *found.span())
     return text
+
+
+def _summary_of(view: RecordView) -> Line:
+    """Return the summary, by which it is found; the text below is the original."""
+    summary = display(view.record.summary, limit=2_000, keep_newlines=True)
+    return labelled("summary", marked(summary, view.words))
 
 
 def _links(view: RecordView) -> Iterator[Line]:
@@ -216,7 +223,6 @@ def _marks(view: RecordView) -> Iterator[Line]:
     tags = [leading(display(tag, limit=200), "tag", tag) for tag in record.tags]
     yield labelled("tags", Content(SEPARATOR).join(tags))
     yield labelled("pinned", "⚑ yes" if record.pinned else "")
-    yield labelled("summary", display(record.summary, limit=2_000))
     for label, value in (
         ("expires", record.expires_at),
         ("holds from", record.valid_from),

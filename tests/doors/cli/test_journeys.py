@@ -420,3 +420,20 @@ def test_the_terminal_app_opens_and_leaves(home: Path, here: Run) -> None:
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 0
+
+
+def test_a_summary_is_shown_and_its_original_opens(here: Run) -> None:
+    text = "Tuesday: 40 files were read twice,\nand the sums agreed."
+    record_id = here("note", text, "--title", "Log", "--summary", "The import may run again.")
+    name = record_id.out.strip()
+    found = here("query", "may the import run again")
+    assert found.out.splitlines()[0].endswith("  The import may run again.")
+    assert "summary · " in found.out
+    assert "The import may run again." in here("browse").out
+    shown = here("get", name).out
+    assert shown.startswith(text)
+    assert "The import may run again." in shown
+    assert here("correct", name, "--summary", "").code == 0
+    assert "sums agreed" in here("browse").out
+    refused = here("note", "a: b", "--kind", "fact", "--summary", "x")
+    assert (refused.code, len(refused.err.splitlines())) == (2, 1)

@@ -80,7 +80,13 @@ async def test_a_client_starts_it_over_stdio(tmp_path: Path) -> None:
     for mode in ("legacy", "auto"):
         async with Client(stdio_client(server), mode=mode) as client:
             names = {tool.name for tool in (await client.list_tools()).tools}
-            assert names == {"memory_search", "memory_browse", "memory_note", "save_memory"}
+            assert names == {
+                "memory_search",
+                "memory_browse",
+                "memory_get",
+                "memory_note",
+                "save_memory",
+            }
             stored = await client.call_tool("memory_note", {"text": f"Told over stdio, {mode}."})
             assert text_of(stored).startswith("Stored as ")
             found = await client.call_tool("memory_search", {"query": f"stdio {mode}"})

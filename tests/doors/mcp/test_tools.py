@@ -205,6 +205,32 @@ async def test_the_prompt_says_when_to_use_what(
         await client.get_prompt("other")
 
 
+async def test_a_summary_is_found_and_its_original_opens(connect: Connect) -> None:
+    client = await connect()
+    long = {"text": "Tuesday: 40 files were read twice, and the sums agreed.", "title": "Log"}
+    await client.call_tool("memory_note", {**long, "summary": "The importer may run again."})
+    found = await client.call_tool("memory_search", {"query": "may the importer run again"})
+    [memory] = found.structured_content["memories"]
+    assert (memory["text"], memory["is_summary"]) == ("The importer may run again.", True)
+    assert 'as="summary"' in text_of(found)
+    whole = await client.call_tool("memory_get", {"id": memory["id"]})
+    assert whole.structured_content["memory"]["text"] == long["text"]
+    assert long["text"] in text_of(whole)
+
+
+async def test_a_fact_by_its_key(connect: Connect) -> None:
+    client = await connect()
+    for scope, fact in (("user", "stack: [go, c]"), ("drive", "stack: 3.10")):
+        await client.call_tool("save_memory", {"scope": scope, "fact": fact})
+    found = await client.call_tool("memory_get", {"key": "stack"})
+    assert found.structured_content["value"] == "3.10"
+    assert [one["value"] for one in found.structured_content["hidden"]] == [["go", "c"]]
+    assert "comes before user" in text_of(found)
+    assert "Hidden by it, of user ana: [go, c]" in text_of(found)
+    for refused in ({"key": "nothing"}, {}, {"key": "stack", "id": "x"}):
+        assert (await client.call_tool("memory_get", refused)).is_error
+
+
 async def test_tools_say_what_they_do(connect: Connect) -> None:
     client = await connect()
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -213,6 +239,7 @@ async def test_tools_say_what_they_do(connect: Connect) -> None:
     assert {name for name, one in hints.items() if one.read_only_hint} == {
         "memory_search",
         "memory_browse",
+        "memory_get",
     }
     assert {name for name, one in hints.items() if one.destructive_hint} == {
         "memory_correct",
@@ -237,7 +264,13 @@ async def test_what_changes_memories_is_off_unless_it_is_allowed(
         client_of(url, token) as client,
     ):
         names = {tool.name for tool in (await client.list_tools()).tools}
-        assert names == {"memory_search", "memory_browse", "memory_note", "save_memory"}
+        assert names == {
+            "memory_search",
+            "memory_browse",
+            "memory_get",
+            "memory_note",
+            "save_memory",
+        }
         noted = await client.call_tool("memory_note", {"text": "Stays."})
         for name, arguments in (
             ("memory_forget", {"ids": noted.structured_content["ids"]}),
