@@ -862,6 +862,36 @@ class Problem(Model):
         return f"{place.path}:{place.line}: {self.message}" if place else self.message
 
 
+class Embedding(Model):
+    """How far a provider's texts are embedded, to be found by meaning."""
+
+    model: str
+    """The model that the config names."""
+    dimensions: int | None = None
+    texts: int
+    """Different texts in all."""
+    embedded: int
+    """Those of them that have a vector of this model."""
+    serving: str | None = None
+    """The model whose vectors answer now; None: words alone do."""
+    address: str | None = None
+    """The other machine that texts go to, as `https://host:port`."""
+    agreed: bool = True
+    """Whether they may: the company has agreed to that address."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether this model answers, for every text."""
+        return self.embedded == self.texts and (self.serving == self.model or not self.texts)
+
+
+class EmbedReply(Model):
+    """How far the texts are embedded after a round of it."""
+
+    embedding: Embedding
+    usage: tuple[Usage, ...] = ()
+
+
 class Health(Model):
     """Whether a provider can serve now. `degraded`: it answers, with less than it should."""
 
@@ -870,6 +900,8 @@ class Health(Model):
     version: str | None = None
     records: int | None = None
     problems: tuple[Problem, ...] = ()
+    embedding: Embedding | None = None
+    """Where the provider itself embeds texts; None: it does not, or nobody set a model."""
 
 
 class BindingContext(Model):
@@ -1007,6 +1039,14 @@ class Adapter(ABC):
     async def sync(self, source: SourceRef | None = None) -> SyncReply:
         """Read the outside source again, or rebuild derived state; capability `sync`."""
         raise Unsupported(f"The provider {self.key} has nothing to sync.")
+
+    async def embed(self, most: int) -> EmbedReply:
+        """Embed texts that have no vector yet of the config's model, at most so many; 0 only tells.
+
+        With the last of them that model takes the place of the one that answered so far. Where
+        another process is at it, nothing is done. Called where `health` tells of an embedding.
+        """
+        raise Unsupported(f"The provider {self.key} embeds no texts.")
 
     async def explain(self, request: QueryRequest) -> Explanation:
         """Trace how a query is answered; capability `explain`."""

@@ -22,10 +22,10 @@ from decimal import Decimal
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from memtui.contract import BindingContext, Denied, Invalid, Json, Model, Unavailable, Usage
 from memtui.prices import Call, cost_of
@@ -100,6 +100,8 @@ class Embedder(ABC):
     """None until the first text was embedded, where only the model knows."""
     address: str | None = None
     """The other machine that texts go to, as `https://host:port`; None: they stay on this one."""
+    is_agreed: bool = True
+    """Whether they may go there."""
     is_instant: bool = False
     """So fast that a search may wait until what is new is embedded."""
 
@@ -112,6 +114,24 @@ class Embedder(ABC):
             Invalid: it does not take these texts, or there is no such model.
             Denied: the server refuses the key.
         """
+
+    def close(self) -> None:
+        """Give up a call that is under way, which then raises `Unavailable`."""
+        return
+
+
+def _checked(name: str | None) -> str | None:
+    """Return a model's name. Raises `ValueError` for what can be none."""
+    sort, _, rest = (name or STATIC).partition(":")
+    url, _, model = rest.partition("#")
+    is_known = {
+        STATIC: not rest,
+        "fastembed": bool(rest),
+        "openai": bool(model) and url.startswith(("http://", "https://")),
+    }
+    if not is_known.get(sort):
+        raise ValueError(f"{name!r} is no embedding; it is {_NAMES}")
+    return name
 
 
 def embedder(
@@ -132,19 +152,21 @@ def embedder(
     Raises:
         Invalid: there is no such sort of model, an extra is not installed, or the URL is none.
     """
+    try:
+        _checked(name)
+    except ValueError as error:
+        raise Invalid(f"{error}.") from error
     sort, _, rest = name.partition(":")
-    if find_spec("numpy") is None or (name == STATIC and find_spec("wordllama") is None):
-        raise Invalid(f"The embedding {name} needs the extra: pip install 'memtui[semantic]'.")
-    if name == STATIC:
+    needed = {STATIC: "wordllama", "fastembed": "fastembed"}.get(sort, "numpy")
+    if find_spec(needed) is None:
+        extra = "fastembed" if needed == "fastembed" else "semantic"
+        raise Invalid(f"The embedding {name} needs an extra: pip install 'memtui[{extra}]'.")
+    if sort == STATIC:
         return _Static()
-    if sort == "fastembed" and rest:
-        if find_spec("fastembed") is None:
-            raise Invalid(f"The embedding {name} needs the extra: pip install 'memtui[fastembed]'.")
+    if sort == "fastembed":
         return _FastEmbed(rest, prefixes or prefixes_of(rest))
     url, _, model = rest.partition("#")
-    if sort == "openai" and url and model:
-        return _OpenAI(url, model, secret, prefixes or prefixes_of(model), usd_per_million)
-    raise Invalid(f"{name!r} is no embedding; it is {_NAMES}.")
+    return _OpenAI(url, model, secret, prefixes or prefixes_of(model), usd_per_million)
 
 
 def prefixes_of(model: str) -> Prefixes:
@@ -156,7 +178,7 @@ def prefixes_of(model: str) -> Prefixes:
 class EmbeddingConfig(Model):
     """What a provider's config says of the model that its texts are embedded with."""
 
-    embedding: str | None = None
+    embedding: Annotated[str | None, AfterValidator(_checked)] = None
     """The model that texts are found by meaning with: static, fastembed:MODEL or
     openai:URL#MODEL; unset searches by words alone."""
     embedding_secret: str | None = None
@@ -201,18 +223,21 @@ class _Guarded(Embedder):
     def __init__(self, inner: Embedder, context: BindingContext) -> None:
         self._inner, self._redact = inner, context.redact
         self.name, self.prefixes, self.address = inner.name, inner.prefixes, inner.address
-        self._is_agreed = inner.address in context.agreed
+        self.is_agreed = inner.address in context.agreed
         self._refusal = (
             f"Nobody has agreed that texts of {context.binding_key} go to {inner.address}; "
             f"`memtui bindings embedding {context.binding_key} --allow {inner.address}` does."
         )
 
     def embed(self, texts: Sequence[str], *, is_query: bool = False) -> Embeddings:
-        if not self._is_agreed:
+        if not self.is_agreed:
             raise Denied(self._refusal)
         found = self._inner.embed([self._redact(text) for text in texts], is_query=is_query)
         self.dimensions = self._inner.dimensions
         return found
+
+    def close(self) -> None:
+        self._inner.close()
 
 
 def _of_length_one(rows: Vectors) -> Vectors:
@@ -314,6 +339,7 @@ _TEXTS_A_CALL, _CHARS_A_CALL = 64, 200_000
 _MOST_BYTES = 64_000_000
 _SECONDS, _QUERY_SECONDS = 60.0, 5.0
 _TRIES, _PAUSE_SECONDS = 3, 0.5
+_LOOK_SECONDS = 0.2
 
 
 class _OpenAI(Embedder):
@@ -338,6 +364,7 @@ class _OpenAI(Embedder):
         self.prefixes = prefixes
         self._url, self._host, self._model = url, host, model
         self._usd = Decimal(0) if usd_per_million is None and not self.address else usd_per_million
+        self._is_closed = False
         self._headers = {"authorization": f"Bearer {secret}"} if secret else {}
 
     def embed(self, texts: Sequence[str], *, is_query: bool = False) -> Embeddings:
@@ -345,9 +372,24 @@ class _OpenAI(Embedder):
 
         prefix = self.prefixes.query if is_query else self.prefixes.passage
         wanted = [prefix + _encodable(text) for text in texts]
-        vectors, usage = asyncio.run(self._ask(wanted, is_query=is_query))
+        vectors, usage = asyncio.run(self._until_closed(wanted, is_query=is_query))
         rows = np.concatenate(vectors) if vectors else np.zeros((0, 0), np.float32)
         return Embeddings(_of_length_one(rows), tuple(usage))
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    async def _until_closed(
+        self, texts: Sequence[str], *, is_query: bool
+    ) -> tuple[list[Vectors], list[Usage]]:
+        asking = asyncio.ensure_future(self._ask(texts, is_query=is_query))
+        while not asking.done():
+            await asyncio.wait({asking}, timeout=_LOOK_SECONDS)
+            if self._is_closed and not asking.done():
+                asking.cancel()
+                await asyncio.wait({asking})
+                raise Unavailable(f"Embedding at {self._host} was stopped.", sent=True)
+        return asking.result()
 
     async def _ask(
         self, texts: Sequence[str], *, is_query: bool

@@ -236,6 +236,10 @@ class BindingView(CaptureSwitches):
     targets: tuple[TargetView, ...] = ()
     shared: bool = False
     """True: another company's binding lies in the same store, and each reads the other's."""
+    embeds: bool = True
+    """Whether texts without a vector are embedded in the background."""
+    agreed: tuple[str, ...] = ()
+    """The other machines' addresses that its texts may go to, to be embedded."""
     created_at: UtcDatetime
 
 

@@ -180,6 +180,7 @@ class Bindings(Group):
         read_only: bool | None = None,
         capture: Mapping[Capture, bool] | None = None,
         config: Json | None = None,
+        embeds: bool | None = None,
     ) -> BindingView:
         """Change a binding; what is None, or not named, stays.
 
@@ -189,7 +190,7 @@ class Bindings(Group):
             Conflict: another company's memories lie there.
         """
         core = self._core
-        changes: dict[str, Any] = {"enabled": enabled, "read_only": read_only}
+        changes: dict[str, Any] = {"enabled": enabled, "read_only": read_only, "embeds": embeds}
         changes = {name: value for name, value in changes.items() if value is not None}
         changes |= {one.switch: is_on for one, is_on in (capture or {}).items()}
         asked = {"update_binding": key, **changes}
@@ -354,5 +355,6 @@ def _view(row: BindingRow, targets: list[TargetRow], *, shared: bool = False) ->
         row,
         config=redact_config(row.config)[0],
         targets=tuple(map(TargetView.like, own)),
+        agreed=tuple(row.agreed.split()),
         shared=shared,
     )

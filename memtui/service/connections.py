@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -36,6 +37,7 @@ from memtui.contract import (
     place_of_path,
 )
 from memtui.service.providers import Providers, open_foreign, unexpected
+from memtui.service.redaction import redact
 from memtui.store.compiled import BindingRow
 
 T = TypeVar("T")
@@ -48,6 +50,7 @@ OPEN_SECONDS = 60.0
 _ATTEMPTS = 3
 _CLOSE_TIMEOUT_MS = 3_000
 """Quitting waits no longer for a provider."""
+_DERIVE_TIMEOUT_MS = 300_000
 _RECORDS_A_TIMEOUT = 200
 """A bulk call gets the timeout again for every so many records."""
 
@@ -203,6 +206,16 @@ class Connection:
             idempotent=idempotent,
         )
 
+    async def derive(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call that only makes what is derived; its failures count for no breaker."""
+        return await guarded(
+            call,
+            provider=self.who,
+            breaker=Breaker(time.monotonic),
+            timeout_ms=max(self.timeout_ms, _DERIVE_TIMEOUT_MS),
+            idempotent=False,
+        )
+
     def handle_of(self, asked: RecordHandle | str) -> RecordHandle:
         """Return the handle of a record that may be named by its id alone."""
         if isinstance(asked, RecordHandle):
@@ -297,7 +310,8 @@ class Connections:
             Invalid: the provider is not installed, or the config does not fit it.
             Unavailable: the provider cannot be opened.
         """
-        state = (binding.provider_key, binding.config, read_only or binding.read_only)
+        mode = read_only or binding.read_only
+        state = (binding.provider_key, binding.config, mode, binding.agreed)
         known = self._open.get(binding.binding_id)
         if known is not None and known[0] == state:
             return known[1]
@@ -307,7 +321,7 @@ class Connections:
                 return known[1]
             await self._drop(binding.binding_id)
             connection = await self._connect(
-                binding, read_only=state[2], data_dir=self._folder(binding),
+                binding, read_only=mode, data_dir=self._folder(binding),
                 breaker=self.breaker(binding.binding_id),
             )  # fmt: skip
             if self._is_closed:
@@ -410,6 +424,8 @@ class Connections:
             data_dir=data_dir,
             secret=secret,
             now=self.clock,
+            redact=lambda text: redact(text)[0],
+            agreed=frozenset(binding.agreed.split()),
         )
 
     async def _connect(

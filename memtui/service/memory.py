@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from memtui.service.bindings import Bindings
     from memtui.service.companies import Companies
     from memtui.service.context import ContextAnswer, ContextRequest, Contexts
+    from memtui.service.embedding import Embeddings
     from memtui.service.everywhere import Everywhere
     from memtui.service.facts import Facts
     from memtui.service.limits import Limits
@@ -178,6 +179,8 @@ class MemoryService(Operations):
     """Facts by their key, the nearest scope's first."""
     everywhere: _Lazy[Everywhere] = _Lazy("everywhere", "Everywhere")
     """What is asked of all bindings at once."""
+    embedding: _Lazy[Embeddings] = _Lazy("embedding", "Embeddings")
+    """What is found by meaning: building it, and who may be sent texts for it."""
     limits: _Lazy[Limits] = _Lazy("limits", "Limits")
     """Spending limits, and what was spent of them."""
     log: _Lazy[Log] = _Lazy("log", "Log")

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _UNKNOWN = OperationStatus.UNKNOWN
+_STOPPED = (asyncio.CancelledError, KeyboardInterrupt)
 _UNSEEN = "Its provider did not say which records it changed."
 _FOREIGN_INTENT_AGE = timedelta(minutes=15)
 """An intent of another machine this old has hardly a living owner; should it, both are logged."""
@@ -157,11 +158,13 @@ class RunningOperation:
             self.status = OperationStatus.DENIED
         elif isinstance(error, Conflict):
             self.status = OperationStatus.CONFLICT
+        elif self.operation_type is OperationType.SYNC and isinstance(error, _STOPPED):
+            self.status = OperationStatus.CANCELLED  # what was made by then is whole
         elif self.begun and (
             error.sent if isinstance(error, Unavailable) else not isinstance(error, MemtuiError)
         ):
             self.status = OperationStatus.UNKNOWN
-        elif isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+        elif isinstance(error, _STOPPED):
             self.status = OperationStatus.CANCELLED
         else:
             self.status = OperationStatus.ERROR
@@ -234,7 +237,7 @@ def _unknown_outcome(entry: RunningOperation, error: BaseException) -> Unavailab
 def _kind(error: BaseException | None) -> str | None:
     if error is None:
         return None
-    if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+    if isinstance(error, _STOPPED):
         return "cancelled"
     return (error.kind if isinstance(error, MemtuiError) else type(error).__name__).lower()
 

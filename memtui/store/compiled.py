@@ -39,6 +39,8 @@ class BindingRow:
     capture_post_run: bool = False
     capture_comments: bool = False
     capture_documents: bool = False
+    embeds: bool = True
+    agreed: str = ""
     created_at: datetime
 
 
@@ -140,22 +142,22 @@ KEEP_PURGING = Prepared(
 
 BINDINGS = Prepared(
     "BINDINGS",
-    'SELECT memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only, memory_bindings.capture_post_run, memory_bindings.capture_comments, memory_bindings.capture_documents, memory_bindings.created_at FROM memory_bindings WHERE memory_bindings.company_id = ? ORDER BY memory_bindings.created_at, memory_bindings."key"',
+    'SELECT memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only, memory_bindings.capture_post_run, memory_bindings.capture_comments, memory_bindings.capture_documents, memory_bindings.embeds, memory_bindings.agreed, memory_bindings.created_at FROM memory_bindings WHERE memory_bindings.company_id = ? ORDER BY memory_bindings.created_at, memory_bindings."key"',
     binds="company_id=text",
-    results="text text text text json json flag flag flag flag flag moment",
+    results="text text text text json json flag flag flag flag flag flag text moment",
 )
 
 BINDING = Prepared(
     "BINDING",
-    'SELECT memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only, memory_bindings.capture_post_run, memory_bindings.capture_comments, memory_bindings.capture_documents, memory_bindings.created_at FROM memory_bindings WHERE memory_bindings.company_id = ? AND memory_bindings."key" = ?',
+    'SELECT memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only, memory_bindings.capture_post_run, memory_bindings.capture_comments, memory_bindings.capture_documents, memory_bindings.embeds, memory_bindings.agreed, memory_bindings.created_at FROM memory_bindings WHERE memory_bindings.company_id = ? AND memory_bindings."key" = ?',
     binds="company_id=text key=text",
-    results="text text text text json json flag flag flag flag flag moment",
+    results="text text text text json json flag flag flag flag flag flag text moment",
 )
 
 ADD_BINDING = Prepared(
     "ADD_BINDING",
-    'INSERT INTO memory_bindings (binding_id, company_id, "key", provider_key, config, capabilities, enabled, read_only, capture_post_run, capture_comments, capture_documents, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
-    binds="binding_id=text company_id=text key=text provider_key=text config=json capabilities=json enabled=flag read_only=flag capture_post_run=flag capture_comments=flag capture_documents=flag created_at=moment",
+    'INSERT INTO memory_bindings (binding_id, company_id, "key", provider_key, config, capabilities, enabled, read_only, capture_post_run, capture_comments, capture_documents, embeds, agreed, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    binds="binding_id=text company_id=text key=text provider_key=text config=json capabilities=json enabled=flag read_only=flag capture_post_run=flag capture_comments=flag capture_documents=flag embeds=flag agreed=text created_at=moment",
 )
 
 REMOVE_BINDING = Prepared(
@@ -273,9 +275,9 @@ REMOVE_LIMIT = Prepared(
 
 ROUTE_BY_KEY = Prepared(
     "ROUTE_BY_KEY",
-    'SELECT memory_companies.read_only, EXISTS (SELECT * FROM memory_members WHERE memory_members.company_id = memory_companies.company_id) AS closed, ? AS anon_1, memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only AS read_only_1, memory_bindings.capture_post_run, memory_bindings.capture_comments, memory_bindings.capture_documents, memory_bindings.created_at, memory_members.company_id AS company_id_1, memory_members.principal, memory_members.project_id, memory_members.role, memory_members.subject_id FROM memory_companies LEFT OUTER JOIN memory_bindings ON memory_bindings.company_id = memory_companies.company_id AND memory_bindings."key" = ? LEFT OUTER JOIN memory_members ON memory_members.company_id = memory_companies.company_id AND memory_members.principal = ? WHERE memory_companies.company_id = ?',
+    'SELECT memory_companies.read_only, EXISTS (SELECT * FROM memory_members WHERE memory_members.company_id = memory_companies.company_id) AS closed, ? AS anon_1, memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only AS read_only_1, memory_bindings.capture_post_run, memory_bindings.capture_comments, memory_bindings.capture_documents, memory_bindings.embeds, memory_bindings.agreed, memory_bindings.created_at, memory_members.company_id AS company_id_1, memory_members.principal, memory_members.project_id, memory_members.role, memory_members.subject_id FROM memory_companies LEFT OUTER JOIN memory_bindings ON memory_bindings.company_id = memory_companies.company_id AND memory_bindings."key" = ? LEFT OUTER JOIN memory_members ON memory_members.company_id = memory_companies.company_id AND memory_members.principal = ? WHERE memory_companies.company_id = ?',
     binds="param_1=plain key=text person=text company=text",
-    results="flag flag plain text text text text json json flag flag flag flag flag moment text text text text text",
+    results="flag flag plain text text text text json json flag flag flag flag flag flag text moment text text text text text",
     constants={
         "param_1": "key",
     },
@@ -283,9 +285,9 @@ ROUTE_BY_KEY = Prepared(
 
 ROUTE_BY_TARGET = Prepared(
     "ROUTE_BY_TARGET",
-    'SELECT memory_companies.read_only, EXISTS (SELECT * FROM memory_members WHERE memory_members.company_id = memory_companies.company_id) AS closed, memory_binding_targets.target_type, memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only AS read_only_1, memory_bindings.capture_post_run, memory_bindings.capture_comments, memory_bindings.capture_documents, memory_bindings.created_at, memory_members.company_id AS company_id_1, memory_members.principal, memory_members.project_id, memory_members.role, memory_members.subject_id FROM memory_companies LEFT OUTER JOIN (memory_binding_targets JOIN memory_bindings ON memory_bindings.binding_id = memory_binding_targets.binding_id) ON memory_binding_targets.company_id = memory_companies.company_id AND (memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ? OR memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ? OR memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ?) LEFT OUTER JOIN memory_members ON memory_members.company_id = memory_companies.company_id AND memory_members.principal = ? WHERE memory_companies.company_id = ?',
+    'SELECT memory_companies.read_only, EXISTS (SELECT * FROM memory_members WHERE memory_members.company_id = memory_companies.company_id) AS closed, memory_binding_targets.target_type, memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only AS read_only_1, memory_bindings.capture_post_run, memory_bindings.capture_comments, memory_bindings.capture_documents, memory_bindings.embeds, memory_bindings.agreed, memory_bindings.created_at, memory_members.company_id AS company_id_1, memory_members.principal, memory_members.project_id, memory_members.role, memory_members.subject_id FROM memory_companies LEFT OUTER JOIN (memory_binding_targets JOIN memory_bindings ON memory_bindings.binding_id = memory_binding_targets.binding_id) ON memory_binding_targets.company_id = memory_companies.company_id AND (memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ? OR memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ? OR memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ?) LEFT OUTER JOIN memory_members ON memory_members.company_id = memory_companies.company_id AND memory_members.principal = ? WHERE memory_companies.company_id = ?',
     binds="target_type_1=text project=text target_type_2=text agent=text target_type_3=text company=text person=text company=text",
-    results="flag flag text text text text text json json flag flag flag flag flag moment text text text text text",
+    results="flag flag text text text text text json json flag flag flag flag flag flag text moment text text text text text",
     constants={
         "target_type_1": "project",
         "target_type_2": "agent",

@@ -400,7 +400,8 @@ def _row(table: type[SQLModel]) -> Iterator[str]:
         if field.startswith("__"):
             continue
         default = table.model_fields[field].default
-        yield f"    {field}: {hint}" + ("" if default is PydanticUndefined else f" = {default!r}")
+        told = json.dumps(default) if isinstance(default, str) else repr(default)
+        yield f"    {field}: {hint}" + ("" if default is PydanticUndefined else f" = {told}")
     yield ""
 
 

@@ -82,6 +82,9 @@ class BindingTable(SQLModel, table=True):
     capture_post_run: bool = False
     capture_comments: bool = False
     capture_documents: bool = False
+    embeds: bool = True
+    agreed: str = Field(default="", sa_type=ForeignText)
+    """The other machines' addresses that its texts may go to, to be embedded; between spaces."""
     created_at: datetime = _moment()
 
 

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from memtui.contract import (
+    Embedding,
     Link,
     Location,
     Namespace,
@@ -145,6 +146,18 @@ def held_words(namespace: Namespace) -> str:
         return f"its {counted(namespace.records, 'record')}"
     least = namespace.metadata.get("at_least")
     return f"its {count(least)} records or more" if isinstance(least, int) else "all that is in it"
+
+
+def embedding_words(found: Embedding) -> str:
+    """Return how far texts are embedded: `by meaning with static`, or what is still to do."""
+    if found.is_done:
+        return f"by meaning with {found.model}"
+    if not found.agreed:
+        return f"nobody has agreed that texts go to {found.address}"
+    told = f"{of_total(found.embedded, found.texts)} texts embedded with {found.model}"
+    if found.serving in {None, found.model}:
+        return told
+    return f"needs re-index: {told}, {found.serving} answers meanwhile"
 
 
 def money(amount: Decimal | None, *, unpriced: bool = False) -> str:

@@ -35,6 +35,7 @@ from memtui.contract import (
     CorrectReply,
     CorrectRequest,
     Denied,
+    EmbedReply,
     EraseReply,
     EraseRequest,
     Explanation,
@@ -161,15 +162,22 @@ class VaultAdapter(Adapter):
         context: BindingContext,
         folder: Folder,
         index: Index,
+        *,
         vectors: Vectors | None,
         scratch: TemporaryDirectory[str] | None,
+        trouble: str,
     ) -> None:
-        """Put it together; `scratch` holds the index where the binding's folder cannot."""
+        """Put it together.
+
+        `scratch` holds the index where the binding's folder cannot; `trouble` says why the config's
+        embedding cannot be used.
+        """
         self._context = context
         self._folder = folder
         self._index = index
         self._vectors = vectors
         self._scratch = scratch
+        self._trouble = trouble
         self._stopped = asyncio.Event()
         abilities = self.capabilities.model_copy(update={"semantic": vectors is not None})
         self.capabilities = abilities_in(context, abilities)
@@ -219,16 +227,25 @@ class VaultAdapter(Adapter):
         index.refresh(force=True)
         if index.leftovers and not context.read_only:
             folder.clear_leftovers(index.leftovers)
-        model = open_embedder(config, context)
-        vectors = None
-        if model is not None:
-            another = partial(open_embedder, config, context)
-            vectors = Vectors(place / VECTORS, index, folder, model, another)
-        return cls(context, folder, index, vectors, scratch)
+        vectors, trouble = None, ""
+        try:
+            model = open_embedder(config, context)
+            if scratch is not None and model is not None and not model.is_instant:
+                trouble = (
+                    f"{context.data_dir} cannot be written, so it keeps no vectors of {model.name}."
+                )
+            elif model is not None:
+                another = partial(open_embedder, config, context)
+                vectors = Vectors(place / VECTORS, index, folder, model, another)
+        except Invalid as error:  # words alone answer then
+            trouble = str(error)
+        return cls(context, folder, index, vectors=vectors, scratch=scratch, trouble=trouble)
 
     async def close(self) -> None:
         """Stop watching and close the index."""
         self._stopped.set()
+        if self._vectors is not None:
+            self._vectors.close()
         await asyncio.to_thread(self._index.close)
         if self._scratch is not None:
             await asyncio.to_thread(self._scratch.cleanup)
@@ -447,6 +464,17 @@ class VaultAdapter(Adapter):
         seen, changed, removed = self._index.rebuild()
         return SyncReply(seen=seen, changed=changed, removed=removed)
 
+    @blocking
+    def embed(self, most: int) -> EmbedReply:
+        """Embed the next texts, and say how far that is."""
+        if self._vectors is None:
+            raise Unsupported(
+                self._trouble or "This vault has no embedding; set one in its config."
+            )
+        self._index.refresh()
+        usage = self._vectors.embed(most)
+        return EmbedReply(embedding=self._vectors.progress(), usage=usage)
+
     # Put back, and erase
 
     @blocking
@@ -584,6 +612,8 @@ class VaultAdapter(Adapter):
         count = "SELECT count(*) FROM records WHERE is_current"
         records = index.read(lambda database: database.execute(count).fetchone()[0])
         problems, troubles = index.problems(_MAX_PROBLEMS), index.troubles
+        if self._trouble:
+            troubles.append(Problem(message=self._trouble))
         message = f"{len(problems)} files cannot be read whole." if problems else ""
         if len(problems) == 1:
             message = "1 file cannot be read whole."
@@ -596,6 +626,7 @@ class VaultAdapter(Adapter):
             message=message,
             records=records,
             problems=(*troubles, *problems),
+            embedding=self._vectors.progress() if self._vectors else None,
         )
 
     async def watch(self) -> AsyncIterator[Sequence[RecordHandle]]:

@@ -23,7 +23,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memtui.contract import Invalid, Record, Usage
+from memtui.contract import Embedding, Invalid, Record, Usage
 from memtui.embedding import Embedder, Embeddings
 from memtui.paths import make_private, replacing
 
@@ -169,24 +169,6 @@ class _Shelf:
                 os.fsync(file.fileno())
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far the vectors of the wanted model are."""
-
-    model: str
-    dimensions: int | None
-    texts: int
-    """Different texts in all."""
-    embedded: int
-    serving: str | None
-    """The model that answers now."""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the wanted model answers, for every text."""
-        return self.serving == self.model and self.embedded == self.texts
-
-
 class Vectors:
     """The vectors of one vault."""
 
@@ -201,6 +183,8 @@ class Vectors:
         """Say where they are kept, the model that the config names, and how to get another."""
         self._folder, self._index, self._files = folder, index, files
         self._wanted, self._another = wanted, another
+        self._known: tuple[object, set[int]] = (None, set())
+        """The digests of all texts, and the state of the index in which they were."""
         self._done_at: object = None
         """The state of the index in which every text had a vector."""
         self._turn = threading.Lock()
@@ -266,18 +250,18 @@ class Vectors:
         found = (_Shelf.read(folder) for folder in folders if folder.is_dir())
         return next((one for one in found if one and self._is_wanted(one)), None)
 
-    def progress(self) -> Progress:
+    def progress(self) -> Embedding:
         """Say how far the wanted model is."""
-        self._fill()
-        wanted, shelf = self._texts(), self._shelf()
-        serving = self._named()
-        have = wanted.intersection(shelf.keys().tolist()) if shelf else ()
-        return Progress(
+        texts, shelf, serving = self._texts(), self._shelf(), self._named()
+        have = texts.intersection(shelf.keys().tolist()) if shelf else ()
+        return Embedding(
             model=self._wanted.name,
             dimensions=shelf.dimensions if shelf else self._wanted.dimensions,
-            texts=len(wanted),
+            texts=len(texts) + self._index.read(_unfilled),
             embedded=len(have),
             serving=serving.model if serving else None,
+            address=self._wanted.address,
+            agreed=self._wanted.is_agreed,
         )
 
     def embed(self, most: int) -> tuple[Usage, ...]:
@@ -409,6 +393,12 @@ class Vectors:
                 shutil.rmtree(folder)
         return True
 
+    def close(self) -> None:
+        """Give up what is being embedded."""
+        self._wanted.close()
+        if self._loaded is not None:
+            self._loaded[1].close()
+
     # What the index knows of it
 
     def _fill(self) -> None:
@@ -430,10 +420,15 @@ class Vectors:
         return True
 
     def _texts(self) -> set[int]:
-        query = "SELECT DISTINCT meaning FROM records WHERE meaning IS NOT NULL"
-        return self._index.read(
-            lambda connection: {number for (number,) in connection.execute(query)}
-        )
+        def read(connection: sqlite3.Connection) -> tuple[object, set[int]]:
+            state = _state(connection)
+            if state == self._known[0]:
+                return self._known
+            query = "SELECT DISTINCT meaning FROM records WHERE meaning IS NOT NULL"
+            return state, {number for (number,) in connection.execute(query)}
+
+        self._known = self._index.read(read)
+        return self._known[1]
 
     def _said(self, digests: Iterable[int]) -> dict[int, str]:
         """Return what these digests are of; one whose records are gone is left out."""
@@ -442,6 +437,11 @@ class Vectors:
             lambda connection: connection.execute(query, (json.dumps(list(digests)),)).fetchall()
         )
         return {row["meaning"]: said(record_of(row, self._files)) for row in rows}
+
+
+def _unfilled(connection: sqlite3.Connection) -> int:
+    query = "SELECT count(*) FROM records WHERE meaning IS NULL"
+    return int(connection.execute(query).fetchone()[0])
 
 
 def _state(connection: sqlite3.Connection) -> tuple[int, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -22,17 +23,19 @@ from memtui.doors.cli.options import (
     pairs,
     target_id_of,
 )
-from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table
+from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table, ticker
 from memtui.doors.cli.session import Session
-from memtui.widgets.format import counted, exact, held, held_words
+from memtui.widgets.format import counted, embedding_words, exact, held, held_words
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
-    from memtui.contract import Health
+    from memtui.contract import Embedding, Health
     from memtui.service import BindingHealth, BindingView, Capture
     from memtui.service.namespaces import NamespaceDeleted
     from memtui.service.provider_views import ProviderView
 
+
+_SECONDS_A_LINE = 10.0
 
 TargetType = Annotated[
     Literal["company", "project", "agent"],
@@ -219,6 +222,66 @@ def _words(capture: Capture) -> str:
     return capture.replace("_", "-")
 
 
+Address = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="As in `https://api.openai.com`.")
+]
+
+
+async def bindings_embedding(
+    session: Session,
+    key: BindingKey,
+    *,
+    build: Annotated[
+        bool, typer.Option("--build", help="Embed now what has no vector yet, to the end.")
+    ] = False,
+    allow: Address = None,
+    disallow: Address = None,
+    background: Annotated[
+        OnOff | None, typer.Option(help="Whether the app embeds what is new by itself.")
+    ] = None,
+) -> int:
+    """Say how far a binding's texts are embedded, to be found by meaning.
+
+    The model is its setting `embedding`. --allow agrees that its texts, without their secrets, go
+    to another machine for that; --disallow takes it back. Exit 1 if --build could not end, as
+    another program is at it.
+    """
+    service = session.service
+    if disallow is not None:
+        await service.embedding.agree(session.caller, key, disallow, agreed=False)
+    if allow is not None:
+        await service.embedding.agree(session.caller, key, allow)
+    if background is not None:
+        await service.bindings.update(session.caller, key, embeds=background == "on")
+    found = await service.embedding.state(session.caller, key)
+    if build:
+        if not found.agreed and sys.stdin.isatty():
+            confirm(f"The texts of {key} go to {found.address}, without their secrets. Send them?")
+            await service.embedding.agree(session.caller, key, found.address or "")
+        found = await _embedded(session, key)
+    view = await _view(session, key)
+    lines = fields(
+        [
+            ("key", key),
+            ("embedding", embedding_words(found)),
+            ("dimensions", str(found.dimensions or "")),
+            ("texts go to", found.address or "this machine"),
+            ("agreed to", ", ".join(view.agreed)),
+            ("in the background", "on" if view.embeds else "off"),
+        ]
+    )
+    document = {"key": key, "embeds": view.embeds, "agreed": view.agreed, "embedding": found}
+    session.out.answer(document, lines)
+    return 1 if build and not found.is_done else 0
+
+
+async def _embedded(session: Session, key: str) -> Embedding:
+    with ticker(_SECONDS_A_LINE) as show:
+        return await session.service.embedding.build(
+            session.caller, key, lambda found: show(embedding_words(found))
+        )
+
+
 async def bindings_target_set(
     session: Session, key: BindingKey, target_type: TargetType, target_id: TargetId = None
 ) -> None:
@@ -392,13 +455,16 @@ def _provider(view: ProviderView) -> Iterator[Line]:
 async def bindings_sync(session: Session, key: BindingKey, part: SourceOptions) -> None:
     """Read a provider's outside source again.
 
-    Or rebuild what it derives from it, such as an index. A source names the part to read, for a
-    provider that reads parts; without one it reads all.
+    Or rebuild what it derives from it, such as an index and its vectors. A source names the part
+    to read, for a provider that reads parts; without one it reads all.
     """
     scope = Scope(company_id=session.company.company_id)
     source = None if part == SourceOptions() else part.reference(scope)
     reply = await session.service.sync(session.caller, key, source)
     words = f"saw {reply.seen}, changed {reply.changed}, removed {reply.removed}"
+    health = (await session.service.bindings.health(session.caller, key)).health
+    if health.embedding is not None and health.embedding.agreed:
+        words += f", {embedding_words(await _embedded(session, key))}"
     session.out.answer(reply, [words])
 
 
@@ -426,7 +492,8 @@ def _health(answers: list[BindingHealth]) -> Iterator[Line]:
 
 def _health_lines(key: str, found: Health, *more: str) -> Iterator[Line]:
     records = "" if found.records is None else counted(found.records, "record")
-    words = [key, found.status, records, found.message, *more]
+    meaning = embedding_words(found.embedding) if found.embedding else ""
+    words = [key, found.status, records, found.message, meaning, *more]
     yield "  ".join(word for word in words if word)
     for problem in found.problems:
         yield Dim(f"  {problem.sentence()}")

@@ -154,7 +154,7 @@ def _what(operation: Operation) -> str:
     if operation.error_message:
         return operation.error_message
     is_context = operation.operation_type is OperationType.CONTEXT
-    for word in ("query", "prompt", "content", "text", "key", "what"):
+    for word in ("query", "prompt", "content", "text", "key", "embedding", "what"):
         value = operation.request.get(word)
         if isinstance(value, str) and not (is_context and word == "text"):
             return value

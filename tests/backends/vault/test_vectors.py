@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from memtui.backends.vault import VaultAdapter
-from memtui.backends.vault.vectors import Progress, Scores, Vectors
-from memtui.contract import EraseRequest, ForgetRequest, Unavailable
+from memtui.backends.vault.vectors import Scores, Vectors
+from memtui.contract import Embedding, EraseRequest, ForgetRequest, Unavailable
 from tests.loopback import Embeddings
 
 from .conftest import COMPANY, SCOPE, Open, note, put
@@ -41,9 +41,8 @@ async def ask(adapter: VaultAdapter, query: str) -> Scores:
     return scores
 
 
-async def embed(adapter: VaultAdapter, most: int) -> Progress:
-    await asyncio.to_thread(vectors_of(adapter).embed, most)
-    return vectors_of(adapter).progress()
+async def embed(adapter: VaultAdapter, most: int) -> Embedding:
+    return (await adapter.embed(most)).embedding
 
 
 async def nearest(adapter: VaultAdapter, query: str) -> str:

@@ -1,0 +1,205 @@
+"""Texts embedded in the background, so that they are found by meaning.
+
+A write waits for no model. What is new is embedded by whoever stays, such as the app, or by a
+command that says so; one process at a time for each binding. Each round of it is an operation with
+the usage of its calls. Texts go to another machine only once somebody has agreed to its address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+from urllib.parse import urlsplit
+
+from memtui.contract import (
+    Embedding,
+    Invalid,
+    MemtuiError,
+    NotFound,
+    OperationType,
+    Scope,
+    Unavailable,
+    Usage,
+)
+from memtui.embedding import STATIC
+from memtui.service.answers import BindingView
+from memtui.service.connections import Connection
+from memtui.service.core import Group, find_binding, find_company, to_its_end
+from memtui.service.recorder import RunningOperation
+from memtui.service.visibility import Caller
+from memtui.store import bindings as table
+
+_TEXTS_A_CALL, _INSTANT_TEXTS_A_CALL, _CALLS_AN_OPERATION = 64, 2_048, 16
+_LOOK_SECONDS, _LONGEST_PAUSE_SECONDS = 5.0, 300.0
+
+
+class Embeddings(Group):
+    """The embedding of bindings' texts."""
+
+    async def state(self, caller: Caller, key: str) -> Embedding:
+        """Say how far a binding's texts are embedded. Not an operation.
+
+        Raises:
+            Denied: the company has members, and the caller is none.
+            NotFound: no such binding.
+            Unsupported: it has no embedding.
+        """
+        core = self._core
+        await asyncio.to_thread(core.sight, caller)
+        row = await core.ask(find_binding, caller.company_id, key)
+        own = await core.ask(find_company, caller.company_id)
+        connection = await core.open(row, company_read_only=own.read_only)
+        return await _state(connection)
+
+    async def build(
+        self,
+        caller: Caller,
+        key: str,
+        told: Callable[[Embedding], object] = lambda _: None,
+        *,
+        in_background: bool = False,
+    ) -> Embedding:
+        """Embed what has no vector yet, to the end, and say how far that is.
+
+        Whoever stops it loses nothing but what was under way. It ends early where another process
+        is at it.
+
+        Args:
+            caller: Who asks.
+            key: The binding.
+            told: Hears of each step.
+            in_background: It ends as soon as the binding's switch (`embeds`) is off.
+
+        Raises:
+            Denied: nobody has agreed to the model's address, or the caller may not change records.
+            Unavailable: the model cannot be had.
+            Unsupported: the binding has no embedding.
+        """
+        while True:
+            before, found = await self._round(caller, key, told, in_background=in_background)
+            if found.is_done or found.embedded <= before.embedded:
+                return found
+            if in_background and not await self._is_on(caller, key):
+                return found
+
+    async def _round(
+        self,
+        caller: Caller,
+        key: str,
+        told: Callable[[Embedding], object],
+        *,
+        in_background: bool,
+    ) -> tuple[Embedding, Embedding]:
+        """Embed some texts as one operation; return how far that was before and after."""
+        core, asked = self._core, {"what": "embedding"}
+        scope = Scope(company_id=caller.company_id)
+        async with core.connected(OperationType.SYNC, caller, scope, asked, key) as (
+            entry,
+            connection,
+        ):
+            before = found = await _state(connection)
+            asked["embedding"] = found.model
+            await core.recorder.begin(entry, [])
+            for _ in range(_CALLS_AN_OPERATION):
+                last = found
+                found = await _step(entry, connection, found)
+                entry.result_count += max(0, found.embedded - last.embedded)
+                told(found)
+                if found.is_done or found.embedded <= last.embedded:
+                    break
+                if in_background and not await self._is_on(caller, key):
+                    break
+        return before, found
+
+    async def _is_on(self, caller: Caller, key: str) -> bool:
+        row = await self._core.ask(find_binding, caller.company_id, key)
+        return row.enabled and row.embeds
+
+    async def keep_up(
+        self,
+        caller: Caller,
+        told: Callable[[str, Embedding], object] = lambda *_: None,
+        failed: Callable[[str, str], object] = lambda *_: None,
+    ) -> None:
+        """Embed what is new in every binding of the company, until it is cancelled.
+
+        Not where a binding's switch is off (`bindings.update`), or nobody has agreed to its
+        address. What fails is tried again, later each time.
+
+        Args:
+            caller: On whose behalf.
+            told: Hears of each step, with the binding's key.
+            failed: Hears what went wrong, with the binding's key.
+        """
+        waits: dict[str, tuple[float, float]] = {}
+        while True:
+            for view in await self._service.bindings.all(caller):
+                due, pause = waits.get(view.key, (0.0, _LOOK_SECONDS))
+                if not (view.enabled and view.embeds and _embeds(view)) or time.monotonic() < due:
+                    continue
+                try:
+                    found = await self.state(caller, view.key)
+                    if found.agreed and not found.is_done:
+                        await self.build(
+                            caller, view.key, partial(told, view.key), in_background=True
+                        )
+                    waits.pop(view.key, None)
+                except MemtuiError as error:
+                    pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                    waits[view.key] = (time.monotonic() + pause, pause)
+                    failed(view.key, str(error))
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    @to_its_end
+    async def agree(self, caller: Caller, key: str, address: str, *, agreed: bool = True) -> None:
+        """Let a binding's texts go to another machine to be embedded, or take that back.
+
+        Raises:
+            NotFound: no such binding.
+            Invalid: its model is not at this address.
+        """
+        core, wanted = self._core, address.rstrip("/")
+        what = "texts_may_go_to" if agreed else "texts_no_longer_go_to"
+        asked = {what: wanted, "update_binding": key}
+        async with core.configured(caller, asked, binding_key=key) as entry:
+            row = await core.ask(find_binding, caller.company_id, key)
+            kept = [one for one in row.agreed.split() if one != wanted]
+            if agreed:
+                found = await self.state(caller, key)
+                if found.address != wanted:
+                    goes = f"go to {found.address}" if found.address else "stay on this machine"
+                    raise Invalid(f"The texts of {key} would {goes}, not to {address}.")
+                kept.append(wanted)
+            elif len(kept) == len(row.agreed.split()):
+                raise NotFound(f"Nobody had agreed that texts of {key} go to {address}.")
+            await core.configure(
+                entry,
+                lambda database: table.update_binding(
+                    database, row.binding_id, {"agreed": " ".join(kept)}
+                ),
+            )
+            await core.connections.drop(row.binding_id)
+
+
+async def _state(connection: Connection) -> Embedding:
+    return (await connection.derive(lambda: connection.adapter.embed(0))).embedding
+
+
+async def _step(entry: RunningOperation, connection: Connection, found: Embedding) -> Embedding:
+    most = _INSTANT_TEXTS_A_CALL if found.model == STATIC else _TEXTS_A_CALL
+    try:
+        reply = await connection.derive(lambda: connection.adapter.embed(most))
+    except (Unavailable, asyncio.CancelledError) as error:
+        if found.address is not None and getattr(error, "sent", True):
+            # What it has cost by now, nobody knows.
+            provider = urlsplit(found.address).hostname or found.address
+            entry.usage += (Usage(provider=provider, model=found.model),)
+        raise
+    entry.usage += reply.usage
+    return reply.embedding
+
+
+def _embeds(view: BindingView) -> bool:
+    return view.capabilities.semantic and bool(view.config.get("embedding"))
