@@ -45,6 +45,7 @@ from memtui.contract import (
     Invalid,
     Json,
     Links,
+    MemtuiError,
     Namespace,
     NotFound,
     Problem,
@@ -261,17 +262,31 @@ class VaultAdapter(Adapter):
 
     @blocking
     def query(self, request: QueryRequest) -> ContextBundle:
-        """Search by words; keys of facts first, the nearest scope most."""
-        found = self._ask(search.search, request).records
+        """Search by words and meaning; keys of facts first, the nearest scope most."""
+        found, usage = self._search(request)
         snippets = tuple(
-            Snippet(**dict(record), score=score) for record, score in found[: request.top_k]
+            Snippet(**dict(record), score=score) for record, score in found.records[: request.top_k]
         )
-        return ContextBundle(snippets=snippets, capped=len(found) > request.top_k, usage=_FREE)
+        return ContextBundle(
+            snippets=snippets, capped=len(found.records) > request.top_k, usage=usage
+        )
 
     @blocking
     def explain(self, request: QueryRequest) -> Explanation:
-        """Say which words counted and what text, scope, pins and keys contributed."""
-        return search.explain(self._ask(search.search, request))
+        """Say what was looked for, and what each stage contributed."""
+        found, usage = self._search(request)
+        return search.explain(found).model_copy(update={"usage": usage})
+
+    def _search(self, request: QueryRequest) -> tuple[search.Search, tuple[Usage, ...]]:
+        self._index.refresh()
+        meaning, trouble = None, ""
+        if self._vectors is not None:
+            try:
+                meaning = self._vectors.scores(request.query)
+            except MemtuiError as error:  # words find without it
+                trouble = str(error)
+        ask = partial(search.search, meaning=meaning, trouble=trouble)
+        return self._ask(ask, request), meaning.usage if meaning and meaning.usage else _FREE
 
     @blocking
     def browse(self, request: BrowseRequest) -> BrowsePage:

@@ -4,13 +4,14 @@ It is one SQLite file with full-text search. A damaged one is thrown away and bu
 can be kept, as on a full disk, one in memory takes its place.
 """
 
+# ruff: noqa: S608  # the SQL is put together from constants, values are bound
 from __future__ import annotations
 
 import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -30,20 +31,21 @@ from .layout import (
     handle_of,
     history_path,
     place_of,
+    places_of,
     source_fields,
     source_of,
 )
 
 T = TypeVar("T")
-VERSION = 2
+VERSION = 3
 _BATCH = 1000
+_CHARS_AT_ONCE = 16_000_000
 _BEGINNINGS = 3
 _RECENT_NS = 100_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-_FOUND = "title, shown, topic, tags, names"
-_NEW, _OLD = (", ".join(f"{row}.{name}" for name in _FOUND.split(", ")) for row in ("new", "old"))
+_FOUND = "title, shown, topic, tags, names, places"
 _SCHEMA = f"""
 CREATE TABLE files (
   path TEXT PRIMARY KEY, signature TEXT NOT NULL
@@ -64,26 +66,32 @@ CREATE TABLE records (
   created INTEGER, updated INTEGER, expires INTEGER, pinned INTEGER NOT NULL,
   created_by TEXT, source TEXT, source_kind TEXT, metadata TEXT NOT NULL,
   valid_from INTEGER, valid_to INTEGER, is_current INTEGER NOT NULL,
-  names TEXT NOT NULL, fact_key TEXT, size INTEGER NOT NULL, meaning INTEGER,
+  names TEXT NOT NULL, places TEXT NOT NULL, fact_key TEXT, size INTEGER NOT NULL,
+  beside TEXT, step INTEGER NOT NULL, meaning INTEGER,
   shown TEXT GENERATED ALWAYS AS (COALESCE(summary, text)) VIRTUAL
 );
 CREATE INDEX records_path ON records (path);
 CREATE INDEX records_id ON records (id);
 CREATE INDEX records_updated ON records (updated, id);
 CREATE INDEX records_key ON records (fact_key) WHERE fact_key IS NOT NULL;
+CREATE INDEX records_beside ON records (beside, step, updated, line)
+  WHERE beside IS NOT NULL AND is_current;
 CREATE INDEX records_meaning ON records (meaning);
 CREATE VIRTUAL TABLE search USING fts5 (
   {_FOUND}, content = 'records', content_rowid = 'rowid',
   tokenize = "porter unicode61 remove_diacritics 2"
 );
-CREATE TRIGGER records_added AFTER INSERT ON records BEGIN
-  INSERT INTO search (rowid, {_FOUND}) VALUES (new.rowid, {_NEW});
-END;
-CREATE TRIGGER records_gone AFTER DELETE ON records BEGIN
-  INSERT INTO search (search, rowid, {_FOUND}) VALUES ('delete', old.rowid, {_OLD});
-END;
 {links.SCHEMA}
-"""  # noqa: S608  # put together from constants
+"""
+_CHOSEN = "SELECT value FROM json_each(?)"
+_UNFOUND = f"""
+INSERT INTO search (search, rowid, {_FOUND})
+SELECT 'delete', rowid, {_FOUND} FROM records WHERE path IN ({_CHOSEN})
+"""
+_MADE_FOUND = f"""
+INSERT INTO search (rowid, {_FOUND}) SELECT rowid, {_FOUND} FROM records WHERE rowid > ?
+"""
+"""Full-text search takes many rows in one statement several times as fast as from a trigger."""
 _SCOPE = ("project_id", "agent_id", "subject_id", "issue_id", "run_id")
 _SAME = ("kind", "text", "revision", "topic", "title", "summary", "created_by", "pinned")
 _MOMENTS = {
@@ -226,13 +234,16 @@ class Index:
     ) -> list[str]:
         connection.execute("BEGIN IMMEDIATE")
         changed: list[str] = []
-        for path in paths:
-            load = _load_facts if place_of(path).is_facts else _load_note
-            unit = load(self._folder, path)
-            changed += _put_unit(connection, path, unit)
+        for some in _read_in_parts(self._folder, paths):
+            changed += _put_units(connection, some)
             if is_ours:
-                digest = unit.records[0].record.revision if unit and unit.records else ""
-                connection.execute("REPLACE INTO written VALUES (?, ?)", (path, digest))
+                connection.executemany(
+                    "REPLACE INTO written VALUES (?, ?)",
+                    [
+                        (path, unit.records[0].record.revision if unit and unit.records else "")
+                        for path, unit in some.items()
+                    ],
+                )
         connection.execute("COMMIT")
         return changed
 
@@ -365,22 +376,52 @@ def _load_facts(folder: Folder, path: str) -> _Unit | None:
     return _Unit(signature, loaded.records(), problems)
 
 
-def _put_unit(connection: sqlite3.Connection, path: str, unit: _Unit | None) -> list[str]:
-    """Put what a file holds in the place of what it held; return the ids of what changed."""
-    query = "SELECT id, revision FROM records WHERE path = ? AND is_current"
-    before = {row["id"]: row["revision"] for row in connection.execute(query, (path,))}
-    connection.execute("DELETE FROM records WHERE path = ?", (path,))
+def _read_in_parts(folder: Folder, paths: Sequence[str]) -> Iterator[dict[str, _Unit | None]]:
+    """Read files, as many together as memory is sure to hold."""
+    part: dict[str, _Unit | None] = {}
+    chars = 0
+    for path in paths:
+        unit = _load_facts(folder, path) if place_of(path).is_facts else _load_note(folder, path)
+        part[path] = unit
+        chars += sum(len(stored.record.text) for stored in unit.records) if unit else 0
+        if chars > _CHARS_AT_ONCE:
+            yield part
+            part, chars = {}, 0
+    yield part
+
+
+def _put_units(connection: sqlite3.Connection, units: Mapping[str, _Unit | None]) -> list[str]:
+    """Put what files hold in the place of what they held; return the ids of what changed."""
+    chosen = json.dumps(list(units))
+    query = f"SELECT id, revision FROM records WHERE path IN ({_CHOSEN}) AND is_current"
+    before = {row["id"]: row["revision"] for row in connection.execute(query, (chosen,))}
     links.drop(connection, before)
-    _put_problems(connection, path, unit.problems if unit else ())
-    if unit is None:
-        connection.execute("DELETE FROM files WHERE path = ?", (path,))
-        return list(before)
-    connection.executemany(_INSERT, (_row(path, stored) for stored in unit.records))
-    signature = "" if _is_recent(unit.signature) else unit.signature
-    connection.execute("REPLACE INTO files VALUES (?, ?)", (path, signature))
-    current = {one.id: one for one in unit.records if one.is_current}
-    links.put(connection, path, current)
-    after = {record_id: one.record.revision for record_id, one in current.items()}
+    connection.execute(_UNFOUND, (chosen,))
+    connection.execute(f"DELETE FROM records WHERE path IN ({_CHOSEN})", (chosen,))
+    [last] = connection.execute("SELECT COALESCE(max(rowid), 0) FROM records").fetchone()
+    held = {path: unit for path, unit in units.items() if unit is not None}
+    connection.executemany(
+        _INSERT, (_row(path, stored) for path, unit in held.items() for stored in unit.records)
+    )
+    connection.execute(_MADE_FOUND, (last,))
+    query = f"SELECT DISTINCT path FROM problems WHERE path IN ({_CHOSEN})"
+    had_problems = {row["path"] for row in connection.execute(query, (chosen,))}
+    for path, unit in units.items():
+        if path in had_problems or (unit and unit.problems):
+            _put_problems(connection, path, unit.problems if unit else ())
+    connection.execute(f"DELETE FROM files WHERE path IN ({_CHOSEN})", (chosen,))
+    connection.executemany(
+        "INSERT INTO files VALUES (?, ?)",
+        (
+            (path, "" if _is_recent(unit.signature) else unit.signature)
+            for path, unit in held.items()
+        ),
+    )
+    after: dict[str, str | None] = {}
+    for path, unit in held.items():
+        current = {one.id: one for one in unit.records if one.is_current}
+        links.put(connection, path, current)
+        after |= {record_id: one.record.revision for record_id, one in current.items()}
     return [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
 
 
@@ -410,9 +451,9 @@ def _moment(value: int | None) -> datetime | None:
 
 _COLUMNS = (
     "id", "path", "line", "area", "is_current", "names", "tags", "source", "source_kind",
-    "metadata", "fact_key", "size", *_SAME, *_SCOPE, *_MOMENTS,
+    "metadata", "fact_key", "size", "places", "beside", "step", *_SAME, *_SCOPE, *_MOMENTS,
 )  # fmt: skip
-_INSERT = f"INSERT INTO records ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
+_INSERT = f"INSERT INTO records ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
 
 
 def _row(path: str, stored: StoredRecord) -> tuple[object, ...]:
@@ -431,10 +472,21 @@ def _row(path: str, stored: StoredRecord) -> tuple[object, ...]:
         json.dumps(record.metadata),
         str(key).lower() or None,
         len(record.text),
+        " ".join(places_of(stored.area, record.scope)),
+        *_beside(path, record),
         *(getattr(record, name) for name in _SAME),
         *(getattr(record.scope, name) for name in _SCOPE),
         *(microseconds(getattr(record, field)) for field in _MOMENTS.values()),
     )
+
+
+def _beside(path: str, record: Record) -> tuple[str | None, int]:
+    """Say what a record stands next to others in, its run or its file, and where."""
+    if run := record.scope.run_id:
+        return f"run {run}", microseconds(record.created_at or record.updated_at) or 0
+    if place_of(path).is_facts:
+        return path, record.location.line if record.location else 1
+    return None, 0
 
 
 def record_of(row: sqlite3.Row, folder: Folder) -> Record:

@@ -5,13 +5,14 @@ The folders and the weights are those of seed 002 §3 and §7.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from memtui.contract import Invalid, Json, Record, RecordHandle, Scope, SourceRef
+from memtui.contract import OWNER_FIELDS, Invalid, Json, Record, RecordHandle, Scope, SourceRef
 
 if TYPE_CHECKING:
     from .links import Wikilink
@@ -230,6 +231,28 @@ def sees(scope: Scope, area: Area, owner: Scope) -> bool:
         )
         for _, wanted in rules(scope)
     )
+
+
+def places_of(area: Area, owner: Scope) -> list[str]:
+    """Return a word for each condition of `rules` that a record of `owner` in `area` meets."""
+    ids = {name: getattr(owner, name) for name in OWNER_FIELDS if getattr(owner, name)}
+    own = [{name: value} for name, value in ids.items()]
+    return [
+        _place_word(wanted)
+        for wanted in ({"area": area}, *own, *({"area": area, **one} for one in own))
+    ]
+
+
+def places_seen(scope: Scope) -> list[str]:
+    """Return the words of which a record has at least one if `scope` sees it; none: it sees all."""
+    seen = [wanted for _, wanted in rules(scope)]
+    return [] if {} in seen else [_place_word(wanted) for wanted in seen]
+
+
+def _place_word(wanted: dict[str, str]) -> str:
+    """Name a condition by digits alone, which full-text search keeps whole and nobody asks for."""
+    text = "\0".join(f"{column}={value}" for column, value in wanted.items())
+    return str(int.from_bytes(hashlib.sha256(text.encode(errors="replace")).digest()[:8]))
 
 
 def weight_sql(scope: Scope) -> tuple[str, list[str]]:

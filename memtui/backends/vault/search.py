@@ -7,13 +7,14 @@ survives inserts.
 # ruff: noqa: S608  # the SQL is put together from constants, values are bound
 from __future__ import annotations
 
+import heapq
 import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memtui.contract import (
     OWNER_FIELDS,
@@ -33,15 +34,40 @@ from memtui.provider_kit import Test, Words, read_cursor, take_apart, translated
 
 from .files import Folder
 from .index import microseconds, record_of
-from .layout import weight_sql
+from .layout import places_seen, weight_sql
+
+if TYPE_CHECKING:
+    from .vectors import Scores
 
 PINNED = 1.1
 """What a pinned record's score is multiplied by."""
 _ENOUGH_OF_TOPIC = 3
+_LOOKED_AT = 128
+"""As many of the best that a stage finds are looked at first; all, where they are not enough."""
+_MEANING = 0.4
+"""What meaning weighs where there are vectors; words weigh the rest."""
+_STANDS_OUT = 2.0
+"""So many standard deviations above all texts a cosine must be to count."""
+_MOST_MEANT = 1_000
+_ALL = -1
+_LIFT, _LIFTING = 0.3, 16
+"""What a record gets of the score of one beside it, where that is among the best so many."""
 _RANKED = (
-    "SELECT rowid AS n, -bm25(search, 2.0, 1.0, 1.0, 1.0, 2.0) AS score FROM search "
-    "WHERE search MATCH ?"
+    "SELECT rowid AS n, -bm25(search, 2.0, 1.0, 1.0, 1.0, 2.0, 0.0) AS score FROM search "
+    "WHERE search MATCH ? ORDER BY score DESC LIMIT ?"
 )
+_CHOSEN = "SELECT value FROM json_each(?)"
+_BESIDE = """
+    SELECT r.rowid AS n,
+      (SELECT x.rowid FROM records x WHERE x.beside = r.beside AND x.is_current
+         AND (x.step, x.updated, x.line) > (r.step, r.updated, r.line)
+         ORDER BY x.step, x.updated, x.line LIMIT 1) AS after,
+      (SELECT x.rowid FROM records x WHERE x.beside = r.beside AND x.is_current
+         AND (x.step, x.updated, x.line) < (r.step, r.updated, r.line)
+         ORDER BY x.step DESC, x.updated DESC, x.line DESC LIMIT 1) AS before
+    FROM json_each(?) JOIN records r ON r.rowid = value WHERE r.beside IS NOT NULL
+"""
+"""Which rows stand next to some in their run or file."""
 _TEXT = "COALESCE(title, '') || char(10) || text || char(10) || COALESCE(summary, '')"
 _FOLDED = f"memtui_folded({_TEXT})"
 _SCOPE = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
@@ -209,14 +235,21 @@ class _Hit:
     id: str
     weight: float
     is_pinned: bool
-    score: float = 0.0
     is_key: bool = False
+    words: float = 0.0
+    """BM25; of the best of the others it is a share in `fused`."""
+    meaning: float = 0.0
+    """The cosine, where it stands out."""
+    fused: float = 0.0
+    """Words and meaning together, from 0 to 1."""
+    lift: float = 0.0
+    """What it got from one beside it."""
 
     @property
     def base(self) -> float:
         """The score before keys are put first."""
         boost = PINNED if self.is_pinned else 1.0
-        return self.score * self.weight * boost
+        return (self.fused + self.lift) * self.weight * boost
 
 
 @dataclass(slots=True)
@@ -226,24 +259,39 @@ class Search:
     words: Words
     hits: list[_Hit]
     how: str
+    model: str | None = None
+    """The model that meaning was told by."""
+    trouble: str = ""
+    """Why meaning was not asked, where it should have been."""
     topic_dropped: bool = False
     records: list[tuple[Record, float]] = field(default_factory=list)
     """What was found, each with its score from 0 to 1."""
 
 
 def search(
-    connection: sqlite3.Connection, folder: Folder, request: QueryRequest, now: datetime
+    connection: sqlite3.Connection,
+    folder: Folder,
+    request: QueryRequest,
+    now: datetime,
+    *,
+    meaning: Scores | None = None,
+    trouble: str = "",
 ) -> Search:
-    """Answer a query with one hit more than asked for, if there are more."""
+    """Answer a query with one hit more than asked for, if there are more.
+
+    `meaning` holds the query against every text; `trouble` is why there is none, if it was wanted.
+    """
     _add_functions(connection)
-    found = _Query(connection, request, now, request.topic).run()
+    found = _Query(connection, request, now, request.topic, meaning).run()
     if request.topic is not None and len(found.hits) < min(_ENOUGH_OF_TOPIC, request.top_k):
-        found = _Query(connection, request, now, None).run()
+        found = _Query(connection, request, now, None, meaning).run()
         found.topic_dropped = True
+    found.trouble = trouble
+    rowids = json.dumps([hit.rowid for hit in found.hits])
+    query = f"SELECT rowid AS n, * FROM records WHERE rowid IN ({_CHOSEN})"
+    rows = {row["n"]: row for row in connection.execute(query, (rowids,))}
     for hit, score in zip(found.hits, _scores(found.hits), strict=True):
-        row = connection.execute("SELECT * FROM records WHERE rowid = ?", (hit.rowid,)).fetchone()
-        if row is not None:
-            found.records.append((record_of(row, folder), score))
+        found.records.append((record_of(rows[hit.rowid], folder), score))
     return found
 
 
@@ -255,6 +303,22 @@ def _scores(hits: list[_Hit]) -> list[float]:
     return [score / top for score in raw]
 
 
+@dataclass(slots=True)
+class _Found:
+    """What the stages found, by row, before anybody asked whether it may be seen."""
+
+    words: dict[int, float]
+    how: str
+    meaning: dict[int, float]
+    keys: frozenset[int]
+    is_cut: bool
+    """Whether a stage found more than was looked at."""
+
+    @property
+    def rowids(self) -> set[int]:
+        return {*self.words, *self.meaning, *self.keys}
+
+
 class _Query:
     def __init__(
         self,
@@ -262,10 +326,13 @@ class _Query:
         request: QueryRequest,
         now: datetime,
         topic: str | None,
+        meaning: Scores | None,
     ) -> None:
         self._connection = connection
         self._words = take_apart(request.query)
+        self._meaning = meaning
         self._limit = request.top_k + 1
+        self._places = places_seen(request.scope)
         self._weight, self._weight_values = weight_sql(request.scope)
         self._where = _Where(now, request.as_of)
         self._where.match_owners(request.owners)
@@ -273,70 +340,152 @@ class _Query:
         self._where.match_metadata(request.metadata_filter)
         if topic is not None:
             self._where.add("topic IS NULL OR topic = ?", topic)
-        self._hits: dict[int, _Hit] = {}
 
     def run(self) -> Search:
+        for most in (max(_LOOKED_AT, 4 * self._limit), _ALL):
+            found = self._find(most)
+            order = self._ranked(self._seen(found))
+            if not found.is_cut or self._holds(order, found):
+                break
+        model = self._meaning.model if self._meaning else None
+        return Search(self._words, order[: self._limit], found.how, model)
+
+    def _find(self, most: int) -> _Found:
+        """Ask each stage for its best, at most so many, whoever may see them."""
         words, how = self._words, "words"
-        if words.kept:
-            self._score(_RANKED, [words.match()])
+        found = self._matched(words.match(), most) if words.kept else {}
+        is_cut = len(found) == most
         if words.pieces:
             score = " + ".join([f"(instr({_FOLDED}, ?) > 0)"] * len(words.pieces))
-            score = f"({score}) * 10.0 / {len(words.pieces)}"
-            self._score(f"SELECT rowid AS n, {score} AS score FROM records", words.pieces)
-            how = "words and pairs of characters"
-        if words.keys:
-            marks = ", ".join("?" * len(words.keys))
-            sql = f"SELECT rowid AS n, 1e-6 AS score FROM records WHERE fact_key IN ({marks})"
-            for hit, _ in self._select(sql, words.keys):
-                hit.is_key = True
-        if not self._hits and words.kept:
-            self._score(_RANKED, [words.match(prefix=True)])
-            how = "beginnings of words"
-        if not self._hits and words.literal:
-            sql = f"SELECT rowid AS n, instr({_FOLDED}, ?) > 0 AS score FROM records"
-            self._score(sql, [words.literal.encode(errors="replace").decode()])
-            how = "the query as it stands"
-        order = sorted(
-            self._hits.values(),
-            key=lambda hit: (not hit.is_key, -hit.weight if hit.is_key else 0, -hit.base, hit.id),
-        )
-        return Search(words, order[: self._limit], how)
+            more = self._scanned(f"({score}) * 10.0 / {len(words.pieces)}", words.pieces, most)
+            found = {n: found.get(n, 0.0) + more.get(n, 0.0) for n in found | more}
+            how, is_cut = "words and pairs of characters", is_cut or len(more) == most
+        keys = self._keyed()
+        if not found and not keys and words.kept:
+            found, how = self._matched(words.match(prefix=True), most), "beginnings of words"
+            is_cut = len(found) == most
+        meaning = self._meant()
+        if not found and not keys and not meaning and words.literal:
+            literal = words.literal.encode(errors="replace").decode()
+            found, how = self._scanned(f"instr({_FOLDED}, ?) > 0", [literal], most), "the query"
+            is_cut = len(found) == most
+        return _Found(found, how, meaning, keys, is_cut)
 
-    def _score(self, scored: str, values: Sequence[str]) -> None:
-        for hit, score in self._select(scored, values):
-            hit.score += score
+    def _matched(self, expression: str, most: int) -> dict[int, float]:
+        """Return the rows that full-text search finds where the scope sees, with their BM25."""
+        if self._places:
+            places = " OR ".join(f'"{word}"' for word in self._places)
+            expression = f"({expression}) AND ({places})"
+        return self._scored(_RANKED, [expression, most])
 
-    def _select(self, scored: str, values: Sequence[str]) -> list[tuple[_Hit, float]]:
-        """Run a selection of row numbers and scores under the query's scope and conditions."""
+    def _scanned(self, score: str, values: Sequence[str], most: int) -> dict[int, float]:
+        """Return the rows whose text an expression finds, looking at every one."""
+        sql = f"SELECT rowid AS n, {score} AS score FROM records WHERE score > 0"
+        return self._scored(f"{sql} ORDER BY score DESC LIMIT ?", [*values, most])
+
+    def _scored(self, sql: str, values: Sequence[Any]) -> dict[int, float]:
+        return {row[0]: row[1] for row in self._connection.execute(sql, values)}
+
+    def _keyed(self) -> frozenset[int]:
+        sql = f"SELECT rowid FROM records WHERE fact_key IN ({_CHOSEN})"
+        rows = self._connection.execute(sql, (json.dumps(self._words.keys),))
+        return frozenset(n for (n,) in rows)
+
+    def _meant(self) -> dict[int, float]:
+        """Return the rows whose text means what is asked for, with their cosines."""
+        if self._meaning is None:
+            return {}
+        cosines = self._meaning.outstanding(_STANDS_OUT, _MOST_MEANT)
+        sql = f"SELECT rowid, meaning FROM records WHERE meaning IN ({_CHOSEN})"
+        rows = self._connection.execute(sql, (json.dumps(list(cosines)),))
+        return {n: cosines[digest] for n, digest in rows}
+
+    def _seen(self, found: _Found) -> dict[int, _Hit]:
+        """Return what of it meets the query's scope and conditions."""
         sql = f"""
-            SELECT n, r.id, r.pinned, {self._weight} AS weight, score
-            FROM ({scored}) JOIN records r ON r.rowid = n
-            WHERE score > 0 AND weight > 0 AND {self._where.sql}
-            ORDER BY score * weight * CASE WHEN pinned THEN {PINNED} ELSE 1 END DESC,
-                     r.updated DESC, r.id
-            LIMIT ?
+            SELECT r.rowid, r.id, {self._weight} AS weight, r.pinned
+            FROM json_each(?) CROSS JOIN records r ON r.rowid = value
+            WHERE weight > 0 AND {self._where.sql}
         """
         # The weight's values come first because its expression does.
-        all_values = [*self._weight_values, *values, *self._where.values, self._limit]
-        return [
-            (
-                self._hits.setdefault(number, _Hit(number, name, weight, bool(is_pinned))),
-                score,
+        values = [*self._weight_values, json.dumps(list(found.rowids)), *self._where.values]
+        return {
+            n: _Hit(
+                n, name, weight, bool(is_pinned), n in found.keys,
+                found.words.get(n, 0.0), found.meaning.get(n, 0.0),
             )
-            for number, name, is_pinned, weight, score in self._connection.execute(sql, all_values)
-        ]
+            for n, name, weight, is_pinned in self._connection.execute(sql, values)
+        }  # fmt: skip
+
+    @property
+    def _words_weigh(self) -> float:
+        return 1.0 if self._meaning is None else 1.0 - _MEANING
+
+    def _ranked(self, hits: dict[int, _Hit]) -> list[_Hit]:
+        """Weigh what the stages said against each other, and put the best first."""
+        words = max((hit.words for hit in hits.values()), default=0.0) or 1.0
+        meaning = max((hit.meaning for hit in hits.values()), default=0.0) or 1.0
+        for hit in hits.values():
+            hit.fused = self._words_weigh * hit.words / words + _MEANING * hit.meaning / meaning
+        self._lift(hits)
+        return sorted(
+            hits.values(),
+            key=lambda hit: (not hit.is_key, -hit.weight if hit.is_key else 0, -hit.base, hit.id),
+        )
+
+    def _lift(self, hits: dict[int, _Hit]) -> None:
+        """Give what stands next to one of the best some of its score."""
+        best = heapq.nlargest(_LIFTING, hits.values(), key=lambda hit: (hit.fused, hit.id))
+        chosen = json.dumps([hit.rowid for hit in best])
+        for n, *beside in self._connection.execute(_BESIDE, (chosen,)):
+            for other in beside:
+                if other in hits:
+                    hits[other].lift = max(hits[other].lift, _LIFT * hits[n].fused)
+
+    def _holds(self, order: list[_Hit], found: _Found) -> bool:
+        """Whether nothing that was not looked at can belong among the first."""
+        if len(order) < self._limit:
+            return False
+        best = max((hit.words for hit in order), default=0.0) or 1.0
+        unseen = self._words_weigh * min(found.words.values()) / best * PINNED
+        return order[self._limit - 1].base >= unseen
 
 
-def explain(found: Search) -> Explanation:
-    """Say what each stage of a search contributed."""
-    words, hits = found.words, found.hits
-    kept, dropped = ", ".join(words.kept) or "none", ", ".join(words.dropped) or "none"
+def stages_of(found: Search) -> tuple[ExplainStage, ...]:
+    """Say what each stage contributed to each hit, in no words of the query or of a record."""
+    hits = found.hits
     stages = [
-        ExplainStage(name="words", detail=f"Looked for: {kept}. Dropped: {dropped}."),
         ExplainStage(
-            name="full text",
-            detail=f"Rank by BM25 over title, text, topic, tags and names; matched {found.how}.",
-            scores={hit.id: round(hit.score, 6) for hit in hits},
+            name="words",
+            detail=f"BM25 over title, text, topic, tags and names; matched {found.how}.",
+            scores={hit.id: round(hit.words, 4) for hit in hits if hit.words},
+        )
+    ]
+    if found.model is not None:
+        stages.append(
+            ExplainStage(
+                name="meaning",
+                detail=f"Cosine by {found.model}, where it stands out among all texts.",
+                scores={hit.id: round(hit.meaning, 4) for hit in hits if hit.meaning},
+            )
+        )
+        stages.append(
+            ExplainStage(
+                name="fused",
+                detail=f"Words count {1 - _MEANING:.0%} and meaning {_MEANING:.0%}, each as a "
+                "share of the best.",
+                scores={hit.id: round(hit.fused, 4) for hit in hits},
+            )
+        )
+    if found.trouble:
+        detail = f"Words alone, as the model could not be asked: {found.trouble}"
+        stages.append(ExplainStage(name="meaning", detail=detail))
+    stages += [
+        ExplainStage(
+            name="neighbours",
+            detail=f"What stands next to one of the best in its run or file gets {_LIFT:.0%} of "
+            "its score.",
+            scores={hit.id: round(hit.lift, 4) for hit in hits if hit.lift},
         ),
         ExplainStage(
             name="scope",
@@ -357,4 +506,12 @@ def explain(found: Search) -> Explanation:
     if found.topic_dropped:
         detail = f"Fewer than {_ENOUGH_OF_TOPIC} in the topic, so every topic was searched."
         stages.append(ExplainStage(name="topic", detail=detail))
-    return Explanation(stages=tuple(stages))
+    return tuple(one for one in stages if one.scores or one.name in {"words", "meaning", "topic"})
+
+
+def explain(found: Search) -> Explanation:
+    """Say what was looked for, and what each stage of a search contributed."""
+    words = found.words
+    kept, dropped = ", ".join(words.kept) or "none", ", ".join(words.dropped) or "none"
+    asked = ExplainStage(name="query", detail=f"Looked for: {kept}. Dropped: {dropped}.")
+    return Explanation(stages=(asked, *stages_of(found)))

@@ -90,6 +90,23 @@ class Scores:
         found = self._order[np.minimum(places, len(self.keys) - 1)]
         return np.where(self.keys[found] == wanted, self.values[found], np.float32(np.nan))
 
+    def outstanding(self, deviations: float, most: int) -> dict[int, float]:
+        """Return the digests of texts that lie nearer than most do, the nearest first.
+
+        Their cosines are so many standard deviations above the mean of all, or fewer where the
+        texts are so few that hardly one can be; at most so many texts.
+        """
+        import numpy as np
+
+        values = self.values
+        if not len(values):
+            return {}
+        asked = min(deviations, len(values) ** 0.5 / 2)
+        floor = max(float(values.mean() + asked * values.std()), 0.0)
+        chosen = np.flatnonzero(values > floor) if len(values) > 1 else np.flatnonzero(values > 0)
+        chosen = chosen[np.argsort(-values[chosen], kind="stable")[:most]]
+        return dict(zip(self.keys[chosen].tolist(), values[chosen].tolist(), strict=True))
+
     def best(self, count: int) -> list[int]:
         """Return the digests of the nearest texts, the nearest first."""
         import numpy as np

@@ -193,10 +193,10 @@ async def test_damage_that_a_scan_meets_is_mended_by_reading_the_files_again(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KB, or a skip where none can be mounted."""
+    """A file system of 512 KB, or a skip where none can be mounted."""
     folder = tmp_path / "data"
     folder.mkdir()
-    mounting = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
     if subprocess.run(mounting, check=False, capture_output=True).returncode:
         pytest.skip("nothing can be mounted here")
     yield folder

@@ -153,3 +153,33 @@ async def test_file_names_of_hand_written_notes_are_found(open_vault: Open, root
     adapter = await open_vault()
     put(root, "Garden plan.md", "Tomatoes.")
     assert await ask(adapter, "garden", scope=COMPANY) == ["Tomatoes."]
+
+
+async def test_what_stands_next_to_a_hit_in_its_run_or_file_is_lifted(open_vault: Open) -> None:
+    adapter = await open_vault()
+    for run, before in (("a", "Nothing of note."), ("b", "The quokka came by.")):
+        for text in (before, "It ate leaves.", "Rain."):
+            await note(adapter, text, scope=SCOPE.model_copy(update={"run_id": run}))
+    found = (await adapter.query(QueryRequest(scope=SCOPE, query="quokka leaves"))).snippets
+    assert [(one.text, one.scope.run_id) for one in found] == [
+        ("The quokka came by.", "b"), ("It ate leaves.", "b"), ("It ate leaves.", "a"),
+    ]  # fmt: skip
+    explained = await adapter.explain(QueryRequest(scope=SCOPE, query="quokka leaves"))
+    stages = {stage.name: stage.scores for stage in explained.stages}
+    assert set(stages["neighbours"]) == {one.handle.provider_record_id for one in found[:2]}
+    for text in ("falcon: nests on the roof", "roof_access: by the ladder", "roof: flat"):
+        await fact(adapter, text)
+    assert (await ask(adapter, "falcon roof"))[:2] == [
+        "falcon: nests on the roof", "roof_access: by the ladder",
+    ]  # fmt: skip
+
+
+async def test_a_condition_looks_beyond_the_best_matches(open_vault: Open, root: Path) -> None:
+    for number in range(300):
+        put(root, f"projects/web/memory/{number}.md", "Gecko " * 3)
+        put(root, f"projects/other/memory/{number}.md", "Gecko " * 3)
+    put(root, "projects/web/memory/long.md", "---\nflag: 1\n---\n\nGecko. " + "Other words. " * 50)
+    adapter = await open_vault()
+    found = await ask(adapter, "gecko", metadata_filter={"flag": 1})
+    assert [text[:6] for text in found] == ["Gecko."]
+    assert len(await ask(adapter, "gecko", scope=COMPANY, top_k=700)) == 601

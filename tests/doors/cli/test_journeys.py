@@ -174,7 +174,7 @@ def test_a_provider_is_synced_configured_and_explained(here: Run, tmp_path: Path
     assert "records" in here("bindings", "namespaces", "default").out
     stages = here("query", "deploy", "--project", "p", "--explain", "--json").document
     assert stages["explanation"]["stages"]
-    assert "full text" in here("query", "deploy", "--project", "p", "--explain").out
+    assert "Looked for: deploy" in here("query", "deploy", "--project", "p", "--explain").out
     moved = tmp_path / "elsewhere"
     moved.mkdir()
     changed = here("bindings", "configure", "default", "--set", f"path={moved}", "--json").document
