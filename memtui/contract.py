@@ -333,6 +333,8 @@ class Capabilities(Model):
     watch: bool = False
     links: bool = False
     """Records refer to each other, and it is known what refers to one."""
+    tags: bool = False
+    """The tags of its records are counted without reading them all."""
 
     def words(self) -> list[str]:
         """The abilities that are there, as words for a person."""
@@ -471,6 +473,15 @@ class Links(Model):
     backlinks: tuple[Link, ...] = ()
 
 
+class TagCount(Model):
+    """How many records of one owner have a tag."""
+
+    tag: str
+    scope: Scope
+    """The owner's."""
+    records: int
+
+
 class Snippet(Record):
     """A record as a query returned it."""
 
@@ -548,6 +559,7 @@ class Filter(Model):
     """Each must be found where `text` is looked for, as `memtui.fuzzy` says."""
     topic: str | None = None
     tag: str | None = None
+    """It, or one below it: `ops` is found in `ops/oncall` too."""
     kind: str | None = None
     operation_type: OperationType | None = None
     status: OperationStatus | None = None
@@ -1072,6 +1084,10 @@ class Adapter(ABC):
         A record without any is left out, and so is an end that `scope` does not see.
         """
         raise Unsupported(f"The provider {self.key} knows of no links.")
+
+    async def tags(self, scope: Scope) -> Sequence[TagCount]:
+        """Count the tags of the records that `browse` lists for a scope; capability `tags`."""
+        raise Unsupported(f"The provider {self.key} counts no tags.")
 
     async def namespaces(self) -> Sequence[Namespace]:
         """List the provider's partitions; capability `namespaces`."""

@@ -266,8 +266,10 @@ def matcher(wanted: Filter) -> Callable[[Record], bool]:
 
 def _passes(record: Record, field: str, test: Test, value: Any) -> bool:
     match test:
-        case "is" | "has":
+        case "is":
             return value in held(record, field)
+        case "has":
+            return any(tag == value or tag.startswith(f"{value}/") for tag in record.tags)
         case "from":
             return record.created_at is not None and record.created_at >= value
         case "before":

@@ -432,6 +432,7 @@ class ReadChecks(Kit):
             "explain": lambda: adapter.explain(query),
             "history": lambda: adapter.history(handle, scope),
             "links": lambda: adapter.links([handle], scope),
+            "tags": lambda: adapter.tags(scope),
             "namespaces": adapter.namespaces,
             "restore": lambda: adapter.restore((), scope),
         }

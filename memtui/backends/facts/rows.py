@@ -374,7 +374,10 @@ class FactRows:
         find = func.strpos if is_postgres(self._connection) else func.instr
         tests: dict[Test, Callable[[ColumnElement[Any], Any], Condition]] = {
             "is": lambda column, value: column == str(value),
-            "has": lambda column, tag: find(column, tag_lines((tag,))) > 0,
+            "has": lambda column, tag: or_(
+                find(column, tag_lines((tag,))) > 0,
+                find(column, tag_lines((f"{tag}/",)).removesuffix('"\n')) > 0,
+            ),
             "from": lambda column, moment: column >= self._moment(written(moment)),
             "before": lambda column, moment: column < self._moment(written(moment)),
             "holds": lambda column, word: find(column, word.lower()) > 0,

@@ -58,6 +58,7 @@ from memtui.contract import (
     Snippet,
     SourceRef,
     SyncReply,
+    TagCount,
     Unavailable,
     Unsupported,
     Usage,
@@ -156,6 +157,7 @@ class VaultAdapter(Adapter):
         full_text=True,
         watch=True,
         links=True,
+        tags=True,
     )
 
     def __init__(
@@ -381,6 +383,12 @@ class VaultAdapter(Adapter):
         """Return every version of the facts that a scope sees; a note's file has no past."""
         self._check_company(scope)
         return self._ask(search.versions, scope)
+
+    @blocking
+    def tags(self, scope: Scope) -> Sequence[TagCount]:
+        """Count the tags of notes and facts."""
+        self._check_company(scope)
+        return self._ask(search.tags, scope)
 
     @blocking
     def links(self, handles: Sequence[RecordHandle], scope: Scope) -> Mapping[str, Links]:

@@ -28,6 +28,8 @@ from memtui.contract import (
     QueryRequest,
     Record,
     Scope,
+    TagCount,
+    owner_scope,
 )
 from memtui.fuzzy import finds
 from memtui.provider_kit import Test, Words, read_cursor, take_apart, translated, write_cursor
@@ -80,7 +82,10 @@ _COLUMNS = {
 _TESTS: dict[Test, Callable[[str, Any], tuple[str, Any]]] = {
     "is": lambda column, value: (f"{column} = ?", str(value)),
     "has": lambda column, tag: (
-        f"EXISTS (SELECT 1 FROM json_each({column}) WHERE value = ?)",
+        (
+            f"EXISTS (SELECT 1 FROM json_each({column}), (SELECT ? AS tag)"
+            " WHERE value = tag OR substr(value, 1, length(tag) + 1) = tag || '/')"
+        ),
         tag,
     ),
     "from": lambda column, moment: (f"{column} >= ?", microseconds(moment)),
@@ -212,6 +217,30 @@ def browse(
         cursor = write_cursor(request.sort, shown[-1]["place"], shown[-1]["id"])
     records = tuple(record_of(row, folder) for row in shown)
     return BrowsePage(records=records, next_cursor=cursor, total=total)
+
+
+def tags(
+    connection: sqlite3.Connection, folder: Folder, scope: Scope, now: datetime
+) -> list[TagCount]:
+    """Count the tags of what a scope lists, by whose it is."""
+    where = _Where(now, None)
+    where.match_scope(scope)
+    owner = ", ".join(OWNER_FIELDS)
+    rows = connection.execute(
+        f"SELECT value AS tag, {owner}, count(DISTINCT records.rowid) AS records"
+        f" FROM records, json_each(records.tags) WHERE {where.sql} GROUP BY tag, {owner}",
+        where.values,
+    )
+    return [
+        TagCount(
+            tag=row["tag"],
+            scope=owner_scope(
+                Scope(company_id=folder.company_id, **{name: row[name] for name in OWNER_FIELDS})
+            ),
+            records=row["records"],
+        )
+        for row in rows
+    ]
 
 
 def versions(
