@@ -36,6 +36,7 @@ from memtui.service.visibility import (
     Caller,
     action_of,
     held_by,
+    is_org,
     may_read,
     person_of,
     refusal,
@@ -87,6 +88,8 @@ class Share:
     together: str
     """An id that stands in the request of each one's operation."""
     within_ms: int
+    seen_only: bool = False
+    """Of the whole company, what the caller sees is enough, where everybody's is refused."""
 
 
 @dataclass(eq=False)
@@ -247,7 +250,8 @@ class Core:
         if held is not None:
             entry.sight = sight_of(held, entry.caller)
             action = action_of(entry.operation_type, by_ai=entry.caller.by_ai)
-            if (why := refusal(held, action, entry.scope)) is not None:
+            left_out = entry.seen_only and action is Action.VIEW and is_org(entry.scope)
+            if not left_out and (why := refusal(held, action, entry.scope)) is not None:
                 raise Denied(why)
         binding = entry.binding = routed.binding
         entry.binding_reason = routed.reason
@@ -305,6 +309,7 @@ class Core:
             self.recorder.recorded(operation_type, caller, scope, asked, source) as entry,
             self._within(entry, binding_key, share),
         ):
+            entry.seen_only = share is not None and share.seen_only
             connection = await self.connect(entry, binding_key, needs=needs)
             yield entry, connection
             told = [] if operation_type.mutates else await problems(entry, connection)

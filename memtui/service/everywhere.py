@@ -177,7 +177,7 @@ class EverywherePage(EverywhereAnswer):
 
 
 @dataclass(eq=False)
-class _Asked:
+class Asked:
     """The bindings that are asked, and what came of each so far."""
 
     share: Share
@@ -236,8 +236,8 @@ class _Asked:
         raise Unavailable(f"No binding answered. {' '.join(map(str, self.errors.values()))}")
 
 
-async def _gather(
-    asked: _Asked,
+async def gather(
+    asked: Asked,
     calls: Mapping[str, Callable[[], Awaitable[AnswerT]]],
     answered: Callable[[str, AnswerT], None],
     told: Callable[[], None] = lambda: None,
@@ -301,14 +301,26 @@ class Everywhere(Group):
             return self._service.query(caller, routed, share=asked.share)
 
         calls = {key: partial(ask, key) for key in asked.outcomes}
-        await _gather(asked, calls, answered, lambda: so_far(joined()))
+        await gather(asked, calls, answered, lambda: so_far(joined()))
         asked.refuse_silence()
         return joined()
 
     async def browse(
-        self, caller: Caller, request: BrowseRequest, *, within_ms: int | None = None
+        self,
+        caller: Caller,
+        request: BrowseRequest,
+        *,
+        within_ms: int | None = None,
+        seen_only: bool = False,
     ) -> EverywherePage:
         """Return one page of what is stored, wherever it is kept, in one order.
+
+        Args:
+            caller: Who asks.
+            request: The page, of no binding in particular.
+            within_ms: How long each binding may take; None: `all_bindings_timeout_ms`.
+            seen_only: Of the whole company, list what the caller sees, where a list of everybody's
+                is refused.
 
         Raises:
             Invalid: it names a binding or a namespace, or the cursor is not of this list.
@@ -319,7 +331,7 @@ class Everywhere(Group):
             raise Invalid("A namespace is one binding's; name the binding.")
         first_of((), request.sort)
         begun = _read_progress(request)
-        asked = await self._asked(caller, request, within_ms)
+        asked = await self._asked(caller, request, within_ms, seen_only=seen_only)
         if begun is not None:  # a list that was begun is of the bindings that it began with
             asked.outcomes = {key: one for key, one in asked.outcomes.items() if key in begun}
         lists = {key: _List((begun or {}).get(key, _Progress())) for key in asked.outcomes}
@@ -338,7 +350,7 @@ class Everywhere(Group):
         while len(records) < request.limit:
             there = [key for key in lists if not asked.has_failed(key)]
             if empty := [key for key in there if not lists[key].is_read]:
-                await _gather(asked, {key: partial(ask, key) for key in empty}, answered)
+                await gather(asked, {key: partial(ask, key) for key in empty}, answered)
                 continue
             heads = [key for key in there if lists[key].waiting]
             if not heads:
@@ -378,16 +390,32 @@ class Everywhere(Group):
         return [row for row in rows if row.enabled and _is_for(served[row.binding_id], sight)]
 
     async def _asked(
-        self, caller: Caller, request: QueryRequest | BrowseRequest, within_ms: int | None
-    ) -> _Asked:
+        self,
+        caller: Caller,
+        request: QueryRequest | BrowseRequest,
+        within_ms: int | None,
+        *,
+        seen_only: bool = False,
+    ) -> Asked:
         if request.binding_key is not None:
             raise Invalid("All bindings are asked, so name none; or ask that one alone.")
+        return await self.begin(caller, within_ms, seen_only=seen_only)
+
+    async def begin(
+        self, caller: Caller, within_ms: int | None = None, *, seen_only: bool = False
+    ) -> Asked:
+        """Return what keeps account of all bindings while they are asked.
+
+        Raises:
+            Denied: the caller sees nothing here.
+            NotFound: no binding is there to ask.
+        """
         rows = await self._bindings(caller)
         if not rows:
             raise NotFound("There is no binding to ask; `memtui bindings enable` turns one on.")
         limit = within_ms or self._service.settings.all_bindings_timeout_ms
-        return _Asked(
-            share=Share(self._core.new_id(), limit),
+        return Asked(
+            share=Share(self._core.new_id(), limit, seen_only),
             outcomes={
                 row.key: BindingOutcome(binding_key=row.key, provider_key=row.provider_key)
                 for row in rows

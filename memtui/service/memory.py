@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from memtui.service.purge import Purging
     from memtui.service.runs import Runs
     from memtui.service.stored_secrets import Secrets
+    from memtui.service.tags import Tags
     from memtui.service.undo import Undo
     from memtui.store.journal import Found
 
@@ -199,6 +200,8 @@ class MemoryService(Operations):
     """What the runs of agents were told and did, replayed from the log."""
     secrets: _Lazy[Secrets] = _Lazy("stored_secrets", "Secrets")
     """Secrets that stand in the clear in what is stored."""
+    tags: _Lazy[Tags] = _Lazy("tags", "Tags")
+    """The tags of memories, over all bindings."""
     tokens: _Lazy[Tokens] = _Lazy("members", "Tokens")
     _undo: _Lazy[Undo] = _Lazy("undo", "Undo")
     _contexts: _Lazy[Contexts] = _Lazy("context", "Contexts")

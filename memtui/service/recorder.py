@@ -71,6 +71,8 @@ class RunningOperation:
     binding_reason: str | None = None
     sight: Sight | None = None
     """What the caller may see; None: the company has no members, and everybody sees everything."""
+    seen_only: bool = False
+    """Of the whole company it answers with what the caller sees, and is not refused."""
     status: OperationStatus = OperationStatus.OK
     error: BaseException | None = None
     result_count: int = 0

@@ -212,6 +212,59 @@ async def test_one_list_over_all_in_one_order_and_each_record_in_its_own_binding
         await service.everywhere.browse(ANA, request.model_copy(update={"cursor": "x"}))
 
 
+async def test_tags_are_counted_and_found_over_all_scopes_and_bindings(
+    service: MemoryService, plugin: tuple[Plugin, str]
+) -> None:
+    await write(service, "Ship it #ops/cron", "default", tags=("ops",))
+    await write(service, "All of it ships", "default", COMPANY, tags=("ops", "Ops"))
+    await write(service, "ships: yes", "table", kind="fact", tags=("ops",))
+    moon = Scope(company_id="local", project_id="moon")
+    await write(service, "moon: full", "table", moon, kind="fact", tags=("sky",))
+    everything = BrowseRequest(scope=COMPANY, sort="created_at", limit=2)
+
+    async def counted(caller: Caller, scope: Scope = COMPANY) -> dict[str, dict[str, int]]:
+        answer = await service.tags.counts(caller, scope)
+        assert all(sum(one.by_binding.values()) == one.records for one in answer.tags)
+        return {one.tag: one.by_binding for one in answer.tags}
+
+    async def having(caller: Caller, tag: str) -> list[str]:
+        texts, cursor = [], None
+        while True:
+            request = everything.model_copy(update={"cursor": cursor})
+            page = await service.tags.having(caller, tag, request)
+            texts += [one.text for one in page.records]
+            if (cursor := page.next_cursor) is None:
+                return texts
+
+    assert list((await counted(ANA)).items()) == [
+        ("ops", {"default": 2, "table": 1}),
+        ("Ops", {"default": 1}),
+        ("ops/cron", {"default": 1}),
+        ("sky", {"table": 1}),
+    ]
+    assert await counted(ANA, moon) == {"sky": {"table": 1}}
+    assert await having(ANA, "ops") == ["Ship it #ops/cron", "All of it ships", "ships: yes"]
+    assert await having(ANA, "ops/cron") == ["Ship it #ops/cron"]
+
+    await service.members.set(ANA, Membership(principal="user:ana", role=Role.OWNER))
+    of_web = Membership(principal="user:ben", role=Role.MEMBER, project_id="web")
+    await service.members.set(ANA, of_web)
+    assert await counted(BEN) == {
+        "ops": {"default": 2, "table": 1}, "Ops": {"default": 1}, "ops/cron": {"default": 1},
+    }  # fmt: skip
+    assert await having(BEN, "sky") == []
+    with pytest.raises(Denied, match="You are no member of moon"):
+        await service.tags.counts(BEN, moon)
+
+    plugin[0].hangs = True
+    answer = await service.tags.counts(ANA, COMPANY, within_ms=LIMIT)
+    assert [one.binding_key for one in answer.failed] == ["plugin"]
+    assert (answer.at_least, len(answer.tags)) == (True, 4)
+    page = await service.log.page(ANA, Filter(operation_type=OperationType.BROWSE))
+    mine = [one for one in page.operations if one.request.get("together") == answer.together]
+    assert sorted(str(one.binding_key) for one in mine) == ["default", "plugin", "table"]
+
+
 async def test_each_is_asked_by_the_rights_of_who_asks(
     service: MemoryService, plugin: tuple[Plugin, str]
 ) -> None:

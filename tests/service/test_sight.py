@@ -138,7 +138,7 @@ async def _fill(paths: Paths, database_url: str) -> Home:
             request = WriteRequest(
                 scope=scope,
                 source=SourceRef(kind="manual_note", company_id="local"),
-                content=f"{word}: {part} {word}{part}",
+                content=f"{word}: {part} {word}{part} #w/{word}{part}",
                 kind="fact",
             )
             answer = await service.write(writers[word], request)
@@ -384,6 +384,8 @@ MEMORIES: dict[str, list[Call]] = {
             lambda scope: h.service.everywhere.browse(c, BrowseRequest(scope=scope))
         )
     ],
+    "tags.counts": [lambda h, c: h.service.tags.counts(c, COMPANY)],
+    "tags.having": [lambda h, c: h.service.tags.having(c, "w", BrowseRequest(scope=COMPANY))],
     "get": [
         lambda h, c: each(h, lambda n: h.service.get(c, handle_of(h, n), scope_of(n))),
         lambda h, c: each(h, lambda n: h.service.get(c, handle_of(h, n), APOLLO)),
@@ -491,6 +493,7 @@ OTHERWISE = {
     "read_only": "the process's own",
     "bindings.provider_problems": "the process's own",
     "records": "the process's own",
+    "everywhere.begin": "names the bindings to the service's own groups",
     "purging.due": "does what was allowed before, as purge does",
     "analysis.renew_store": "the service's own, behind purge",
     "analysis.forget_copies": "the service's own, behind purge",

@@ -97,6 +97,7 @@ COMMANDS = {
     "forget": ("Remove records; undo brings them back.", "forget"),
     "purge": ("Erase memtui's own copies of what is gone, for good.", "purge"),
     "browse": ("List what a binding stores, one page at a time.", "records"),
+    "tags": ("Count the tags of all bindings, or list what has TAG.", "tags"),
     "history": ("Show how a record came to be, newest first.", "records"),
     "changes": ("Show what changed since a moment, who changed it, and why.", "changes"),
     "undo": ("Take a change back.", "forget"),
