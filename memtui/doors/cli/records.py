@@ -119,10 +119,7 @@ async def browse(
         limit=limit,
     )
     if all_bindings:
-        listed = await session.service.everywhere.browse(session.caller, request)
-        titles = columns("binding", "id", "updated>", "kind", "topic", "source", "text*")
-        rows = ([one.binding_key, *_row(session, one)] for one in listed.records)
-        session.out.answer(listed, table(titles, rows), *_summary_of_all(listed))
+        answer_all(session, await session.service.everywhere.browse(session.caller, request))
         return
     answer = await session.service.browse(session.caller, request)
     titles = columns("id", "updated>", "kind", "topic", "source", "text*")
@@ -152,6 +149,13 @@ def _row(session: Session, record: Record) -> list[str]:
         shown.source_line(record.source),
         record.shown,
     ]
+
+
+def answer_all(session: Session, page: EverywherePage) -> None:
+    """Print a page of all bindings, each record with its own."""
+    titles = columns("binding", "id", "updated>", "kind", "topic", "source", "text*")
+    rows = ([one.binding_key, *_row(session, one)] for one in page.records)
+    session.out.answer(page, table(titles, rows), *_summary_of_all(page))
 
 
 def _summary_of_all(answer: EverywherePage) -> Iterator[str]:

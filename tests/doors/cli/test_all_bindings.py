@@ -37,12 +37,22 @@ def test_all_bindings_answer_and_what_fails_is_named(here: Run, tmp_path: Path) 
     assert sorted(one["binding_key"] for one in records) == ["default", "shelf", "table"]
     assert (rest["next_cursor"], rest["total"]) == (None, 3)
 
+    assert here("note", "Ship it #release/cut", "--tag", "release").code == 0
+    assert "release              1  default 1" in here("tags").out
+    counted = here("tags", "--json").document
+    assert [one["tag"] for one in counted["tags"]] == ["release", "release/cut"]
+    assert here("tags", "#release", "--json").document["records"][0]["binding_key"] == "default"
+    assert here("tags", "release", "--project", "web").out.count("\n") == 1
+    assert "near is release" in here("tags", "relaese").err
+    assert here("tags", "#").code == 2
+
     shutil.rmtree(vault)
     vault.write_text("no folder")
     done = here("query", "release", "--project", "web", "--all-bindings")
     assert done.code == 0
     assert "from 2 of 3 bindings" in done.err
     assert "shelf" in done.err.splitlines()[-1]
+    assert "shelf" in here("tags").err.splitlines()[-1]
     done = here("query", "release", "--all-bindings", "--binding", "table")
     assert (done.code, done.out) == (2, "")
     assert "name none" in done.err
