@@ -38,7 +38,7 @@ def test_all_bindings_answer_and_what_fails_is_named(here: Run, tmp_path: Path) 
     assert (rest["next_cursor"], rest["total"]) == (None, 3)
 
     assert here("note", "Ship it #release/cut", "--tag", "release").code == 0
-    assert "release              1  default 1" in here("tags").out
+    assert "release            1  default 1" in here("tags").out
     counted = here("tags", "--json").document
     assert [one["tag"] for one in counted["tags"]] == ["release", "release/cut"]
     assert here("tags", "#release", "--json").document["records"][0]["binding_key"] == "default"
