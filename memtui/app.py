@@ -496,6 +496,14 @@ class MemtuiApp(App[None]):
             asked = ChooseMoment(self.state, "Show everything as it was")
             self._choose(asked, lambda moment: self.post_message(GoTo(as_of=moment)))
 
+    def action_changes(self) -> None:
+        """Show what changed between two moments."""
+        from memtui.screens.changes import Changes
+        from memtui.screens.modal import show_over
+
+        if self.frame is not None:
+            self.frame.talk(show_over(self.frame, Changes(self.state)))
+
     def action_scope(self) -> None:
         """Choose company, project, agent, subject, issue and run."""
         from memtui.screens.dialogs import Choose

@@ -19,6 +19,7 @@ from memtui.screens.analytics.screen import AnalyticsScreen
 from memtui.screens.analytics.sql_editor import SqlEditor
 from memtui.screens.bindings.screen import BindingsScreen
 from memtui.screens.budget.screen import BudgetScreen
+from memtui.screens.changes import Changes
 from memtui.screens.conformance import Conformance
 from memtui.screens.migration import Migration
 from memtui.screens.namespaces import Namespaces
@@ -28,6 +29,7 @@ from memtui.screens.query.screen import AskLine, QueryScreen
 from memtui.screens.records.screen import RecordsScreen
 from memtui.screens.replay import Replay
 from memtui.screens.runs import Runs
+from memtui.screens.timeline import Timeline
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.panes import OptionRows
 from memtui.widgets.virtual_list import VirtualList
@@ -46,6 +48,8 @@ CARRIERS = {
     "migration": Migration,
     "runs": Runs,
     "replay": Replay,
+    "timeline": Timeline,
+    "changes": Changes,
     "list": VirtualList,
     "filter": FilterLine,
     "ask": AskLine,

@@ -51,12 +51,12 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widget import Widget
 
-from memtui.actions import ACTIONS, INPUT_GROUPS, Need, groups_on
+from memtui.actions import ACTIONS, INPUT_GROUPS, Action, Need, footer_actions, groups_on
 from memtui.contract import MemtuiError, NotFound
 from memtui.filters import Taker, not_held
 from memtui.screens.dialogs import Waiting
 from memtui.screens.following import News
-from memtui.screens.keymap import action_entries, footer_entries
+from memtui.screens.keymap import action_entries
 from memtui.screens.state import AppState, GoTo, Phase, ServiceSession
 from memtui.widgets import format as fmt
 from memtui.widgets import spending
@@ -66,7 +66,6 @@ from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.filter_words import known_values
 from memtui.widgets.frame import (
     PAST_SIGN,
-    FooterEntry,
     KeyFooter,
     PastBanner,
     Pressed,
@@ -379,14 +378,16 @@ class MemtuiScreen(ServiceScreen):
 
     def _draw_footer(self) -> None:
         if self.is_mounted:
-            shown = footer_entries(self.group, self.state.keymap, self.why_disabled, self.labels)
-            if self.state.as_of is not None and self.group == self.MODE:
-                shown = (*self._way_back(), *shown)
-            self.query_one("#key-footer", KeyFooter).entries = shown
+            actions, labels = self.footer(), {"app.past": "now", **self.labels}
+            if self.state.as_of is not None and self.group not in INPUT_GROUPS:
+                actions = [ACTIONS["app.past"], *actions]
+            self.query_one("#key-footer", KeyFooter).entries = action_entries(
+                actions, self.state.keymap, self.why_disabled, labels
+            )
 
-    def _way_back(self) -> tuple[FooterEntry, ...]:
-        way = [ACTIONS["app.past"]]
-        return action_entries(way, self.state.keymap, self.why_disabled, {"app.past": "now"})
+    def footer(self) -> list[Action]:
+        """Return what the footer shows: the keys that matter here and now."""
+        return footer_actions(self.group)
 
 
 def frame_of(part: DOMNode) -> MemtuiScreen:

@@ -21,7 +21,7 @@ from textual.app import App, SuspendNotSupported
 from memtui.contract import Filter, Invalid, Location, MemtuiError, NotFound, SourceRef, Unavailable
 from memtui.external_editor import command_at, editor_words, run_program
 from memtui.filters import format_filter
-from memtui.screens.base import MemtuiScreen
+from memtui.screens.base import ServiceScreen
 from memtui.screens.state import GoTo
 from memtui.widgets.background import Background
 from memtui.widgets.format import parse_place, source_line
@@ -92,7 +92,7 @@ def _from_link(link: str) -> Opening | None:
 
 
 def open_source(
-    screen: MemtuiScreen,
+    screen: ServiceScreen,
     work: Background,
     source: SourceRef | None,
     location: Location | None = None,
@@ -111,7 +111,7 @@ def open_source(
         open_file(screen, work, opening)
 
 
-def open_file(screen: MemtuiScreen, work: Background, location: Location) -> None:
+def open_file(screen: ServiceScreen, work: Background, location: Location) -> None:
     """Open a file at its line in the person's editor, once it is seen to be there."""
 
     def show(found: Location) -> None:
@@ -155,7 +155,7 @@ def _file(path: str) -> Path | None:
         return None
 
 
-def open_in_browser(screen: MemtuiScreen, work: Background, url: str) -> None:
+def open_in_browser(screen: ServiceScreen, work: Background, url: str) -> None:
     """Open a page beside the terminal; where there is no desktop, copy its address."""
     if not _has_desktop():
         screen.copy(url, f"There is no browser here; copied {url}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual import on
@@ -22,13 +22,14 @@ from memtui.widgets.background import Background
 from memtui.widgets.calendar import Calendar
 from memtui.widgets.columns import Column
 from memtui.widgets.detail_lines import actor
-from memtui.widgets.display import ACCENT, DIM, display, line
+from memtui.widgets.display import ACCENT, DIM, WARN, display, line
 from memtui.widgets.editor import ForeignInput
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import Opened, VirtualList
 
 if TYPE_CHECKING:
     from memtui.screens.state import AppState, ServiceSession
+    from memtui.service.visibility import Caller
     from memtui.store.operation import Operation
 
 _CHANGES = (
@@ -36,8 +37,11 @@ _CHANGES = (
     OperationType.CORRECT,
     OperationType.FORGET,
     OperationType.UNDO,
+    OperationType.SYNC,
 )
 _MOST = 1_000
+_LONGEST = timedelta(minutes=10)
+"""What began longer before a day did not end on it."""
 _KEYS = "arrows, [ ] day   pgup pgdn month   enter take it   esc back"
 
 
@@ -62,6 +66,15 @@ class DayMoment(NamedTuple):
     what: str
 
 
+class _Known(NamedTuple):
+    """When something changed, by the days on which it did."""
+
+    counts: Mapping[date, int]
+    moments: Mapping[date, Sequence[datetime]]
+    problem: str
+    """What of it is not known."""
+
+
 class ChooseMoment(Dialog[datetime]):
     """Let a person choose a moment of the past.
 
@@ -79,6 +92,7 @@ class ChooseMoment(Dialog[datetime]):
         self._state = state
         self._zone = state.local_zone
         self._rows: AppendedRows[DayMoment] = AppendedRows(lambda one: one.at.isoformat())
+        self._known = _Known({}, {}, "")
         self._days = Background(self, "moment-days")
         self._changes = Background(self, "moment-changes")
 
@@ -122,48 +136,55 @@ class ChooseMoment(Dialog[datetime]):
         return bool(self._line.value.strip())
 
     def on_mount(self) -> None:
-        """Read on which days something changed, and the changes of the first one."""
-        session, zone = self._state.session, self._zone
-        if session is None:
-            return
+        """Read when something changed."""
+        state = self._state
 
-        def show(counts: Mapping[date, int]) -> None:
-            self._calendar.counts = counts
+        def show(known: _Known) -> None:
+            self._known = known
+            self._calendar.counts = known.counts
+            self.query_one(".dialog-error", Static).update(display(known.problem, style=WARN))
+            self._show_day()
 
-        self._days.latest(lambda: days_of(session, zone), show, self._failed)
-        self._show_day()
+        self._days.latest(lambda: _known_of(state), show, self._failed)
 
     def _failed(self, error: MemtuiError) -> None:
         self.refuse(str(error))
 
     @on(Calendar.Moved)
     def _show_day(self) -> None:
-        """Read the changes of the day under the cursor."""
-        session, zone, day = self._state.session, self._zone, self._calendar.day
-        if session is None:
-            return
+        """Read what was done on the day under the cursor."""
+        state, day = self._state, self._calendar.day
+        moments = self._known.moments.get(day, ())
 
         def show(found: Sequence[Operation]) -> None:
-            self._rows.replace(self._moments(day, found))
-            self.query_one(VirtualList).show(self._rows)
-            self.query_one(VirtualList).go_to(0)
+            listed = self.query_one(VirtualList)
+            self._rows.replace(self._moments(day, moments, found))
+            listed.show(self._rows)
+            listed.go_to(0)
             name = display(f"{day:%a} {day.isoformat()}")
-            self.query_one(".moment-day", Static).update(
-                line(name, display(fmt.counted(len(found), "change"), style=DIM), gap="  ")
-            )
+            number = fmt.counted(self._known.counts.get(day, 0), "change")
+            title = line(name, display(number, style=DIM), gap="  ")
+            self.query_one(".moment-day", Static).update(title)
 
-        self._changes.latest(lambda: changes_of(session, zone, day), show, self._failed)
+        self._changes.latest(lambda: _done_on(state, day, moments), show, self._failed)
 
-    def _moments(self, day: date, found: Sequence[Operation]) -> list[DayMoment]:
-        """Return the moments of a day, the last one first."""
+    def _moments(
+        self, day: date, moments: Sequence[datetime], found: Sequence[Operation]
+    ) -> list[DayMoment]:
+        """Return the moments of a day, the last one first; those of one operation are one."""
         begin = datetime.combine(day, time(), self._zone)
         end = (begin + timedelta(days=1)).astimezone(UTC) - timedelta(microseconds=1)
         ends = [] if end > self._state.true_clock() else [DayMoment(end, "", "the end of the day")]
-        changes = [
-            DayMoment(_done_at(one), actor(one), f"{one.operation_type.value}: {asked(one)}")
-            for one in found
-        ]
-        return [*ends, *changes, DayMoment(begin.astimezone(UTC), "", "its beginning")]
+        changes: dict[object, DayMoment] = {}
+        for moment in sorted(moments, reverse=True):
+            operation = next((one for one in found if _is_during(moment, one)), None)
+            if operation is None:
+                changes[moment] = DayMoment(moment, "", "changed outside of memtui")
+            else:
+                what = f"{operation.operation_type.value}: {asked(operation)}"
+                known = DayMoment(moment, actor(operation), what)
+                changes.setdefault(operation.operation_id, known)
+        return [*ends, *changes.values(), DayMoment(begin.astimezone(UTC), "", "its beginning")]
 
     @on(Calendar.Chosen)
     def _enter_day(self) -> None:
@@ -211,29 +232,49 @@ class ChooseMoment(Dialog[datetime]):
             self.refuse(str(error))
 
 
-def _done_at(operation: Operation) -> datetime:
-    """Return when what an operation did was done."""
-    return operation.started_at + timedelta(milliseconds=operation.latency_ms or 0)
+def _is_during(moment: datetime, operation: Operation) -> bool:
+    took = timedelta(milliseconds=operation.latency_ms or 0)
+    return operation.started_at <= moment <= operation.started_at + took
 
 
-async def changes_of(session: ServiceSession, zone: tzinfo, day: date) -> list[Operation]:
-    """Return what changed memories on a day, newest first."""
-    begin = datetime.combine(day, time(), zone)
-    return await _changes_between(session, begin, begin + timedelta(days=1))
+async def _known_of(state: AppState) -> _Known:
+    """Return when what the scope lists was changed, up to now."""
+    session = state.session
+    if session is None:
+        return _Known({}, {}, "")
+    zone = state.local_zone
+    found = await session.service.past.moments(
+        _now(session),
+        state.record_scope,
+        zone=zone,
+        binding_key=state.filter.binding_key or state.binding_key,
+    )
+    moments: dict[date, list[datetime]] = defaultdict(list)
+    for one in found.moments:
+        moments[one.astimezone(zone).date()].append(one)
+    counts = {one.day: one.added + one.changed + one.removed for one in found.days}
+    return _Known(counts, moments, fmt.not_read(found.problems))
 
 
-async def days_of(session: ServiceSession, zone: tzinfo) -> Mapping[date, int]:
-    """Return how much changed on each day."""
-    found = await _changes_between(session, None, None)
-    return Counter(one.started_at.astimezone(zone).date() for one in found)
-
-
-async def _changes_between(
-    session: ServiceSession, since: datetime | None, until: datetime | None
-) -> list[Operation]:
+async def _done_on(state: AppState, day: date, moments: Sequence[datetime]) -> Sequence[Operation]:
+    """Return what was done through memtui around the moments of a day, newest first."""
+    session = state.session
+    if session is None or not moments:
+        return ()
+    begin = datetime.combine(day, time(), state.local_zone)
     found: list[Operation] = []
     for kind in _CHANGES:
-        chosen = Filter(since=since, until=until, operation_type=kind, status=OperationStatus.OK)
-        page = await session.service.log.page(session.caller, chosen, limit=_MOST)
+        chosen = Filter(
+            since=begin - _LONGEST,
+            until=begin + timedelta(days=1),
+            operation_type=kind,
+            status=OperationStatus.OK,
+        )
+        page = await session.service.log.page(_now(session), chosen, limit=_MOST)
         found += page.operations
     return sorted(found, key=lambda one: -one.seq)
+
+
+def _now(session: ServiceSession) -> Caller:
+    """Return the caller as one who looks at now: any moment can be chosen from any other."""
+    return session.caller.model_copy(update={"as_of": None})

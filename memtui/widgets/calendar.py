@@ -5,7 +5,7 @@ from __future__ import annotations
 import calendar
 from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
-from math import log
+from math import sqrt
 from typing import ClassVar, NamedTuple
 
 from textual.binding import BindingType
@@ -53,7 +53,7 @@ def month_of(day: date) -> Month:
 
 def mark(count: int, most: int) -> str:
     """Return the mark of a day's count, where the busiest day has `most`."""
-    return MARKS[1 + min(3, int(4 * log(count) / log(most + 1)))] if count > 0 else MARKS[0]
+    return MARKS[1 + min(3, int(4 * sqrt(count / (most + 1))))] if count > 0 else MARKS[0]
 
 
 class Calendar(Widget, can_focus=True):

@@ -89,6 +89,11 @@ def exact(moment: datetime | None, zone: tzinfo | None = None) -> str:
     return moment.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S %Z").rstrip()
 
 
+def minute(moment: datetime, zone: tzinfo | None = None) -> str:
+    """Return a moment to the minute in `zone` (None: the system's)."""
+    return moment.astimezone(zone).strftime("%Y-%m-%d %H:%M")
+
+
 def count(number: int) -> str:
     """Return a whole number with thousands separators."""
     return f"{number:,}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from textual.pilot import Pilot
@@ -11,7 +13,11 @@ from textual.widgets import Input, Static
 from memtui.actions import SCREENS
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
+from memtui.contract import Scope, SourceKind, SourceRef, WriteMode, WriteRequest
+from memtui.screens.changes import Changes
+from memtui.screens.dialogs import Prompt
 from memtui.screens.past import ChooseMoment
+from memtui.screens.timeline import Timeline
 from memtui.service import Caller, MemoryService
 from memtui.widgets import format as fmt
 from memtui.widgets.calendar import Calendar
@@ -109,3 +115,98 @@ async def test_the_calendar_moves_between_days_and_goes_no_further_than_today(
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is app.frame)
         assert app.state.as_of is None
+
+
+async def fact(service: MemoryService, caller: Caller, text: str) -> datetime:
+    """Write a fact in the place of what its key has; return a moment at which it holds."""
+    answer = await service.write(
+        caller,
+        WriteRequest(
+            scope=Scope(company_id="local", project_id="mech", run_id="run-7"),
+            source=SourceRef(kind=SourceKind.ISSUE, company_id="local", issue_id="ISS-31"),
+            content=text,
+            kind="fact",
+            mode=WriteMode.UPSERT,
+        ),
+    )
+    [record] = answer.records
+    assert record.valid_from is not None
+    return record.valid_from
+
+
+def listed(app: MemtuiApp) -> list[Any]:
+    return [row for _, row in app.screen.query_one(VirtualList).rows.held()]
+
+
+def records(app: MemtuiApp) -> list[str]:
+    return [row.text for row in listed(app)]
+
+
+async def test_the_timeline_of_a_fact_leads_to_each_of_its_versions(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings
+) -> None:
+    moments = [await fact(service, caller, f"branch: {one}") for one in ("main", "release")]
+    async with running(paths, settings, "records", (200, 60)) as (app, pilot):
+        await until(pilot, lambda: records(app) == ["branch: release"])
+        await pilot.press("h")
+        await until(pilot, lambda: isinstance(app.screen, Timeline) and len(listed(app)) == 2)
+        assert [one.entry.valid_from for one in listed(app)] == moments[::-1]
+        shown = screen_text(app)
+        assert "still holds" in shown
+        assert "by ana, run 7" in shown
+        assert "ISS-31" in shown
+        assert "- branch: main" in shown
+        assert "+ branch: release" in shown
+        await pilot.press("G", "at")
+        await until(pilot, lambda: app.state.as_of == moments[0])
+        await until(pilot, lambda: records(app) == ["branch: main"])
+        await pilot.press("h")
+        await until(pilot, lambda: isinstance(app.screen, Timeline) and len(listed(app)) == 1)
+        assert "THE PAST" in screen_text(app)
+        await pilot.press("O")
+        await until(pilot, lambda: app.frame and app.frame.MODE == "operations")
+        await until(pilot, lambda: "“branch: main”" in screen_text(app))
+
+
+async def test_what_changed_between_two_moments_is_a_difference_that_is_kept(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings, tmp_path: Path
+) -> None:
+    began = await fact(service, caller, "branch: main")
+    await fact(service, caller, "editor: vim")
+    await fact(service, caller, "branch: release")
+    await write_notes(service, caller, [HOSTILE[0]])
+    async with running(paths, settings, "bindings") as (app, pilot):
+        await pilot.press("W")
+        await until(pilot, lambda: isinstance(app.screen, Changes) and len(listed(app)) == 3)
+        assert "+ 3 added" in screen_text(app)
+        await pilot.press("left_square_bracket")
+        await until(pilot, lambda: isinstance(app.screen, ChooseMoment))
+        app.screen.query_one(Input).focus().value = began.isoformat()
+        await pilot.press("enter")
+        await until(
+            pilot, lambda: isinstance(app.screen, Changes) and "~ 1 changed" in screen_text(app)
+        )
+        assert "+ 2 added" in screen_text(app)
+        assert_harmless(screen_text(app))
+        changed = next(place for place, one in enumerate(listed(app)) if one.before)
+        app.screen.query_one(VirtualList).go_to(changed)
+        await until(pilot, lambda: "- branch: main" in screen_text(app))
+        await pilot.press("y")
+        assert app.clipboard == "- branch: main\n+ branch: release"
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        app.screen.query_one(Input).value = str(tmp_path / "changes.csv")
+        await pilot.press("enter")
+        await until(pilot, (tmp_path / "changes.csv").exists)
+        await pilot.press("slash")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        app.screen.query_one(Input).value = "vim"
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, Changes) and len(listed(app)) == 1)
+        assert "only with vim" in screen_text(app)
+    with (tmp_path / "changes.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["change"], row["before"], row["after"]) for row in rows if row["before"]] == [
+        ("changed", "branch: main", "branch: release")
+    ]
+    assert len(rows) == 3

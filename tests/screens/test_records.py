@@ -66,7 +66,7 @@ async def test_a_record_answers_where_it_came_from_and_who_read_it(
         assert "by ana, run 7" in shown
         assert "1×" in shown
         await pilot.press("h")
-        await until(pilot, lambda: "history" in screen_text(app))
+        await until(pilot, lambda: "timeline of" in screen_text(app))
 
 
 async def test_editing_in_place_writes_and_undo_brings_the_text_back(

@@ -19,7 +19,7 @@ from textual.events import DescendantFocus
 from textual.widget import Widget
 from textual.widgets import Static
 
-from memtui.actions import ACTIONS, Need, footer_actions
+from memtui.actions import ACTIONS, Action, Need, footer_actions
 from memtui.analytics.figures import Bucket, Group, HitSign
 from memtui.contract import Filter, MemtuiError, NotFound
 from memtui.filters import format_filter
@@ -51,7 +51,6 @@ from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.exports import export
 from memtui.screens.following import News
-from memtui.screens.keymap import action_entries
 from memtui.screens.list_screen import choose_columns
 from memtui.screens.state import GoTo
 from memtui.visible import visible
@@ -59,7 +58,7 @@ from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.detail_lines import key_hint
 from memtui.widgets.display import DIM, STRONG, display, line
-from memtui.widgets.frame import KeyFooter, Pressed
+from memtui.widgets.frame import Pressed
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import DetailPane, Fitted, Notice, State
 from memtui.widgets.rows import AppendedRows
@@ -185,17 +184,14 @@ class AnalyticsScreen(MemtuiScreen):
             self.show_count("" if found is None else fmt.counted(found, "operation"))
             how.fit(self._how)
 
-    def _draw_footer(self) -> None:
+    def footer(self) -> list[Action]:
         """Leave out what is the other half's."""
-        if not self.is_mounted or self.group != self.MODE:
-            super()._draw_footer()
-            return
+        if self.group != self.MODE:
+            return super().footer()
         other = self.missing.keys() & {Need.CHARTS, Need.SQL}
         actions = footer_actions(self.MODE, count=len(ACTIONS))
         there = [action for action in actions if not other & set(action.needs)]
-        self.query_one(KeyFooter).entries = action_entries(
-            [*there[:_FOOTER_KEYS], there[-1]], self.state.keymap, self.why_disabled, self.labels
-        )
+        return [*there[:_FOOTER_KEYS], there[-1]]
 
     # Reading.
 

@@ -18,6 +18,7 @@ from memtui.widgets.charts import sparkline
 from memtui.widgets.detail_lines import pairs
 from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line, lines
 from memtui.widgets.format import count, counted, duration, exact, place_line, since, tokens
+from memtui.widgets.frame import PAST_SIGN
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
@@ -92,6 +93,9 @@ def rows_of(view: BindingsView, state: AppState) -> Iterator[TreeRow]:
     """Yield the tree: the company, its bindings with targets and problems, agents, findings."""
     name = state.session.company.name if state.session else state.scope.company_id
     yield TreeRow(display(name, limit=100, style=STRONG) + _path_note(state))
+    if state.as_of is not None:
+        told = f"{PAST_SIGN} Bindings, their health and agents are shown as they are now."
+        yield TreeRow(display(told, style=WARN), selectable=False)
     for problem in view.unusable:
         yield TreeRow(_STEM + _problem_line(problem), problem=problem)
     for number, binding in enumerate(view.bindings, 1):

@@ -651,6 +651,15 @@ class BudgetScreen(EditingScreen[FactRow]):
         if key := row.fact.binding_key:
             self.post_message(GoTo("records", binding_key=key, select=row.record_id))
 
+    @conversation
+    async def action_history(self) -> None:
+        """Show every version of the fact."""
+        from memtui.screens.modal import show_over
+        from memtui.screens.timeline import Timeline
+
+        [record] = await self.records_of([self.row])
+        await show_over(self, Timeline(self.state, self.binding_of(record), record))
+
     def action_copy(self) -> None:
         """Copy the text of the fact."""
         self.copy(self.row.text, "Copied the fact.")

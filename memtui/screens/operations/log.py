@@ -18,6 +18,7 @@ from memtui.screens.operations.view import SORTS
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
+from memtui.widgets.frame import PAST_SIGN
 from memtui.widgets.rows import PAGE_ROWS, WindowRows
 
 if TYPE_CHECKING:
@@ -297,10 +298,14 @@ class LogFeed:
             return
         if self._natural and shown.scroll_offset.y == 0:
             self._seen = count
-        words = [fmt.count(count) if count == logged else fmt.of_total(count, logged)]
+        as_of = self._screen.state.as_of
+        is_all = count == logged or as_of is not None
+        words = [fmt.count(count) if is_all else fmt.of_total(count, logged)]
         if marked := len(shown.selection.marks):
             words.append(f"{fmt.count(marked)} marked")
-        if self.order != self._shown_order:
+        if as_of is not None:
+            words.append(f"{PAST_SIGN} by then")
+        elif self.order != self._shown_order:
             words.append(f"ordering by {self.order[0]} …")
         elif self._problem:
             words.append(f"not live: {self._problem}")

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from memtui.service.answers import (
         BindingView,
         BrowseAnswer,
-        HistoryAnswer,
         Provenance,
     )
 
@@ -75,13 +74,11 @@ class RecordsScreen(EditingScreen[Record]):
         self._total: int | None = None
         self._pointed_at: str | None = None
         self._story: Provenance | None = None
-        self._history: HistoryAnswer | None = None
         self._no_story = ""
         """Why the provenance of the record under the cursor could not be read."""
         self._links: dict[str, Links] = {}
         """What the records that came link to, and what links to them."""
         self._stories = Background(self, "record-provenance")
-        self._histories = Background(self, "record-history")
 
     def make_list(self) -> VirtualList[Record]:
         """Return the list, the newest records first."""
@@ -304,14 +301,12 @@ class RecordsScreen(EditingScreen[Record]):
 
     def detail(self, row: Record, width: int) -> Content:
         """Return what is known of a record by now."""
-        history = self._history
         view = RecordView(
             record=row,
             now=self.state.clock(),
             zone=self.state.zone,
             ghost=record_key(row) in self.ghosts,
             provenance=self._story_of(row),
-            history=history if history and history.handle == row.handle else None,
             problem=self._no_story,
             links=self._links.get(record_key(row)),
         )
@@ -337,25 +332,13 @@ class RecordsScreen(EditingScreen[Record]):
             lambda: session.service.log.provenance(session.caller, key, record.handle), show, failed
         )
 
-    def action_history(self) -> None:
-        """Show or hide how the record came to be; reading it is an operation."""
-        record, session, key = self.row, self.session, self._binding_key
-        if self._history is not None and self._history.handle == record.handle:
-            self._history = None
-            self.draw_detail()
-            return
+    @conversation
+    async def action_history(self) -> None:
+        """Show every version of the record."""
+        from memtui.screens.modal import show_over
+        from memtui.screens.timeline import Timeline
 
-        def show(history: HistoryAnswer) -> None:
-            self._history = history
-            self.draw_detail()
-
-        self._histories.latest(
-            lambda: session.service.history(
-                session.caller, record.handle, record.scope, binding_key=key
-            ),
-            show,
-            self.fail,
-        )
+        await show_over(self, Timeline(self.state, self._binding_key, self.row))
 
     def action_unmark(self) -> None:
         """Go back from the details to the list; there, take away the range, else all marks."""

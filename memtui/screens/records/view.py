@@ -18,9 +18,6 @@ from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import (
     SEPARATOR,
     Line,
-    change_lines,
-    diff_lines,
-    heading,
     joined,
     key_hint,
     labelled,
@@ -34,7 +31,7 @@ from memtui.widgets.detail_lines import (
 from memtui.widgets.display import DIM, STRONG, WARN, display, leading, line
 
 if TYPE_CHECKING:
-    from memtui.service.answers import HistoryAnswer, Provenance, RetrievalCount
+    from memtui.service.answers import Provenance, RetrievalCount
 
 _SHOWN_RETRIEVALS = 5
 _SHOWN_LINKS = 8
@@ -80,14 +77,13 @@ def _text(record: Record, ghosts: Collection[str], now: datetime) -> Cell:
 
 @dataclass(frozen=True, slots=True)
 class RecordView:
-    """What the detail shows; provenance and history come later than the record, or never."""
+    """What the detail shows; provenance comes later than the record, or never."""
 
     record: Record
     now: datetime
     zone: tzinfo | None = None
     ghost: bool = False
     provenance: Provenance | None = None
-    history: HistoryAnswer | None = None
     problem: str = ""
     """Why provenance could not be read."""
     words: frozenset[str] = frozenset()
@@ -113,7 +109,6 @@ def record_content(view: RecordView, width: int) -> Content:
             list(_reads(view)),
             list(_marks(view)),
             list(_identity(record)),
-            list(_history(view)),
         ],
         width,
     )
@@ -239,24 +234,3 @@ def _identity(record: Record) -> Iterator[Line]:
     yield labelled("id", display(record.handle.provider_record_id, limit=300, style=DIM))
     yield labelled("provider", display(record.handle.provider_key, limit=300, style=DIM))
     yield labelled("revision", display(revision, style=DIM))
-
-
-def _history(view: RecordView) -> Iterator[Content]:
-    history = view.history
-    if history is None:
-        return
-    yield heading("history", fmt.counted(len(history.changes) + len(history.versions), "step"))
-    for change in history.changes:
-        when = fmt.exact(change.operation.started_at, view.zone)
-        yield line(display(when, style=DIM), _mutation(change.operation, view.now))
-        yield from change_lines(change)
-    if not history.versions:
-        return
-    yield heading("as the provider remembers it")
-    older = [*[version.text for version in history.versions[1:]], None]
-    for version, before in zip(history.versions, older, strict=True):
-        since = fmt.exact(version.valid_from, view.zone) if version.valid_from else "before"
-        until = f" to {fmt.exact(version.valid_to, view.zone)}" if version.valid_to else " on"
-        by = f" by {version.created_by}" if version.created_by else ""
-        yield display(f"{since}{until}{by}", limit=200, style=DIM)
-        yield from diff_lines(before, version.text)

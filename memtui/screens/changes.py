@@ -1,0 +1,409 @@
+"""What changed in a scope between two moments, as a difference: who did it, and why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import BindingType
+from textual.content import Content
+
+from memtui.contract import Filter, MemtuiError, NotFound, Record
+from memtui.filters import HELD, Taker, format_filter, parse_filter, parse_when, refuse_not_held
+from memtui.screens.base import conversation
+from memtui.screens.dialogs import Prompt
+from memtui.screens.exports import export
+from memtui.screens.modal import ModalListScreen, show_over
+from memtui.screens.open_source import open_source
+from memtui.screens.past import ChooseMoment
+from memtui.screens.state import GoTo
+from memtui.screens.timeline import NO_OPERATION, Timeline
+from memtui.widgets import format as fmt
+from memtui.widgets.background import Background
+from memtui.widgets.columns import Cell, Column, Tone
+from memtui.widgets.detail_lines import (
+    Line,
+    actor,
+    diff_lines,
+    heading,
+    joined,
+    key_hint,
+    labelled,
+    outcome_words,
+    record_words,
+    scope_words,
+    who_and_when,
+)
+from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
+from memtui.widgets.keys import bindings_for
+from memtui.widgets.rows import AppendedRows
+from memtui.widgets.virtual_list import VirtualList
+
+if TYPE_CHECKING:
+    from memtui.screens.analytics.files import Table
+    from memtui.screens.state import AppState
+    from memtui.service.past import CompareAnswer, Difference
+
+SINCE = "last monday"
+"""What a comparison begins with."""
+_KINDS: dict[str, tuple[str, str, Tone]] = {
+    "added": ("+", OK, "success"),
+    "changed": ("~", WARN, "warning"),
+    "removed": ("-", BAD, "error"),
+}
+"""The sign of each kind of change, and how it is coloured."""
+_EXPORTED = ("csv", "json", "parquet")
+_HINT = "topic:deploy tag:release words ~fuzzy; empty: all   enter take it   esc go back"
+
+
+class Changes(ModalListScreen):
+    """What is other at the later of two moments than at the earlier one."""
+
+    ACTION_GROUP = "changes"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_for("changes")
+
+    def __init__(self, state: AppState) -> None:
+        super().__init__(state)
+        self._earlier = parse_when(SINCE, now=state.clock(), zone=state.local_zone)
+        self._later = state.as_of
+        """None: now."""
+        self._filter = for_records(state.filter)
+        self._answer: CompareAnswer | None = None
+        self._rows: AppendedRows[Difference] = AppendedRows(_key)
+        self._reading = Background(self, "changes")
+
+    def make_list(self) -> VirtualList[Difference]:
+        """Return the list."""
+        return VirtualList(columns(self.state), self._rows, name="difference-list")
+
+    @property
+    def _list(self) -> VirtualList[Difference]:
+        found: VirtualList[Difference] = self.query_one("#difference-list", VirtualList)
+        return found
+
+    @property
+    def _difference(self) -> Difference:
+        """The difference under the cursor; raises `NotFound` where there is none."""
+        if (found := self._list.current) is None:
+            raise NotFound("No change is selected.")
+        return found
+
+    def draw_head(self, width: int) -> Content:
+        """Return whose changes these are, from when to when, and how many."""
+        del width
+        state, answer = self.state, self._answer
+        zone, now = state.zone, state.clock()
+        later = "now" if self._later is None else fmt.exact(self._later, zone)
+        span = f"{fmt.exact(self._earlier, zone)}, {fmt.since(self._earlier, now)}, to {later}"
+        where = scope_words(state.record_scope)
+        if answer is not None:
+            where = f"{where} · {answer.binding_key}"
+        head = [
+            line("what changed in", display(where, limit=200, style=STRONG)),
+            display(f"from {span}", limit=200),
+        ]
+        if answer is not None:
+            head.append(_counts(answer))
+            if answer.problems:
+                head.append(display(fmt.not_read(answer.problems), limit=300, style=WARN))
+        if narrowed := format_filter(self._filter, zone):
+            head.append(display(f"only with {narrowed}", limit=300, style=WARN))
+        return lines(head)
+
+    def draw_row(self, width: int) -> Content:
+        """Return the difference under the cursor."""
+        found = self._list.current
+        return Content("") if found is None else difference_content(found, self.state, width)
+
+    def refusal(self, verb: str) -> str:
+        """Return why an action cannot run now."""
+        found = self._list.current
+        if found is None:
+            is_of_row = verb in {"record", "timeline", "operation", "open", "copy", "export"}
+            return "No change is selected." if is_of_row else ""
+        refusals = {
+            "record": (found.after, "The record is gone; its timeline has every version."),
+            "operation": (found.operations, NO_OPERATION),
+            "open": (_record(found).source, "This record names no source."),
+        }
+        there, why = refusals.get(verb, (True, ""))
+        return "" if there else why
+
+    def on_mount(self) -> None:
+        """Compare."""
+        self.action_read()
+
+    def action_read(self) -> None:
+        """Compare again."""
+        state, session = self.state, self.session
+        earlier, later, chosen = self._earlier, self._later, self._filter
+        self._list.notice = ("Comparing …",)
+
+        def show(answer: CompareAnswer) -> None:
+            self._answer = answer
+            self._rows.replace(answer.differences)
+            self._list.notice = (
+                "Nothing changed between these moments.",
+                "[ chooses an earlier one, / another filter, esc goes back.",
+            )
+            self._list.show(self._rows)
+            self.draw()
+
+        def failed(error: MemtuiError) -> None:
+            self._answer = None
+            self._list.notice = (f"✗ {error}", "[ and ] choose other moments, r reads again.")
+            self._rows.replace([])
+            self._list.show(self._rows)
+            self.draw()
+
+        self._reading.latest(
+            lambda: session.service.past.compare(
+                session.caller,
+                state.record_scope,
+                earlier,
+                later,
+                chosen=chosen,
+                binding_key=chosen.binding_key or state.binding_key,
+            ),
+            show,
+            failed,
+        )
+
+    @conversation
+    async def action_since(self) -> None:
+        """Choose the earlier moment."""
+        moment = await self.ask(ChooseMoment(self.state, "What changed since"))
+        if moment is not None:
+            self._earlier = moment
+            self.action_read()
+
+    @conversation
+    async def action_until(self) -> None:
+        """Choose the later moment."""
+        moment = await self.ask(ChooseMoment(self.state, "What changed until"))
+        if moment is not None:
+            self._later = moment
+            self.action_read()
+
+    @conversation
+    async def action_filter(self) -> None:
+        """Ask which records to compare."""
+        zone = self.state.zone or UTC
+
+        def parsed(text: str) -> Filter:
+            found = parse_filter(text, now=self.state.clock(), zone=zone)
+            refuse_not_held(found, Taker.RECORDS)
+            return found
+
+        value = format_filter(self._filter, self.state.zone)
+        prompt = Prompt("Compare the records that pass", value=value, hint=_HINT, check=parsed)
+        if (text := await self.ask(prompt)) is not None:
+            self._filter = parsed(text)
+            self.action_read()
+
+    @conversation
+    async def action_timeline(self) -> None:
+        """Show every version of the record."""
+        answer = self._answer
+        if answer is not None:
+            record = _record(self._difference)
+            await show_over(self, Timeline(self.state, answer.binding_key, record))
+
+    def action_record(self) -> None:
+        """Show the record in Records."""
+        answer, record = self._answer, self._difference.after
+        if answer is not None and record is not None:
+            chosen = record.handle.provider_record_id
+            self.post_message(GoTo("records", binding_key=answer.binding_key, select=chosen))
+
+    def action_operation(self) -> None:
+        """Show the newest operation that changed the record."""
+        newest = self._difference.operations[0]
+        self.post_message(GoTo("operations", select=newest.operation_id))
+
+    def action_open(self) -> None:
+        """Open where the record came from."""
+        open_source(self, self.acts, _record(self._difference).source)
+
+    def action_copy(self) -> None:
+        """Copy the change as a difference."""
+        self.copy(difference_text(self._difference), "Copied the change.")
+
+    def action_export(self) -> None:
+        """Ask for a file and write all changes into it."""
+        found = [one for _, one in self._rows.held()]
+        number = fmt.counted(len(found), "change")
+
+        async def write(path: Path, *, overwrite: bool) -> str:
+            from memtui.screens.analytics.files import write_table
+
+            await asyncio.to_thread(write_table, path, as_table(found), overwrite=overwrite)
+            return f"Wrote {number} to {path}."
+
+        self.talk(export(self, f"Export {number} to", "changes.csv", _EXPORTED, write))
+
+
+def for_records(chosen: Filter) -> Filter:
+    """Return what of a filter says something about records."""
+    held = chosen.model_dump(include=set(HELD[Taker.RECORDS]))
+    return Filter.model_validate(held)
+
+
+# How a difference reads.
+
+
+def _record(found: Difference) -> Record:
+    """Return the record as it is, else as it was."""
+    record = found.after or found.before
+    if record is None:
+        raise NotFound("This change has no record.")
+    return record
+
+
+def _key(found: Difference) -> str:
+    return _record(found).handle.provider_record_id
+
+
+def _counts(answer: CompareAnswer) -> Content:
+    number = Counter(one.kind.value for one in answer.differences)
+    parts = [
+        display(f"{sign} {fmt.count(number[kind])} {kind}", style=style)
+        for kind, (sign, style, _) in _KINDS.items()
+    ]
+    return line(*parts, display(f"{fmt.count(answer.same)} as before", style=DIM), gap="   ")
+
+
+def columns(state: AppState) -> list[Column[Difference]]:
+    """Return the columns of the list."""
+    return [
+        Column("change", "change", _kind, 9, keep=100),
+        Column("when", "when", lambda one: fmt.ago(_changed_at(one), state.clock()), 6, "right",
+               keep=80, tone="muted"),
+        Column("by", "by", _who, 10, keep=75),
+        Column("where", "where", _where, 14, keep=50, tone="muted"),
+        Column("text", "text", lambda one: record_words(_record(one)), 24, flexible=True, keep=90),
+    ]  # fmt: skip
+
+
+def _kind(found: Difference) -> Cell:
+    sign, _, tone = _KINDS[found.kind.value]
+    return Cell(f"{sign} {found.kind.value}", tone)
+
+
+def _changed_at(found: Difference) -> datetime | None:
+    """Return when it was changed last, as far as anybody knows."""
+    if found.operations:
+        return found.operations[0].started_at
+    if found.after is None:
+        return None
+    return found.after.valid_from or found.after.updated_at or found.after.created_at
+
+
+def _who(found: Difference) -> str | None:
+    if found.operations:
+        return actor(found.operations[0])
+    return found.after.created_by if found.after else None
+
+
+def _where(found: Difference) -> str:
+    scope = _record(found).scope
+    return scope.project_id or scope.agent_id or scope.subject_id or "company"
+
+
+def difference_content(found: Difference, state: AppState, width: int) -> Content:
+    """Return a difference whole: the change word by word, then who made it and why."""
+    record = _record(found)
+    sign, style, _ = _KINDS[found.kind.value]
+    whose = display(f"{record.kind} · {scope_words(record.scope)}", limit=200, style=DIM)
+    head = [line(display(f"{sign} {found.kind.value}", style=f"{STRONG} {style}"), whose, gap="  ")]
+    before, after = found.before, found.after
+    changed: list[Line] = [
+        *diff_lines(before.text if before else None, after.text if after else None),
+        *(_fields(before, after) if before and after else ()),
+    ]
+    return joined([head, changed, _made(found, state), _hints(found)], width)
+
+
+def _fields(before: Record, after: Record) -> list[Line]:
+    """Return what changed beside the text."""
+    named = {
+        "title": (before.title, after.title),
+        "topic": (before.topic, after.topic),
+        "kind": (before.kind, after.kind),
+        "tags": (", ".join(before.tags), ", ".join(after.tags)),
+        "pinned": ("yes" if before.pinned else "no", "yes" if after.pinned else "no"),
+    }
+    return [
+        labelled(name, f"{was or 'none'} → {now or 'none'}")
+        for name, (was, now) in named.items()
+        if was != now
+    ]
+
+
+def _made(found: Difference, state: AppState) -> list[Line]:
+    """Return every operation that made the change, and why."""
+    now = state.clock()
+    if not found.operations:
+        return [labelled("made", display("not through memtui: nobody is known", style=DIM))]
+    lines_of: list[Line] = [heading("made by", fmt.counted(len(found.operations), "operation"))]
+    for one in found.operations:
+        words = f"{one.operation_type.value} #{fmt.count(one.seq)}, {who_and_when(one, now)}"
+        lines_of.append(line(outcome_words(one), display(words)))
+        if one.source is not None:
+            lines_of.append(labelled("why", fmt.source_line(one.source)))
+    return lines_of
+
+
+def _hints(found: Difference) -> list[Line]:
+    hints = [("h", "timeline"), ("O", "operation"), ("o", "source"), ("R", "in Records")]
+    shown = [
+        key_hint(key, what)
+        for key, what in hints
+        if (key != "O" or found.operations)
+        and (key != "R" or found.after)
+        and (key != "o" or _record(found).source)
+    ]
+    return [line(*shown, gap="   ")]
+
+
+def difference_text(found: Difference) -> str:
+    """Return a difference as text: what was there behind `-`, what is there now behind `+`."""
+    sides = (("-", found.before), ("+", found.after))
+    return "\n".join(
+        f"{sign} {part}"
+        for sign, record in sides
+        if record is not None
+        for part in record.text.splitlines() or [""]
+    )
+
+
+def as_table(found: Sequence[Difference]) -> Table:
+    """Return differences as a table, one a row."""
+    from memtui.screens.analytics.files import Table
+
+    names = ("change", "record_id", "scope", "kind", "topic", "before", "after", "at", "by", "why",
+             "operation_id")  # fmt: skip
+    rows = []
+    for one in found:
+        record, newest = _record(one), one.operations[0] if one.operations else None
+        rows.append(
+            (
+                one.kind.value,
+                record.handle.provider_record_id,
+                scope_words(record.scope),
+                record.kind,
+                record.topic,
+                one.before.text if one.before else None,
+                one.after.text if one.after else None,
+                _changed_at(one),
+                newest.principal if newest else _who(one),
+                fmt.source_line(newest.source) if newest and newest.source else None,
+                newest.operation_id if newest else None,
+            )
+        )
+    kinds = tuple("TIMESTAMP WITH TIME ZONE" if name == "at" else "VARCHAR" for name in names)
+    return Table(names, kinds, tuple(rows))

@@ -1,0 +1,261 @@
+"""The timeline of one record: every version, since when it held, who made it so, and why."""
+
+from __future__ import annotations
+
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from textual.binding import BindingType
+from textual.content import Content
+
+from memtui.contract import MemtuiError, NotFound, Record, SourceRef
+from memtui.screens.modal import ModalListScreen
+from memtui.screens.open_source import open_source
+from memtui.screens.state import GoTo
+from memtui.widgets import format as fmt
+from memtui.widgets.background import Background
+from memtui.widgets.columns import Cell, Column
+from memtui.widgets.detail_lines import (
+    Line,
+    actor,
+    diff_lines,
+    heading,
+    joined,
+    key_hint,
+    labelled,
+    moment,
+    outcome_words,
+    record_name,
+    scope_words,
+    who_and_when,
+)
+from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
+from memtui.widgets.keys import bindings_for
+from memtui.widgets.rows import AppendedRows
+from memtui.widgets.virtual_list import VirtualList
+
+if TYPE_CHECKING:
+    from memtui.screens.state import AppState
+    from memtui.service.past import TimelineAnswer, TimelineEntry
+    from memtui.store.operation import Operation
+
+
+NO_OPERATION = "It was not changed through memtui, so that no operation tells of it."
+
+
+class Version(NamedTuple):
+    """A version of the record, and the text that it took the place of."""
+
+    number: int
+    """From 1, the oldest."""
+    entry: TimelineEntry
+    before: str | None
+
+    @property
+    def source(self) -> SourceRef | None:
+        """Where it came from."""
+        operation = self.entry.made_by
+        return self.entry.source or (operation.source if operation else None)
+
+    @property
+    def who(self) -> str | None:
+        """Who made it; None where nobody knows."""
+        operation = self.entry.made_by
+        return self.entry.created_by if operation is None else actor(operation)
+
+
+class Timeline(ModalListScreen):
+    """Every version of a record that is known, the newest first."""
+
+    ACTION_GROUP = "timeline"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_for("timeline")
+
+    def __init__(self, state: AppState, binding_key: str, record: Record) -> None:
+        super().__init__(state)
+        self._binding_key = binding_key
+        self._record = record
+        self._answer: TimelineAnswer | None = None
+        self._rows: AppendedRows[Version] = AppendedRows(lambda one: str(one.number))
+        self._reading = Background(self, "timeline")
+
+    def make_list(self) -> VirtualList[Version]:
+        """Return the list."""
+        return VirtualList(columns(self.state), self._rows, name="version-list")
+
+    @property
+    def _list(self) -> VirtualList[Version]:
+        found: VirtualList[Version] = self.query_one("#version-list", VirtualList)
+        return found
+
+    @property
+    def _version(self) -> Version:
+        """The version under the cursor; raises `NotFound` where there is none."""
+        if (version := self._list.current) is None:
+            raise NotFound("No version is selected.")
+        return version
+
+    def draw_head(self, width: int) -> Content:
+        """Return whose timeline it is, and what of it is not known."""
+        del width
+        name = display(record_name(self._record), limit=120, style=STRONG)
+        where = f"{scope_words(self._record.scope)} · {self._binding_key}"
+        number = fmt.counted(self._rows.loaded, "version") if self._answer else ""
+        head = [
+            line("timeline of", name, number, gap="   "),
+            display(where, limit=200, style=DIM),
+        ]
+        if self._answer is not None and self._answer.problems:
+            head.append(display(fmt.not_read(self._answer.problems), limit=300, style=WARN))
+        return lines(head)
+
+    def draw_row(self, width: int) -> Content:
+        """Return the version under the cursor."""
+        state, version = self.state, self._list.current
+        if version is None:
+            return Content("")
+        return version_content(version, state.clock(), state.zone, width)
+
+    def refusal(self, verb: str) -> str:
+        """Return why an action cannot run now."""
+        if (version := self._list.current) is None:
+            is_of_row = verb in {"see", "open", "operation", "copy"}
+            return "No version is selected." if is_of_row else ""
+        refusals = {
+            "see": (version.entry.valid_from, "Nobody knows since when this version held."),
+            "operation": (version.entry.made_by, NO_OPERATION),
+            "open": (version.source, "This version names no source."),
+        }
+        there, why = refusals.get(verb, (True, ""))
+        return "" if there else why
+
+    def on_mount(self) -> None:
+        """Read the versions."""
+        self.action_read()
+
+    def action_read(self) -> None:
+        """Read the versions again."""
+        session, record, key = self.session, self._record, self._binding_key
+        self._list.notice = ("Reading the versions …",)
+
+        def show(answer: TimelineAnswer) -> None:
+            self._answer = answer
+            self._rows.replace(versions_of(answer.timeline))
+            self._list.notice = (
+                "No version of it is known.",
+                "It was never changed through memtui, and its provider keeps none.",
+            )
+            self._list.show(self._rows)
+            self.draw()
+
+        def failed(error: MemtuiError) -> None:
+            self._list.notice = (f"✗ {error}", "r reads again, esc goes back.")
+            self._rows.replace([])
+            self._list.show(self._rows)
+            self.draw()
+
+        self._reading.latest(
+            lambda: session.service.past.timeline(
+                session.caller, record.handle, record.scope, binding_key=key
+            ),
+            show,
+            failed,
+        )
+
+    def action_see(self) -> None:
+        """Show everything as it was when the version began to hold."""
+        self.post_message(GoTo(as_of=self._version.entry.valid_from))
+
+    def action_operation(self) -> None:
+        """Show the operation that made the version."""
+        operation = self._version.entry.made_by
+        if operation is not None:
+            self.post_message(GoTo("operations", select=operation.operation_id))
+
+    def action_open(self) -> None:
+        """Open where the version came from."""
+        open_source(self, self.acts, self._version.source)
+
+    def action_copy(self) -> None:
+        """Copy the text of the version."""
+        self.copy(self._version.entry.text, "Copied the text of the version.")
+
+
+def versions_of(entries: tuple[TimelineEntry, ...]) -> list[Version]:
+    """Return the entries of a timeline, newest first, each with what was before it."""
+    older = [*[entry.text for entry in entries[1:]], None]
+    return [
+        Version(len(entries) - place, entry, before)
+        for place, (entry, before) in enumerate(zip(entries, older, strict=True))
+    ]
+
+
+# How a version reads.
+
+
+def columns(state: AppState) -> list[Column[Version]]:
+    """Return the columns of the list."""
+
+    def at(when: datetime | None, unknown: str) -> str:
+        return fmt.minute(when, state.zone) if when else unknown
+
+    def held(one: Version) -> str:
+        begun = one.entry.valid_from
+        return fmt.ago(begun, one.entry.valid_to or state.clock()) if begun else "–"
+
+    return [
+        Column("from", "from", lambda one: at(one.entry.valid_from, "before"), 16, keep=95),
+        Column("until", "until", lambda one: _until(at(one.entry.valid_to, "")), 16, keep=60),
+        Column("held", "held", held, 6, "right", keep=50, tone="muted"),
+        Column("by", "by", lambda one: one.who, 10, keep=85),
+        Column("why", "why", lambda one: one.source and fmt.source_line(one.source), 16, keep=70),
+        Column("text", "text", lambda one: " ".join(one.entry.text[:400].split()), 20,
+               flexible=True, keep=90),
+    ]  # fmt: skip
+
+
+def _until(shown: str) -> Cell:
+    return Cell(shown) if shown else Cell("still holds", "success")
+
+
+def version_content(version: Version, now: datetime, zone: tzinfo | None, width: int) -> Content:
+    """Return a version whole: when it held, who made it so and why, and what it changed."""
+    entry = version.entry
+    began = moment(entry.valid_from, now, zone) if entry.valid_from else "nobody knows since when"
+    held: list[Line] = [
+        labelled("from", began),
+        labelled("until", moment(entry.valid_to, now, zone) if entry.valid_to else "still holds"),
+        *_made(version, now),
+    ]
+    if entry.valid_from is not None:
+        held.append(labelled("", key_hint("@", "see everything as it was then")))
+    changed = heading("what it changed" if version.before is not None else "what it said")
+    return joined(
+        [
+            [display(f"version {version.number}", style=STRONG)],
+            held,
+            [changed, *diff_lines(version.before, entry.text)],
+        ],
+        width,
+    )
+
+
+def _made(version: Version, now: datetime) -> list[Line]:
+    """Return who made a version, why, and what ended it."""
+    entry = version.entry
+    found: list[Line] = []
+    if entry.made_by is not None:
+        found.append(labelled("made", _by(entry.made_by, now)))
+        found.append(labelled("", key_hint("O", "show the operation")))
+    else:
+        found.append(labelled("made", f"by {entry.created_by or 'nobody known'}, not by memtui"))
+    if version.source is not None:
+        source = display(fmt.source_line(version.source), limit=200)
+        found.append(labelled("why", line(source, key_hint("o", "open"), gap="   ")))
+    if entry.ended_by is not None:
+        found.append(labelled("ended", _by(entry.ended_by, now)))
+    return found
+
+
+def _by(operation: Operation, now: datetime) -> Content:
+    words = f"{operation.operation_type.value} #{fmt.count(operation.seq)}"
+    return line(outcome_words(operation), display(f"{words}, {who_and_when(operation, now)}"))
