@@ -46,6 +46,13 @@ _PROJECT_LIMIT = 200
 _SECONDS = 10.0
 """How long a search may take."""
 _VAULTS = ("vault", ".agent-queue/vault", "agent-queue/vault", ".memtui/vault")
+_MILVUS = ("", ".memsearch", ".agent-queue", "agent-queue")
+"""Where a program that keeps memories in Milvus Lite may have put its file."""
+_NOT_OURS = (
+    "It holds no collections of agent-queue; memsearch's are searched through the binding of its "
+    "logs."
+)
+_OLD_MILVUS = "It was made by Milvus Lite before version 3, which nothing newer opens."
 _AGENT_MEMORIES = ("agent-memory", "agent-memory-local")
 """Where Claude Code keeps a folder for each subagent that remembers."""
 _OBSIDIAN_LISTS = (
@@ -318,6 +325,7 @@ class _Search:
                 yield from self._vault(folder, why)
             yield from self._vault(folder / "vault", why)
             yield from self._memsearch(folder, why)
+            yield from self._milvus(folder, why)
             if is_folder(folder / ".obsidian"):
                 yield _found("vault", folder, folder.name, f"Obsidian vault {folder}", why)
             files = self._instruction_files(folder, PROJECT_FILES, PROJECT_RULES)
@@ -330,6 +338,7 @@ class _Search:
         for name in _VAULTS:
             yield from self._vault(self._home / name, why)
         yield from self._memsearch(self._home, why)
+        yield from self._milvus(self._home, why)
         files = self._instruction_files(self._claude, USER_FILES, USER_RULES)
         why = "Claude Code loads it into every session."
         yield from self._instructions(self._claude, files, "user", why)
@@ -492,6 +501,19 @@ class _Search:
             count = None if held.capped else _count(logs, _TURN)
             title, key = f"memsearch logs of {folder}", folder.name or "root"
             yield _found("memsearch", path, key, title, why, problems=held.problems, records=count)
+
+    def _milvus(self, folder: Path, why: str) -> Iterator[Finding]:
+        """Look for files of Milvus Lite, which are folders, and tell what they hold."""
+        for place in _MILVUS:
+            files = (name for name in self._listed(folder / place).names if name.endswith(".db"))
+            for path in (folder / place / name for name in files):
+                names = self._listed(path / "collections").names
+                title, key = f"Milvus collections {path}", path.stem
+                if own := [name for name in names if name.startswith("aq_")]:
+                    held = f"{why} It holds {', '.join(own[:4])}."
+                    yield _found("milvus", path, key, title, held)
+                elif names or (is_file(path) and "milvus" in path.name):
+                    yield _named("milvus", path, title, why, _NOT_OURS if names else _OLD_MILVUS)
 
     @staticmethod
     def _instruction_files(folder: Path, names: Sequence[str], rules: str) -> list[Path]:

@@ -274,6 +274,24 @@ def test_what_memtui_cannot_open_is_named(home: Path, project: Path) -> None:
     assert "m0-secret" not in repr(findings)
 
 
+def test_files_of_milvus_are_told_apart(home: Path, project: Path) -> None:
+    for path in (home / ".agent-queue" / "memory.db", project / "milvus.db"):
+        write(path / "collections" / "aq_system" / "schema.json", "{}")
+    write(home / ".memsearch" / "milvus.db" / "collections" / "chunks" / "schema.json", "{}")
+    write(home / "old-milvus.db", "SQLite format 3")
+    write(home / "notes.db", "SQLite format 3")
+    found = {
+        Path(one.path).relative_to(home).as_posix(): one for one in discover(home, project, {})
+    }
+    assert {path for path, one in found.items() if one.usable} == {
+        ".agent-queue/memory.db", "work/app/milvus.db"
+    }  # fmt: skip
+    assert "It holds aq_system." in found["work/app/milvus.db"].why
+    assert "no collections of agent-queue" in found[".memsearch/milvus.db"].problems[0]
+    assert "before version 3" in found["old-milvus.db"].problems[0]
+    assert len(found) == 4
+
+
 def test_an_account_of_mem0_is_offered_without_its_key(home: Path, project: Path) -> None:
     (finding,) = discover(home, project, {"MEM0_API_KEY": "m0-secret"})
     assert finding.usable

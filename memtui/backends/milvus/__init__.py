@@ -145,6 +145,8 @@ class MilvusAdapter(Adapter):
         self._embedder = open_embedder(config, context)
         self._others: dict[str, Embedder | None] = {}
         self._embedding, self._changing = threading.Lock(), threading.Lock()
+        self._trouble: str | None = None
+        """Why the last query could not be embedded."""
         self._listed: tuple[float, BrowseRequest, list[Record], bool] | None = None
 
     @classmethod
@@ -311,14 +313,13 @@ class MilvusAdapter(Adapter):
                         model, [request.query], is_query=True
                     )
                     usage.extend(used)
-                except Unavailable:
-                    if model is self._embedder:
-                        raise
-                    vectors[model.name] = None
+                except (Unavailable, Denied) as error:
+                    vectors[model.name], self._trouble = None, str(error)
             vector = vectors[model.name]
             fits = vector is not None and len(vector) == collection.dimensions
             return vector if fits else None
 
+        self._trouble = None
         collections = self._readable(request.scope)
         found = search.search(self._store, collections, request, self._context.now(), embed)
         found.usage = tuple(usage)
@@ -818,11 +819,9 @@ class MilvusAdapter(Adapter):
     @blocking
     def problems(self, scope: Scope) -> Sequence[Problem]:
         """Say which collections of the scope cannot be read, or be searched by meaning."""
-        return [
-            problem
-            for one in self._store.collections()
-            if may_hold(scope, one.owner) and (problem := self._problem(one))
-        ]
+        trouble = [Problem(message=self._trouble)] if self._trouble else []
+        seen = (one for one in self._store.collections() if may_hold(scope, one.owner))
+        return [*trouble, *filter(None, map(self._problem, seen))]
 
     def _problem(self, collection: Collection) -> Problem | None:
         if not collection.is_readable:

@@ -399,8 +399,6 @@ class _Running:
         with contextlib.ExitStack() as parts:
             database_files = _locked(MilvusLite, path, lock_seconds)
             parts.callback(database_files.close)
-            folder = _private_folder()
-            parts.callback(shutil.rmtree, folder, ignore_errors=True)
             # One call at a time: its engine takes one writer of a collection.
             pool = parts.enter_context(ThreadPoolExecutor(1, "memtui-milvus"))
             sizes = [
@@ -410,11 +408,12 @@ class _Running:
             server = grpc.server(pool, options=sizes)
             servicer = MilvusServicer(database_files)
             milvus_pb2_grpc.add_MilvusServiceServicer_to_server(servicer, server)
-            address = f"unix:{folder}/socket"
-            server.add_insecure_port(address)
-            server.start()
-            parts.callback(lambda: server.stop(None).wait())
-            self.client = _client(address, seconds, database=database)
+            with _private_folder() as folder:
+                address = f"unix:{folder}/socket"
+                server.add_insecure_port(address)
+                server.start()
+                parts.callback(lambda: server.stop(None).wait())
+                self.client = _client(address, seconds, database=database)
             parts.callback(self.client.close)
             self._parts = parts.pop_all()
 
@@ -477,13 +476,20 @@ def _holder(path: Path) -> str:
     return "another process"
 
 
-def _private_folder() -> str:
-    """Make a folder for a socket, whose path must be short."""
+@contextmanager
+def _private_folder() -> Iterator[str]:
+    """Give a folder for a socket, whose path must be short, and remove it.
+
+    Who is connected stays so; nobody else can be any more, and a killed process leaves nothing.
+    """
     folder = tempfile.mkdtemp(prefix="memtui-")
     if len(folder) > _SOCKET_CHARS:
         Path(folder).rmdir()
         folder = tempfile.mkdtemp(prefix="memtui-", dir="/tmp")
-    return folder
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _client(uri: str, seconds: float, *, token: str = "", database: str = "") -> Any:

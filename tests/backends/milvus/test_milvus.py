@@ -342,6 +342,10 @@ async def test_a_model_that_differs_is_told_before_anything_is_written(
     assert await asked(other, "pelican job") == ["The invoices are archived by the pelican job."]
     assert (await other.sync()).changed == 0
 
+    embeddings.refusals[:] = [503]
+    assert await asked(other, "pelican job") == ["The invoices are archived by the pelican job."]
+    assert "embedding server" in (await other.problems(SCOPE))[0].message, "words stood in unsaid"
+
     store = other._store
     store.create("memtui_reindex_aq_project_apollo", 256, "half")
     store.create("memtui_reindex_aq_project_moved", 256, embeddings.embedding)
