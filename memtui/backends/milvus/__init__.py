@@ -10,9 +10,10 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -29,6 +30,8 @@ from memtui.contract import (
     CorrectReply,
     CorrectRequest,
     Denied,
+    Embedding,
+    EmbedReply,
     EraseReply,
     EraseRequest,
     Explanation,
@@ -51,6 +54,7 @@ from memtui.contract import (
     SourceRef,
     SyncReply,
     Unavailable,
+    Unsupported,
     Usage,
     WriteReply,
     WriteRequest,
@@ -72,12 +76,25 @@ from memtui.provider_kit import (
     require_writable,
 )
 
-from . import search
+from . import reindex, search
 from .changes import Changes, seal, unseal
 from .expressions import all_of, has_tag, one_of, quoted
 from .facts import Fact, Version, facts_of
 from .naming import collection_of, may_hold, weight
-from .rows import DOCUMENT, KEY, KV, SCHEMA, TEMPORAL, VECTOR, Place, Row, check_row, record_of
+from .reindex import Reindex
+from .rows import (
+    DOCUMENT,
+    KEY,
+    KV,
+    SCHEMA,
+    TEMPORAL,
+    VECTOR,
+    Place,
+    Row,
+    check_row,
+    record_of,
+    to_embed,
+)
 from .store import Collection, FileStore, ServerStore, Store
 
 _FILE = "milvus.db"
@@ -87,8 +104,6 @@ _KEPT_SECONDS = 60.0
 _FREE = Usage(provider=KEY, cost_usd=Decimal(0))
 """A file on one's own disk costs nothing, which is known and not unpriced."""
 _UNPRICED = Usage(provider=KEY)
-_REINDEXED = "memtui_reindex_"
-"""What is put before a collection's name while its vectors are made anew."""
 _EMBEDDED_AT_ONCE = 256
 
 
@@ -145,6 +160,9 @@ class MilvusAdapter(Adapter):
         self._embedder = open_embedder(config, context)
         self._others: dict[str, Embedder | None] = {}
         self._embedding, self._changing = threading.Lock(), threading.Lock()
+        self._jobs: dict[str, Reindex] = {}
+        self._state: Embedding | None = None
+        """How far the vectors are, once all are of the config's model."""
         self._trouble: str | None = None
         """Why the last query could not be embedded."""
         self._listed: tuple[float, BrowseRequest, list[Record], bool] | None = None
@@ -206,7 +224,9 @@ class MilvusAdapter(Adapter):
             store = FileStore(path=path, lock_seconds=config.lock_seconds, **common)
         try:
             adapter = cls(context, config, store)
-            adapter._finish_reindex()
+            if not context.read_only:
+                owner = Scope(company_id=context.company_id)
+                reindex.finish(store, config.prefix, owner)
             store.collections()
         except MemtuiError:
             store.close()
@@ -451,7 +471,7 @@ class MilvusAdapter(Adapter):
         found: list[Record] = []
         for collection in self._readable(scope):
             name, owner = collection.name, collection.owner
-            rows = self._store.rows(collection, _EVERY)
+            rows = self._store.rows(collection, reindex.EVERY)
             known = [record_of(row, name, owner) for row in rows if row["entry_type"] != TEMPORAL]
             for fact in facts_of(rows):
                 known += [fact.record(version, name, owner) for version in fact.versions]
@@ -484,7 +504,7 @@ class MilvusAdapter(Adapter):
         name = collection_of(self._config.prefix, request.scope)
         is_fact = request.kind == "fact"
         with self._changing:
-            self._listed = None
+            self._forget_known()
             collection = self._known(name)
             vector: list[float] | None = None
             usage: tuple[Usage, ...] = ()
@@ -492,12 +512,12 @@ class MilvusAdapter(Adapter):
                 raise Invalid("A fact has no summary; leave it out, or write a note.")
             if collection is None:
                 check_row({"original": request.content}, SCHEMA)
-                text = _to_embed(request.content, request.title, request.summary)
+                text = to_embed(request.summary or request.content, request.title)
                 vector, usage = self._embedded(text)
                 collection = self._made(name, len(vector))
             elif not is_fact:
                 self._check_fits(collection)
-                text = _to_embed(request.content, request.title, request.summary)
+                text = to_embed(request.summary or request.content, request.title)
                 vector, usage = self._embedded(text)
                 self._check_size(collection, vector)
             if collection.unfillable:
@@ -559,7 +579,7 @@ class MilvusAdapter(Adapter):
         """Change a record; another text of a fact opens a new version."""
         self._check_writable()
         with self._changing:
-            self._listed = None
+            self._forget_known()
             found = self._find(request.handle, request.scope)
             if found is None:
                 if request.revision is None:
@@ -585,7 +605,7 @@ class MilvusAdapter(Adapter):
                 record = found.record
                 summary = record.summary if request.summary is None else request.summary
                 text = record.text if request.text is None else request.text
-                vector, usage = self._embedded(_to_embed(text, record.title, summary))
+                vector, usage = self._embedded(to_embed(summary or text, record.title))
                 self._check_size(found.collection, vector)
             place = changes.correct(found.row, request, vector)
             return CorrectReply(handle=place.handle, usage=(self._usage, *usage))
@@ -595,7 +615,7 @@ class MilvusAdapter(Adapter):
         """Delete documents and key-values; close the windows of facts."""
         self._check_writable()
         with self._changing:
-            self._listed = None
+            self._forget_known()
             missing: list[RecordHandle] = []
             there: list[_Stored] = []
             for handle in dict.fromkeys(request.handles):
@@ -638,7 +658,7 @@ class MilvusAdapter(Adapter):
         """Put all entries of each record back as they were."""
         self._check_writable()
         with self._changing:
-            self._listed = None
+            self._forget_known()
             ready = []
             for snapshot in snapshots:
                 rows = unseal(snapshot.state)
@@ -693,7 +713,7 @@ class MilvusAdapter(Adapter):
         beyond: list[str] = []
         is_whole = request.scope.project_id is not None or request.scope.subject_id is not None
         with self._changing:
-            self._listed = None
+            self._forget_known()
             for collection in self._readable(request.scope):
                 is_own = is_whole and owner_of(collection.owner) == owner_of(request.scope)
                 is_named = any(name == collection.name for name, _ in named)
@@ -739,7 +759,7 @@ class MilvusAdapter(Adapter):
                 "deleted entries until Milvus Lite compacts them."
             )
         if apply:
-            self._write_anew(collection, None)
+            reindex.write_anew(self._store, collection)
         return None
 
     # State
@@ -748,73 +768,70 @@ class MilvusAdapter(Adapter):
     def sync(self, source: SourceRef | None = None) -> SyncReply:  # noqa: ARG002
         """Make the vectors anew of collections that memtui made with another model."""
         self._check_writable()
-        seen = changed = 0
-        usage: list[Usage] = []
-        for collection in self._store.collections():
-            if not collection.is_readable:
-                continue
-            seen += self._store.count(collection, _EVERY)
-            own = self._embedder
-            if own is not None and collection.model not in {None, own.name}:
-                with self._changing:
-                    self._listed = None
-                    number, used = self._write_anew(collection, own)
-                changed += number
-                usage += used
-        return SyncReply(seen=seen, changed=changed, usage=(self._usage, *usage))
+        collections = [one for one in self._store.collections() if one.is_readable]
+        seen = sum(self._store.count(one, reindex.EVERY) for one in collections)
+        changed = sum(self._store.count(one, reindex.DOCUMENTS) for one in self._outdated())
+        usage = [self._usage]
+        while self._outdated():
+            usage += self._reindex(_EMBEDDED_AT_ONCE)
+        return SyncReply(seen=seen, changed=changed, usage=tuple(usage))
 
-    def _write_anew(
-        self, collection: Collection, embedder: Embedder | None
-    ) -> tuple[int, list[Usage]]:
-        """Put a new collection in the place of one; with a model, documents get new vectors.
+    @blocking
+    def embed(self, most: int) -> EmbedReply:
+        """Go on with making vectors anew, until the config's model answers everywhere."""
+        if self._embedder is None:
+            raise Unsupported("No embedding is set; set one to search by meaning.")
+        usage = self._reindex(most) if most and self._outdated() else ()
+        return EmbedReply(embedding=self._embedding_state(self._embedder), usage=usage)
 
-        Until all is there, the old one stands.
-        """
-        rows = self._store.rows(collection, _EVERY, whole=True)
-        documents = [row for row in rows if row["entry_type"] == DOCUMENT]
-        usage: list[Usage] = []
-        dimensions, model = collection.dimensions or 0, collection.model or ""
-        if embedder is not None:
-            texts = []
-            for row in documents:
-                one = record_of(row, collection.name, collection.owner)
-                texts.append(_to_embed(one.text, one.title, one.summary))
-            vectors: list[list[float]] = []
-            for start in range(0, len(texts), _EMBEDDED_AT_ONCE):
-                found, used = self._vectors(embedder, texts[start : start + _EMBEDDED_AT_ONCE])
-                vectors += found
-                usage += used
-            if embedder.dimensions is None:
-                [probe], used = self._vectors(embedder, [collection.name])
-                vectors, usage = [*vectors, probe], [*usage, *used]
-            dimensions, model = embedder.dimensions or len(vectors[-1]), embedder.name
-            for row in rows:
-                row[VECTOR] = [0.0] * dimensions
-            for row, vector in zip(documents, vectors, strict=False):
-                row[VECTOR] = vector
-        name = f"{_REINDEXED}{collection.name}"
-        self._store.drop(name)
-        self._store.create(name, dimensions, model)
-        self._store.put(replace(collection, name=name, dimensions=dimensions), rows)
-        self._store.rename(name, collection.name)
-        return len(documents), usage
+    def _outdated(self) -> list[Collection]:
+        """Return the collections that memtui made with another model than the config's."""
+        own = self._embedder
+        if own is None or self._context.read_only:
+            return []
+        known = (one for one in self._store.collections() if one.is_readable)
+        return [one for one in known if one.model not in {None, own.name}]
 
-    def _finish_reindex(self) -> None:
-        """End what a killed process began: take its collection, or throw it away if unfinished.
+    def _reindex(self, most: int) -> tuple[Usage, ...]:
+        own = self._embedder
+        with self._changing:
+            outdated = self._outdated()
+            if own is None or not outdated:
+                return ()
+            self._forget_known()
+            name = outdated[0].name
+            job = self._jobs.pop(name, None) or Reindex(self._store, outdated[0], own.name)
+            is_done, usage = job.step(partial(self._vectors, own), most)
+            if not is_done:
+                self._jobs[name] = job
+            return usage
 
-        The old collection goes only when the new one is whole.
-        """
-        if self._context.read_only:
-            return
-        names = self._store.names()
-        for name in names:
-            base = name.removeprefix(_REINDEXED)
-            if name == base or not base.startswith(self._config.prefix):
-                continue
-            if base in names:
-                self._store.drop(name)
-            else:
-                self._store.rename(name, base)
+    def _embedding_state(self, own: Embedder) -> Embedding:
+        """Count only where something may have changed: the app asks every few seconds."""
+        if self._state is not None:
+            return self._state
+        collections = [
+            one for one in self._store.collections() if one.is_readable and one.model is not None
+        ]
+        outdated = self._outdated()
+        serving: str | None = own.name
+        if outdated:
+            model = self._model_of(outdated[0])
+            serving = model.name if model else None
+        found = Embedding(
+            model=own.name,
+            dimensions=own.dimensions,
+            texts=sum(self._store.count(one, reindex.DOCUMENTS) for one in collections),
+            embedded=sum(reindex.embedded(self._store, one, own.name) for one in collections),
+            serving=serving,
+            address=own.address,
+            agreed=own.address is None or own.address in self._context.agreed,
+        )
+        self._state = found if found.is_done else None
+        return found
+
+    def _forget_known(self) -> None:
+        self._listed = self._state = None
 
     @blocking
     def problems(self, scope: Scope) -> Sequence[Problem]:
@@ -852,6 +869,7 @@ class MilvusAdapter(Adapter):
             version=version,
             records=sum(counts),
             problems=problems,
+            embedding=self._embedding_state(self._embedder) if self._embedder else None,
         )
 
 
@@ -867,23 +885,15 @@ class _Stored:
     """Of a fact, what holds."""
 
 
-_EVERY = one_of("entry_type", [DOCUMENT, KV, TEMPORAL])
-
-
 def _narrowed(request: BrowseRequest, collection: Collection) -> str:
     """Return the expression for a list, which lets through what the filter does, and more."""
     wanted = request.filter
-    parts = [_EVERY]
+    parts = [reindex.EVERY]
     if wanted.tag is not None and "tags" in collection.fields:
         parts.append(has_tag("tags", wanted.tag))
     if wanted.kind == "fact":
         parts.append(one_of("entry_type", [KV, TEMPORAL]))
     return all_of(parts)
-
-
-def _to_embed(text: str, title: str | None, summary: str | None) -> str:
-    """Return what a document is found by: its title, and the summary if it has one."""
-    return f"{title}\n{summary or text}" if title else summary or text
 
 
 def _version(record: Record, begins: datetime | None) -> RecordVersion:

@@ -26,7 +26,6 @@ from memtui.contract import (
     SourceRef,
 )
 from memtui.fact_values import Pair, pair_of, parsed, written
-from memtui.provider_kit import read_moment
 
 Row = dict[str, Any]
 """An entry: its fields by name."""
@@ -211,6 +210,16 @@ def scope_of(row: Row, owner: Scope) -> Scope:
     return owner.model_copy(update=added)
 
 
+def to_embed(content: str, title: str | None) -> str:
+    """Return what a document is found by: its title, and its summary or text."""
+    return f"{title}\n{content}" if title else content
+
+
+def text_to_embed(row: Row) -> str:
+    """Return what a stored document is found by."""
+    return to_embed(row.get("content") or "", _text(details_of(row), "title"))
+
+
 def record_of(
     row: Row, collection: str, owner: Scope, *, created: datetime | None = None
 ) -> Record:
@@ -309,11 +318,6 @@ def check_row(row: Row, sizes: Mapping[str, int | None]) -> None:
 
 _WORDS = {"content": "text", "original": "text", "kv_value": "value", "kv_key": "key",
           "kv_namespace": "topic"}  # fmt: skip
-
-
-def written_at(row: Row) -> datetime | None:
-    """Return when an entry was last written."""
-    return read_moment(_to_the_microsecond(row, "updated_at"))
 
 
 def set_written(row: Row, moment: datetime) -> None:

@@ -108,6 +108,13 @@ class Store(ABC):
                       for name in names}  # fmt: skip
             return [self._describe(client, name, own) for name, own in owners.items() if own]
 
+    def find(self, name: str, owner: Scope) -> Collection | None:
+        """Return a collection by any name, None where there is none."""
+        with self._using() as client:
+            if not client.has_collection(name, timeout=self._seconds):
+                return None
+            return self._describe(client, name, owner)
+
     def _describe(self, client: Any, name: str, owner: Scope) -> Collection:
         moment, known = self._described.get(name, (0.0, None))
         if known is not None and time.monotonic() - moment < _KNOWN_SECONDS:

@@ -323,37 +323,47 @@ async def test_a_model_that_differs_is_told_before_anything_is_written(
     opened: Opened, embeddings: Embeddings
 ) -> None:
     adapter = await opened()
-    await write(adapter, "The invoices are archived by the pelican job.")
-    await fact(adapter, "owner: ana")
+    for name in ("pelican", "walrus", "heron"):
+        await write(adapter, f"The invoices are archived by the {name} job.")
+    owner = await fact(adapter, "owner: ana")
+    assert (await adapter.embed(0)).embedding.is_done
     await adapter.close()
 
     other = await opened(embedding=embeddings.embedding)
     health = await other.health()
-    assert health.status == "degraded"
+    assert (health.status, health.embedding and health.embedding.serving) == ("degraded", "static")
     assert "needs a re-index" in health.message
     with pytest.raises(Invalid, match="memtui sync milvus"):
         await write(other, "Not stored.")
-    assert len(await listed(other)) == 2
-    assert await asked(other, "pelican") == ["The invoices are archived by the pelican job."]
-    await fact(other, "owner: ben")
-    reply = await other.sync()
-    assert (reply.seen, reply.changed) == (3, 1)
-    assert (await other.health()).status == "ok"
-    assert await asked(other, "pelican job") == ["The invoices are archived by the pelican job."]
-    assert (await other.sync()).changed == 0
+    assert len(await listed(other)) == 4
+    assert (await asked(other, "pelican job"))[0] == "The invoices are archived by the pelican job."
+    assert (await other.embed(2)).embedding.embedded == 2
+    await other.close()  # as a kill does: nothing is told
+
+    again = await opened(embedding=embeddings.embedding)
+    assert (await again.embed(0)).embedding.embedded == 2, "a killed re-index begins anew"
+    await fact(again, "owner: ben")
+    [heron] = await listed(again, text="heron")
+    await again.forget(ForgetRequest(scope=SCOPE, handles=(heron.handle,)))
+    before = len(embeddings.texts)
+    while not (state := (await again.embed(2)).embedding).is_done:
+        pass
+    assert (state.texts, state.embedded, state.serving) == (2, 2, embeddings.embedding)
+    assert len(embeddings.texts) - before <= 2, "what had a vector was embedded again"
+    assert (await again.health()).status == "ok"
+    assert (await asked(again, "walrus"))[0] == "The invoices are archived by the walrus job."
+    versions = await again.history(owner, SCOPE)
+    assert [one.text for one in versions] == ["owner: ben", "owner: ana"]
+    assert [name for name in again._store.names() if name != "aq_project_apollo"] == []
 
     embeddings.refusals[:] = [503]
-    assert await asked(other, "pelican job") == ["The invoices are archived by the pelican job."]
-    assert "embedding server" in (await other.problems(SCOPE))[0].message, "words stood in unsaid"
-
-    store = other._store
-    store.create("memtui_reindex_aq_project_apollo", 256, "half")
-    store.create("memtui_reindex_aq_project_moved", 256, embeddings.embedding)
-    await other.close()
-    again = await opened(embedding=embeddings.embedding)
-    names = again._store.names()
-    assert sorted(names) == ["aq_project_apollo", "aq_project_moved"], "a killed re-index stays"
-    assert len(await listed(again)) == 2
+    texts = await asked(again, "pelican")
+    assert texts == ["The invoices are archived by the pelican job."], "words do not stand in"
+    assert "embedding server" in (await again.problems(SCOPE))[0].message, "they do unsaid"
+    await again.close()
+    back = await opened()
+    assert ((await back.sync()).changed, (await back.sync()).changed) == (2, 0)
+    await write(back, "Written with the first model again.")
 
 
 _OTHER = """
