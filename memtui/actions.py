@@ -354,6 +354,13 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "Show every version of the record: since when, by whom, and why.",
             _ROW,
         ),
+        _do(
+            "key",
+            "K",
+            "Show which value of the fact's key counts, why, and what it hides.",
+            _ROW,
+            label="its key",
+        ),
         _do("queries", "w", "Show the queries that returned it.", _ROW, label="who read it"),
         _do("links", "L", "Go to a record that it links to, or that links to it.", _ROW),
         _do("runs", "T", "Show the runs that were told it.", _ROW, label="runs told"),

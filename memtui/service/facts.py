@@ -26,6 +26,7 @@ from memtui.contract import (
     Record,
     Scope,
     SourceRef,
+    UtcDatetime,
     WriteMode,
     WriteRequest,
     owner_of,
@@ -88,6 +89,8 @@ class FactAnswer(KeyedFact):
     """Where the same key stands for something else."""
     problems: tuple[Problem, ...] = ()
     """What could not be read, where another value may stand."""
+    as_of: UtcDatetime | None = None
+    """The moment that it is of; None: now."""
 
 
 class FactKeys(Model):
@@ -96,6 +99,8 @@ class FactKeys(Model):
     operation_ids: tuple[str, ...]
     facts: tuple[KeyedFact, ...]
     problems: tuple[Problem, ...] = ()
+    as_of: UtcDatetime | None = None
+    """The moment that they are of; None: now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +164,7 @@ class Facts(Group):
             operation_ids=read.operation_ids,
             other_namespaces=tuple(_heading(group[0]) or "" for group in others),
             problems=read.problems,
+            as_of=caller.as_of,
         )
 
     async def keys(self, caller: Caller, request: FactRequest) -> FactKeys:
@@ -170,6 +176,7 @@ class Facts(Group):
             operation_ids=read.operation_ids,
             facts=tuple(KeyedFact(**_keyed(caller, groups[entry])) for entry in sorted(groups)),
             problems=read.problems,
+            as_of=caller.as_of,
         )
 
     async def set(

@@ -456,3 +456,28 @@ async def test_a_link_leads_to_its_note_and_back(
         row, line = next((n, one) for n, one in enumerate(lines) if "linked by  Plan" in one)
         await pilot.click(offset=(line.index("Plan", line.index("linked by")), row))
         await until(pilot, lambda: "links to   Rules" in screen_text(app))
+
+
+async def test_a_key_says_which_value_counts_and_what_it_hides(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    for scope, text in ((Scope(company_id="local"), "stack: [go, c]"), (MECH, "stack: 3.10")):
+        await service.write(
+            caller, WriteRequest(scope=scope, source=source, content=text, kind="fact")
+        )
+    await write_notes(service, caller, ["a note"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        listed(app).go_to_key("projects/mech/facts.md#/stack")
+        await pilot.press("K")
+        await until(pilot, lambda: "company local · default" in screen_text(app))
+        shown = screen_text(app)
+        assert "Project mech comes before" in shown
+        assert "[go, c]" in shown
+        await pilot.press("K")
+        await until(pilot, lambda: "comes before" not in screen_text(app))
+        note = next(one for _, one in listed(app).rows.held() if one.kind == "note")
+        listed(app).go_to_key(note.handle.provider_record_id)
+        await pilot.press("K")
+        await until(pilot, lambda: any("no fact with a key" in one for one in toasts(app)))

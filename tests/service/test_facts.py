@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -114,13 +115,16 @@ async def test_a_binding_that_does_not_answer_is_named(service: MemoryService) -
 async def test_a_key_is_given_another_value(service: MemoryService) -> None:
     for scope in (CODING, APOLLO):  # one keeps the past, the other does not
         request = FactRequest(scope=scope, namespace="Project")
-        for value in ("main", "release"):
-            await service.facts.set(ANA, "branch", value, request, SOURCE)
+        await service.facts.set(ANA, "branch", "main", request, SOURCE)
+        between = datetime.now(UTC)
+        await service.facts.set(ANA, "branch", "release", request, SOURCE)
         page = await service.browse(ANA, BrowseRequest(scope=scope))
         assert [one.text for one in page.records] == ["branch: release"]
         found = await service.facts.get(ANA, "branch", request)
         assert found.value == "release"
         history = await service.history(ANA, found.record.handle, scope)
         assert len(history.changes) == 2
+        then = await service.facts.get(ANA.at(between), "branch", request)
+        assert (then.value, then.as_of) == ("main", between)
     with pytest.raises(Invalid, match="A key has letters"):
         await service.facts.set(ANA, "two words", "x", request, SOURCE)

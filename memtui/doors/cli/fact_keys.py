@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memtui.doors.cli.forget import changed_ids
-from memtui.doors.cli.options import BindingOptions, SourceOptions
+from memtui.doors.cli.options import AsOf, BindingOptions, SourceOptions
 from memtui.doors.cli.output import columns, table
 from memtui.doors.cli.session import Session
 from memtui.fact_values import pair_of
@@ -34,6 +34,7 @@ async def facts_get(
     *,
     namespace: Namespace = None,
     all_bindings: AllBindings = False,
+    as_of: AsOf = None,
 ) -> None:
     """Print the value of a key, the nearest scope's first.
 
@@ -41,6 +42,7 @@ async def facts_get(
     which one counts and what it hides is said on stderr. With --json the value is a number, a truth
     value or a list where its text says nothing else: 47, true, [a, b].
     """
+    session = session.at(as_of)
     answer = await session.service.facts.get(
         session.caller, key, _request(session, scope, namespace, all_bindings=all_bindings)
     )
@@ -53,8 +55,10 @@ async def facts_keys(
     *,
     namespace: Namespace = None,
     all_bindings: AllBindings = False,
+    as_of: AsOf = None,
 ) -> None:
     """List the keys of facts with the value that counts, by namespace."""
+    session = session.at(as_of)
     answer = await session.service.facts.keys(
         session.caller, _request(session, scope, namespace, all_bindings=all_bindings)
     )

@@ -10,11 +10,13 @@ from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import (
+    OWNER_FIELDS,
     BrowseRequest,
     Links,
     MemtuiError,
     NotFound,
     Record,
+    RecordHandle,
     Scope,
     Unsupported,
 )
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
         BrowseAnswer,
         Provenance,
     )
+    from memtui.service.facts import FactAnswer
 
 NEWEST_FIRST = ("age", True)
 _MOST_AT_ONCE = 1_000
@@ -79,6 +82,9 @@ class RecordsScreen(EditingScreen[Record]):
         self._links: dict[str, Links] = {}
         """What the records that came link to, and what links to them."""
         self._stories = Background(self, "record-provenance")
+        self._key: tuple[RecordHandle, FactAnswer] | None = None
+        """The record whose key was looked up, and what was found."""
+        self._keys = Background(self, "record-key")
 
     def make_list(self) -> VirtualList[Record]:
         """Return the list, the newest records first."""
@@ -309,6 +315,7 @@ class RecordsScreen(EditingScreen[Record]):
             provenance=self._story_of(row),
             problem=self._no_story,
             links=self._links.get(record_key(row)),
+            key=self._key[1] if self._key and self._key[0] == row.handle else None,
         )
         return record_content(view, width)
 
@@ -339,6 +346,34 @@ class RecordsScreen(EditingScreen[Record]):
         from memtui.screens.timeline import Timeline
 
         await show_over(self, Timeline(self.state, self._binding_key, self.row))
+
+    def action_key(self) -> None:
+        """Show or hide which value of the fact's key counts here; looking it up is an operation."""
+        from memtui.fact_values import entry_of
+        from memtui.service.facts import FactRequest
+
+        record, session, asked = self.row, self.session, self.state.record_scope
+        entry = entry_of(record)
+        if entry is None:
+            raise NotFound("This record is no fact with a key, such as deploy_branch: main.")
+        if self._key is not None and self._key[0] == record.handle:
+            self._key = None
+            self.draw_detail()
+            return
+        owners = {
+            name: getattr(asked, name) or getattr(record.scope, name) for name in OWNER_FIELDS
+        }
+        request = FactRequest(
+            scope=Scope(company_id=asked.company_id, **owners), namespace=record.topic or ""
+        )
+
+        def show(found: FactAnswer) -> None:
+            self._key = record.handle, found
+            self.draw_detail()
+
+        self._keys.latest(
+            lambda: session.service.facts.get(session.caller, entry.key, request), show, self.fail
+        )
 
     def action_unmark(self) -> None:
         """Go back from the details to the list; there, take away the range, else all marks."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from memtui.contract import Links, Record
+from memtui.fact_values import written
 from memtui.screens.editing import read_column, record_key
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
@@ -32,6 +33,7 @@ from memtui.widgets.display import DIM, STRONG, WARN, display, leading, line
 
 if TYPE_CHECKING:
     from memtui.service.answers import Provenance, RetrievalCount
+    from memtui.service.facts import FactAnswer, FactValue
 
 _SHOWN_RETRIEVALS = 5
 _SHOWN_LINKS = 8
@@ -92,6 +94,8 @@ class RecordView:
     """How well it answers that question."""
     links: Links | None = None
     """What it links to and what links to it, where that is known."""
+    key: FactAnswer | None = None
+    """Which value counts for the key of the fact, where that was asked."""
     file_key: str = "O"
     """The key that opens the file it is kept in; nothing where none does."""
 
@@ -104,6 +108,7 @@ def record_content(view: RecordView, width: int) -> Content:
             list(_head(view)),
             [_summary_of(view)] if record.summary else [],
             [_text_of(view)],
+            list(_key(view)),
             list(_links(view)),
             list(_origin(view)),
             list(_reads(view)),
@@ -131,6 +136,29 @@ def _summary_of(view: RecordView) -> Line:
     """Return the summary, by which it is found; the text below is the original."""
     summary = display(view.record.summary, limit=2_000, keep_newlines=True)
     return labelled("summary", marked(summary, view.words))
+
+
+def _key(view: RecordView) -> Iterator[Line]:
+    found = view.key
+    if found is None:
+        return
+    under = f" under {found.namespace}" if found.namespace else ""
+    yield labelled("key", display(f"{found.key}{under}", limit=300))
+    yield labelled("counts", _value(found, view))
+    yield labelled("why", display(found.why, limit=600, style=DIM))
+    for number, one in enumerate(found.hidden):
+        yield labelled("" if number else "hides", _value(one, view))
+    for problem in found.problems:
+        yield labelled("not read", display(problem.sentence(), limit=400, style=WARN))
+
+
+def _value(found: FactValue, view: RecordView) -> Content:
+    """Return a value of a key and where it stands; it leads to its fact, but for the one shown."""
+    value = display(written(found.value), limit=300)
+    handle = found.record.handle
+    if handle != view.record.handle:
+        value = leading(value, "record", handle.provider_record_id)
+    return line(value, display(f"{found.belongs_to} · {found.binding_key}", style=DIM), gap="   ")
 
 
 def _links(view: RecordView) -> Iterator[Line]:
