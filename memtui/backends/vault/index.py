@@ -393,15 +393,22 @@ def _read_in_parts(folder: Folder, paths: Sequence[str]) -> Iterator[dict[str, _
 def _put_units(connection: sqlite3.Connection, units: Mapping[str, _Unit | None]) -> list[str]:
     """Put what files hold in the place of what they held; return the ids of what changed."""
     chosen = json.dumps(list(units))
-    query = f"SELECT id, revision FROM records WHERE path IN ({_CHOSEN}) AND is_current"
-    before = {row["id"]: row["revision"] for row in connection.execute(query, (chosen,))}
+    query = f"SELECT id, revision, meaning FROM records WHERE path IN ({_CHOSEN}) AND is_current"
+    rows = connection.execute(query, (chosen,)).fetchall()
+    before = {row["id"]: row["revision"] for row in rows}
+    meaning = {(row["id"], row["revision"]): row["meaning"] for row in rows}
     links.drop(connection, before)
     connection.execute(_UNFOUND, (chosen,))
     connection.execute(f"DELETE FROM records WHERE path IN ({_CHOSEN})", (chosen,))
     [last] = connection.execute("SELECT COALESCE(max(rowid), 0) FROM records").fetchone()
     held = {path: unit for path, unit in units.items() if unit is not None}
     connection.executemany(
-        _INSERT, (_row(path, stored) for path, unit in held.items() for stored in unit.records)
+        _INSERT,
+        (
+            (*_row(path, one), meaning.get((one.id, one.record.revision)))
+            for path, unit in held.items()
+            for one in unit.records
+        ),
     )
     connection.execute(_MADE_FOUND, (last,))
     query = f"SELECT DISTINCT path FROM problems WHERE path IN ({_CHOSEN})"
@@ -452,6 +459,7 @@ def _moment(value: int | None) -> datetime | None:
 _COLUMNS = (
     "id", "path", "line", "area", "is_current", "names", "tags", "source", "source_kind",
     "metadata", "fact_key", "size", "places", "beside", "step", *_SAME, *_SCOPE, *_MOMENTS,
+    "meaning",
 )  # fmt: skip
 _INSERT = f"INSERT INTO records ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
 

@@ -46,13 +46,13 @@ PINNED = 1.1
 _ENOUGH_OF_TOPIC = 3
 _LOOKED_AT = 128
 """As many of the best that a stage finds are looked at first; all, where they are not enough."""
-_MEANING = 0.4
+MEANING = 0.4
 """What meaning weighs where there are vectors; words weigh the rest."""
 _STANDS_OUT = 2.0
 """So many standard deviations above all texts a cosine must be to count."""
 _MOST_MEANT = 1_000
 _ALL = -1
-_LIFT, _LIFTING = 0.3, 16
+LIFT, _LIFTING = 0.3, 16
 """What a record gets of the score of one beside it, where that is among the best so many."""
 _RANKED = (
     "SELECT rowid AS n, -bm25(search, 2.0, 1.0, 1.0, 1.0, 2.0, 0.0) AS score FROM search "
@@ -448,14 +448,14 @@ class _Query:
 
     @property
     def _words_weigh(self) -> float:
-        return 1.0 if self._meaning is None else 1.0 - _MEANING
+        return 1.0 if self._meaning is None else 1.0 - MEANING
 
     def _ranked(self, hits: dict[int, _Hit]) -> list[_Hit]:
         """Weigh what the stages said against each other, and put the best first."""
         words = max((hit.words for hit in hits.values()), default=0.0) or 1.0
         meaning = max((hit.meaning for hit in hits.values()), default=0.0) or 1.0
         for hit in hits.values():
-            hit.fused = self._words_weigh * hit.words / words + _MEANING * hit.meaning / meaning
+            hit.fused = self._words_weigh * hit.words / words + MEANING * hit.meaning / meaning
         self._lift(hits)
         return sorted(
             hits.values(),
@@ -469,7 +469,7 @@ class _Query:
         for n, *beside in self._connection.execute(_BESIDE, (chosen,)):
             for other in beside:
                 if other in hits:
-                    hits[other].lift = max(hits[other].lift, _LIFT * hits[n].fused)
+                    hits[other].lift = max(hits[other].lift, LIFT * hits[n].fused)
 
     def _holds(self, order: list[_Hit], found: _Found) -> bool:
         """Whether nothing that was not looked at can belong among the first."""
@@ -501,7 +501,7 @@ def stages_of(found: Search) -> tuple[ExplainStage, ...]:
         stages.append(
             ExplainStage(
                 name="fused",
-                detail=f"Words count {1 - _MEANING:.0%} and meaning {_MEANING:.0%}, each as a "
+                detail=f"Words count {1 - MEANING:.0%} and meaning {MEANING:.0%}, each as a "
                 "share of the best.",
                 scores={hit.id: round(hit.fused, 4) for hit in hits},
             )
@@ -512,7 +512,7 @@ def stages_of(found: Search) -> tuple[ExplainStage, ...]:
     stages += [
         ExplainStage(
             name="neighbours",
-            detail=f"What stands next to one of the best in its run or file gets {_LIFT:.0%} of "
+            detail=f"What stands next to one of the best in its run or file gets {LIFT:.0%} of "
             "its score.",
             scores={hit.id: round(hit.lift, 4) for hit in hits if hit.lift},
         ),

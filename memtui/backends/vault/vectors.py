@@ -21,7 +21,7 @@ from datetime import UTC
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from memtui.contract import Embedding, Invalid, Record, Usage
 from memtui.embedding import Embedder, Embeddings
@@ -43,15 +43,18 @@ _SHORT_CHARS = 1_000
 _WAITED_FOR = 20_000
 """As many new texts a search embeds before it answers, where the model is instant."""
 _MODEL, _KEYS, _ROWS, _SERVING = "model.json", "keys", "rows", "serving"
+_ENOUGH, _SAMPLE, _DIRECTIONS, _NOTHING_LEFT = 256, 4_096, 4, 1e-6
+"""What is common to texts is taken from a sample of them."""
 _WASTE = 1_000
 """Vectors of texts that are gone are dropped when they are so many, and half of all."""
 
 
 def said(record: Record) -> str:
-    """Return what of a record is embedded: what it is about, when it was said, and the text."""
+    """Return what of a record is embedded: who and what it is about, when it was said, the text."""
     moment = record.created_at or record.valid_from
     date = f" ({moment.astimezone(UTC):%d %B %Y})" if moment else ""
-    about = f"{record.title or record.topic or ''}{date}".strip()
+    names = (record.scope.subject_id, record.title or record.topic)
+    about = f"{' '.join(name for name in names if name)}{date}".strip()
     text = record.summary or record.text
     return (f"{about}: {text}" if about else text)[:_MOST_CHARS]
 
@@ -186,6 +189,70 @@ class _Shelf:
                 os.fsync(file.fileno())
 
 
+@dataclass(frozen=True)
+class _Common:
+    """What the vectors of most texts share, which says nothing of any.
+
+    It is their mean and the directions in which they differ most. Held against each other without
+    it, texts of one subject no longer all look alike (Mu and Viswanath, "All-but-the-Top", 2018).
+    """
+
+    directions: NDArray[np.float32]
+    """One a row, each of length 1."""
+    mean: NDArray[np.float32]
+    lengths: NDArray[np.float32]
+    """What is left of each vector's length."""
+
+    @classmethod
+    def of(cls, rows: NDArray[np.float32]) -> _Common | None:
+        """Return what is common to enough vectors; of few, nobody can tell."""
+        import numpy as np
+
+        if len(rows) < _ENOUGH:
+            return None
+        some = np.asarray(rows[:: max(1, len(rows) // _SAMPLE)], np.float32)
+        mean = some.mean(axis=0)
+        centred = some - mean
+        _, vectors = np.linalg.eigh(centred.T @ centred)
+        directions = np.ascontiguousarray(vectors[:, -_DIRECTIONS:].T, np.float32)
+        squares = np.einsum("ij,ij->i", rows, rows) - 2 * (rows @ mean) + mean @ mean
+        taken = rows @ directions.T - directions @ mean
+        left = np.sqrt(np.maximum(squares - (taken * taken).sum(axis=1), 0))
+        return cls(directions, mean, left.astype(np.float32))
+
+    def cosines(self, rows: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return how near each row is to the query, both without what is common."""
+        import numpy as np
+
+        asked = query - self.mean
+        asked = asked - (self.directions @ asked) @ self.directions
+        length = float(np.linalg.norm(asked))
+        if length < _NOTHING_LEFT:
+            return np.zeros(len(rows), np.float32)
+        products = rows @ (asked / length) - self.mean @ (asked / length)
+        found: NDArray[np.float32] = np.divide(
+            products, self.lengths, out=np.zeros_like(products), where=self.lengths > _NOTHING_LEFT
+        )
+        return found
+
+
+class _Loaded(NamedTuple):
+    """What answers now, as far as it has grown."""
+
+    shelf: _Shelf
+    model: Embedder
+    keys: NDArray[np.int64]
+    rows: NDArray[np.float32]
+    common: _Common | None
+
+    def cosines(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return how near each text is to a query."""
+        if self.common is None:
+            found: NDArray[np.float32] = self.rows @ query
+            return found
+        return self.common.cosines(self.rows, query)
+
+
 class Vectors:
     """The vectors of one vault."""
 
@@ -205,7 +272,7 @@ class Vectors:
         self._done_at: object = None
         """The state of the index in which every text had a vector."""
         self._turn = threading.Lock()
-        self._loaded: tuple[_Shelf, Embedder, NDArray[np.int64], NDArray[np.float32]] | None = None
+        self._loaded: _Loaded | None = None
 
     def scores(self, query: str) -> Scores | None:
         """Hold a query against every text; None as long as no model has seen all of them.
@@ -220,31 +287,30 @@ class Vectors:
         serving = self._serving()
         if serving is None:
             return None
-        _, model, keys, rows = serving
-        found = model.embed([query[:_MOST_CHARS]], is_query=True)
-        if found.vectors.shape[1] != rows.shape[1]:
+        name, width = serving.model.name, serving.rows.shape[1]
+        found = serving.model.embed([query[:_MOST_CHARS]], is_query=True)
+        if found.vectors.shape[1] != width:
             raise Invalid(
-                f"The embedding {model.name} has {found.vectors.shape[1]} dimensions now and had "
-                f"{rows.shape[1]}; embed all anew."
+                f"The embedding {name} has {found.vectors.shape[1]} dimensions now and had "
+                f"{width}; embed all anew."
             )
-        return Scores(model.name, keys, rows @ found.vectors[0], found.usage)
+        cosines = serving.cosines(found.vectors[0])
+        return Scores(name, serving.keys, cosines, found.usage)
 
-    def _serving(
-        self,
-    ) -> tuple[_Shelf, Embedder, NDArray[np.int64], NDArray[np.float32]] | None:
-        """Return what answers now, as far as it has grown."""
+    def _serving(self) -> _Loaded | None:
         with self._turn:
             shelf = self._named()
             if shelf is None:
                 self._loaded = None
                 return None
             known = self._loaded
-            if known is None or known[0] != shelf or len(known[2]) != len(shelf):
+            if known is None or known.shelf != shelf or len(known.keys) != len(shelf):
                 model = self._wanted if self._is_wanted(shelf) else self._another(shelf.model)
                 if model is None:
                     return None
                 keys = shelf.keys()
-                self._loaded = known = (shelf, model, keys, shelf.rows(len(keys)))
+                rows = shelf.rows(len(keys))
+                self._loaded = known = _Loaded(shelf, model, keys, rows, _Common.of(rows))
             return known
 
     def _named(self) -> _Shelf | None:

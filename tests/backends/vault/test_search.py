@@ -183,3 +183,16 @@ async def test_a_condition_looks_beyond_the_best_matches(open_vault: Open, root:
     found = await ask(adapter, "gecko", metadata_filter={"flag": 1})
     assert [text[:6] for text in found] == ["Gecko."]
     assert len(await ask(adapter, "gecko", scope=COMPANY, top_k=700)) == 601
+
+
+async def test_what_means_the_same_is_found_without_a_word_of_it(open_vault: Open) -> None:
+    adapter = await open_vault(config={"embedding": "static"})
+    texts = ["The automobile needs new tyres.", "Bread is baked at dawn.", "The choir sings."]
+    for text in texts:
+        await note(adapter, text)
+    assert await ask(adapter, "car wheels") == texts[:1]
+    explained = await adapter.explain(QueryRequest(scope=SCOPE, query="car wheels"))
+    stages = {stage.name: stage.scores for stage in explained.stages}
+    assert stages["words"] == {}
+    assert len(stages["meaning"]) == len(stages["fused"]) == 1
+    assert await ask(adapter, "car wheels", scope=scope(project_id="other")) == []
