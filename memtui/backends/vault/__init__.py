@@ -225,7 +225,7 @@ class VaultAdapter(Adapter):
         if context.read_only and not os.access(context.data_dir, os.W_OK):
             scratch = TemporaryDirectory(prefix="memtui-")
         place = Path(scratch.name) if scratch else context.data_dir
-        index = Index(place / INDEX, folder, config.refresh_seconds)
+        index = Index(place / INDEX, folder, config.refresh_seconds, writable=not context.read_only)
         folder.known = folder.known or not index.is_empty
         index.refresh(force=True)
         if index.leftovers and not context.read_only:

@@ -56,6 +56,59 @@ def _to_change(folder: Folder, path: str) -> FactsDocument:
     return document
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A fact as it was last read."""
+
+    text: str
+    topic: str | None
+    valid_from: datetime | None
+
+    def is_of(self, fact: Fact) -> bool:
+        """Whether a fact is still as it was read."""
+        return (self.text, self.topic) == (fact.bullet.text, fact.bullet.namespace)
+
+
+def note_hand_edits(folder: Folder, path: str, known: Mapping[str, Known]) -> None:
+    """Write down what hands changed in a facts file since its facts were `known`, by name.
+
+    The file itself says only what holds now, and when it last changed. Takes the lock itself.
+
+    Raises:
+        Unavailable: another program writes for too long, or the history cannot be written.
+    """
+    if _noted(folder, path, known) is None:
+        return
+    with folder.locked():
+        if (document := _noted(folder, path, known)) is not None:
+            document.save(document.content.joined())
+
+
+def _noted(folder: Folder, path: str, known: Mapping[str, Known]) -> FactsDocument | None:
+    """Return a facts file with what hands changed in its history; None where there is no more."""
+    document = FactsDocument.read(folder, path)
+    if isinstance(document, Problem):
+        return None
+    before, moment, ledger = document.ledger.joined(), document.changed_at, document.ledger
+    document.note_hand_edits()
+    for name, old in known.items():
+        fact = document.facts.get(name)
+        is_recorded = fact.recorded is not None if fact else bool(ledger.of(name))
+        if not is_recorded and (fact is None or not old.is_of(fact)):
+            version = Version(fact=name, text=old.text, topic=old.topic, valid_from=old.valid_from)
+            ledger.append(version.closed(moment))
+    for name, fact in document.facts.items():
+        old_fact = known.get(name)
+        if fact.recorded is None and (old_fact is None or not old_fact.is_of(fact)):
+            update = {
+                "valid_from": moment,
+                "updated_at": moment,
+                "created_at": moment if old_fact is None else None,
+            }
+            ledger.append(fact.current.model_copy(update=update))
+    return document if ledger.joined() != before else None
+
+
 def write(
     folder: Folder, request: WriteRequest, scope_folder: str
 ) -> tuple[str, tuple[Record, FactState] | None]:

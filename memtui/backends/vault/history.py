@@ -204,8 +204,8 @@ class FactsDocument:
         self.ledger = Ledger(history.content if history else "")
         self.facts: dict[str, Fact] = {}
         """By name, in the order of the file."""
-        known = file or history
-        self._modified = known.modified if known else None
+        self.changed_at = file.modified if file else folder.now()
+        """When hands last changed it; nobody knows when they removed it."""
         self.folder = folder
         self._place = place_of(path)
         self._name_facts()
@@ -268,19 +268,22 @@ class FactsDocument:
 
     def _fact(self, name: str, bullet: Bullet, recorded: Version | None) -> Fact:
         past = tuple(v for v in self.ledger.of(name) if v.valid_to is not None)
+        said = {"text": bullet.text, "topic": bullet.namespace}
+        plain = Version(fact=name, **said)
         if recorded is not None and recorded.text == bullet.text:
-            return Fact(name, bullet, recorded, recorded, past)
-        plain = Version(fact=name, text=bullet.text, topic=bullet.namespace)
+            if recorded.topic == bullet.namespace:
+                return Fact(name, bullet, recorded, recorded, past)
+            plain = recorded.model_copy(update=said)
         if recorded is None:
-            since = self._modified if past else None
+            since = self.changed_at if past else None
             return Fact(name, bullet, None, plain.model_copy(update={"valid_from": since}), past)
+        ended = recorded.closed(self.changed_at)
         update = {
-            "valid_from": self._modified,
+            "valid_from": ended.valid_to,
             "created_at": recorded.created_at,
-            "updated_at": self._modified,
+            "updated_at": self.changed_at,
         }
-        past = (*past, recorded.closed(self._modified))
-        return Fact(name, bullet, recorded, plain.model_copy(update=update), past)
+        return Fact(name, bullet, recorded, plain.model_copy(update=update), (*past, ended))
 
     def note_hand_edits(self) -> None:
         """Write down what hands changed: before memtui itself changes the file's time."""
@@ -288,7 +291,7 @@ class FactsDocument:
             fact = self.facts.get(version.fact)
             if fact is not None and fact.current is version:
                 continue
-            self.ledger.put(version, version.closed(self._modified))
+            self.ledger.put(version, version.closed(self.changed_at))
             if fact is not None and fact.recorded is version:
                 self.ledger.append(fact.current)
                 fact.past = tuple(v for v in self.ledger.of(fact.name) if v.valid_to is not None)
@@ -311,7 +314,7 @@ class FactsDocument:
         fact = self.facts.get(name)
         if fact is not None:
             return [*fact.past, fact.current]
-        return [v if v.valid_to else v.closed(self._modified) for v in self.ledger.of(name)]
+        return [v if v.valid_to else v.closed(self.changed_at) for v in self.ledger.of(name)]
 
     def records(self) -> list[StoredRecord]:
         """Return the facts that hold and, for questions about the past, the versions that held."""
@@ -382,7 +385,7 @@ class FactsDocument:
             topic=version.topic,
             tags=tuple(dict.fromkeys((*marks.added_to(version.tags), *self.content.tags))),
             created_at=version.created_at,
-            updated_at=version.updated_at or version.valid_from or self._modified,
+            updated_at=version.updated_at or version.valid_from or self.changed_at,
             created_by=version.created_by or first.created_by,
             expires_at=version.expires_at,
             pinned=version.pinned,

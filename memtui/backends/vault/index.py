@@ -18,10 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from memtui.contract import Location, Problem, Record, Scope, Unavailable
+from memtui.contract import Invalid, Location, Problem, Record, Scope, Unavailable
 from memtui.provider_kit import Broken, DerivedDatabase, scrub
 
-from . import links, notes
+from . import changes, links, notes
 from .files import Folder
 from .history import FactsDocument
 from .layout import (
@@ -34,6 +34,7 @@ from .layout import (
     places_of,
     source_fields,
     source_of,
+    split_id,
 )
 
 T = TypeVar("T")
@@ -108,7 +109,10 @@ def _database(path: Path | None) -> DerivedDatabase:
 class Index:
     """Full-text and field index over one vault."""
 
-    def __init__(self, path: Path, folder: Folder, refresh_seconds: float) -> None:
+    def __init__(
+        self, path: Path, folder: Folder, refresh_seconds: float, *, writable: bool = True
+    ) -> None:
+        """Set it up; what hands change in facts is written beside them where that is `writable`."""
         self._path = path
         self._database = _database(path)
         self._beginnings = 0
@@ -121,6 +125,9 @@ class Index:
         self._trouble = ""
         """Why the index could not follow the last change; empty when all is well."""
         self._unusable = ""
+        self._writable = writable
+        self._unnoted: dict[str, str] = {}
+        """Facts files whose hand edits could not be written down, and why."""
         self.leftovers: Sequence[Path] = ()
         """Temporary files of writers that were killed, as the last scan saw them."""
 
@@ -215,6 +222,7 @@ class Index:
         changed += [path for path in known if path not in now]
         for start in range(0, len(changed), _BATCH):
             batch = sorted(changed[start : start + _BATCH])
+            self._note_hand_edits(batch)
             self._database.run(partial(self._update, paths=batch, is_ours=False))
         self._database.run(lambda connection: _put_problems(connection, "", found.problems))
         if found.leftovers:
@@ -227,7 +235,21 @@ class Index:
         state over a newer one. `is_ours` remembers what memtui left there, for undo.
         """
         wanted = sorted(set(paths))
+        if not is_ours:
+            self._note_hand_edits(wanted)
         return self.read(partial(self._update, paths=wanted, is_ours=is_ours))
+
+    def _note_hand_edits(self, paths: Iterable[str]) -> None:
+        """Keep what facts said that hands have changed, while the index still knows it."""
+        for path in paths if self._writable else ():
+            self._unnoted.pop(path, None)
+            known = self._database.run(partial(_known_facts, path=path))
+            if known is None or not place_of(path).is_facts:
+                continue
+            try:
+                changes.note_hand_edits(self._folder, path, known)
+            except (Unavailable, Invalid) as error:
+                self._unnoted[path] = str(error)
 
     def _update(
         self, connection: sqlite3.Connection, paths: list[str], *, is_ours: bool
@@ -272,6 +294,13 @@ class Index:
             found.append(Problem(message=message, location=Location(path=str(self._path))))
         if self._trouble:
             found.append(Problem(message=f"Search may be behind: {self._trouble}"))
+        found += [
+            Problem(
+                message=f"What hands changed in it is not in its history: {message}",
+                location=self._folder.location(path, 1),
+            )
+            for path, message in self._unnoted.items()
+        ]
         return found
 
     def problems(self, limit: int) -> list[Problem]:
@@ -308,6 +337,19 @@ def _scrub(connection: sqlite3.Connection) -> bool:
     connection.execute("INSERT INTO search (search) VALUES ('rebuild')")
     connection.execute("COMMIT")
     return scrub(connection)
+
+
+def _known_facts(connection: sqlite3.Connection, path: str) -> dict[str, changes.Known] | None:
+    """Return the facts of a file as they were last read, by name; None: it is a new one."""
+    if connection.execute("SELECT 1 FROM files WHERE path = ?", (path,)).fetchone() is None:
+        return None
+    query = "SELECT id, text, topic, valid_from FROM records WHERE path = ? AND is_current"
+    return {
+        split_id(row["id"])[1] or "": changes.Known(
+            row["text"], row["topic"], _moment(row["valid_from"])
+        )
+        for row in connection.execute(query, (path,))
+    }
 
 
 def _revisions(connection: sqlite3.Connection) -> dict[str, str]:
