@@ -251,6 +251,13 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             _SYNC,
         ),
         _do(
+            "embedding",
+            "M",
+            "Embed the texts of this binding: agree to where they go, stop, go on.",
+            _CHANGE_BINDING,
+            label="meaning",
+        ),
+        _do(
             "profile",
             "P",
             "Show what the provider says of the scope as a whole.",

@@ -57,6 +57,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 30
+_EMBED_SECONDS = 5
 _ALLOCATIONS_A_COLLECTION = 10_000
 """Python's own 700 makes a list of 10,000 records pause the screen for half of its time."""
 _MODES = [tab.mode for tab in SCREENS]
@@ -224,6 +225,7 @@ class MemtuiApp(App[None]):
         self.controller.follower.begin()
         self.set_interval(_HEALTH_SECONDS, self.controller.check_health)
         self.set_interval(_HEALTH_SECONDS, self.controller.check_spending)
+        self.set_interval(_EMBED_SECONDS, self.controller.embed)
 
     async def _show(self, mode: str) -> None:
         """Show a screen; what is typed waits until it has put its cursor where it begins."""

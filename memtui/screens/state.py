@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -37,6 +38,7 @@ from memtui.widgets.format import counted
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
+    from memtui.contract import Embedding
     from memtui.service import MemoryService
     from memtui.service.answers import BindingHealth, BindingView, CompanyView, Resolution
     from memtui.service.limits import SpendingStatus
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 _log = logging.getLogger(__name__)
+_TOLD_SECONDS = 0.5
+"""Between two steps of embedding that the screens are told of."""
 _SCOPE_FIELDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 
 
@@ -95,6 +99,8 @@ class AppState:
     """Why what others do is not seen now, as a sentence; empty while it is."""
     spending: tuple[SpendingStatus, ...] = ()
     """The company's spending limits as last checked."""
+    embeddings: Mapping[str, Embedding] = field(default_factory=dict)
+    """By binding, how far its texts are embedded, as the app last heard while it does that."""
     filters: tuple[str, ...] = ()
     """Filter lines applied before, the newest last."""
     views: tuple[SavedView, ...] = ()
@@ -223,6 +229,8 @@ class StateController:
         self._resolving = Background(app, "resolve")
         self._checking = Background(app, "health")
         self._adding_up = Background(app, "spending")
+        self._embedding = Background(app, "embedding")
+        self._told_of_embedding = 0.0
         self._purging = Background(app, "purge")
         self._finding = Background(app, "discovery")
         self._looked_around = False
@@ -319,6 +327,7 @@ class StateController:
         line = was.filter_line if self._early_line is None else self._early_line
         self._early_line = None
         self.follower.follow(session)
+        self._embedding.forget()
         scope = was.scope or Scope(company_id=self._company)
         self._settle(
             replace(
@@ -326,6 +335,7 @@ class StateController:
                 phase=Phase.READY,
                 session=session,
                 scope=scope.model_copy(update={"company_id": self._company}),
+                embeddings={},
                 filter=self._filter_of(line, session.caller.as_of),
                 filter_line=line,
                 binding_key=was.binding_key,
@@ -476,6 +486,30 @@ class StateController:
         check = partial(session.service.limits.check, session.caller, zone=zone)
         self._adding_up.latest(check, show, self._tell_once)
 
+    def embed(self) -> None:
+        """Embed in the background what is new in the company's bindings, but for the past."""
+        session, state = self.state.session, self.state
+        if session is None or state.no_change or self._embedding.busy:
+            return
+        from memtui.service.embedding import keeps_up
+
+        if not any(map(keeps_up, state.bindings)):
+            return
+
+        def told(key: str, found: Embedding) -> None:
+            if found.is_done or monotonic() - self._told_of_embedding > _TOLD_SECONDS:
+                self._told_of_embedding = monotonic()
+                embeddings = {**self.state.embeddings, key: found}
+                self._set(replace(self.state, embeddings=embeddings))
+
+        def failed(key: str, error: MemtuiError) -> None:
+            self._tell_once(MemtuiError(f"{key} is not embedded on: {error}"))
+
+        catch_up = session.service.embedding.catch_up
+        self._embedding.latest(
+            lambda: catch_up(session.caller, told, failed), lambda _done: None, self._tell_once
+        )
+
     def _tell_once(self, error: MemtuiError) -> None:
         """Tell of a problem once, however often it is met again."""
         if str(error) != self._told:
@@ -517,6 +551,7 @@ class StateController:
         """Keep the session and close the service."""
         if self.state.session is None:
             return
+        self._embedding.forget()
         try:
             await asyncio.to_thread(save_document, self._paths.session_file, self.saved)
         except Invalid as error:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _TARGET_TYPES = ("company", "project", "agent")
 _LATENCIES = 60
+_SEEN_BY_ADAPTERS = {"config", "enabled", "read_only"}
 
 
 class Bindings(Group):
@@ -206,7 +207,8 @@ class Bindings(Group):
                     entry,
                     lambda database: table.update_binding(database, row.binding_id, changes),
                 )
-            await core.connections.drop(row.binding_id)
+            if changes.keys() & _SEEN_BY_ADAPTERS:
+                await core.connections.drop(row.binding_id)
         return next(view for view in await self.all(caller) if view.key == key)
 
     @to_its_end

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from memtui.contract import (
@@ -28,15 +29,24 @@ from memtui.service.answers import BindingView
 from memtui.service.connections import Connection
 from memtui.service.core import Group, find_binding, find_company, to_its_end
 from memtui.service.recorder import RunningOperation
+from memtui.service.redaction import redact_config
 from memtui.service.visibility import Caller
 from memtui.store import bindings as table
 
+if TYPE_CHECKING:
+    from memtui.service.memory import MemoryService
+
 _TEXTS_A_CALL, _INSTANT_TEXTS_A_CALL, _CALLS_AN_OPERATION = 64, 2_048, 16
-_LOOK_SECONDS, _LONGEST_PAUSE_SECONDS = 5.0, 300.0
+_PAUSE_SECONDS, _LONGEST_PAUSE = 10.0, 300.0
 
 
 class Embeddings(Group):
     """The embedding of bindings' texts."""
+
+    def __init__(self, service: MemoryService) -> None:
+        super().__init__(service)
+        self._waits: dict[str, tuple[float, float]] = {}
+        """Bindings where it failed: when it is tried again, and how long it is left alone then."""
 
     async def state(self, caller: Caller, key: str) -> Embedding:
         """Say how far a binding's texts are embedded. Not an operation.
@@ -117,40 +127,38 @@ class Embeddings(Group):
         row = await self._core.ask(find_binding, caller.company_id, key)
         return row.enabled and row.embeds
 
-    async def keep_up(
+    async def catch_up(
         self,
         caller: Caller,
         told: Callable[[str, Embedding], object] = lambda *_: None,
-        failed: Callable[[str, str], object] = lambda *_: None,
+        failed: Callable[[str, MemtuiError], object] = lambda *_: None,
     ) -> None:
-        """Embed what is new in every binding of the company, until it is cancelled.
+        """Embed what is new in every binding of the company; who stays calls it again and again.
 
         Not where a binding's switch is off (`bindings.update`), or nobody has agreed to its
-        address. What fails is tried again, later each time.
+        address. What failed is left alone for a while, longer each time.
 
         Args:
             caller: On whose behalf.
             told: Hears of each step, with the binding's key.
             failed: Hears what went wrong, with the binding's key.
         """
-        waits: dict[str, tuple[float, float]] = {}
-        while True:
-            for view in await self._service.bindings.all(caller):
-                due, pause = waits.get(view.key, (0.0, _LOOK_SECONDS))
-                if not (view.enabled and view.embeds and _embeds(view)) or time.monotonic() < due:
-                    continue
-                try:
-                    found = await self.state(caller, view.key)
-                    if found.agreed and not found.is_done:
-                        await self.build(
-                            caller, view.key, partial(told, view.key), in_background=True
-                        )
-                    waits.pop(view.key, None)
-                except MemtuiError as error:
-                    pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-                    waits[view.key] = (time.monotonic() + pause, pause)
-                    failed(view.key, str(error))
-            await asyncio.sleep(_LOOK_SECONDS)
+        for view in await self._service.bindings.all(caller):
+            due, pause = self._waits.get(view.key, (0.0, _PAUSE_SECONDS))
+            if not keeps_up(view) or time.monotonic() < due:
+                continue
+            try:
+                found = await self.state(caller, view.key)
+                if found.agreed and not found.is_done:
+                    tell = partial(told, view.key)
+                    await self.build(caller, view.key, tell, in_background=True)
+                self._waits.pop(view.key, None)
+            except MemtuiError as error:
+                now = await self._core.ask(find_binding, caller.company_id, view.key)
+                if redact_config(now.config)[0] != view.config:
+                    continue  # it was given other settings, and was closed for that
+                self._waits[view.key] = (time.monotonic() + pause, min(2 * pause, _LONGEST_PAUSE))
+                failed(view.key, error)
 
     @to_its_end
     async def agree(self, caller: Caller, key: str, address: str, *, agreed: bool = True) -> None:
@@ -196,10 +204,13 @@ async def _step(entry: RunningOperation, connection: Connection, found: Embeddin
             # What it has cost by now, nobody knows.
             provider = urlsplit(found.address).hostname or found.address
             entry.usage += (Usage(provider=provider, model=found.model),)
+        if isinstance(error, Unavailable):  # what is there is whole: no outcome is unknown
+            raise Unavailable(str(error)) from error
         raise
     entry.usage += reply.usage
     return reply.embedding
 
 
-def _embeds(view: BindingView) -> bool:
-    return view.capabilities.semantic and bool(view.config.get("embedding"))
+def keeps_up(view: BindingView) -> bool:
+    """Whether what is new in a binding is to be embedded without anybody asking."""
+    return view.enabled and view.embeds and bool(view.config.get("embedding"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,7 +16,7 @@ from textual.reactive import reactive
 from textual.widgets import OptionList
 
 from memtui.actions import ACTIONS, Need
-from memtui.contract import Health, Json, Location, MemtuiError, NotFound, Problem
+from memtui.contract import Embedding, Health, Json, Location, MemtuiError, NotFound, Problem
 from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.bindings.view import (
     CAPTURE_WORDS,
@@ -39,6 +39,7 @@ from memtui.screens.scope_choices import seen_scopes
 from memtui.screens.state import AppState, ConfigurationChanged, GoTo, find_memories
 from memtui.widgets.background import Background
 from memtui.widgets.display import DIM, display
+from memtui.widgets.format import embedding_words
 from memtui.widgets.frame import KeyFooter
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import DetailPane, Fitted, OptionRows
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 2.0
 
-_MORE = ("namespaces", "conformance", "migrate", "sync", "profile")
+_MORE = ("namespaces", "conformance", "migrate", "sync", "embedding", "profile")
 """The actions that are told of below a binding."""
 
 
@@ -192,8 +193,17 @@ class BindingsScreen(MemtuiScreen):
     def watch_state(self, before: AppState, now: AppState) -> None:
         """Light another path."""
         super().watch_state(before, now)
+        if now.embeddings != before.embeddings:
+            self._show_embeddings(now.embeddings)
         if now.resolution != before.resolution or now.scope != before.scope:
             self.watch_view()
+
+    def _show_embeddings(self, heard: Mapping[str, Embedding]) -> None:
+        healths = dict(self.view.healths)
+        for key in healths.keys() & heard.keys():
+            health = healths[key].health.model_copy(update={"embedding": heard[key]})
+            healths[key] = healths[key].model_copy(update={"health": health})
+        self.view = replace(self.view, healths=healths)
 
     @property
     def _row(self) -> TreeRow | None:
@@ -520,6 +530,44 @@ class BindingsScreen(MemtuiScreen):
             words = capture_words(chosen) or "nothing"
             said = f"{binding.key} captures {words} now."
             await self._change(self._service.update, binding.key, capture=capture, said=said)
+
+    @conversation
+    async def action_embedding(self) -> None:
+        """Agree that texts go to a model, take that back, or stop and go on embedding."""
+        binding, service = self._binding, self.session.service
+        key, found = binding.key, self.view.embedding(binding.key)
+        if found is None:
+            self.toast(
+                f"{key} is searched by words alone; E sets a model for its embedding.",
+                severity="warning",
+            )
+        elif not found.agreed and found.address:
+            question = Confirm(
+                f"Send the texts of {key} to {found.address}?",
+                detail="Each is sent once to be embedded, and every question to find by; secrets "
+                f"are taken out first. Its model there is {found.model.rpartition('#')[2]}.",
+                verb="send them",
+            )
+            if await self.ask(question):
+                said = f"The texts of {key} are embedded at {found.address} now."
+                await self._change(service.embedding.agree, key, found.address, said=said)
+        else:
+            await self._choose_embedding(binding, found)
+
+    async def _choose_embedding(self, binding: BindingView, found: Embedding) -> None:
+        key, service = binding.key, self.session.service
+        switch = "stop embedding what is new" if binding.embeds else "go on embedding what is new"
+        choices = [Choice("", switch)]
+        choices += [Choice(one, f"send no more texts to {one}") for one in binding.agreed]
+        chosen = await self.ask(Choose(f"{key}: {embedding_words(found)}", choices))
+        if chosen == "":
+            said = f"What is new in {key} is {'not ' if binding.embeds else ''}embedded."
+            embeds = not binding.embeds
+            await self._change(self._service.update, key, embeds=embeds, said=said)
+        elif chosen is not None:
+            agree = service.embedding.agree
+            said = f"The texts of {key} go to {chosen} no more."
+            await self._change(agree, key, chosen, agreed=False, said=said)
 
     @conversation
     async def action_sync(self) -> None:

@@ -10,14 +10,23 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from memtui.contract import Problem, Scope
+from memtui.contract import Embedding, Problem, Scope
 from memtui.screens.state import AppState
 from memtui.service import Capture
 from memtui.widgets.agents import told_words
 from memtui.widgets.charts import sparkline
 from memtui.widgets.detail_lines import pairs
 from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line, lines
-from memtui.widgets.format import count, counted, duration, exact, place_line, since, tokens
+from memtui.widgets.format import (
+    count,
+    counted,
+    duration,
+    embedding_words,
+    exact,
+    place_line,
+    since,
+    tokens,
+)
 from memtui.widgets.frame import PAST_SIGN
 
 if TYPE_CHECKING:
@@ -51,6 +60,11 @@ class BindingsView:
     """Who is connected now."""
     plugins: frozenset[str] = frozenset()
     """The providers behind which is a memory plugin."""
+
+    def embedding(self, key: str) -> Embedding | None:
+        """Return how far a binding's texts are embedded, where it has a model."""
+        health = self.healths.get(key)
+        return health.health.embedding if health else None
 
     def holder(self, finding: Finding) -> BindingView | None:
         """Return the binding through which a finding is read already."""
@@ -150,6 +164,8 @@ def _binding_line(
         display("captures", style=DIM) if binding.captures else None,
     ]
     if health is not None:
+        if health.health.embedding is not None:
+            notes.append(_embedding_note(health.health.embedding))
         if health.latencies_ms:
             spark = sparkline(health.latencies_ms, 12)
             notes.append(display(f"{spark} {duration(health.latencies_ms[-1])}", style=DIM))
@@ -162,6 +178,17 @@ def _binding_line(
     arrow = Content.styled(" ◀", f"bold {ACCENT}") if active else None
     provider = display(f" {binding.provider_key}", limit=40, style=DIM)
     return line(line(lead, arrow, provider, gap=""), *notes, gap="  ")
+
+
+def _embedding_note(found: Embedding) -> Content | None:
+    """Return how far texts are embedded, in few words; nothing where all are."""
+    if found.is_done:
+        return None
+    if not found.agreed:
+        return display("no yes to embed", style=WARN)
+    share = f"embedding {count(found.embedded)}/{count(found.texts)}"
+    is_changing = found.serving not in {None, found.model}
+    return display(f"re-index: {share}" if is_changing else share, style=WARN)
 
 
 def _target_line(binding: BindingView, target: TargetView, state: AppState) -> Content:
@@ -325,6 +352,8 @@ def _binding_detail(
         ("can", ", ".join(binding.capabilities.words())),
         ("read-only", "yes" if binding.read_only else "no"),
         ("captures", capture_words(binding.captures) or "nothing; p chooses"),
+        *([("texts go to", ", ".join(binding.agreed))] if binding.agreed else []),
+        *([] if binding.embeds else [("embedding", "stopped; M goes on")]),
         *([("shared", "another company's memories lie there too")] if binding.shared else []),
         *_health_facts(health, state),
         ("added", exact(binding.created_at, state.zone)),
@@ -347,6 +376,7 @@ def _health_facts(health: BindingHealth | None, state: AppState) -> list[tuple[s
     return [
         ("records", "" if records is None else count(records)),
         ("problems", count(len(health.health.problems)) if health.health.problems else ""),
+        ("meaning", embedding_words(health.health.embedding) if health.health.embedding else ""),
         ("latency", slowest),
         ("version", health.health.version or ""),
         ("checked", since(health.checked_at, state.clock())),

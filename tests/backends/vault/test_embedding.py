@@ -110,13 +110,12 @@ async def test_what_is_new_is_embedded_in_the_background_until_that_is_turned_of
         step.set()
 
     server.gate.clear()
-    keeping = asyncio.create_task(service.embedding.keep_up(caller, told))
+    keeping = asyncio.create_task(service.embedding.catch_up(caller, told))
     while not server.calls:  # the first call has arrived
         await asyncio.sleep(0.01)
     await turn_off()
     await step.wait()
-    keeping.cancel()
-    await asyncio.gather(keeping, return_exceptions=True)
+    await keeping
     assert (await service.embedding.state(caller, "default")).embedded == 64
 
 
