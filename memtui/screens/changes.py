@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -56,6 +56,8 @@ _KINDS: dict[str, tuple[str, str, Tone]] = {
     "removed": ("-", BAD, "error"),
 }
 """The sign of each kind of change, and how it is coloured."""
+_ORDER = ("changed", "removed", "added")
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _EXPORTED = ("csv", "json", "parquet")
 _HINT = "topic:deploy tag:release words ~fuzzy; empty: all   enter take it   esc go back"
 
@@ -145,7 +147,7 @@ class Changes(ModalListScreen):
 
         def show(answer: CompareAnswer) -> None:
             self._answer = answer
-            self._rows.replace(answer.differences)
+            self._rows.replace(ordered(answer.differences))
             self._list.notice = (
                 "Nothing changed between these moments.",
                 "[ chooses an earlier one, / another filter, esc goes back.",
@@ -251,6 +253,12 @@ def for_records(chosen: Filter) -> Filter:
     """Return what of a filter says something about records."""
     held = chosen.model_dump(include=set(HELD[Taker.RECORDS]))
     return Filter.model_validate(held)
+
+
+def ordered(found: Iterable[Difference]) -> list[Difference]:
+    """Return differences by their kind, the newest of each first."""
+    by_time = sorted(found, key=lambda one: _changed_at(one) or _NEVER, reverse=True)
+    return sorted(by_time, key=lambda one: _ORDER.index(one.kind.value))
 
 
 # How a difference reads.

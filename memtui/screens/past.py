@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 from memtui.contract import Filter, Invalid, MemtuiError, OperationStatus, OperationType
 from memtui.filters import parse_when
 from memtui.screens.dialogs import Dialog
-from memtui.screens.operations.view import asked
+from memtui.screens.operations.view import about
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.calendar import Calendar
@@ -181,7 +181,8 @@ class ChooseMoment(Dialog[datetime]):
             if operation is None:
                 changes[moment] = DayMoment(moment, "", "changed outside of memtui")
             else:
-                what = f"{operation.operation_type.value}: {asked(operation)}"
+                words = about(operation) or fmt.counted(operation.result_count, "record")
+                what = f"{operation.operation_type.value}: {words}"
                 known = DayMoment(moment, actor(operation), what)
                 changes.setdefault(operation.operation_id, known)
         return [*ends, *changes.values(), DayMoment(begin.astimezone(UTC), "", "its beginning")]

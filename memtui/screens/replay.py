@@ -64,7 +64,12 @@ class Replay(ModalListScreen):
 
     def make_list(self) -> VirtualList[RunStep]:
         """Return the list."""
-        return VirtualList(columns(self._offset), self._rows, name="step-list")
+        return VirtualList(columns(self._offset, self._today), self._rows, name="step-list")
+
+    @property
+    def _today(self) -> str:
+        """What the moment is called that records are looked up at."""
+        return "today" if self.state.as_of is None else "by then"
 
     def _offset(self, step: RunStep) -> str:
         begun = self._run.started_at if self._run else step.operation.started_at
@@ -95,7 +100,7 @@ class Replay(ModalListScreen):
         if run.failures:
             told.append(f"failed {words.failed(run)}")
         today = words.today(one for _, step in self._rows.held() for one in step.records)
-        told.append(f"today {today}" if today else "")
+        told.append(f"{self._today} {today}" if today else "")
         return lines([title, display("   ".join(filter(None, told)), limit=400, style=DIM)])
 
     def draw_row(self, width: int) -> Content:
@@ -110,6 +115,8 @@ class Replay(ModalListScreen):
             return "No step is selected."
         if verb in {"record", "told"} and step is not None and not step.records:
             return "This step touched no record."
+        if verb == "told_now" and self.state.as_of is not None:
+            return "This compares with now; go back to now first."
         if verb == "told_now" and step is not None and step.context is None:
             return "This step delivered no context."
         return ""
@@ -219,14 +226,17 @@ class Replay(ModalListScreen):
 # How a step reads.
 
 
-def columns(offset: Callable[[RunStep], str]) -> list[Column[RunStep]]:
-    """Return the columns of the list; `offset` says how far into its run a step was."""
+def columns(offset: Callable[[RunStep], str], today: str) -> list[Column[RunStep]]:
+    """Return the columns of the list; `offset` says how far into its run a step was.
+
+    `today` is what the moment is called that records are looked up at.
+    """
     return [
         Column("at", "at", offset, 7, "right", keep=90, tone="muted"),
         Column("step", "step", _verb, 12, keep=100),
         Column("what", "what", words.what, 20, flexible=True, keep=95),
         Column("records", "records", lambda one: one.operation.result_count, 7, "right", keep=70),
-        Column("today", "today", _today, 9, keep=75),
+        Column("today", today, _today, 9, keep=75),
         Column("tokens", "tokens", _tokens, 7, "right", keep=80),
         Column("cost", "$", _cost, 9, "right", keep=50, tone="muted"),
     ]

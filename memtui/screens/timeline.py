@@ -29,7 +29,7 @@ from memtui.widgets.detail_lines import (
     scope_words,
     who_and_when,
 )
-from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
+from memtui.widgets.display import DIM, STRONG, WARN, display, hanging, line, lines
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
@@ -96,12 +96,12 @@ class Timeline(ModalListScreen):
 
     def draw_head(self, width: int) -> Content:
         """Return whose timeline it is, and what of it is not known."""
-        del width
-        name = display(record_name(self._record), limit=120, style=STRONG)
+        name = display(record_name(self._record), limit=200, style=STRONG)
         where = f"{scope_words(self._record.scope)} · {self._binding_key}"
-        number = fmt.counted(self._rows.loaded, "version") if self._answer else ""
+        if self._answer is not None:
+            where = f"{where} · {fmt.counted(self._rows.loaded, 'version')}"
         head = [
-            line("timeline of", name, number, gap="   "),
+            hanging(Content("timeline of  "), name, width, most=1),
             display(where, limit=200, style=DIM),
         ]
         if self._answer is not None and self._answer.problems:

@@ -39,6 +39,10 @@ class Month(NamedTuple):
         year, month = divmod(self.year * 12 + self.month - 1 - months, 12)
         return Month(year, month + 1)
 
+    def since(self, earlier: Month) -> int:
+        """Return how many months it is after an earlier one."""
+        return (self.year - earlier.year) * 12 + self.month - earlier.month
+
     def weeks(self) -> list[list[date | None]]:
         """Return its weeks from Monday on, six of them; None stands for a day of no such month."""
         found = calendar.Calendar().monthdayscalendar(*self)
@@ -139,13 +143,16 @@ class Calendar(Widget, can_focus=True):
                 self.action_choose()
 
     def _months(self) -> list[list[Month]]:
-        """Return the months that are shown, row by row: the page of them with the day in it."""
+        """Return the months that are shown, row by row: the page of them with the day in it.
+
+        None is shown before the first one that there is anything in.
+        """
         size = self.content_size
         across = max(1, (size.width + _GAP_CELLS) // (_MONTH_CELLS + _GAP_CELLS))
-        shown = across * max(1, (size.height + 1) // (_MONTH_LINES + 1))
-        here, last = month_of(self.day), month_of(self._today)
-        behind = (last.year - here.year) * 12 + last.month - here.month
-        newest = last.back(behind // shown * shown)
+        fit = across * max(1, (size.height + 1) // (_MONTH_LINES + 1))
+        last = month_of(self._today)
+        shown = min(fit, last.since(month_of(min(self.day, *self.counts, self._today))) + 1)
+        newest = last.back(last.since(month_of(self.day)) // shown * shown)
         months = [newest.back(one) for one in reversed(range(shown))]
         return [months[one : one + across] for one in range(0, shown, across)]
 

@@ -105,12 +105,12 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def not_read(problems: Sequence[Problem]) -> str:
-    """Return what an answer may lack: the first problem, and how many more there are."""
+    """Return what an answer may lack, or cannot know: the first problem, and how many more."""
     if not problems:
         return ""
     first, more = problems[0], len(problems) - 1
-    place = f"{place_line(first.location)}: " if first.location else ""
-    return f"not read: {place}{first.message}{f' (and {count(more)} more)' if more else ''}"
+    place = f"not read: {place_line(first.location)}: " if first.location else ""
+    return f"{place}{first.message}{f' (and {count(more)} more)' if more else ''}"
 
 
 def changed(change: UndoCandidate) -> str:

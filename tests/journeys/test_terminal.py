@@ -72,6 +72,15 @@ def test_write_find_edit_forget_and_take_back(tmp_path: Path, environment: dict[
 
         terminal.press("2")
         terminal.until("✓ undo", "✓ forget", "✓ correct", "✓ query", "✓ write")
+
+        terminal.press("4", "@")
+        terminal.until("Show everything as it was", "4 changes", "undo: 1 record")
+        terminal.press("yesterday", ENTER)
+        terminal.until("◷ THE PAST, as of", "4◷Records", "Nothing was here then.")
+        terminal.press("n")
+        terminal.until("This is the past, where")
+        terminal.press("@")
+        terminal.until("4 Records", "release branch on Mondays", gone="THE PAST")
         terminal.press("q")
         assert terminal.until_ended() == 0
     [record] = asked(tmp_path, "browse")["records"]

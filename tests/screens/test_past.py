@@ -179,6 +179,7 @@ async def test_what_changed_between_two_moments_is_a_difference_that_is_kept(
         await pilot.press("W")
         await until(pilot, lambda: isinstance(app.screen, Changes) and len(listed(app)) == 3)
         assert "+ 3 added" in screen_text(app)
+        assert [one.kind for one in listed(app)] == ["added"] * 3
         await pilot.press("left_square_bracket")
         await until(pilot, lambda: isinstance(app.screen, ChooseMoment))
         app.screen.query_one(Input).focus().value = began.isoformat()

@@ -161,6 +161,9 @@ class LogFeed:
                 "No operations yet.",
                 "What reads or changes a memory is logged here; press 3 and ask something.",
             )
+            if self._screen.state.as_of is not None:
+                back = self._screen.state.keymap.label("app.past")
+                shown.notice = "Nothing was logged by then.", f"{back} goes back to now."
         self._fill(opened.order, opened.view.count, opened.page, opened.rows)
         self._seen = self.count
         if not self._natural or before != opened.order:

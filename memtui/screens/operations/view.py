@@ -88,7 +88,7 @@ def operation_columns(now: Callable[[], datetime]) -> list[Column[Operation]]:
         Column("issue", "issue", lambda one: one.scope.issue_id, 8, keep=55),
         Column("run", "run", lambda one: one.scope.run_id, 9, keep=55),
         Column("subject", "subject", lambda one: one.scope.subject_id, 9, keep=55),
-        Column("what", "what", _what, 16, flexible=True, keep=85, tone="muted"),
+        Column("what", "what", about, 16, flexible=True, keep=85, tone="muted"),
         Column("source", "source", _source, 16, flexible=True, keep=43),
         Column("door", "door", lambda one: one.door, 6, keep=50),
         Column("by", "by", lambda one: one.principal, 10, keep=50),
@@ -111,7 +111,8 @@ def _agent(operation: Operation) -> Cell:
     return Cell(actor(operation), "muted" if operation.principal.startswith("user:") else "")
 
 
-def _what(operation: Operation) -> str:
+def about(operation: Operation) -> str:
+    """Return what an operation was about in a few words; empty where it says nothing."""
     words = asked(operation)
     if words and words == operation.request.get("record_id"):
         words = words.rstrip("/").rpartition("/")[2]  # the folders before it are alike

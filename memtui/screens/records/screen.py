@@ -166,6 +166,9 @@ class RecordsScreen(EditingScreen[Record]):
                 "No record matches.",
                 "/ changes the filter, ctrl+l takes it away, s widens the scope.",
             )
+        if self.state.as_of is not None:
+            back = self.state.keymap.label("app.past")
+            return "Nothing was here then.", f"{back} goes back to now, s widens the scope."
         if self._at_least:
             return (
                 "Nothing that this provider can list.",
