@@ -155,6 +155,13 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("clear_filter", "ctrl+l", "Take the filter away."),
         _do("binding", "B", "Choose the binding to look at.", _SERVICE),
         _do(
+            "everywhere",
+            "0",
+            "Ask and list all bindings at once, or one again.",
+            _SERVICE,
+            label="all bindings",
+        ),
+        _do(
             "limits",
             "dollar_sign",
             "Show the spending limits and what was spent of each.",

@@ -61,6 +61,8 @@ _EMBED_SECONDS = 5
 _ALLOCATIONS_A_COLLECTION = 10_000
 """Python's own 700 makes a list of 10,000 records pause the screen for half of its time."""
 _MODES = [tab.mode for tab in SCREENS]
+_EVERYWHERE = "*"
+"""What chooses all bindings; no binding has such a key."""
 _FIRST_SCREEN = "records"
 
 
@@ -473,10 +475,29 @@ class MemtuiApp(App[None]):
         """Choose the binding to look at."""
         from memtui.screens.dialogs import Choice, Choose
 
-        choices = [Choice("", "the one that serves this scope", "auto")]
+        choices = [
+            Choice("", "the one that serves this scope", "auto"),
+            Choice(_EVERYWHERE, "all at once, in queries and records"),
+        ]
         choices += [Choice(one.key, one.key, one.provider_key) for one in self.state.bindings]
-        use = self.controller.choose
-        self._choose(Choose("Binding to look at", choices), lambda key: use(binding_key=key))
+
+        def use(key: str) -> None:
+            if key == _EVERYWHERE:
+                self.controller.choose(everywhere=True)
+            else:
+                self.controller.choose(binding_key=key)
+
+        self._choose(Choose("Binding to look at", choices), use)
+
+    def action_everywhere(self) -> None:
+        """Ask and list all bindings at once, or one again."""
+        everywhere = not self.state.everywhere
+        self.controller.choose(everywhere=everywhere)
+        if (key := self.state.filter.binding_key) is not None:
+            toast(self, f"The filter names {key}; without binding: all are asked.")
+        elif self.frame is not None and not self.frame.EVERYWHERE:
+            asked = "all bindings at once" if everywhere else "one binding"
+            toast(self, f"Queries and records are of {asked} now.")
 
     def _choose(self, chooser: Dialog[T], use: Callable[[T], object]) -> None:
         self.push_screen(chooser, lambda chosen: None if chosen is None else use(chosen))

@@ -80,7 +80,7 @@ S = TypeVar("S", bound="ServiceScreen")
 
 _KNOWN_OPERATIONS = 500
 """Operations whose names the filter line completes."""
-_DATA = ("session", "scope", "filter", "binding_key", "resolution")
+_DATA = ("session", "scope", "filter", "binding_key", "everywhere", "resolution")
 _OF_FRAME = {Need.SERVICE, Need.WRITABLE, Need.NOW, Need.CHARTS, Need.SQL}
 _SHOWN = dict.fromkeys(set(Need) - _OF_FRAME, "")
 """What hangs on what a screen shows; nothing of it is there at first."""
@@ -172,6 +172,8 @@ class MemtuiScreen(ServiceScreen):
     FILTERED: ClassVar[bool] = True
     """Whether the filter line narrows what this screen shows; without it there is none."""
     NARROWS: ClassVar[Taker] = Taker.OPERATIONS
+    EVERYWHERE: ClassVar[bool] = False
+    """Whether it can show all bindings at once."""
     """What the filter line narrows here; terms that say nothing about it are named."""
     AUTO_FOCUS = ""
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
@@ -347,7 +349,7 @@ class MemtuiScreen(ServiceScreen):
 
     def _draw_frame(self) -> None:
         state = self.state
-        view = scope_view(state)
+        view = scope_view(state, everywhere=self.EVERYWHERE and state.asks_all)
         self.query_one(ScopeBar).view = view
         self.query_one(PastBanner).forms = view.past
         self.query_one(ScreenTabs).past = bool(view.past)
@@ -398,8 +400,8 @@ def frame_of(part: DOMNode) -> MemtuiScreen:
     return screen
 
 
-def scope_view(state: AppState) -> ScopeView:
-    """Return what the scope bar shows of the state."""
+def scope_view(state: AppState, *, everywhere: bool = False) -> ScopeView:
+    """Return what the scope bar shows of the state; `everywhere`: all bindings are looked at."""
     scope = state.scope
     company = state.session.company.name if state.session else scope.company_id
     parts = [
@@ -410,13 +412,14 @@ def scope_view(state: AppState) -> ScopeView:
         f"issue {scope.issue_id}" if scope.issue_id else None,
         f"run {scope.run_id}" if scope.run_id else None,
     ]
-    status, word = _health(state)
+    status, word = ("", "") if everywhere else _health(state)
+    closed = state.binding is not None and state.binding.read_only and not everywhere
     return ScopeView(
         parts=tuple(part for part in parts if part),
-        binding=_binding(state),
+        binding="all bindings" if everywhere else _binding(state),
         status=status,
         word=word,
-        read_only=state.read_only or bool(state.binding and state.binding.read_only),
+        read_only=state.read_only or closed,
         live=not state.not_live,
         spending=() if state.as_of else spending.badge(state.spending),
         over_limit=spending.is_passed(state.spending),

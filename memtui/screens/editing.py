@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from memtui.actions import Need
 from memtui.contract import (
@@ -22,6 +22,7 @@ from memtui.contract import (
     Invalid,
     MemtuiError,
     Record,
+    RecordHandle,
     Scope,
     SourceKind,
     SourceRef,
@@ -58,6 +59,13 @@ R = TypeVar("R")
 Answers: TypeAlias = "Sequence[MutationAnswer]"
 
 
+class Named(NamedTuple):
+    """What names a record among those of all bindings."""
+
+    binding_key: str
+    record_id: str
+
+
 class EditingScreen(ListScreen[R]):
     """A list of records, or of rows that stand for them, which a person can change.
 
@@ -67,16 +75,16 @@ class EditingScreen(ListScreen[R]):
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
-        self.stats: dict[str, RetrievalCount] = {}
-        """How often each record was read, by its id; one that is missing never was."""
-        self.ghosts: set[str] = set()
+        self.stats: dict[Named, RetrievalCount] = {}
+        """How often each record was read; one that is missing never was."""
+        self.ghosts: set[Named] = set()
         """Forgotten records that their provider still returns."""
         self._unwritten: NewRecord | None = None
         """What could not be written as a new record."""
         self._last: tuple[str, ...] = ()
         self._taken_back: Answers = ()
-        self._drafts: dict[tuple[str, str, str], str] = {}
-        """By company, binding and record id: an id is unique in its binding alone."""
+        self._drafts: dict[tuple[str, Named], str] = {}
+        """By company and record."""
         self._counting = Background(self, "reads-of-records")
         self._following: dict[tuple[str, str], Background] = {}
         """What waits for changes from outside, by company and binding."""
@@ -88,8 +96,12 @@ class EditingScreen(ListScreen[R]):
             self.ghosts.clear()
         super().watch_state(before, now)
 
-    def _draft_of(self, record: Record) -> tuple[str, str, str]:
-        return record.scope.company_id, self.binding_of(record), record_key(record)
+    def _draft_of(self, record: Record) -> tuple[str, Named]:
+        return record.scope.company_id, self.name_of(record)
+
+    def name_of(self, record: Record) -> Named:
+        """Return what names a record among those of all bindings."""
+        return Named(self.binding_of(record), record_key(record))
 
     async def records_of(self, rows: Sequence[R]) -> list[Record]:
         """Return the records of rows, with the revisions that a change is based on."""
@@ -99,11 +111,11 @@ class EditingScreen(ListScreen[R]):
         """Return the key of the binding that holds a record; None asks for that of new ones."""
         raise NotImplementedError
 
-    def changed(self, old_id: str, record: Record) -> None:
-        """Show a record as it is now."""
+    def changed(self, name: Named, record: Record) -> None:
+        """Show a record as it is now; `name` is what it was called until then."""
         raise NotImplementedError
 
-    def gone(self, ids: set[str], ghosts: set[str]) -> None:
+    def gone(self, names: set[Named], ghosts: set[Named]) -> None:
         """Let go of forgotten records; ghosts stay, shown as such."""
         raise NotImplementedError
 
@@ -119,13 +131,14 @@ class EditingScreen(ListScreen[R]):
         """Read how often records were read, by the key of their binding; not an operation."""
         session, asked_in = self.session, _held_in(self.state)
 
-        async def count() -> dict[str, RetrievalCount]:
-            found: dict[str, RetrievalCount] = {}
+        async def count() -> dict[Named, RetrievalCount]:
+            found: dict[Named, RetrievalCount] = {}
             for key, names in ids.items():
-                found |= await session.service.log.retrieval_stats(session.caller, key, names)
+                counts = await session.service.log.retrieval_stats(session.caller, key, names)
+                found |= {Named(key, name): one for name, one in counts.items()}
             return found
 
-        def show(found: dict[str, RetrievalCount]) -> None:
+        def show(found: dict[Named, RetrievalCount]) -> None:
             if asked_in == _held_in(self.state):
                 self.stats.update(found)
                 self.reorder()
@@ -266,9 +279,9 @@ class EditingScreen(ListScreen[R]):
 
     def _accept(self, record: Record, theirs: Record | None) -> None:
         if theirs is None:
-            self.gone({record_key(record)}, set())
+            self.gone({self.name_of(record)}, set())
         else:
-            self.changed(record_key(record), theirs)
+            self.changed(self.name_of(record), theirs)
 
     async def correct(self, record: Record, **fields: Any) -> MutationAnswer:
         """Change some fields of a record, and show it as it is then; raises why it cannot be."""
@@ -283,7 +296,7 @@ class EditingScreen(ListScreen[R]):
         answer = await self.change(lambda: session.service.correct(session.caller, request))
         self.own(answer)
         for now in answer.records:
-            self.changed(record_key(record), now)
+            self.changed(self.name_of(record), now)
         return answer
 
     @conversation
@@ -344,7 +357,7 @@ class EditingScreen(ListScreen[R]):
         answer = await self.change(lambda: session.service.write(session.caller, request))
         self.own(answer)
         for record in answer.records:
-            self.changed(record_key(record), record)
+            self.changed(Named(answer.binding_key, record_key(record)), record)
         if answer.records:
             self.select(record_key(answer.records[0]))
         self.toast(said("Written. u takes it back.", answer))
@@ -362,7 +375,7 @@ class EditingScreen(ListScreen[R]):
             await self.forget_now(records)
 
     def _reads_of(self, records: Sequence[Record]) -> str:
-        never = sum(record_key(record) not in self.stats for record in records)
+        never = sum(self.name_of(record) not in self.stats for record in records)
         if len(records) == 1:
             read = "It was never read." if never else "Queries have returned it."
             goes_with = str(records[0].metadata.get("goes_with", ""))
@@ -423,12 +436,10 @@ class EditingScreen(ListScreen[R]):
             finally:
                 if answers and self.is_attached:
                     self.own(*before, *answers)
-                    ghosts = {one.provider_record_id for answer in answers for one in answer.ghosts}
-                    asked = {
-                        handle.provider_record_id
-                        for answer in answers
-                        for handle in (*answer.handles, *answer.missing)
-                    }
+                    ghosts, asked = set(), set()
+                    for answer in answers:
+                        ghosts |= names_in(answer, answer.ghosts)
+                        asked |= names_in(answer, (*answer.handles, *answer.missing))
                     self.gone(asked, ghosts)
 
         await self.change(forget_all)
@@ -467,7 +478,7 @@ class EditingScreen(ListScreen[R]):
         if not await self.ask(Confirm(question, verb="erase", detail="\n".join([lead, *copies]))):
             return
         done = await self.change(lambda: session.service.purging.apply(session.caller, request))
-        self.gone({record_key(record)}, set())
+        self.gone({self.name_of(record)}, set())
         if done.left:
             self.toast(f"Erased, but a text is still in {done.left[0].place}.", severity="error")
         elif done.found is not None:
@@ -526,8 +537,8 @@ class EditingScreen(ListScreen[R]):
 
     def _show_reversed(self, answers: Answers) -> str:
         """Show the records as they are after a reversal; return what came back, in words."""
-        handles = (handle for answer in answers for handle in answer.handles)
-        self.ghosts.difference_update(one.provider_record_id for one in handles)
+        for answer in answers:
+            self.ghosts -= names_in(answer, answer.handles)
         self.load()
         return self.came_back(answers)
 
@@ -538,22 +549,29 @@ def _held_in(state: AppState) -> tuple[ServiceSession | None, str | None]:
 
 
 def record_key(record: Record) -> str:
-    """Return what names a record: the id that the provider gave it."""
+    """Return the id that the provider gave a record: unique in its binding alone."""
     return record.handle.provider_record_id
 
 
+def names_in(answer: MutationAnswer, handles: Iterable[RecordHandle]) -> set[Named]:
+    """Return the names of records that an answer is about."""
+    return {Named(answer.binding_key, one.provider_record_id) for one in handles}
+
+
 def read_column(
-    record_id: Callable[[R], str], stats: Mapping[str, RetrievalCount], now: Callable[[], datetime]
+    name_of: Callable[[R], Named],
+    stats: Mapping[Named, RetrievalCount],
+    now: Callable[[], datetime],
 ) -> Column[R]:
-    """Return the column of how often each record was read; `record_id` names that of a row."""
+    """Return the column of how often each record was read; `name_of` names that of a row."""
 
     def read(row: R) -> Cell:
-        if (found := stats.get(record_id(row))) is None:
+        if (found := stats.get(name_of(row))) is None:
             return Cell("never", "muted")
         return Cell(fmt.reads(found.count, found.last_at, now()))
 
     def times(row: R) -> int:
-        return found.count if (found := stats.get(record_id(row))) else 0
+        return found.count if (found := stats.get(name_of(row))) else 0
 
     return Column("read", "read", read, 10, keep=80, order=times)
 

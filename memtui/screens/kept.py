@@ -57,6 +57,7 @@ class SavedCompany(Model):
     scope: Scope | None = None
     filter_line: str = ""
     binding_key: str | None = None
+    everywhere: bool = False
 
 
 class SavedSession(Model):

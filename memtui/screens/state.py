@@ -84,6 +84,8 @@ class AppState:
     """The filter as it was typed."""
     binding_key: str | None = None
     """The binding chosen by hand; None lets the service resolve it from the scope."""
+    everywhere: bool = False
+    """Whether a person wants queries and records of all bindings at once."""
     resolution: Resolution | None = None
     """The active binding and why it is; None while unknown or where nothing resolves."""
     resolution_problem: str = ""
@@ -136,6 +138,11 @@ class AppState:
             back = self.keymap.label("app.past")
             return f"This is the past, where nothing can be changed; {back} goes back to now."
         return Need.WRITABLE.value if self.read_only else ""
+
+    @property
+    def asks_all(self) -> bool:
+        """Whether all bindings are asked: a filter that names one asks that one."""
+        return self.everywhere and self.filter.binding_key is None
 
     @property
     def log_filter(self) -> Filter:
@@ -339,6 +346,7 @@ class StateController:
                 filter=self._filter_of(line, session.caller.as_of),
                 filter_line=line,
                 binding_key=was.binding_key,
+                everywhere=was.everywhere,
                 read_only=session.service.read_only or session.company.read_only,
             )
         )
@@ -361,6 +369,7 @@ class StateController:
         *,
         filter_line: str | None = None,
         binding_key: str | None = None,
+        everywhere: bool | None = None,
         as_of: datetime | None = None,
     ) -> None:
         """Use another filter line, binding or moment; an empty binding is the resolved one."""
@@ -375,7 +384,9 @@ class StateController:
                 filters=self.saved.filters,
             )
         if binding_key is not None:
-            wanted = replace(wanted, binding_key=binding_key or None)
+            wanted = replace(wanted, binding_key=binding_key or None, everywhere=False)
+        if everywhere is not None:
+            wanted = replace(wanted, everywhere=everywhere)
         if wanted != self.state:
             self._settle(wanted)
 
@@ -538,6 +549,7 @@ class StateController:
             scope=state.scope,
             filter_line=state.filter_line,
             binding_key=state.binding_key,
+            everywhere=state.everywhere,
         )
         self.saved = self.saved.model_copy(
             update={

@@ -21,6 +21,7 @@ from memtui.contract import (
     BrowseRequest,
     ExplainStage,
     Invalid,
+    Links,
     Matching,
     MemtuiError,
     Model,
@@ -36,7 +37,7 @@ from memtui.contract import (
     Usage,
     owner_of,
 )
-from memtui.fact_values import pair_of
+from memtui.fact_values import Entry, entry_of
 from memtui.provider_kit import first_of, read_cursor, take_apart, write_cursor
 from memtui.service.answers import Answer, BrowseAnswer, QueryAnswer
 from memtui.service.core import Group, Share
@@ -99,6 +100,8 @@ class ListedRecord(Record):
     """A record in a list of all bindings."""
 
     binding_key: str
+    links: Links | None = None
+    """What it links to and what links to it, where the request asked for that."""
 
 
 class BindingOutcome(Model):
@@ -294,7 +297,7 @@ class Everywhere(Group):
             asked.note(key, answer, len(answer.snippets), capped=answer.capped)
 
         def joined() -> EverywhereQuery:
-            return _join(answers, request, weights, asked.values())
+            return _join(answers, request, weights, asked)
 
         def ask(key: str) -> Awaitable[QueryAnswer]:
             routed = request.model_copy(update={"binding_key": key})
@@ -356,8 +359,8 @@ class Everywhere(Group):
             if not heads:
                 break
             first = heads[first_of([lists[key].waiting[0] for key in heads], request.sort)]
-            record = lists[first].shift()
-            records.append(ListedRecord(**dict(record), binding_key=first))
+            record, links = lists[first].shift()
+            records.append(ListedRecord(**dict(record), binding_key=first, links=links))
         asked.refuse_silence()
         totals = [one.progress.total for one in lists.values()]
         total = None if None in totals else sum(one or 0 for one in totals)
@@ -454,7 +457,7 @@ def _join(
     answers: Mapping[str, QueryAnswer],
     request: QueryRequest,
     weight: Callable[[Scope], float],
-    values: Mapping[str, object],
+    asked: Asked,
 ) -> EverywhereQuery:
     """Join the answers of several bindings, and say how, stage by stage."""
     placed = [
@@ -471,13 +474,14 @@ def _join(
     shown, hidden = _first_of_keys(merged)
     shown.sort(key=partial(_order, asked_keys))
     top = shown[: request.top_k]
+    stages = _stages([*shown, *hidden], asked_keys, request, all_topics=all_topics)
     return EverywhereQuery(
-        **values,
+        **asked.values(),
         snippets=tuple(top),
         hidden=tuple(hidden),
         all_topics=all_topics,
         capped=len(shown) > len(top) or any(one.capped for one in answers.values()),
-        stages=tuple(_stages([*shown, *hidden], asked_keys, request, all_topics=all_topics)),
+        stages=(_asking(asked), *stages),
     )
 
 
@@ -514,31 +518,33 @@ def _same_texts_once(placed: Sequence[tuple[Snippet, Place]]) -> list[FoundSnipp
 def _first_of_keys(
     found: Sequence[FoundSnippet],
 ) -> tuple[list[FoundSnippet], list[HiddenSnippet]]:
-    """Keep of the facts of one key the nearest scope's (seed 002 §3, first match wins)."""
+    """Keep of the facts of one key the nearest scope's (seed 002 §3, first match wins).
+
+    Providers without namespaces leave them out: such a key is that of any namespace.
+    """
     nearest = sorted(found, key=lambda one: (-one.places[0].weight, -(one.score or 0.0)))
     kept: list[FoundSnippet] = []
     hidden: list[HiddenSnippet] = []
-    first: dict[str, list[tuple[str | None, FoundSnippet]]] = defaultdict(list)
+    first: dict[str, list[tuple[str, FoundSnippet]]] = defaultdict(list)
     for one in nearest:
-        named = _key_of(one)
-        if named is None:
+        entry = _entry_of(one)
+        if entry is None:
             kept.append(one)
             continue
-        namespace, key = named
         nearer = [
             other
-            for space, other in first[key]
-            if (space is None or namespace is None or space == namespace)
+            for namespace, other in first[entry.key]
+            if (not namespace or not entry.namespace or namespace == entry.namespace)
             and other.places[0].weight > one.places[0].weight
         ]
-        first[key].append((namespace, one))
+        first[entry.key].append((entry.namespace, one))
         if not nearer:
             kept.append(one)
             continue
         hidden.append(
             HiddenSnippet(
                 **dict(one),
-                key=key,
+                key=entry.key,
                 hidden_by=nearer[0].handle,
                 hidden_by_binding=nearer[0].binding_key,
             )
@@ -546,28 +552,31 @@ def _first_of_keys(
     return kept, hidden
 
 
-def _key_of(record: Record) -> tuple[str | None, str] | None:
-    """Return namespace and key of a fact; None: it has no key, or is none."""
+def _entry_of(record: Record) -> Entry | None:
+    """Return under which key a fact stands, also as an agent gets it."""
     if record.kind != FACT:
         return None
-    key, space = record.metadata.get("key"), record.metadata.get("namespace")
-    if not isinstance(key, str):
-        pair = pair_of(without_prefix(record.text))
-        if pair is None:
-            return None
-        key = pair.key
-    return (space.casefold() if isinstance(space, str) else None), key.casefold()
+    return entry_of(record.model_copy(update={"text": without_prefix(record.text)}))
 
 
 def _is_asked_for(keys: frozenset[str], record: Record) -> bool:
-    named = _key_of(record)
-    return named is not None and named[1] in keys
+    entry = _entry_of(record)
+    return entry is not None and entry.key in keys
 
 
 def _order(keys: frozenset[str], one: FoundSnippet) -> tuple[bool, float, str, str]:
     """A fact whose key is asked for stands first; the rest by their joined scores."""
     record_id = one.handle.provider_record_id
     return not _is_asked_for(keys, one), -(one.score or 0.0), one.binding_key, record_id
+
+
+def _asking(asked: Asked) -> ExplainStage:
+    """Say who was asked, what each found, and why some have no answer."""
+    outcomes = asked.outcomes.values()
+    told = [f"{one.binding_key} found {one.found}" for one in outcomes if one.status == "ok"]
+    lead = f"All {len(outcomes)} at once, each for at most {asked.share.within_ms / 1000:g} s"
+    silent = [one.sentence for one in outcomes if one.sentence]
+    return ExplainStage(name="bindings", detail=" ".join([f"{lead}: {', '.join(told)}.", *silent]))
 
 
 def _stages(
@@ -648,6 +657,7 @@ class _List:
         self.progress = progress
         self.waiting: deque[Record] = deque()
         self._next: str | None = None
+        self._links: dict[str, Links] = {}
 
     @property
     def is_read(self) -> bool:
@@ -660,14 +670,16 @@ class _List:
         ids = [one.handle.provider_record_id for one in page.records]
         start = ids.index(was.last_id) + 1 if was.last_id in ids else was.shown
         self.waiting.extend(page.records[start:])
+        self._links |= page.links
         self._next = page.next_cursor
         self._go_on(shown=start, total=page.total)
 
-    def shift(self) -> Record:
-        """Return its next record."""
+    def shift(self) -> tuple[Record, Links | None]:
+        """Return its next record, and its links where they are known."""
         record = self.waiting.popleft()
-        self._go_on(shown=self.progress.shown + 1, last_id=record.handle.provider_record_id)
-        return record
+        name = record.handle.provider_record_id
+        self._go_on(shown=self.progress.shown + 1, last_id=name)
+        return record, self._links.get(name)
 
     def _go_on(self, **changed: Any) -> None:
         """Note how far it was shown; where that is the whole page, the next one follows."""

@@ -34,7 +34,10 @@ class Pressed(Message):
 
 @dataclass(frozen=True, slots=True)
 class ScopeView:
-    """What the scope bar shows. `status` is ok, degraded, down or unknown; `word` says it."""
+    """What the scope bar shows.
+
+    `status` is ok, degraded, down or unknown; `word` says it, and is empty for several bindings.
+    """
 
     parts: tuple[str, ...] = ()
     binding: str = ""
@@ -62,8 +65,8 @@ def binding_content(view: ScopeView) -> Content:
     """Return the binding with the mark and the word of its health."""
     mark, style = _MARKS.get(view.status, _MARKS["unknown"])
     health = Content.styled(f"{mark} ", style) + display(view.word, limit=30, style=style)
-    if view.past:
-        health = Content("")  # which is that of now
+    if view.past or not view.word:
+        health = Content("")  # which is that of now, or of no single binding
     badge = Content.styled(" read-only ", "bold reverse") if view.read_only else None
     behind = None if view.live else display("not live", style=WARN)
     return line(display(view.binding, limit=40), health, badge, behind, gap="  ")

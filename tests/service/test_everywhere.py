@@ -135,7 +135,7 @@ async def test_ranks_are_joined_by_scope_and_each_score_is_kept(service: MemoryS
     assert weights == {"Deploy after lunch": 0.6, "Deploy on weekdays": 0.4}
     assert first.places[0].score == 1.0  # the vault's own
     stages = {one.name: one.scores for one in answer.stages}
-    assert list(stages) == ["own ranks", "scope", "rank fusion", "same text"]
+    assert list(stages) == ["bindings", "own ranks", "scope", "rank fusion", "same text"]
     assert stages["rank fusion"][f"default {first.handle.provider_record_id}"] == first.score
 
 

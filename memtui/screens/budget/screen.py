@@ -61,7 +61,7 @@ from memtui.screens.budget.view import (
     share_content,
 )
 from memtui.screens.dialogs import Choice, Choose, NewRecord, Prompt, Sheet, TypedConfirm
-from memtui.screens.editing import EditingScreen
+from memtui.screens.editing import EditingScreen, Named
 from memtui.screens.following import News
 from memtui.screens.scope_choices import ScopeStep
 from memtui.screens.state import AppState, GoTo
@@ -389,7 +389,7 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     def detail(self, row: FactRow, width: int) -> Content:
         """Return a fact whole."""
-        answer, read = self.view.answer, self.stats.get(row.record_id)
+        answer, read = self.view.answer, self.stats.get(row.name)
         exact = answer is None or answer.exact
         return fact_content(row, self.view.place_of(row), read, self.state, width, exact=exact)
 
@@ -486,15 +486,15 @@ class BudgetScreen(EditingScreen[FactRow]):
         owner = owner_of(place.scope)
         return [record for record in records if owner_of(record.scope) == owner]
 
-    def changed(self, old_id: str, record: Record) -> None:
+    def changed(self, name: Named, record: Record) -> None:
         """Assemble again after a record changed."""
-        del old_id, record
+        del name, record
         self.load()
 
-    def gone(self, ids: set[str], ghosts: set[str]) -> None:
+    def gone(self, names: set[Named], ghosts: set[Named]) -> None:
         """Assemble again without the forgotten records, which lose their marks."""
         self.ghosts |= ghosts
-        self.rows_list.selection.drop({row.key for row in self.view.rows if row.record_id in ids})
+        self.rows_list.selection.drop({row.key for row in self.view.rows if row.name in names})
         self.load()
 
     # Changing facts.

@@ -26,7 +26,7 @@ from memtui.context.cost import Price, PromptShare
 from memtui.contract import Filter, MemtuiError, Namespace, RecordHandle, Scope, owner_of
 from memtui.fuzzy import finds
 from memtui.screens.dialogs import Choice
-from memtui.screens.editing import read_column
+from memtui.screens.editing import Named, read_column
 from memtui.screens.scope_choices import ScopeStep, seen_scopes
 from memtui.screens.state import AppState, ServiceSession
 from memtui.service.visibility import without_prefix
@@ -174,6 +174,11 @@ class FactRow:
         return self.handle.provider_record_id if self.handle else ""
 
     @property
+    def name(self) -> Named:
+        """What names the record behind the fact."""
+        return Named(self.fact.binding_key or "", self.record_id)
+
+    @property
     def key(self) -> str:
         """What names it in the list."""
         provider = self.handle.provider_key if self.handle else ""
@@ -226,7 +231,7 @@ def by_words(principal: str | None) -> str:
 
 
 def fact_columns(
-    now: Callable[[], datetime], reads: Mapping[str, RetrievalCount]
+    now: Callable[[], datetime], reads: Mapping[Named, RetrievalCount]
 ) -> list[Column[FactRow]]:
     """Return the columns; `now` is what relative times count from."""
 
@@ -239,7 +244,7 @@ def fact_columns(
                tone="muted", order=age),
         Column("section", "section", lambda row: row.section.value, 9, keep=40, tone="muted"),
         Column("by", "by", lambda row: by_words(row.fact.created_by), 12, keep=60, tone="muted"),
-        read_column(lambda row: row.record_id, reads, now),
+        read_column(lambda row: row.name, reads, now),
         Column("text", "text", lambda row: _text(row, now()), 36, flexible=True, keep=100,
                share=0.5, order=lambda row: row.text.casefold()[:200]),
     ]  # fmt: skip

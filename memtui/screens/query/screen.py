@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
@@ -40,13 +40,23 @@ from memtui.screens.scope_choices import FIELDS
 from memtui.screens.state import AppState, GoTo
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
-from memtui.widgets.detail_lines import MARKED_WORD, SEPARATOR, marked, matches
+from memtui.widgets.detail_lines import (
+    MARKED_WORD,
+    SEPARATOR,
+    Line,
+    heading,
+    joined,
+    labelled,
+    marked,
+    matches,
+)
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, line, lines
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import DetailPane, Fitted, Notice, OptionRows, State
 
 if TYPE_CHECKING:
     from memtui.service.answers import QueryAnswer
+    from memtui.service.everywhere import EverywhereQuery, FoundSnippet
     from memtui.store.operation import Operation, OperationPage
 
 _STEPS = (1, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -66,10 +76,10 @@ class QueryView:
     top_k: int = 10
     matching: Matching = Matching.MEMTUI
     request: QueryRequest | None = None
-    answer: QueryAnswer | None = None
-    """The answer that is shown; None while the past questions are."""
-    changed: frozenset[str] = frozenset()
-    """The ids of its results that were changed or forgotten since."""
+    answer: QueryAnswer | EverywhereQuery | None = None
+    """The answer that is shown, of one binding or of all; None while the past questions are."""
+    changed: frozenset[tuple[str, str]] = frozenset()
+    """Bindings and ids of its results that were changed or forgotten since."""
     past: tuple[Operation, ...] = ()
     asking: bool = False
     error: str = ""
@@ -77,6 +87,13 @@ class QueryView:
     """Questions asked since the app began."""
     spent: tuple[Usage, ...] = ()
     """What they used together."""
+
+    @property
+    def waiting(self) -> list[str]:
+        """The bindings that have not answered yet, where some have."""
+        everywhere = of_all(self.answer)
+        outcomes = everywhere.bindings if everywhere else ()
+        return [one.binding_key for one in outcomes if one.status == "waiting"]
 
     @property
     def question(self) -> str:
@@ -93,6 +110,22 @@ class QueryView:
         if self.answer is not None or index is None or index >= len(self.past):
             return None
         return self.past[index]
+
+
+def of_all(answer: QueryAnswer | EverywhereQuery | None) -> EverywhereQuery | None:
+    """Return an answer that is of all bindings; None for any other."""
+    from memtui.service.answers import QueryAnswer
+
+    return None if answer is None or isinstance(answer, QueryAnswer) else answer
+
+
+def placed(answer: QueryAnswer | EverywhereQuery) -> list[tuple[str, Snippet]]:
+    """Return the results, each with the binding that it is from."""
+    from memtui.service.answers import QueryAnswer
+
+    if isinstance(answer, QueryAnswer):
+        return [(answer.binding_key, one) for one in answer.snippets]
+    return [(one.binding_key, one) for one in answer.snippets]
 
 
 class AskLine(Horizontal):
@@ -132,6 +165,7 @@ class QueryScreen(MemtuiScreen):
 
     MODE = "query"
     NARROWS = Taker.QUESTIONS
+    EVERYWHERE = True
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("query")
 
     view: reactive[QueryView] = reactive(QueryView)
@@ -139,6 +173,7 @@ class QueryScreen(MemtuiScreen):
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
         self._past = Background(self, "past")
+        self._asked_last: QueryRequest | None = None
 
     def compose_body(self) -> ComposeResult:
         """Lay out question, options, cards, detail and cost."""
@@ -174,12 +209,12 @@ class QueryScreen(MemtuiScreen):
         answer = self.view.answer
         if answer is not None:
             touched = {
-                handle.provider_record_id
+                (one.binding_key, handle.provider_record_id)
                 for one in news.changes(self)
-                if one.binding_key == answer.binding_key
                 for handle in one.handles
+                if one.binding_key is not None
             }
-            shown = {one.handle.provider_record_id for one in answer.snippets}
+            shown = {(key, one.handle.provider_record_id) for key, one in placed(answer)}
             changed = self.view.changed | touched & shown
             self.view = replace(self.view, changed=changed)
         if any(one.operation_type is OperationType.QUERY for one in news.besides(self)):
@@ -201,7 +236,13 @@ class QueryScreen(MemtuiScreen):
         newest: dict[object, Operation] = {}
         for one in page.operations:
             if question := one.request.get("query"):
-                newest.setdefault(question, one)
+                known = newest.setdefault(question, one)
+                # Of bindings that were asked together, the one that found most stands for them.
+                if (
+                    known.request.get("together", known.operation_id) == one.request.get("together")
+                    and one.result_count > known.result_count
+                ):
+                    newest[question] = one
         self.view = replace(self.view, past=tuple(newest.values()))
 
     @on(AskLine.Asked)
@@ -217,24 +258,40 @@ class QueryScreen(MemtuiScreen):
             self.toast(Need.SERVICE.value, severity="warning")
             return
         session, asked = self.session, asked_with(self.state.filter)
-        asked["binding_key"] = asked["binding_key"] or self.state.binding_key
+        everywhere, matching = self.state.asks_all, self.view.matching
+        if everywhere:
+            matching = Matching.MEMTUI
+        else:
+            asked["binding_key"] = asked["binding_key"] or self.state.binding_key
         request = QueryRequest(
             scope=self.state.record_scope,
             query=text,
             **asked,
             top_k=self.view.top_k,
             intent=self.view.intent,
-            matching=self.view.matching,
+            matching=matching,
         )
         self.query_one("#ask-input", Input).value = text
         self.view = replace(self.view, asking=True, error="")
+        self._asked_last = request
+
+        def so_far(answer: EverywhereQuery) -> None:
+            if request is self._asked_last and self.is_attached:
+                self.view = replace(self.view, request=request, answer=answer, changed=frozenset())
+
+        def ask() -> Awaitable[QueryAnswer | EverywhereQuery]:
+            service, caller = session.service, session.caller
+            if everywhere:
+                return service.everywhere.query(caller, request, so_far=so_far)
+            return service.query(caller, request)
+
         self.reads.latest(
-            lambda: session.service.query(session.caller, request),
+            ask,
             lambda answer: self._show_answer(request, answer),
             lambda error: setattr(self, "view", replace(self.view, asking=False, error=str(error))),
         )
 
-    def _show_answer(self, request: QueryRequest, answer: QueryAnswer) -> None:
+    def _show_answer(self, request: QueryRequest, answer: QueryAnswer | EverywhereQuery) -> None:
         self.view = replace(
             self.view,
             asking=False,
@@ -254,7 +311,8 @@ class QueryScreen(MemtuiScreen):
         if not self.is_mounted:
             return
         if before.answer != now.answer:
-            self._draw_cards(0)
+            goes_on = before.asking and before.request is now.request
+            self._draw_cards(self._cards.highlighted if goes_on else 0)
         elif before.past != now.past and now.answer is None:
             self._draw_cards(_place_of(before.past_at(self._cards.highlighted), now.past))
         notice = self.query_one("#query-notice", Notice)
@@ -293,13 +351,15 @@ class QueryScreen(MemtuiScreen):
             missing[Need.ROW] = "No result is selected."
         elif snippet.source is None and snippet.location is None:
             missing[Need.SOURCE] = ""
-        binding = self.state.binding
+        binding, everywhere = self.state.binding, self.state.asks_all
         if self.view.request is None:
             missing[Need.EXPLAIN] = "Ask something first."
-        elif binding is not None and not binding.capabilities.explain:
+        elif not self._shows_all and binding is not None and not binding.capabilities.explain:
             missing[Need.EXPLAIN] = f"{binding.key} does not explain its results."
         is_own = self.view.matching is Matching.MEMTUI
-        if is_own and not (binding is not None and binding.capabilities.agents_search):
+        if everywhere:
+            missing[Need.AGENTS_SEARCH] = "Only one binding at a time is searched so."
+        elif is_own and not (binding is not None and binding.capabilities.agents_search):
             missing[Need.AGENTS_SEARCH] = ""
         self.missing = missing
 
@@ -308,12 +368,17 @@ class QueryScreen(MemtuiScreen):
         return self.query_one("#cards", OptionRows)
 
     @property
-    def _result(self) -> Snippet:
-        """The result under the cursor; raises `NotFound` where there is none."""
-        snippet = self.view.snippet(self._cards.highlighted)
-        if snippet is None:
+    def _result(self) -> tuple[str, Snippet]:
+        """The binding and the result under the cursor; raises `NotFound` where there is none."""
+        index, answer = self._cards.highlighted, self.view.answer
+        if answer is None or index is None or self.view.snippet(index) is None:
             raise NotFound("No result is selected.")
-        return snippet
+        return placed(answer)[index]
+
+    @property
+    def _shows_all(self) -> bool:
+        """Whether the answer that is shown is of all bindings."""
+        return of_all(self.view.answer) is not None
 
     # Keys.
 
@@ -366,17 +431,18 @@ class QueryScreen(MemtuiScreen):
 
     def action_open(self) -> None:
         """Open where the result came from."""
-        snippet = self._result
+        snippet = self._result[1]
         location = None if snippet.source else snippet.location
         open_source(self, self.acts, snippet.source, location)
 
     def action_copy(self) -> None:
         """Copy the text of the result."""
-        self.copy(self._result.text, "Copied the text.")
+        self.copy(self._result[1].text, "Copied the text.")
 
     def action_record(self) -> None:
         """Show the record in Records."""
-        self._go_to_records(select=self._result.handle.provider_record_id)
+        key, snippet = self._result
+        self.post_message(GoTo("records", None, key, snippet.handle.provider_record_id))
 
     @conversation
     async def action_runs(self) -> None:
@@ -384,30 +450,33 @@ class QueryScreen(MemtuiScreen):
         from memtui.screens.modal import show_over
         from memtui.screens.runs import Runs
 
-        snippet = self._result
-        if (answer := self.view.answer) is not None:
-            told = (answer.binding_key, snippet.handle, snippet.text)
-            await show_over(self, Runs(self.state, told))
+        key, snippet = self._result
+        await show_over(self, Runs(self.state, (key, snippet.handle, snippet.text)))
 
     def action_same_source(self) -> None:
-        """Show the records that come from the same source."""
-        self._go_to_records(filter_line=source_filter(self._result.source))
-
-    def _go_to_records(self, *, filter_line: str | None = None, select: str | None = None) -> None:
-        if (answer := self.view.answer) is not None:
-            self.post_message(GoTo("records", filter_line, answer.binding_key, select))
+        """Show the records that come from the same source, of all bindings where all were asked."""
+        key, snippet = self._result
+        binding_key = None if self._shows_all else key
+        self.post_message(GoTo("records", source_filter(snippet.source), binding_key))
 
     def action_explain(self) -> None:
         """Show the stages of the search and what each contributed."""
-        session, request = self.session, self.view.request
+        session, request, answer = self.session, self.view.request, self.view.answer
         if request is None:
             return
-        shown = self.view.answer.snippets if self.view.answer else ()
-        ranks = {one.handle.provider_record_id: rank for rank, one in enumerate(shown, 1)}
+        everywhere = of_all(answer)
+        lead = "{} " if everywhere else ""
+        ranks = {
+            lead.format(key) + one.handle.provider_record_id: rank
+            for rank, (key, one) in enumerate(placed(answer) if answer else (), 1)
+        }
 
         async def stages() -> Drawn:
-            answer = await session.service.explain(session.caller, request)
-            return lambda width: explanation_content(answer.explanation, ranks, width)
+            if everywhere is not None:
+                found = Explanation(stages=everywhere.stages)
+            else:
+                found = (await session.service.explain(session.caller, request)).explanation
+            return lambda width: explanation_content(found, ranks, width)
 
         title = f"How “{self.view.question}” was answered"
         self.app.push_screen(Sheet(title, READING, read=stages))
@@ -426,6 +495,8 @@ def options_line(view: QueryView, state: AppState) -> Content:
         named.append(f"topic {state.filter.topic}")
     found = state.resolution
     binding = f"{found.binding_key}: {found.reason}" if found else state.resolution_problem
+    if state.asks_all:
+        binding = "all bindings"
     return line(
         display(f"intent {view.intent.value.replace('_', ' ')}"),
         display(f"top {view.top_k}"),
@@ -444,9 +515,12 @@ def title_line(view: QueryView, state: AppState) -> Content:
     elsewhere = view.request is not None and view.request.scope != state.record_scope
     as_agents = view.request is not None and view.request.matching is Matching.AGENTS
     changed = fmt.count(len(view.changed))
+    topic = view.request.topic if view.request else None
     notes = [
+        *outcome_notes(view),
         f"{changed} changed since; i and enter ask again" if view.changed else "",
         "more may match" if view.answer.capped else "",
+        f"too little of the topic {topic}, so of all topics" if view.answer.all_topics else "",
         "asked in another scope" if elsewhere else "",
         "as its agents find them" if as_agents else "",
         fmt.not_read(view.answer.problems),
@@ -458,9 +532,24 @@ def title_line(view: QueryView, state: AppState) -> Content:
     )
 
 
+def outcome_notes(view: QueryView) -> list[str]:
+    """Return what to say of the bindings, where all were asked: who has no answer, and why."""
+    everywhere = of_all(view.answer)
+    if everywhere is None:
+        return []
+    asked, hidden = len(everywhere.bindings), len(everywhere.hidden)
+    answered = asked - len(everywhere.failed) - len(view.waiting)
+    return [
+        f"from {answered} of {fmt.counted(asked, 'binding')}" if answered < asked else "",
+        f"waiting for {', '.join(view.waiting)}" if view.waiting else "",
+        *(one.sentence for one in everywhere.failed),
+        f"{fmt.counted(hidden, 'fact')} hidden by a nearer scope's; x tells" if hidden else "",
+    ]
+
+
 def state_of(view: QueryView) -> tuple[State, str, str] | None:
     """Return the state to show instead of rows, or above them; None where rows speak."""
-    if view.asking:
+    if view.asking and not view.waiting:
         return "loading", "Asking", "The results before stay until the answer is there."
     if view.error:
         hint = "i asks again, B chooses another binding, 1 shows how the bindings are."
@@ -468,7 +557,7 @@ def state_of(view: QueryView) -> tuple[State, str, str] | None:
     if view.answer is None and not view.past:
         hint = "Write a question above; every result names its source, every question its cost."
         return "empty", "Nothing was asked here yet.", hint
-    if view.answer is not None and not view.answer.snippets:
+    if view.answer is not None and not view.answer.snippets and not view.waiting:
         hint = "i asks in other words, s widens the scope, h shows earlier questions."
         return "empty", "No memory here answers that.", hint
     return None
@@ -480,9 +569,10 @@ def card_contents(view: QueryView, state: AppState, width: int) -> list[Content]
     if view.answer is None:
         return [past_card(one, now, width) for one in view.past]
     words = words_of(view.question)
+    is_mixed = of_all(view.answer) is not None
     return [
-        snippet_card(rank, one, words, now, width)
-        for rank, one in enumerate(view.answer.snippets, 1)
+        snippet_card(rank, one, words, now, width=width, binding=key if is_mixed else "")
+        for rank, (key, one) in enumerate(placed(view.answer), 1)
     ]
 
 
@@ -498,11 +588,24 @@ def detail_content(view: QueryView, state: AppState, index: int | None, width: i
             score=snippet.score,
             file_key="" if snippet.source else "o",
         )
-        return record_content(shown, width)
+        record = record_content(shown, width)
+        if (everywhere := of_all(view.answer)) is None or index is None:
+            return record
+        found = [heading("Found in"), *place_lines(everywhere.snippets[index])]
+        return lines([record, Content(""), joined([found], width)])
     if (past := view.past_at(index)) is not None:
         asked = OperationView(past, now, zone)
         return lines([head(asked, width), Content(""), foot(asked, width)])
     return Content("")
+
+
+def place_lines(snippet: FoundSnippet) -> Iterator[Line]:
+    """Yield where a text was found: its rank and score there, and what that adds to its score."""
+    for one in snippet.places:
+        own = f"#{one.rank}" + ("" if one.score is None else f", score {fmt.score(one.score)}")
+        adds = f"adds {fmt.score(one.share)} by weight {one.weight:g}"
+        named = [own, adds, fmt.source_line(one.source), one.handle.provider_record_id]
+        yield labelled(one.binding_key, SEPARATOR.join(filter(None, named)))
 
 
 def cost_content(view: QueryView) -> Content:
@@ -517,10 +620,19 @@ def cost_content(view: QueryView) -> Content:
     spent = f"{fmt.counted(view.asked, 'question')} so far {usage_cost(view.spent)}"
     return line(
         display(f"{cost} · {fmt.duration(answer.latency_ms)}", style=DIM),
-        display(f"{answer.binding_key}: {answer.binding_reason}", limit=120, style=DIM),
+        display(of_bindings(answer), limit=120, style=DIM),
         display(spent if view.asked > 1 else "", style=DIM),
         gap="   ",
     )
+
+
+def of_bindings(answer: QueryAnswer | EverywhereQuery) -> str:
+    """Return whose answer it is."""
+    from memtui.service.answers import QueryAnswer
+
+    if isinstance(answer, QueryAnswer):
+        return f"{answer.binding_key}: {answer.binding_reason}"
+    return fmt.counted(len(answer.bindings), "binding")
 
 
 def usage_cost(usage: Iterable[Usage]) -> str:
@@ -543,14 +655,25 @@ def _place_of(stood: Operation | None, past: Sequence[Operation]) -> int:
 
 
 def snippet_card(
-    rank: int, snippet: Snippet, words: frozenset[str], now: datetime, width: int
+    rank: int,
+    snippet: Snippet,
+    words: frozenset[str],
+    now: datetime,
+    *,
+    width: int,
+    binding: str = "",
 ) -> Content:
-    """Return one result: rank, score and text, and under it where it comes from."""
+    """Return one result: rank, score and text, and under it where it comes from.
+
+    `binding` is named where the others may come from elsewhere.
+    """
     lead = Content.styled(f"{rank:>3}  {fmt.score(snippet.score):>5}  ", DIM)
     title = display(snippet.title, limit=120, style=STRONG) if snippet.title else None
     text = marked(display(_around(snippet.shown, words), limit=_TEXT_LIMIT), words)
     body = hanging(lead, line(title, text, gap="  "), width, most=_TEXT_LINES)
-    below = hanging(Content(" " * lead.cell_length), origin(snippet, now), width, most=1)
+    place = display(binding, limit=40, style=ACCENT) if binding else None
+    comes_from = line(place, origin(snippet, now), gap=SEPARATOR)
+    below = hanging(Content(" " * lead.cell_length), comes_from, width, most=1)
     return lines([body, below])
 
 

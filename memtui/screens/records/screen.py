@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -23,7 +24,7 @@ from memtui.contract import (
 from memtui.filters import Taker
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, WriteRecord
-from memtui.screens.editing import EditingScreen, record_key
+from memtui.screens.editing import EditingScreen, Named, record_key
 from memtui.screens.following import News
 from memtui.screens.open_source import open_file, open_source, source_filter
 from memtui.screens.records.view import (
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         BrowseAnswer,
         Provenance,
     )
+    from memtui.service.everywhere import BindingOutcome, EverywherePage
     from memtui.service.facts import FactAnswer
 
 NEWEST_FIRST = ("age", True)
@@ -55,7 +57,7 @@ _SETTLE_SECONDS = 0.2
 
 
 class RecordsScreen(EditingScreen[Record]):
-    """What the active binding holds.
+    """What the active binding holds, or all bindings at once.
 
     Reading again keeps cursor and marks on their records. Every page that is read is an operation
     in the log, so pages come only when a person scrolls to them.
@@ -64,22 +66,27 @@ class RecordsScreen(EditingScreen[Record]):
     MODE = "records"
     NOUN = "record"
     NARROWS = Taker.RECORDS
+    EVERYWHERE = True
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("records")
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
-        self._rows: AppendedRows[Record] = AppendedRows(record_key)
+        self._rows: AppendedRows[Record] = AppendedRows(self._key_of)
         self._binding_key = ""
-        """The binding that the rows came from."""
+        """The binding that the rows came from, where they came from one, and of new records."""
+        self._outcomes: dict[str, BindingOutcome] = {}
+        """What became of each binding, where the rows came from all."""
         self._question: BrowseRequest | None = None
-        self._page: BrowseAnswer | None = None
+        self._everywhere = False
+        """Whether the question went to all bindings."""
+        self._page: BrowseAnswer | EverywherePage | None = None
         """The page that came last."""
         self._total: int | None = None
         self._pointed_at: str | None = None
         self._story: Provenance | None = None
         self._no_story = ""
         """Why the provenance of the record under the cursor could not be read."""
-        self._links: dict[str, Links] = {}
+        self._links: dict[Named, Links] = {}
         """What the records that came link to, and what links to them."""
         self._stories = Background(self, "record-provenance")
         self._key: tuple[RecordHandle, FactAnswer] | None = None
@@ -88,7 +95,7 @@ class RecordsScreen(EditingScreen[Record]):
 
     def make_list(self) -> VirtualList[Record]:
         """Return the list, the newest records first."""
-        columns = record_columns(self.state.clock, self.stats, self.ghosts)
+        columns = record_columns(self.state.clock, self.stats, self.ghosts, self.name_of)
         found: VirtualList[Record] = VirtualList(columns, self._rows, name="record-list")
         found.sort = NEWEST_FIRST
         return found
@@ -97,32 +104,46 @@ class RecordsScreen(EditingScreen[Record]):
 
     def load(self) -> None:
         """Read the first page, or as many records as were there if the question is the same."""
-        state, session, shown = self.state, self.session, self.rows_list
+        state, shown = self.state, self.rows_list
         column, descending = shown.sort or NEWEST_FIRST
         field = PROVIDER_SORTS.get(column, "updated_at")
         down = descending if column in PROVIDER_SORTS else True
+        everywhere = state.asks_all
         question = BrowseRequest(
             scope=state.record_scope,
-            binding_key=state.filter.binding_key or state.binding_key,
+            binding_key=None if everywhere else state.filter.binding_key or state.binding_key,
             filter=state.filter,
             sort=f"-{field}" if down else field,
             limit=PAGE_ROWS,
             links=True,
         )
         limit = min(_MOST_AT_ONCE, max(PAGE_ROWS, self._rows.loaded))
-        if question != self._question:
-            self._question, limit = question, PAGE_ROWS
+        if question != self._question or everywhere != self._everywhere:
+            self._question, self._everywhere, limit = question, everywhere, PAGE_ROWS
+            shown.hidden = shown.hidden - {"binding"} if everywhere else shown.hidden | {"binding"}
             shown.selection.reset()
             shown.notice = ("Reading the records …",)
         request = question.model_copy(update={"limit": limit})
-        self.reads.latest(
-            lambda: session.service.browse(session.caller, request), self._show_first, self._broken
-        )
-        if state.resolution is not None:
+        self.reads.latest(lambda: self._browse(request), self._show_first, self._broken)
+        if everywhere:
+            self.follow([one.key for one in state.bindings if one.enabled])
+        elif state.resolution is not None:
             self.follow([state.resolution.binding_key])
 
-    def _show_first(self, page: BrowseAnswer) -> None:
-        self._binding_key = page.binding_key
+    def _browse(self, request: BrowseRequest) -> Awaitable[BrowseAnswer | EverywherePage]:
+        service, caller = self.session.service, self.session.caller
+        if self._everywhere:
+            return service.everywhere.browse(caller, request)
+        return service.browse(caller, request)
+
+    def _show_first(self, page: BrowseAnswer | EverywherePage) -> None:
+        from memtui.service.answers import BrowseAnswer
+
+        if isinstance(page, BrowseAnswer):
+            self._binding_key = page.binding_key
+        elif self.state.resolution is not None:
+            self._binding_key = self.state.resolution.binding_key
+        self._outcomes = {}
         self._rows.replace(())
         self._links.clear()
         self._show(page)
@@ -134,24 +155,36 @@ class RecordsScreen(EditingScreen[Record]):
     def fetch(self, pages: tuple[int, ...]) -> None:
         """Read the next page; one at a time."""
         del pages
-        page, question, session = self._page, self._question, self.session
+        page, question = self._page, self._question
         if page is None or not page.next_cursor or question is None or self.reads.busy:
             return
         request = question.model_copy(update={"cursor": page.next_cursor})
-        self.reads.latest(
-            lambda: session.service.browse(session.caller, request), self._show, self.fail
-        )
+        self.reads.latest(lambda: self._browse(request), self._show, self.fail)
 
-    def _show(self, page: BrowseAnswer) -> None:
+    def _show(self, page: BrowseAnswer | EverywherePage) -> None:
         """Show a page behind those that came before."""
+        from memtui.service.answers import BrowseAnswer
+
         if page.problems and page.problems != (self._page.problems if self._page else ()):
             self.toast(fmt.not_read(page.problems), severity="warning")
         self._page, self._total = page, page.total
-        self._links.update(page.links)
+        if isinstance(page, BrowseAnswer):
+            self._links |= {Named(page.binding_key, one): at for one, at in page.links.items()}
+        else:
+            self._links |= {self.name_of(one): one.links for one in page.records if one.links}
+            self._tell_failed({one.binding_key: one for one in page.bindings})
         self._rows.append(page.records, more=page.next_cursor is not None)
         self.rows_list.rows_changed()
         self._count(page.records)
         self.look()
+
+    def _tell_failed(self, outcomes: dict[str, BindingOutcome]) -> None:
+        """Tell of each binding that does not answer any more why that is."""
+        for key, one in outcomes.items():
+            was = self._outcomes.get(key)
+            if one.status == "failed" and (was is None or was.status != "failed"):
+                self.toast(one.sentence, severity="warning")
+        self._outcomes |= outcomes
 
     @property
     def _at_least(self) -> bool:
@@ -193,7 +226,10 @@ class RecordsScreen(EditingScreen[Record]):
             self._count(record for _, record in self._rows.held())
 
     def _count(self, records: Iterable[Record]) -> None:
-        self.count_reads({self._binding_key: [record_key(record) for record in records]})
+        ids: dict[str, list[str]] = defaultdict(list)
+        for name in map(self.name_of, records):
+            ids[name.binding_key].append(name.record_id)
+        self.count_reads(ids)
 
     def changed_outside(self) -> None:
         """Read again."""
@@ -201,11 +237,11 @@ class RecordsScreen(EditingScreen[Record]):
 
     def happened(self, news: News) -> None:
         """Read again what was changed on another screen or elsewhere; else count reads again."""
-        shown = self._binding_key
-        if news.is_part or any(one.binding_key in {None, shown} for one in news.changes(self)):
+        shown = {None, *(self._outcomes or (self._binding_key,))}
+        if news.is_part or any(one.binding_key in shown for one in news.changes(self)):
             self.reload()
         elif self.is_current and any(
-            one.handles and one.binding_key == shown for one in news.operations
+            one.handles and one.binding_key in shown for one in news.operations
         ):
             self._count(record for _, record in self._rows.held())
 
@@ -237,6 +273,8 @@ class RecordsScreen(EditingScreen[Record]):
         if self._page and self._page.problems:
             words.insert(0, f"▲ {fmt.counted(len(self._page.problems), 'problem')}")
         shown = self.rows_list
+        if silent := [key for key, one in self._outcomes.items() if one.status == "failed"]:
+            words.insert(0, f"▲ no answer from {', '.join(silent)}")
         if marked := len(shown.chosen) if shown.selection.active else 0:
             words.insert(0, f"{fmt.count(marked)} marked")
         self.show_count("  ".join(words))
@@ -248,31 +286,43 @@ class RecordsScreen(EditingScreen[Record]):
         return list(rows)
 
     def binding_of(self, record: Record | None) -> str:
-        """Return the binding that the rows came from, which is that of new ones too."""
-        del record
-        return self._binding_key
+        """Return the binding that a record came from, or that new ones go to."""
+        # A record of a list of all bindings says where it is, another one does not.
+        return str(getattr(record, "binding_key", self._binding_key))
 
     def binding_at(self, row: Record | None) -> BindingView | None:
-        """Return the active binding."""
-        del row
-        return self.state.binding
+        """Return the binding that a row came from, or the active one."""
+        key = self.binding_of(row)
+        return next((one for one in self.state.bindings if one.key == key), self.state.binding)
 
-    def changed(self, old_id: str, record: Record) -> None:
+    def _key_of(self, record: Record) -> str:
+        return self._row_key(self.name_of(record))
+
+    def _row_key(self, name: Named) -> str:
+        return "\n".join(name) if self._everywhere else name.record_id
+
+    def changed(self, name: Named, record: Record) -> None:
         """Put the record, as it is now, in its place; a new one goes to the top."""
-        if self._rows.index_of(old_id) is None and self._total is not None:
+        from memtui.service.everywhere import ListedRecord
+
+        key = self._row_key(name)
+        if self._rows.index_of(key) is None and self._total is not None:
             self._total += 1
-        self._rows.change(old_id, record)
+        if self._everywhere:
+            fields = dict(record) | {"binding_key": name.binding_key}
+            record = ListedRecord(**fields)
+        self._rows.change(key, record)
         self.rows_list.rows_changed()
         self.look()
 
-    def gone(self, ids: set[str], ghosts: set[str]) -> None:
+    def gone(self, names: set[Named], ghosts: set[Named]) -> None:
         """Let go of forgotten records; ghosts stay, shown as such."""
         self.ghosts |= ghosts
-        left = ids - ghosts
+        left = set(map(self._row_key, names - ghosts))
         if self._total is not None:
             self._total -= sum(self._rows.index_of(one) is not None for one in left)
         self._rows.remove(left)
-        self.rows_list.selection.drop(ids)
+        self.rows_list.selection.drop(set(map(self._row_key, names)))
         self.rows_list.rows_changed()
         self.look()
 
@@ -280,25 +330,29 @@ class RecordsScreen(EditingScreen[Record]):
 
     def select(self, name: str) -> None:
         """Put the cursor on a record, once it has come; one that no page holds is fetched."""
-        if name and not self.rows_list.go_to_key(name):
+        if name and not self._go_to(self._binding_key, name):
             self._pointed_at = name
+
+    def _go_to(self, binding_key: str, name: str) -> bool:
+        return self.rows_list.go_to_key(self._row_key(Named(binding_key, name)))
 
     def _find_pointed(self) -> None:
         name = self._pointed_at
         if name is None or self.reads.busy:
             return
         self._pointed_at = None
-        if not self.rows_list.go_to_key(name):
-            self.talk(self._fetch_pointed(name, self.state.record_scope))
+        if not self._go_to(self._binding_key, name):
+            self.talk(self._fetch_pointed(self._binding_key, name))
 
-    async def _fetch_pointed(self, name: str, scope: Scope) -> None:
-        session, key = self.session, self._binding_key
+    async def _fetch_pointed(self, key: str, name: str) -> None:
+        session, scope = self.session, self.state.record_scope
         answer = await self.change(
             lambda: session.service.get(session.caller, name, scope, binding_key=key)
         )
-        self._links[record_key(answer.record)] = Links.like(answer)
-        self.changed(record_key(answer.record), answer.record)
-        self.rows_list.go_to_key(record_key(answer.record))
+        found = Named(key, record_key(answer.record))
+        self._links[found] = Links.like(answer)
+        self.changed(found, answer.record)
+        self._go_to(*found)
 
     def moved(self) -> None:
         """Read the record's provenance; go to what was pointed at once it may be there."""
@@ -314,10 +368,10 @@ class RecordsScreen(EditingScreen[Record]):
             record=row,
             now=self.state.clock(),
             zone=self.state.zone,
-            ghost=record_key(row) in self.ghosts,
+            ghost=self.name_of(row) in self.ghosts,
             provenance=self._story_of(row),
             problem=self._no_story,
-            links=self._links.get(record_key(row)),
+            links=self._links.get(self.name_of(row)),
             key=self._key[1] if self._key and self._key[0] == row.handle else None,
         )
         return record_content(view, width)
@@ -328,7 +382,7 @@ class RecordsScreen(EditingScreen[Record]):
 
     def _read_story(self, record: Record) -> None:
         """Read the record's provenance; not an operation."""
-        session, key = self.session, self._binding_key
+        session, key = self.session, self.binding_of(record)
 
         def show(story: Provenance) -> None:
             self._story, self._no_story = story, ""
@@ -348,7 +402,7 @@ class RecordsScreen(EditingScreen[Record]):
         from memtui.screens.modal import show_over
         from memtui.screens.timeline import Timeline
 
-        await show_over(self, Timeline(self.state, self._binding_key, self.row))
+        await show_over(self, Timeline(self.state, self.binding_of(self.row), self.row))
 
     def action_key(self) -> None:
         """Show or hide which value of the fact's key counts here; looking it up is an operation."""
@@ -408,7 +462,7 @@ class RecordsScreen(EditingScreen[Record]):
     @conversation
     async def action_links(self) -> None:
         """Offer the records that it links to or that link to it, and go to the one chosen."""
-        found = self._links.get(record_key(self.row), Links())
+        found = self._links.get(self.name_of(self.row), Links())
         choices = [
             Choice(one.handle.provider_record_id, fmt.link_words(one), way)
             for way, links in (("links to", found.links), ("linked by", found.backlinks))
@@ -426,8 +480,9 @@ class RecordsScreen(EditingScreen[Record]):
             self._follow_link(event.name)
 
     def _follow_link(self, name: str) -> None:
-        if not self.rows_list.go_to_key(name):
-            self.talk(self._fetch_pointed(name, self.state.record_scope))
+        key = self.binding_of(self.row)
+        if not self._go_to(key, name):
+            self.talk(self._fetch_pointed(key, name))
 
     @conversation
     async def action_runs(self) -> None:
@@ -436,7 +491,8 @@ class RecordsScreen(EditingScreen[Record]):
         from memtui.screens.runs import Runs
 
         record = self.row
-        await show_over(self, Runs(self.state, (self._binding_key, record.handle, record.text)))
+        told = (self.binding_of(record), record.handle, record.text)
+        await show_over(self, Runs(self.state, told))
 
     def action_open(self) -> None:
         """Open where the record came from, else the file it is kept in."""

@@ -12,7 +12,7 @@ from textual.content import Content
 
 from memtui.contract import Links, Record
 from memtui.fact_values import written
-from memtui.screens.editing import read_column, record_key
+from memtui.screens.editing import Named, read_column
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
@@ -43,7 +43,10 @@ PROVIDER_SORTS = {"age": "updated_at", "size": "size", "text": "title"}
 
 
 def record_columns(
-    now: Callable[[], datetime], stats: Mapping[str, RetrievalCount], ghosts: Collection[str]
+    now: Callable[[], datetime],
+    stats: Mapping[Named, RetrievalCount],
+    ghosts: Collection[Named],
+    name_of: Callable[[Record], Named],
 ) -> list[Column[Record]]:
     """Return the columns; `now` is what relative times count from."""
     return [
@@ -52,10 +55,12 @@ def record_columns(
         Column("size", "size", lambda one: fmt.count(len(one.text)), 6, "right", keep=20,
                tone="muted"),
         Column("kind", "kind", lambda one: one.kind, 9, keep=40, tone="muted"),
+        Column("binding", "binding", lambda one: name_of(one).binding_key, 12, keep=95,
+               tone="muted"),
         Column("where", "where", lambda one: _place(one) or Cell("company", "muted"), 14, keep=50),
-        read_column(record_key, stats, now),
-        Column("text", "text", lambda one: _text(one, ghosts, now()), 36, flexible=True, keep=100,
-               share=0.5),
+        read_column(name_of, stats, now),
+        Column("text", "text", lambda one: _text(one, now(), is_ghost=name_of(one) in ghosts), 36,
+               flexible=True, keep=100, share=0.5),
     ]  # fmt: skip
 
 
@@ -64,11 +69,11 @@ def _place(record: Record) -> str | None:
     return scope.project_id or scope.agent_id or scope.subject_id
 
 
-def _text(record: Record, ghosts: Collection[str], now: datetime) -> Cell:
+def _text(record: Record, now: datetime, *, is_ghost: bool) -> Cell:
     words = record_words(record)
     if record.title and not words.startswith(record.title):
         words = f"{record.title}: {words}"
-    if record_key(record) in ghosts:
+    if is_ghost:
         return Cell(f"ghost: {words}", "warning")
     if record.expires_at is not None and record.expires_at <= now:
         return Cell(f"expired: {words}", "muted")

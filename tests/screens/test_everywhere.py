@@ -1,0 +1,100 @@
+"""All bindings at once on screens 3 and 4, over a vault, another vault and a fact table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from memtui.app import MemtuiApp
+from memtui.config import Paths, Settings
+from memtui.contract import Record, Scope, SourceKind, SourceRef, WriteRequest
+from memtui.screens.dialogs import EditText
+from memtui.service import Caller, MemoryService
+from memtui.widgets.virtual_list import VirtualList
+from tests.screens.hostile import screen_text
+from tests.screens.piloting import running, toasts, until
+
+MECH = Scope(company_id="local", project_id="mech")
+
+
+async def fill(service: MemoryService, caller: Caller, shelf: Path) -> None:
+    """Write a fact under one id into two vaults, and one into a table."""
+    await service.bindings.add(caller, "shelf", "vault", {"path": str(shelf)})
+    await service.bindings.add(caller, "table", "facts", {})
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    for binding, text in (
+        ("default", "deploy_branch: release"), ("shelf", "deploy_branch: main"),
+        ("table", "deploys: Monday"),
+    ):  # fmt: skip
+        request = WriteRequest(
+            scope=MECH, source=source, content=text, kind="fact", binding_key=binding
+        )
+        await service.write(caller, request)
+
+
+def rows(app: MemtuiApp) -> dict[str, Record]:
+    assert app.frame is not None
+    found: VirtualList[Any] = app.frame.query_one(VirtualList)
+    return {
+        f"{getattr(row, 'binding_key', '')}: {row.text.split(': ')[1]}": row
+        for _, row in found.rows.held()
+    }
+
+
+async def test_each_record_is_changed_in_its_own_binding(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, tmp_path: Path
+) -> None:
+    await fill(service, caller, tmp_path / "shelf")
+    everything = {"default: release", "shelf: main", "table: Monday"}
+    async with running(paths, settings, "records") as (app, pilot):
+        await until(pilot, lambda: list(rows(app)) == [": release"])
+        await pilot.press("0")
+        await until(pilot, lambda: set(rows(app)) == everything)
+        assert "all bindings" in screen_text(app)
+        assert "3 of 3" in screen_text(app)
+
+        found: VirtualList[Any] = app.frame.query_one(VirtualList)  # type: ignore[union-attr]
+        shelf = next(i for i, row in found.rows.held() if row.binding_key == "shelf")
+        found.go_to(shelf)
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        await pilot.press("x", "ctrl+s")
+        await until(pilot, lambda: "shelf: mainx" in rows(app))
+        assert "default: release" in rows(app)  # which has the same id
+        await pilot.press("u")
+        await until(pilot, lambda: set(rows(app)) == everything)
+
+        await pilot.press("A", "d")
+        await until(pilot, lambda: "Forget 3 records" in screen_text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: rows(app) == {})
+        await pilot.press("u")
+        await until(pilot, lambda: set(rows(app)) == everything)
+        await pilot.press("0")
+        await until(pilot, lambda: list(rows(app)) == [": release"])
+
+
+async def test_a_question_to_all_names_where_each_result_is_from_and_who_fails(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, tmp_path: Path
+) -> None:
+    await fill(service, caller, tmp_path / "shelf")
+    (tmp_path / "shelf").rename(tmp_path / "gone")
+    (tmp_path / "shelf").write_text("no folder")
+    async with running(paths, settings, "query", size=(120, 50)) as (app, pilot):
+        await pilot.press("escape", "0", "i", *"deploy", "enter")
+        await until(pilot, lambda: "2 results" in screen_text(app))
+        shown = screen_text(app)
+        assert "from 2 of 3 bindings" in shown
+        assert "default · manual note" in shown
+        assert "table · manual note" in shown
+        assert "Found in" in shown
+        await pilot.press("x")
+        await until(pilot, lambda: "rank fusion" in screen_text(app))
+        assert "shelf" in screen_text(app)  # and why it has no answer
+        await pilot.press("escape", "R")
+        await until(pilot, lambda: app.frame is not None and app.frame.MODE == "records")
+        await until(pilot, lambda: len(rows(app)) == 1 and not app.state.everywhere)
+        await pilot.press("0")
+        await until(pilot, lambda: set(rows(app)) == {"default: release", "table: Monday"})
+        assert "no answer from shelf" in screen_text(app)
+        assert any("shelf" in one for one in toasts(app))
