@@ -269,7 +269,7 @@ class _Static(Embedder):
         return Embeddings(_of_length_one(rows))
 
 
-_TEXTS_A_SUM = 256
+_TEXTS_A_SUM = 2_048
 
 
 def _sum_words(texts: list[str], rows: Vectors) -> None:
@@ -277,13 +277,14 @@ def _sum_words(texts: list[str], rows: Vectors) -> None:
 
     tokenizer, weights = _static_model()
     found = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-    counts = np.fromiter((len(one.ids) for one in found), np.int64, len(found))
-    ids = np.fromiter((word for one in found for word in one.ids), np.int64, counts.sum())
-    full = counts > 0
-    if full.any():
-        starts = (np.cumsum(counts) - counts)[full]
-        words = weights[np.clip(ids, 0, len(weights) - 1)].astype(np.float32)
-        rows[full] = np.add.reduceat(words, starts, axis=0)
+    counts = [len(one.ids) for one in found]
+    ids = np.fromiter((word for one in found for word in one.ids), np.int64, sum(counts))
+    used, places = np.unique(np.clip(ids, 0, len(weights) - 1), return_inverse=True)
+    words, end = weights[used].astype(np.float32), 0
+    for row, count in zip(rows, counts, strict=True):
+        start, end = end, end + count
+        # A product adds rows up several times faster than a sum does.
+        np.dot(np.ones(count, np.float32), words[places[start:end]], out=row)
 
 
 @cache

@@ -239,7 +239,7 @@ class VaultAdapter(Adapter):
                 )
             elif model is not None:
                 another = partial(open_embedder, config, context)
-                vectors = Vectors(place / VECTORS, index, folder, model, another)
+                vectors = Vectors(place / VECTORS, index, model, another)
         except Invalid as error:  # words alone answer then
             trouble = str(error)
         return cls(context, folder, index, vectors=vectors, scratch=scratch, trouble=trouble)

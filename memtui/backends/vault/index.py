@@ -346,7 +346,7 @@ def _known_facts(connection: sqlite3.Connection, path: str) -> dict[str, changes
     query = "SELECT id, text, topic, valid_from FROM records WHERE path = ? AND is_current"
     return {
         split_id(row["id"])[1] or "": changes.Known(
-            row["text"], row["topic"], _moment(row["valid_from"])
+            row["text"], row["topic"], moment(row["valid_from"])
         )
         for row in connection.execute(query, (path,))
     }
@@ -494,7 +494,8 @@ def microseconds(moment: datetime | None) -> int | None:
     return None if moment is None else (moment - _EPOCH) // _MICROSECOND
 
 
-def _moment(value: int | None) -> datetime | None:
+def moment(value: int | None) -> datetime | None:
+    """Return the moment that a column of the index holds."""
     return None if value is None else _EPOCH + value * _MICROSECOND
 
 
@@ -550,5 +551,5 @@ def record_of(row: sqlite3.Row, folder: Folder) -> Record:
         location=folder.location(row["path"], row["line"]),
         metadata=json.loads(row["metadata"]),
         **{name: row[name] for name in _SAME},
-        **{field: _moment(row[name]) for name, field in _MOMENTS.items()},
+        **{field: moment(row[name]) for name, field in _MOMENTS.items()},
     )

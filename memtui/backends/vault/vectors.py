@@ -17,18 +17,16 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from memtui.contract import Embedding, Invalid, Record, Usage
+from memtui.contract import Embedding, Invalid, Usage
 from memtui.embedding import Embedder, Embeddings
 from memtui.paths import make_private, replacing
 
-from .files import Folder
-from .index import Index, record_of
+from .index import Index, moment
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
 
 _MOST_CHARS = 6_000
 """Of a text: what every model takes, as one of 8,192 tokens does even where each is a character."""
+_SAID = "subject_id, title, topic, created, valid_from, shown"
 _FILLED_AT_ONCE = 1_000
 _TEXTS_A_CALL, _INSTANT_TEXTS_A_CALL = 64, 2_048
 _SHORT_CHARS = 1_000
@@ -49,14 +48,13 @@ _WASTE = 1_000
 """Vectors of texts that are gone are dropped when they are so many, and half of all."""
 
 
-def said(record: Record) -> str:
+def _said(row: sqlite3.Row) -> str:
     """Return what of a record is embedded: who and what it is about, when it was said, the text."""
-    moment = record.created_at or record.valid_from
-    date = f" ({moment.astimezone(UTC):%d %B %Y})" if moment else ""
-    names = (record.scope.subject_id, record.title or record.topic)
+    at = moment(row["created"] if row["created"] is not None else row["valid_from"])
+    date = f" ({at:%d %B %Y})" if at else ""
+    names = (row["subject_id"], row["title"] or row["topic"])
     about = f"{' '.join(name for name in names if name)}{date}".strip()
-    text = record.summary or record.text
-    return (f"{about}: {text}" if about else text)[:_MOST_CHARS]
+    return (f"{about}: {row['shown']}" if about else str(row["shown"]))[:_MOST_CHARS]
 
 
 def _digest(text: str) -> int:
@@ -260,12 +258,11 @@ class Vectors:
         self,
         folder: Path,
         index: Index,
-        files: Folder,
         wanted: Embedder,
         another: Callable[[str], Embedder | None],
     ) -> None:
         """Say where they are kept, the model that the config names, and how to get another."""
-        self._folder, self._index, self._files = folder, index, files
+        self._folder, self._index = folder, index
         self._wanted, self._another = wanted, another
         self._known: tuple[object, set[int]] = (None, set())
         """The digests of all texts, and the state of the index in which they were."""
@@ -490,14 +487,14 @@ class Vectors:
             pass
 
     def _fill_some(self, connection: sqlite3.Connection) -> bool:
-        query = "SELECT * FROM records WHERE meaning IS NULL LIMIT ?"
+        query = f"SELECT rowid, {_SAID} FROM records WHERE meaning IS NULL LIMIT ?"  # noqa: S608
         if connection.execute(query, (1,)).fetchone() is None:
             return False
         connection.execute("BEGIN IMMEDIATE")
         rows = connection.execute(query, (_FILLED_AT_ONCE,)).fetchall()
         connection.executemany(
             "UPDATE records SET meaning = ? WHERE rowid = ?",
-            [(_digest(said(record_of(row, self._files))), row["rowid"]) for row in rows],
+            [(_digest(_said(row)), row["rowid"]) for row in rows],
         )
         connection.execute("COMMIT")
         return True
@@ -515,11 +512,11 @@ class Vectors:
 
     def _said(self, digests: Iterable[int]) -> dict[int, str]:
         """Return what these digests are of; one whose records are gone is left out."""
-        query = "SELECT * FROM records WHERE meaning IN (SELECT value FROM json_each(?))"
+        query = f"SELECT meaning, {_SAID} FROM records JOIN json_each(?) ON meaning = value"  # noqa: S608
         rows = self._index.read(
             lambda connection: connection.execute(query, (json.dumps(list(digests)),)).fetchall()
         )
-        return {row["meaning"]: said(record_of(row, self._files)) for row in rows}
+        return {row["meaning"]: _said(row) for row in rows}
 
 
 def _unfilled(connection: sqlite3.Connection) -> int:
