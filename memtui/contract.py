@@ -426,6 +426,9 @@ class Record(Model):
     revision: str | None = None
     """Opaque; changes whenever the record does. Base a correction on it."""
     location: Location | None = None
+    read_only: bool = False
+    """It belongs to something else, is read where it lies, and is no memory to change, move or
+    prune."""
     metadata: Json = {}
 
     @property

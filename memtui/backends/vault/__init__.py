@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from sqlite3 import Connection
 from tempfile import TemporaryDirectory
 from typing import ClassVar, Self, TypeVar
@@ -86,8 +86,10 @@ from .layout import (
     HISTORY,
     KEY,
     StoredRecord,
+    encode_name,
     folder_for,
     handle_of,
+    is_document,
     place_of,
     sees,
     source_of,
@@ -95,6 +97,7 @@ from .layout import (
 )
 from .notes import NoteState
 from .vectors import Vectors
+from .workspace import Workspace, WorkspaceConfig
 
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
@@ -131,6 +134,9 @@ class VaultConfig(EmbeddingConfig):
     """How long, in seconds, a write waits for another program that is writing."""
     max_file_mb: int = Field(default=20, ge=1)
     """Larger files are listed as problems, not read."""
+    workspaces: dict[str, WorkspaceConfig] = {}
+    """Projects whose own specs and docs are read where they lie, by their id:
+    `{"web": "~/src/web"}`, or `{"web": {"path": "~/src/web", "patterns": ["/docs/**/*.md"]}}`."""
     templates: Json = {}
     """The namespaces of `memtui serve plugin` for project, agent, subject and company, such as
     `{"project": "workspace:acme-{project_id}"}`; what is left out is as usual."""
@@ -220,6 +226,7 @@ class VaultAdapter(Adapter):
             exclude=frozenset(config.exclude),
             lock_seconds=config.lock_seconds,
             max_bytes=config.max_file_mb * 1_000_000,
+            workspaces=_workspaces(config, root),
         )
         scratch = None
         if context.read_only and not os.access(context.data_dir, os.W_OK):
@@ -332,7 +339,12 @@ class VaultAdapter(Adapter):
 
     def _read(self, handle: RecordHandle, loaded: dict[str, FactsDocument]) -> StoredRecord | None:
         path, name = split_id(handle.provider_record_id)
-        if handle.provider_key != KEY or not self._folder.is_path(path):
+        if handle.provider_key != KEY:
+            return None
+        if is_document(path):  # the index knows which of a project's files are read
+            self._index.refresh()
+            return self._index.document(path)
+        if not self._folder.is_path(path):
             return None
         if name is None:
             note = notes.load(self._folder, path)
@@ -450,6 +462,7 @@ class VaultAdapter(Adapter):
                     raise NotFound(f"There is no record {path[:200]!r} in this scope.")
                 raise Conflict("The record was removed since you read it.", proposed=request.text)
             check_revision(record, request.revision, request.text)
+            _check_own(record)
             if name is not None:
                 changes.correct(self._folder, request, path, name)
             else:
@@ -472,6 +485,7 @@ class VaultAdapter(Adapter):
                     missing.append(handle)
                     continue
                 check_revision(record, request.revisions.get(handle.provider_record_id))
+                _check_own(record)
                 path, name = split_id(handle.provider_record_id)
                 named[path].append(name) if name else paths.append(path)
             for path, names in named.items():
@@ -608,13 +622,12 @@ class VaultAdapter(Adapter):
     @blocking
     def problems(self, scope: Scope) -> Sequence[Problem]:
         """Return what could not be read in the folders that `scope` sees, each with whose it is."""
-        root, found = self._folder.root, self._index.troubles
+        folder, found = self._folder, self._index.troubles
         for problem in self._index.problems(_MAX_PROBLEMS):
-            shown = problem.location.path if problem.location else str(root)
-            inside = shown.startswith(str(root))
-            path = Path(shown).relative_to(root).as_posix() if inside else shown
+            shown = problem.location.path if problem.location else str(folder.root)
+            path = folder.named(shown) or shown
             place = place_of(path if Path(path).suffix else f"{path}/")
-            owner = place.scope(self._folder.company_id)
+            owner = place.scope(folder.company_id)
             if sees(scope, place.area, owner):
                 found.append(problem.model_copy(update={"scope": owner}))
         return found
@@ -666,7 +679,12 @@ class VaultAdapter(Adapter):
         if stopped.is_set():
             return
         batches = watchfiles.awatch(
-            root, watch_filter=None, debounce=_DEBOUNCE_MS, step=_STEP_MS, stop_event=stopped
+            root,
+            *[folder for one in self._folder.workspaces for folder in one.folders()],
+            watch_filter=None,
+            debounce=_DEBOUNCE_MS,
+            step=_STEP_MS,
+            stop_event=stopped,
         )
         self._index.is_watched = True
         try:
@@ -681,14 +699,33 @@ class VaultAdapter(Adapter):
 
     def _follow(self, changed: Iterable[str]) -> list[str]:
         self._folder.check()
-        paths = set()
-        for absolute in changed:
-            relative = PurePath(absolute).relative_to(self._folder.root)
-            name = relative.as_posix()
-            is_hidden = any(part.startswith(".") for part in relative.parts)
-            if not is_hidden and (name.lower().endswith(".md") or name.endswith(".jsonl")):
-                paths.add(unit_path(name))
+        named = filter(None, map(self._folder.named, changed))
+        paths = {unit_path(path) for path in named if self._folder.is_read(path)}
         return self._index.update(path for path in paths if path) if any(paths) else []
+
+
+def _workspaces(config: VaultConfig, vault: Path) -> list[Workspace]:
+    """Return the projects whose files are read. Raises `Invalid` for one that cannot be."""
+    found = [
+        Workspace(project_id, one, vault, frozenset(config.exclude))
+        for project_id, one in config.workspaces.items()
+    ]
+    for one in found:
+        encode_name(one.project_id, "project")
+        if one.root.is_relative_to(vault):
+            raise Invalid(
+                f"The workspace {one.root} lies in the vault {vault}, whose files are notes "
+                "already; name the project's own folder."
+            )
+    return found
+
+
+def _check_own(record: Record) -> None:
+    if record.read_only and record.location is not None:
+        raise Denied(
+            f"{record.location.path} is a file of the project {record.scope.project_id} itself, "
+            "which memtui only reads; change it there."
+        )
 
 
 def _seal(data: Json) -> Json:

@@ -16,6 +16,7 @@ from memtui.contract import Denied, Invalid, Location, Problem, Unavailable
 from memtui.paths import sync_folder
 
 from .layout import HISTORY
+from .workspace import Workspace
 
 _LOCK = ".memtui.lock"
 _TEMP_PREFIX, _TEMP_SUFFIX = ".memtui-", ".tmp"
@@ -72,8 +73,10 @@ class Folder:
         exclude: frozenset[str],
         lock_seconds: float,
         max_bytes: int,
+        workspaces: Sequence[Workspace] = (),
     ) -> None:
         self.root = root
+        self.workspaces = workspaces
         self.company_id = company_id
         self.now = now
         self._exclude = exclude
@@ -108,7 +111,29 @@ class Folder:
 
     def location(self, path: str, line: int = 1) -> Location:
         """Return where a person opens `path`."""
-        return Location(path=str(self.root / path), line=line)
+        return Location(path=str(Path(*self._place(path))), line=line)
+
+    def _place(self, path: str) -> tuple[Path, str]:
+        """Return the folder that a path is in, the vault's or a project's own, and where there."""
+        for one in self.workspaces:
+            if path.startswith(one.prefix):
+                return one.root, path.removeprefix(one.prefix)
+        return self.root, path
+
+    def named(self, absolute: str) -> str | None:
+        """Return the path of a file or folder; None if it is outside of what is read here."""
+        for root, prefix in (*((one.root, one.prefix) for one in self.workspaces), (self.root, "")):
+            with contextlib.suppress(ValueError):
+                return f"{prefix}{Path(absolute).relative_to(root).as_posix()}"
+        return None
+
+    def is_read(self, path: str) -> bool:
+        """Whether a file with this path is read, where there is one."""
+        for one in self.workspaces:
+            if path.startswith(one.prefix):
+                return one.reads(path.removeprefix(one.prefix))
+        is_hidden = any(part.startswith(".") for part in path.split("/"))
+        return not is_hidden and (path.lower().endswith(".md") or path.endswith(".jsonl"))
 
     def problem(self, path: str, message: str, line: int = 1) -> Problem:
         """Return what is wrong with the file at `path`."""
@@ -122,7 +147,9 @@ class Folder:
         if self._is_link(path):
             return self.problem(path, "It is reached over a symbolic link, which is not followed.")
         try:
-            descriptor = os.open(self.root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            descriptor = os.open(
+                Path(*self._place(path)), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            )
         except (FileNotFoundError, NotADirectoryError):
             self.check()
             return None
@@ -176,13 +203,14 @@ class Folder:
     def signature(self, path: str) -> str:
         """Return a file's signature as a scan would; empty where there is none."""
         try:
-            return _signature_of(os.lstat(self.root / path))
+            return _signature_of(os.lstat(Path(*self._place(path))))
         except OSError:
             return ""
 
     def _is_link(self, path: str) -> bool:
-        step = str(self.root)
-        for part in path.split("/"):
+        root, inner = self._place(path)
+        step = str(root)
+        for part in inner.split("/"):
             step = f"{step}/{part}"
             if os.path.islink(step):  # noqa: PTH114  # called for every file of a scan
                 return True
@@ -320,7 +348,20 @@ class Folder:
             except OSError as error:
                 message = f"The folder cannot be read: {error.strerror}."
                 found.problems.append(self.problem(prefix.rstrip("/"), message))
+        for one in self.workspaces:
+            self._scan_workspace(one, found)
         return found
+
+    def _scan_workspace(self, workspace: Workspace, found: Scan) -> None:
+        try:
+            for entry in workspace.files():
+                path = self.named(entry.path)
+                if path is not None and _is_utf8(path):
+                    with contextlib.suppress(FileNotFoundError):
+                        found.signatures[path] = _signature_of(entry.stat(follow_symlinks=False))
+        except OSError as error:
+            message = f"The project's folder cannot be read: {error.strerror}."
+            found.problems.append(self.problem(workspace.prefix, message))
 
     def _visit(self, entry: os.DirEntry[str], prefix: str, found: Scan, waiting: list[str]) -> None:
         name, path = entry.name, prefix + entry.name

@@ -27,9 +27,11 @@ from .history import FactsDocument
 from .layout import (
     FACTS,
     HISTORY,
+    Area,
     StoredRecord,
     handle_of,
     history_path,
+    is_document,
     place_of,
     places_of,
     source_fields,
@@ -269,6 +271,12 @@ class Index:
         connection.execute("COMMIT")
         return changed
 
+    def document(self, path: str) -> StoredRecord | None:
+        """Return a file of a project's own as it is known; None where it is not read."""
+        query = "SELECT * FROM records WHERE id = ?"
+        row = self.read(lambda connection: connection.execute(query, (path,)).fetchone())
+        return StoredRecord(record_of(row, self._folder), Area(row["area"])) if row else None
+
     def follow(self, paths: Iterable[str]) -> None:
         """Take in our own write. The files are safe already, so trouble here only delays search."""
         try:
@@ -393,6 +401,10 @@ def _load_note(folder: Folder, path: str) -> _Unit | None:
         return None
     if isinstance(file, Problem):
         return _Unit(folder.signature(path), problems=[file])
+    if is_document(path):
+        document = notes.read_document(folder, path, file)
+        problems = [file.problem] if file.problem else []
+        return _Unit(file.signature, [document] if document else [], problems)
     note = notes.read(folder, path, file)
     if isinstance(note, Problem):
         return _Unit(file.signature, problems=[folder.problem(path, note.message)])
@@ -466,11 +478,9 @@ def _put_units(connection: sqlite3.Connection, units: Mapping[str, _Unit | None]
             for path, unit in held.items()
         ),
     )
-    after: dict[str, str | None] = {}
-    for path, unit in held.items():
-        current = {one.id: one for one in unit.records if one.is_current}
-        links.put(connection, path, current)
-        after |= {record_id: one.record.revision for record_id, one in current.items()}
+    current = [(path, one) for path, unit in held.items() for one in unit.records if one.is_current]
+    links.put(connection, current)
+    after = {one.id: one.record.revision for _, one in current}
     return [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
 
 
@@ -549,6 +559,7 @@ def record_of(row: sqlite3.Row, folder: Folder) -> Record:
         source=source_of(json.loads(row["source"]), company_id) if row["source"] else None,
         tags=tuple(json.loads(row["tags"])),
         location=folder.location(row["path"], row["line"]),
+        read_only=is_document(row["path"]),
         metadata=json.loads(row["metadata"]),
         **{name: row[name] for name in _SAME},
         **{field: moment(row[name]) for name, field in _MOMENTS.items()},

@@ -22,6 +22,8 @@ FACTS = "facts.md"
 HISTORY = "facts.history.jsonl"
 ORCHESTRATOR = "orchestrator"
 SYSTEM = "system"
+WORKSPACE = ".workspace"
+"""Under it a project's own files have their ids; a vault has no folder that begins with a dot."""
 MAX_NAME_BYTES = 200
 IDS = ("agent_id", "subject_id", "issue_id", "run_id")
 """What a record itself may say of its scope; its project is its folder's."""
@@ -107,11 +109,19 @@ def place_of(path: str) -> Place:
 
 def _place(area: Area, folder: str, inner: list[str], **owner: str) -> Place:
     kind = _NOTE_FOLDERS.get(inner[0], "note") if len(inner) > 1 else "note"
-    if inner == [FACTS]:
+    if inner[0] == WORKSPACE:
+        kind = "document"
+    elif inner == [FACTS]:
         kind = "fact"
     elif inner[:2] == ["memory", "guidance"] and len(inner) > 2:
         kind = "guidance"
     return Place(area, folder, kind, is_facts=inner == [FACTS], **owner)
+
+
+def is_document(path: str) -> bool:
+    """Whether a path names a file of a project's own, which is read where it lies."""
+    parts = path.split("/", 3)
+    return len(parts) > 3 and parts[0] == "projects" and parts[2] == WORKSPACE
 
 
 def folder_for(scope: Scope) -> str:

@@ -14,7 +14,7 @@ import re
 import sqlite3
 import unicodedata
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from memtui.contract import Invalid, Link, Links, Scope
@@ -188,22 +188,21 @@ def _last(name: str) -> str:
 
 def put(
     connection: sqlite3.Connection,
-    path: str,
-    stored: Mapping[str, StoredRecord],
+    stored: Iterable[tuple[str, StoredRecord]],
 ) -> None:
-    """Keep what the records of a file link to, and what its note can be linked by.
+    """Keep what records link to, each given with its file, and what notes can be linked by.
 
-    What was there of the file is gone already: see `drop`.
+    What was there of the files is gone already: see `drop`.
     """
     names: list[tuple[str, str, str, int]] = []
     links: list[tuple[str | int | None, ...]] = []
-    for record_id, one in stored.items():
-        if record_id == path:
+    for path, one in stored:
+        if one.id == path:
             names += _names_of(path, one.record.title, one.aliases)
         first = one.record.location.line if one.record.location else 1
         links += [
             (
-                record_id,
+                one.id,
                 path,
                 first + link.line,
                 _last(_name(link.target)),

@@ -76,6 +76,46 @@ def read(
     return document, _record(folder, path, document, fields, file)
 
 
+def read_document(folder: Folder, path: str, file: File) -> StoredRecord | None:
+    """Read a file of a project's own; an empty one is no record.
+
+    Of its frontmatter title, topic, tags and aliases count: it is not written for memtui, and says
+    nothing of whose memory it is.
+    """
+    content = readable(file.content)
+    document = frontmatter.split(content)
+    fields = {} if isinstance(document, Problem) else frontmatter.parse(document.front)
+    if isinstance(document, Problem) or isinstance(fields, Problem):
+        text, first_line, fields = content.strip("\n"), 1, {}
+    else:
+        text, first_line = document.text, document.first_text_line
+    if not text.strip():
+        return None
+    place, where, marks = place_of(path), folder.location(path), links.read(text)
+    stem, heading = PurePosixPath(path).stem, _HEADING.match(text)
+    record = Record(
+        handle=handle_of(path),
+        text=text,
+        scope=place.scope(folder.company_id),
+        source=SourceRef(
+            kind=SourceKind.EXTERNAL_DOCUMENT,
+            company_id=folder.company_id,
+            external_ref=where.path,
+        ),
+        title=_text(fields.get("title")) or (heading and heading.group(1)) or stem,
+        kind=place.kind,
+        topic=_text(fields.get("topic")),
+        tags=marks.added_to(frontmatter.words(fields.get("tags"))),
+        updated_at=file.modified,
+        revision=digest(file.content),
+        location=folder.location(path, first_line),
+        metadata={"entry_type": "document"},
+        read_only=True,
+    )
+    aliases = frontmatter.texts(fields.get("aliases", fields.get("alias")))
+    return StoredRecord(record, place.area, names=stem, links=marks.links, aliases=aliases)
+
+
 def _record(
     folder: Folder, path: str, document: Document, fields: Json, file: File
 ) -> StoredRecord:

@@ -1,0 +1,187 @@
+"""A project's own specs and docs, indexed where they lie and never written (seed 002 §7).
+
+Which files they are is said as in a `.gitignore`; what git ignores there is left out, and so is
+what begins with a dot.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from pydantic import model_validator
+
+from memtui.contract import Model
+from memtui.provider_kit import LocalPath
+
+from .layout import WORKSPACE, encode_name
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+_SUFFIXES = frozenset({".md", ".markdown", ".mdx", ".txt", ".rst", ".adoc", ".org"})
+_IGNORE = ".gitignore"
+_MAX_IGNORE_BYTES = 1_000_000
+
+
+class WorkspaceConfig(Model):
+    """The folder of a project, and which of its files are read; a path alone means the usual."""
+
+    path: LocalPath
+    """The project's folder."""
+    patterns: tuple[str, ...] = (
+        "/*.md",
+        "/doc/**/*.md",
+        "/docs/**/*.md",
+        "/spec/**/*.md",
+        "/specs/**/*.md",
+        "/adr/**/*.md",
+    )
+    """As in a .gitignore: `/*.md` is a file of the folder itself, `!` takes files out again."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_path(cls, given: Any) -> Any:
+        return {"path": given} if isinstance(given, str | Path) else given
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The files of one project that are read where they lie."""
+
+    project_id: str
+    config: WorkspaceConfig
+    vault: Path
+    """The vault's folder, whose files are notes also where it lies in the project's."""
+    exclude: frozenset[str]
+    """Names of folders that are never entered."""
+
+    @cached_property
+    def root(self) -> Path:
+        """The project's folder, links resolved."""
+        return Path(os.path.realpath(self.config.path))
+
+    @cached_property
+    def prefix(self) -> str:
+        """What the paths of its files begin with in the vault, where there can be no such file."""
+        return f"projects/{encode_name(self.project_id, 'project')}/{WORKSPACE}/"
+
+    @cached_property
+    def _wanted(self) -> GitIgnoreSpec:
+        from pathspec import GitIgnoreSpec
+
+        return GitIgnoreSpec.from_lines(self.config.patterns)
+
+    @cached_property
+    def _tops(self) -> frozenset[str] | None:
+        """The folders of the project that can hold what is wanted; None: any of them."""
+        tops = set()
+        for pattern in self.config.patterns:
+            first, slash, rest = pattern.removeprefix("/").partition("/")
+            if pattern.startswith("!") or (pattern.startswith("/") and not slash):
+                continue
+            if not (slash and rest) or set("*?[\\") & set(first):
+                return None
+            tops.add(first)
+        return frozenset(tops)
+
+    def reads(self, inner: str) -> bool:
+        """Whether the file at a path in the project's folder is read, where there is one."""
+        ignored = _Ignored(self.root)
+        folders = [f"{one.as_posix()}/" for one in list(PurePosixPath(inner).parents)[-2::-1]]
+        entered = all(self._enters(one) and not ignored(one) for one in folders)
+        return entered and self._wants(inner) and not ignored(inner)
+
+    def _enters(self, folder: str) -> bool:
+        """Whether a folder, with a slash at its end, can hold what is wanted."""
+        top, name = folder.partition("/")[0], folder.rstrip("/").rpartition("/")[2]
+        return (
+            not name.startswith(".")
+            and name not in self.exclude
+            and (self._tops is None or top in self._tops)
+            and self.root / folder != self.vault
+        )
+
+    def _wants(self, inner: str) -> bool:
+        name = PurePosixPath(inner)
+        is_text = name.suffix.lower() in _SUFFIXES and not name.name.startswith(".")
+        return is_text and self._wanted.match_file(inner)
+
+    def folders(self) -> list[Path]:
+        """Return the folders in which to watch for changes."""
+        if self._tops is None:
+            return [self.root] if self.root.is_dir() else []
+        return [self.root / top for top in sorted(self._tops) if (self.root / top).is_dir()]
+
+    def files(self) -> Iterator[os.DirEntry[str]]:
+        """Yield the entries of the files that are read. Raises `OSError` for the folder itself."""
+        ignored = _Ignored(self.root)
+        waiting = [""]
+        while waiting:
+            inner = waiting.pop()
+            try:
+                entries = list(os.scandir(self.root / inner))
+            except OSError:
+                if not inner:
+                    raise
+                continue
+            for entry in entries:
+                path = inner + entry.name
+                if entry.is_symlink():
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    if self._enters(f"{path}/") and not ignored(f"{path}/"):
+                        waiting.append(f"{path}/")
+                elif self._wants(path) and not ignored(path):
+                    yield entry
+
+
+class _Ignored:
+    """What git ignores in a folder: the innermost rule that names a path decides."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._specs: dict[str, GitIgnoreSpec | None] = {}
+        """The rules in each folder, by its path with a slash at its end."""
+        self._above: list[tuple[str, GitIgnoreSpec]] = []
+        """How the root is called from each folder above it, up to the repository's."""
+        top = next((one for one in (root, *root.parents) if (one / ".git").exists()), root)
+        for folder in root.parents:
+            if folder.is_relative_to(top) and (spec := _spec(folder / _IGNORE)):
+                self._above.append((f"{root.relative_to(folder).as_posix()}/", spec))
+        if spec := _spec(top / ".git" / "info" / "exclude"):
+            name = "" if top == root else f"{root.relative_to(top).as_posix()}/"
+            self._above.append((name, spec))
+
+    def __call__(self, path: str) -> bool:
+        """Whether a path, which ends with a slash if it is a folder's, is ignored.
+
+        That no folder above it is ignored is seen to before.
+        """
+        folder = path.rstrip("/")
+        while folder:
+            folder = folder.rpartition("/")[0]
+            inside = f"{folder}/" if folder else ""
+            if inside not in self._specs:
+                self._specs[inside] = _spec(self._root / inside / _IGNORE)
+            spec = self._specs[inside]
+            if spec and (said := spec.check_file(path.removeprefix(inside)).include) is not None:
+                return said
+        for name, spec in self._above:
+            if (said := spec.check_file(name + path).include) is not None:
+                return said
+        return False
+
+
+def _spec(path: Path) -> GitIgnoreSpec | None:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return GitIgnoreSpec.from_lines(file.read(_MAX_IGNORE_BYTES).splitlines())
+    except OSError:  # there is none that can be read, as for git
+        return None
