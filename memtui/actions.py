@@ -42,6 +42,7 @@ class Need(StrEnum):
     WRITABLE = "This is read-only."
     NOW = "The past stands still; nothing comes to follow."
     ROW = "Nothing is selected."
+    MEMORY = "This is a file of the project's own, which memtui only reads; o opens it."
     SOURCE = "There is no source here that opens."
     CORRECTION = "This provider cannot correct a record in place."
     HISTORY = "This provider keeps no history."
@@ -124,7 +125,7 @@ _SERVICE = (Need.SERVICE,)
 _ROW = (*_SERVICE, Need.ROW)
 _BINDING = (*_SERVICE, Need.BINDING)
 _CHANGE = (*_SERVICE, Need.WRITABLE)
-_CHANGE_ROW = (*_CHANGE, Need.ROW)
+_CHANGE_ROW = (*_CHANGE, Need.ROW, Need.MEMORY)
 _CHANGE_BINDING = (*_CHANGE, Need.BINDING)
 _CHANGE_SCOPE = (*_CHANGE, Need.SCOPE)
 _CORRECTION = (*_CHANGE_ROW, Need.CORRECTION)

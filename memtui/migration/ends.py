@@ -15,6 +15,7 @@ from memtui.contract import (
     Denied,
     Filter,
     Invalid,
+    Json,
     Model,
     Scope,
     Unsupported,
@@ -63,9 +64,14 @@ class Ends:
         return Scope(company_id=self.caller.company_id)
 
     async def pages(
-        self, binding: BindingView, report: Callable[[int], None] = lambda _found: None
+        self,
+        binding: BindingView,
+        report: Callable[[int], None] = lambda _found: None,
+        stay: Callable[[int], None] = lambda _number: None,
     ) -> AsyncIterator[BrowseAnswer]:
         """Yield what a binding holds of the part, the oldest first.
+
+        What it only reads where it lies is no memory of it: `stay` is told of how many.
 
         A provider that has to search for what it lists is asked again until it has nothing left to
         try; `report` is told how many records it has found so far. A page after one that may not
@@ -88,7 +94,12 @@ class Ends:
                 if request.cursor is not None and not page.unfinished:
                     page = await self.service.browse(self.caller, request)
             at_least = at_least or page.at_least
-            yield page.model_copy(update={"at_least": at_least})
+            own = tuple(record for record in page.records if not record.read_only)
+            changed: Json = {"at_least": at_least, "records": own}
+            if others := len(page.records) - len(own):
+                changed["total"] = None
+                stay(others)
+            yield page.model_copy(update=changed)
             if page.next_cursor is None:
                 return
             request = request.model_copy(update={"cursor": page.next_cursor})

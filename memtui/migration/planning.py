@@ -65,6 +65,8 @@ class Plan(Model):
     """The first thousand."""
     redacted: int = 0
     """Records that hold a secret, which will be taken out."""
+    staying: int = 0
+    """Files of projects that the source reads where they lie; they are no memories to move."""
 
     @computed_field  # type: ignore[prop-decorator]  # as pydantic says
     @property
@@ -85,6 +87,10 @@ class _Survey:
         self.scopes: Counter[tuple[str, str, str]] = Counter()
         self.refusals: list[Refusal] = []
         self._facts: Counter[str] = Counter()
+
+    def stay(self, files: int) -> None:
+        """Count what is not moved."""
+        self.has["staying"] += files
 
     def add(self, records: Sequence[Record]) -> None:
         for parcel in living(records, unpack_clean):
@@ -175,7 +181,7 @@ async def plan(
     """
     load, key = ends.service.bindings.provider, ends.destination.provider_key
     survey = _Survey(ends, limits, await asyncio.to_thread(load, key))
-    async for page in ends.pages(ends.source, report):
+    async for page in ends.pages(ends.source, report, survey.stay):
         await asyncio.to_thread(survey.add, page.records)
         report(survey.has["record"])
     asked = BrowseRequest(
@@ -198,4 +204,5 @@ async def plan(
         refused=survey.has["refused"],
         refusals=tuple(survey.refusals),
         redacted=survey.has["secret"],
+        staying=survey.has["staying"],
     )

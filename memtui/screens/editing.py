@@ -177,6 +177,8 @@ class EditingScreen(ListScreen[R]):
         """Return which needs do not hold for a row, and for the binding that it comes from."""
         missing = super().missing_for(row)
         binding = self.binding_at(row)
+        if isinstance(row, Record) and row.read_only:
+            missing[Need.MEMORY] = ""
         if binding is not None and binding.read_only:
             missing[Need.WRITABLE] = f"The binding {binding.key} is read-only."
         elif binding is not None and not binding.capabilities.writable:

@@ -395,6 +395,9 @@ def planned(plan: Plan) -> Iterator[StepRow]:
             yield StepRow(f"carried: {loss.what}", loss.records, why, "warning")
         else:
             yield StepRow(f"lost: {loss.what}", loss.records, "kept by the source only", "error")
+    if plan.staying:
+        why = "the projects' own, which the binding reads where they lie"
+        yield StepRow("not moved", plan.staying, why, "muted")
     if plan.redacted:
         why = "The records stay; what looks like a secret is taken out of them."
         yield StepRow("secrets taken out", plan.redacted, why, "warning")

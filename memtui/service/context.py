@@ -458,7 +458,7 @@ async def own_records(
     topic: str | None = None,
     everybodys: bool = False,
 ) -> AsyncIterator[tuple[BrowsePage, list[Record]]]:
-    """Yield the pages of some owners' records of a kind and topic, the oldest first.
+    """Yield the pages of some owners' memories of a kind and topic, the oldest first.
 
     Those of the company alone are nobody else's, unless `everybodys` are asked for. They lie among
     the others: a provider that can is asked for nothing else, and one that has no place for them is
@@ -481,7 +481,8 @@ async def own_records(
     names, is_all = {owner_of(one) for one in owners}, is_org(base) and everybodys
     async for page in connection.pages(request):
         seen = readable(page.records, base, sight)
-        yield page, [one for one in seen if is_all or owner_of(one.scope) in names]
+        mine = (one for one in seen if is_all or owner_of(one.scope) in names)
+        yield page, [one for one in mine if not one.read_only]
 
 
 def _homes(connection: Connection, owners: Sequence[Scope]) -> dict[Scope, str | None]:

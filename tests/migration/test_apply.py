@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +29,7 @@ from memtui.migration.moving import Progress, apply
 from memtui.migration.parcel import KEY
 from memtui.migration.planning import plan
 from memtui.migration.verifying import verify
-from memtui.service import Caller, MemoryService
+from memtui.service import Caller, MemoryService, PruneRequest
 from memtui.service.operations import FactLimits
 from memtui.testing import InMemoryAdapter
 from tests.migration.conftest import ends_of, fill, held, mutations, states
@@ -44,6 +45,25 @@ async def move(
     done = await apply(ends, paths.data)
     assert done.failed == len(done.failures)
     return done.written, done.replaced, done.unchanged, done.failed
+
+
+async def test_what_a_vault_reads_where_it_lies_is_not_moved(
+    service: MemoryService, caller: Caller, paths: Paths, tmp_path: Path
+) -> None:
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web/README.md").write_text("How the web is built.")
+    for key in ("default", "second"):
+        config = {"workspaces": {"web": str(tmp_path / "web")}}
+        await service.bindings.update(caller, key, config=config)
+    await fill(service, caller, "default", 5)
+    ends = await ends_of(service, caller, "default", "second")
+    found = await plan(ends, FactLimits())
+    assert (found.records, found.staying) == (5, 1)
+    assert await move(service, caller, paths, "default", "second") == (5, 0, 0, 0)
+    verified = await verify(ends, paths.data)
+    assert (verified.passed, verified.checked, verified.others) == (True, 5, 0)
+    pruned = await service.prune_plan(caller, PruneRequest(scope=ends.scope, kind=None))
+    assert "How the web" not in pruned.model_dump_json()
 
 
 @pytest.mark.parametrize("middle", ["memory", "lossy", "second"])

@@ -172,6 +172,8 @@ def _planned(found: Plan) -> Iterator[Line]:
     for loss in found.losses:
         fate = "carried in the metadata" if loss.carried else "lost"
         yield f"{fate}: {loss.what} of {shown.counted(loss.records, 'record')}"
+    if found.staying:
+        yield f"read where they lie, and not moved: {shown.counted(found.staying, 'file')}"
     if found.redacted:
         yield f"secrets taken out: {shown.counted(found.redacted, 'record')}"
     if found.refused:
