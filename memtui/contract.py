@@ -689,6 +689,9 @@ class ContextBundle(Model):
     usage: tuple[Usage, ...] = ()
     capped: bool = False
     """True: the provider cut the reply, more may match."""
+    stages: tuple[ExplainStage, ...] = ()
+    """How it came about, where the provider tells it with the answer. It is logged with the query,
+    so it quotes neither the query nor a record."""
 
 
 class ForgetRequest(Model):

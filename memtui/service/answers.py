@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from memtui.contract import (
     Capabilities,
+    ExplainStage,
     Explanation,
     Health,
     Json,
@@ -89,6 +90,8 @@ class QueryAnswer(Answer):
     snippets: tuple[Snippet, ...] = ()
     profile_summary: str | None = None
     capped: bool = False
+    stages: tuple[ExplainStage, ...] = ()
+    """How it came about, as far as the provider tells it with its answer."""
     all_topics: bool = False
     """The topic asked for has fewer than three, so that every topic was looked through."""
 

@@ -8,7 +8,7 @@ Facts have rules (seed 004 §6.2, §10): one line, short, and few enough to read
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
@@ -18,6 +18,7 @@ from memtui.contract import (
     BrowseRequest,
     ContextBundle,
     CorrectRequest,
+    ExplainStage,
     Filter,
     ForgetRequest,
     Invalid,
@@ -73,7 +74,7 @@ from memtui.service.visibility import (
     without_prefix,
 )
 from memtui.store import appending, journal
-from memtui.store.operation import Operation
+from memtui.store.operation import Operation, ranked_stages
 from memtui.store.sight import Sight, until
 
 ModelT = TypeVar("ModelT", bound=Model)
@@ -184,10 +185,15 @@ class Operations(Group):
             entry.about(snippets)
             note_owner(entry, [snippet.scope for snippet in snippets])
             entry.usage, entry.capped = bundle.usage, bundle.capped
+            ids = [snippet.handle.provider_record_id for snippet in snippets]
+            stages = _stages_of(bundle.stages, ids)
+            if stages:
+                entry.request = {**entry.request, "stages": ranked_stages(stages, ids)}
         return QueryAnswer.like(
             bundle,
             **entry.answer(),
             snippets=for_caller(caller, snippets),
+            stages=stages,
             all_topics=all_topics,
         )
 
@@ -209,12 +215,7 @@ class Operations(Group):
                     record = await connection.read(partial(connection.adapter.get, handle, scope))
                     if record and readable([record], scope, entry.sight):
                         shown.add(name)
-                stages = tuple(
-                    one.model_copy(
-                        update={"scores": {k: v for k, v in one.scores.items() if k in shown}}
-                    )
-                    for one in explanation.stages
-                )
+                stages = _stages_of(explanation.stages, shown)
                 explanation = explanation.model_copy(update={"stages": stages})
         return ExplainAnswer(**entry.answer(), explanation=explanation)
 
@@ -707,6 +708,14 @@ async def _narrowed(connection: Connection, request: QueryRequest) -> ContextBun
                 }
             )
         asked = min(_MOST_SNIPPETS, max(_LEAST_SNIPPETS, 4 * asked))
+
+
+def _stages_of(stages: Iterable[ExplainStage], ids: Container[str]) -> tuple[ExplainStage, ...]:
+    """Return stages with what they say of these records alone."""
+    return tuple(
+        one.model_copy(update={"scores": {k: v for k, v in one.scores.items() if k in ids}})
+        for one in stages
+    )
 
 
 def _redacted_filter(wanted: Filter) -> Filter:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from memtui.contract import (
+    ExplainStage,
     Json,
     Model,
     OperationStatus,
@@ -20,6 +21,8 @@ from memtui.contract import (
     UtcDatetime,
 )
 
+_RANKS = 50
+"""Of so many records a query's log says what each stage gave them."""
 ASKED = ("query", "prompt", "content", "text", "record_id")
 """Where a request has what it was about: the first of these that is a text."""
 
@@ -43,6 +46,16 @@ class OperationHandle(Model):
         return RecordHandle.model_construct(
             provider_key=self.provider_key, provider_record_id=self.provider_record_id
         )
+
+
+def ranked_stages(stages: Iterable[ExplainStage], ids: Sequence[str]) -> list[Json]:
+    """Return the stages of an answer as a request holds them: scores by rank, no record's id."""
+    found = []
+    for stage in stages:
+        scores = [stage.scores.get(one) for one in ids[:_RANKS]]
+        by_rank = {"scores": scores} if any(score is not None for score in scores) else {}
+        found.append({"name": stage.name, "detail": stage.detail, **by_rank})
+    return found
 
 
 Place = tuple[str, str]
@@ -121,6 +134,20 @@ class Operation(OperationDraft):
     def place_of(self, handle: OperationHandle) -> Place:
         """Return where one of its records is."""
         return handle.binding_key or self.binding_key or "", handle.provider_record_id
+
+    @property
+    def stages(self) -> tuple[ExplainStage, ...]:
+        """How the answer came about, where that was logged with it, by record id."""
+        logged = self.request.get("stages")
+        found = []
+        for one in logged if isinstance(logged, list) else ():
+            try:
+                scores = zip(self.handles, one.get("scores", ()), strict=False)
+                by_id = {h.provider_record_id: score for h, score in scores if score is not None}
+                found.append(ExplainStage(name=one["name"], detail=one["detail"], scores=by_id))
+            except (AttributeError, KeyError, TypeError, ValidationError):  # of an imported log
+                return ()
+        return tuple(found)
 
     @property
     def unpriced(self) -> bool:

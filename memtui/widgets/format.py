@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memtui.contract import (
     Embedding,
+    ExplainStage,
     Link,
     Location,
     Namespace,
@@ -22,7 +23,7 @@ from memtui.contract import (
     SourceRef,
     Usage,
 )
-from memtui.store.operation import Operation
+from memtui.store.operation import Operation, OperationHandle
 
 if TYPE_CHECKING:
     from memtui.service.answers import UndoCandidate
@@ -299,3 +300,9 @@ def place_line(location: Location) -> str:
     """Return `facts.md:7`; the line is left out where it is the first."""
     name = location.path.replace("\\", "/").rstrip("/").rpartition("/")[2] or location.path
     return f"{name}:{location.line}" if location.line > 1 else name
+
+
+def by_rank(stage: ExplainStage, handles: Sequence[OperationHandle]) -> str:
+    """Return what a stage gave each record of an answer: `#1 3.214 · #4 0.5`."""
+    given = ((one.rank, stage.scores.get(one.provider_record_id)) for one in handles)
+    return " · ".join(f"#{rank} {value:.4g}" for rank, value in given if value is not None)

@@ -64,6 +64,12 @@ class RichAdapter(FakeAdapter):
         await self._called("explain")
         return Explanation(stages=(ExplainStage(name="words", detail="2 match"),), usage=SPENT)
 
+    async def query(self, request: QueryRequest) -> ContextBundle:
+        bundle = await super().query(request)
+        scores = dict.fromkeys(self.held, 2.0)
+        stages = (ExplainStage(name="words", detail="all", scores=scores),)
+        return bundle.model_copy(update={"stages": stages})
+
     async def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
         await self._called("history")
         return [RecordVersion(text="older", source=None)]
@@ -184,6 +190,22 @@ async def test_a_score_that_no_database_holds_leaves_the_chain_intact(
     operation = await newest(service, caller)
     assert (operation.handles[0].score, operation.capped) == (None, True)
     assert is_intact(operation)
+
+
+async def test_the_stages_of_an_answer_are_logged_by_rank(
+    rich: MemoryService, caller: Caller, scope: Scope, note: WriteRequest
+) -> None:
+    for content in ("we deploy on Monday", "we deploy on Friday"):
+        await rich.write(caller, note.model_copy(update={"content": content}))
+    answer = await rich.query(caller, QueryRequest(scope=scope, query="deploy", top_k=1))
+    [found] = answer.snippets
+    name = found.handle.provider_record_id
+    assert [stage.scores for stage in answer.stages] == [{name: 2.0}], "of what is found alone"
+    logged = await rich.log.get(caller, answer.operation_id)
+    assert logged.request["stages"] == [{"name": "words", "detail": "all", "scores": [2.0]}]
+    assert logged.stages == answer.stages
+    odd = logged.model_copy(update={"request": {"stages": [{"name": 1}, "x"]}})
+    assert odd.stages == ()
 
 
 async def test_get_browse_history_explain_and_namespaces_are_recorded(

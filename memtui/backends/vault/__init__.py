@@ -277,7 +277,10 @@ class VaultAdapter(Adapter):
             Snippet(**dict(record), score=score) for record, score in found.records[: request.top_k]
         )
         return ContextBundle(
-            snippets=snippets, capped=len(found.records) > request.top_k, usage=usage
+            snippets=snippets,
+            capped=len(found.records) > request.top_k,
+            usage=usage,
+            stages=search.stages_of(found),
         )
 
     @blocking

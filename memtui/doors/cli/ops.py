@@ -178,6 +178,7 @@ def _detail(
     outcome = shown.outcome(operation.status)
     link = operation.source and session.company.link(operation.source)
     scope = operation.scope.model_dump(exclude_none=True)
+    request = {name: value for name, value in operation.request.items() if name != "stages"}
     yield f"{operation.operation_type} #{operation.seq}  {outcome.symbol} {outcome.word}"
     yield from fields(
         [
@@ -196,7 +197,7 @@ def _detail(
             ("cost", shown.operation_cost(operation) if operation.usage else ""),
             ("takes back", operation.undoes or ""),
             ("digest", operation.digest),
-            ("request", json.dumps(operation.request, ensure_ascii=False, default=str)),
+            ("request", json.dumps(request, ensure_ascii=False, default=str)),
         ]
     )
     for erasure in erasures:
@@ -209,6 +210,10 @@ def _detail(
         ghost = "  ghost" if handle.ghost else ""
         record_id = handle.provider_record_id or "erased"
         yield Dim(f"{handle.rank:>4}  {shown.score(handle.score):>6}  {record_id}{ghost}")
+    for stage in operation.stages:
+        yield f"{stage.name}: {stage.detail}"
+        if stage.scores:
+            yield Dim(f"      {shown.by_rank(stage, operation.handles)}")
     for change in changes:
         yield from change_lines(session, change)
 

@@ -208,7 +208,7 @@ def _asked(operation: Operation) -> Iterator[Line]:
     rest = []
     said = _SAID_BELOW if "content" in operation.request else _SAID_BELOW - _OF_CONTENT
     for name, value in operation.request.items():
-        if value in (None, "", [], {}) or (name in said and operation.handles):
+        if name == "stages" or value in (None, "", [], {}) or (name in said and operation.handles):
             continue
         if name in _TEXTS and isinstance(value, str):
             yield display(f"“{value}”", limit=4_000, keep_newlines=True)
@@ -260,7 +260,16 @@ def foot(view: OperationView, width: int) -> Content:
         labelled("id", display(operation.operation_id, style=DIM)),
         labelled("digest", display(digests, style=DIM)),
     ]
-    return joined([*map(_change, view.changes), list(usage_lines(operation)), chain], width)
+    found: list[list[Line]] = [list(_stages(operation))] if operation.stages else []
+    return joined([*found, *map(_change, view.changes), list(usage_lines(operation)), chain], width)
+
+
+def _stages(operation: Operation) -> Iterator[Line]:
+    yield heading("how it was found", "by rank")
+    for stage in operation.stages:
+        yield labelled(stage.name, display(stage.detail, limit=300))
+        if stage.scores:
+            yield labelled("", display(fmt.by_rank(stage, operation.handles), style=DIM))
 
 
 def _change(change: Change) -> list[Line]:

@@ -464,16 +464,15 @@ class QueryScreen(MemtuiScreen):
         session, request, answer = self.session, self.view.request, self.view.answer
         if request is None:
             return
-        everywhere = of_all(answer)
-        lead = "{} " if everywhere else ""
+        lead = "{} " if of_all(answer) else ""
         ranks = {
             lead.format(key) + one.handle.provider_record_id: rank
             for rank, (key, one) in enumerate(placed(answer) if answer else (), 1)
         }
 
         async def stages() -> Drawn:
-            if everywhere is not None:
-                found = Explanation(stages=everywhere.stages)
+            if answer is not None and answer.stages:  # told with it: nobody is asked again
+                found = Explanation(stages=answer.stages)
             else:
                 found = (await session.service.explain(session.caller, request)).explanation
             return lambda width: explanation_content(found, ranks, width)
