@@ -146,6 +146,7 @@ class ChooseMoment(Dialog[datetime]):
             self._show_day()
 
         self._days.latest(lambda: _known_of(state), show, self._failed)
+        self._show_day()
 
     def _failed(self, error: MemtuiError) -> None:
         self.refuse(str(error))

@@ -136,7 +136,7 @@ class AppState:
         """Why nothing can be changed now, as a sentence; empty where it can."""
         if self.as_of is not None:
             back = self.keymap.label("app.past")
-            return f"This is the past, where nothing can be changed; {back} goes back to now."
+            return f"The past cannot be changed; {back} goes back to now."
         return Need.WRITABLE.value if self.read_only else ""
 
     @property

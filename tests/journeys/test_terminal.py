@@ -78,7 +78,7 @@ def test_write_find_edit_forget_and_take_back(tmp_path: Path, environment: dict[
         terminal.press("yesterday", ENTER)
         terminal.until("◷ THE PAST, as of", "4◷Records", "Nothing was here then.")
         terminal.press("n")
-        terminal.until("This is the past, where")
+        terminal.until("The past cannot be changed")
         terminal.press("@")
         terminal.until("4 Records", "release branch on Mondays", gone="THE PAST")
         terminal.press("q")

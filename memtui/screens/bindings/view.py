@@ -121,7 +121,7 @@ def rows_of(view: BindingsView, state: AppState) -> Iterator[TreeRow]:
     style = STRONG if view.agents else DIM
     yield TreeRow(display(connected, style=style), selectable=False)
     for agent in view.agents:
-        yield TreeRow(_agent_line(agent, state.clock()), agent=agent)
+        yield TreeRow(_agent_line(agent, state.true_clock()), agent=agent)
     yield TreeRow(Content(""), selectable=False)
     yield TreeRow(_found_title(view), selectable=False)
     for finding in view.unbound:
@@ -239,7 +239,7 @@ def _agent_line(agent: Connected, now: datetime) -> Content:
 
 def _agent_detail(agent: Connected, state: AppState, width: int) -> Content:
     """Return who is connected, since when, and what it was told last."""
-    now = state.clock()
+    now = state.true_clock()
     facts = [
         ("acts for", agent.acts_for or ""),
         ("through", agent.door),
@@ -379,7 +379,7 @@ def _health_facts(health: BindingHealth | None, state: AppState) -> list[tuple[s
         ("meaning", embedding_words(health.health.embedding) if health.health.embedding else ""),
         ("latency", slowest),
         ("version", health.health.version or ""),
-        ("checked", since(health.checked_at, state.clock())),
+        ("checked", since(health.checked_at, state.true_clock())),
     ]
 
 
