@@ -77,7 +77,8 @@ from memtui.provider_kit import (
 )
 
 from . import changes, links, notes, search
-from .changes import NEW_FILE, FactState
+from .changes import FactState
+from .facts import NEW_FILE
 from .files import Folder
 from .history import FactsDocument, Version
 from .index import Index, microseconds, unit_path
@@ -436,8 +437,8 @@ class VaultAdapter(Adapter):
         """Store a note or a fact; a fact in upsert mode replaces the value of its key."""
         self._check_writable()
         self._check_company(request.scope)
-        if request.valid_to is not None:
-            raise Unsupported("The vault closes a window when a fact is changed or forgotten.")
+        if request.kind != "fact" and (request.valid_from or request.valid_to):
+            raise Unsupported("A note of a vault has no validity window; write it as a fact.")
         folder = folder_for(request.scope)
         before: tuple[Snapshot, ...] = ()
         with self._folder.locked():

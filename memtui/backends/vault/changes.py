@@ -9,7 +9,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -34,7 +34,6 @@ from .history import Fact, FactsDocument, Frame, Ledger, Version, natural_name
 from .layout import FACTS, Place, own_ids, place_of, source_fields, split_id
 from .notes import check_utf8
 
-NEW_FILE = "# Facts\n\n"
 _NUMBER = re.compile(r"-\d+$")
 _CONTEXT = 3
 """Lines around a fact by which its place is found again."""
@@ -89,7 +88,7 @@ def _noted(folder: Folder, path: str, known: Mapping[str, Known]) -> FactsDocume
     document = FactsDocument.read(folder, path)
     if isinstance(document, Problem):
         return None
-    before, moment, ledger = document.ledger.joined(), document.changed_at, document.ledger
+    moment, ledger = document.changed_at, document.ledger
     document.note_hand_edits()
     for name, old in known.items():
         fact = document.facts.get(name)
@@ -106,6 +105,7 @@ def _noted(folder: Folder, path: str, known: Mapping[str, Known]) -> FactsDocume
                 "created_at": moment if old_fact is None else None,
             }
             ledger.append(fact.current.model_copy(update=update))
+    before = document.history.content if document.history else ""
     return document if ledger.joined() != before else None
 
 
@@ -120,12 +120,26 @@ def write(
     start = request.valid_from or request.created_at or moment
     fields = _fields(request, document)
     old = _same(document, request, text, namespace)
+    before = (document.record_of(old), FactState.take(document, old.name)) if old else None
+    if request.valid_to is not None or (request.valid_from or moment) > moment:
+        made = {"created_at": old.current.created_at if old else request.created_at or moment}
+        version = Version(
+            fact=old.name if old else _new_name(document, text, namespace),
+            text=text,
+            topic=namespace if old is None else old.bullet.namespace,
+            valid_from=start,
+            valid_to=request.valid_to,
+            updated_at=moment,
+            **made,
+            **fields,
+        )
+        _write_window(document, old, version, moment)
+        return f"{document.path}#{version.fact}", before
     if old is not None:
-        before = document.record_of(old), FactState.take(document, old.name)
         _replace(document, old, text, fields, start)
         return f"{document.path}#{old.name}", before
     document.note_hand_edits()
-    name = document.free_name(natural_name(text, namespace), document.facts)
+    name = _new_name(document, text, namespace)
     content, frame = _with_new_fact(document, text, namespace)
     document.ledger.append(
         Version(
@@ -142,6 +156,51 @@ def write(
     # A crash between the two leaves a version without its fact, not a fact without its origin.
     document.save(content, history_first=True)
     return f"{document.path}#{name}", None
+
+
+def _new_name(document: FactsDocument, text: str, namespace: str | None) -> str:
+    return document.free_name(natural_name(text, namespace), document.facts)
+
+
+def _write_window(
+    document: FactsDocument, old: Fact | None, version: Version, now: datetime
+) -> None:
+    """Let a fact say something in a window alone; outside of it, it says what it said.
+
+    Raises:
+        Invalid: a value would be lost, as its whole window lies in the new one.
+    """
+    document.note_hand_edits()
+    begin = version.valid_from
+    if begin is None or (version.valid_to is not None and version.valid_to <= begin):
+        raise Invalid("What holds ends after it begins; give a later end, or an earlier begin.")
+    if old is not None and old.recorded is None:
+        document.ledger.append(old.current)
+    lines: list[tuple[Version, str]] = []
+    own = document.ledger.of(version.fact)
+    for line, one in zip(document.ledger.lines_of(version.fact), own, strict=True):
+        rest = one.outside(begin, version.valid_to)
+        if not rest and one.valid_from != one.valid_to:
+            since = one.valid_from
+            raise Invalid(
+                f"All of what it said from {since:%Y-%m-%d %H:%M} UTC on would be lost; give a "
+                "window that leaves some of it, or correct it."
+                if since
+                else "All of what it said would be lost; give a later begin, or correct it."
+            )
+        for part in rest:
+            seen = part.seen_at(now)
+            lines.append((seen, line if seen == one else seen.line()))
+    seen = version.seen_at(now)
+    lines.append((seen, seen.line()))
+    lines.sort(key=lambda pair: (pair[0].valid_from is not None, pair[0].valid_from))
+    document.ledger.set_lines(version.fact, [line for _, line in lines])
+    holds = next((one for one, _ in lines if one.is_shown), None)
+    bullet = old.bullet if old else None
+    said = None if bullet is None else (bullet.namespace, bullet.text)
+    if said != (None if holds is None else (holds.topic, holds.text)):
+        document.show(bullet, holds)
+    document.save(document.content.joined(), history_first=True)
 
 
 def _same(
@@ -196,8 +255,6 @@ def _with_new_fact(
     document: FactsDocument, text: str, namespace: str | None
 ) -> tuple[str, Frame | None]:
     place = facts.place_for(document.content, text, namespace)
-    if not document.content.lines:
-        place = replace(place, head=f"{NEW_FILE}{place.head}")
     content = facts.inserted(document.content, place)
     _check_edit(document.content, content, added=text)
     frame = Frame(head=place.head, tail=place.tail, new_file=document.file is None)
@@ -276,10 +333,12 @@ def _replace(
             raise Invalid(
                 "The new value would begin before the current one; give a later valid_from."
             )
+        ahead = [one.valid_from for one in ledger.of(fact.name) if one.waits and one.valid_from]
+        next_one = min(ahead, default=None)
         _close(document, fact, start)
         update = {
-            "text": text, "valid_from": start, "valid_to": None, "updated_at": moment,
-            "created_by": None, "frame": None, **changes,
+            "text": text, "valid_from": start, "valid_to": next_one, "updated_at": moment,
+            "created_by": None, "frame": None, "leaves": next_one is not None, **changes,
         }  # fmt: skip
         ledger.append(current.model_copy(update=update))
         content = facts.replaced(document.content, fact.bullet, text)
@@ -302,6 +361,14 @@ def forget(folder: Folder, path: str, names: Sequence[str]) -> None:
         family = {fact.name, _NUMBER.sub("", fact.name), fact.natural_name}
         others = sum(natural[name] for name in family) - 1
         _close(document, fact, folder.now(), has_twin=others > 0)
+        lines = [
+            line
+            for line, one in zip(
+                document.ledger.lines_of(fact.name), document.ledger.of(fact.name), strict=True
+            )
+            if not one.waits
+        ]
+        document.ledger.set_lines(fact.name, lines)
     document.save(facts.removed(document.content, [fact.bullet for fact in gone]))
 
 

@@ -26,6 +26,7 @@ _BREAK = re.compile(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}")
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*", re.DOTALL)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _EDGES = " \t"
+NEW_FILE = "# Facts\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +249,9 @@ def place_for(file: FactsFile, text: str, namespace: str | None) -> Insertion:
     """
     newline, index = file.newline, len(file.lines)
     head, line, tail = "", f"- {text}{newline}", ""
+    if not file.lines:
+        heading = f"## {namespace}{newline}" if namespace is not None else ""
+        return Insertion(0, f"{NEW_FILE}{heading}", line)
     start, end = _section(file, namespace)
     inside = [bullet for bullet in file.bullets if start <= bullet.first < end]
     if inside:

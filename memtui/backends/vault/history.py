@@ -65,6 +65,10 @@ class Version(Model):
     subject_id: str | None = None
     metadata: Json = {}
     frame: Frame | None = None
+    waits: bool = False
+    """It was to begin later than it was written, and the facts file does not have it yet."""
+    leaves: bool = False
+    """Its end was set ahead, and the facts file has it until then."""
     has_twin: bool = False
     """It was forgotten while another bullet had the same key or text, which keeps its own name."""
 
@@ -83,7 +87,39 @@ class Version(Model):
     def closed(self, moment: datetime | None) -> Version:
         """Return it with its window closed at `moment`, or at its start if that is later."""
         known = [time for time in (moment, self.valid_from) if time is not None]
-        return self.model_copy(update={"valid_to": max(known, default=None)})
+        return self.model_copy(update={"valid_to": max(known, default=None), "leaves": False})
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the facts file has it, unless hands have changed that."""
+        return not self.waits and (self.valid_to is None or self.leaves)
+
+    @property
+    def is_past(self) -> bool:
+        """Whether it held once."""
+        return not self.waits and not self.is_shown
+
+    def holds_at(self, moment: datetime) -> bool:
+        """Whether a moment lies in its window."""
+        begins = self.valid_from is None or self.valid_from <= moment
+        return begins and (self.valid_to is None or moment < self.valid_to)
+
+    def seen_at(self, moment: datetime) -> Version:
+        """Return it as the history has it at a moment: what lay ahead may have come by then."""
+        waits = self.valid_from is not None and self.valid_from > moment
+        leaves = self.valid_to is not None and self.valid_to > moment
+        return self.model_copy(update={"waits": waits, "leaves": leaves})
+
+    def outside(self, begin: datetime, end: datetime | None) -> list[Version]:
+        """Return what is left of it, outside of a window."""
+        parts = []
+        if self.valid_from is None or self.valid_from < begin:
+            last = begin if self.valid_to is None else min(self.valid_to, begin)
+            parts.append(self.model_copy(update={"valid_to": last}))
+        if end is not None and (self.valid_to is None or self.valid_to > end):
+            first = end if self.valid_from is None else max(self.valid_from, end)
+            parts.append(self.model_copy(update={"valid_from": first}))
+        return parts
 
 
 class Ledger:
@@ -208,6 +244,7 @@ class FactsDocument:
         """When hands last changed it; nobody knows when they removed it."""
         self.folder = folder
         self._place = place_of(path)
+        self._let_come()
         self._name_facts()
 
     @classmethod
@@ -221,9 +258,48 @@ class FactsDocument:
             return history
         return cls(folder, path, file, history)
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether something in its history begins or ends by itself later."""
+        return any(version.waits or version.leaves for version in self.ledger.versions)
+
+    def _let_come(self) -> None:
+        """Put in and take out what was to begin or to end by now; saving it is a later matter."""
+        now = self.folder.now()
+        ahead = [version for version in self.ledger.versions if version.waits or version.leaves]
+        for name in dict.fromkeys(one.fact for one in ahead if one.seen_at(now) != one):
+            versions = self.ledger.of(name)
+            shown = next((one for one in versions if one.is_shown), None)
+            for one in versions:
+                if one.waits or one.leaves:
+                    self.ledger.put(one, one.seen_at(now))
+            holds = next((one for one in self.ledger.of(name) if one.is_shown), None)
+            bullet = self._bullet_of(shown) if shown else None
+            if shown is None or bullet is not None:  # else hands have changed it meanwhile
+                self.show(bullet, holds)
+
+    def _bullet_of(self, version: Version) -> Bullet | None:
+        said = version.topic, version.text
+        found = (one for one in self.content.bullets if (one.namespace, one.text) == said)
+        return next(found, None)
+
+    def show(self, bullet: Bullet | None, version: Version | None) -> None:
+        """Let the file say `version` in the place of a bullet; None: nothing, or in a new place."""
+        content = self.content
+        if version is None:
+            changed = facts.removed(content, [bullet]) if bullet else content.joined()
+        elif bullet is not None and bullet.namespace == version.topic:
+            changed = facts.replaced(content, bullet, version.text)
+        else:
+            if bullet is not None:
+                content = facts.parse(facts.removed(content, [bullet]))
+            place = facts.place_for(content, version.text, version.topic)
+            changed = facts.inserted(content, place)
+        self.content = facts.parse(changed)
+
     def _name_facts(self) -> None:
         """Give each bullet its name: the recorded one of the same text, else key or digest."""
-        recorded = {v.fact: v for v in self.ledger.versions if v.valid_to is None}
+        recorded = {v.fact: v for v in self.ledger.versions if v.is_shown}
         by_text: dict[tuple[str | None, str], list[Bullet]] = {}
         for bullet in self.content.bullets:
             by_text.setdefault((bullet.namespace, bullet.text), []).append(bullet)
@@ -267,7 +343,7 @@ class FactsDocument:
         return candidate
 
     def _fact(self, name: str, bullet: Bullet, recorded: Version | None) -> Fact:
-        past = tuple(v for v in self.ledger.of(name) if v.valid_to is not None)
+        past = tuple(v for v in self.ledger.of(name) if v.is_past)
         said = {"text": bullet.text, "topic": bullet.namespace}
         plain = Version(fact=name, **said)
         if recorded is not None and recorded.text == bullet.text:
@@ -287,14 +363,14 @@ class FactsDocument:
 
     def note_hand_edits(self) -> None:
         """Write down what hands changed: before memtui itself changes the file's time."""
-        for version in [v for v in self.ledger.versions if v.valid_to is None]:
+        for version in [v for v in self.ledger.versions if v.is_shown]:
             fact = self.facts.get(version.fact)
             if fact is not None and fact.current is version:
                 continue
             self.ledger.put(version, version.closed(self.changed_at))
             if fact is not None and fact.recorded is version:
                 self.ledger.append(fact.current)
-                fact.past = tuple(v for v in self.ledger.of(fact.name) if v.valid_to is not None)
+                fact.past = tuple(v for v in self.ledger.of(fact.name) if v.is_past)
                 fact.recorded = fact.current
 
     def save(self, content: str, *, history_first: bool = False, drop_empty: bool = False) -> None:
@@ -310,11 +386,16 @@ class FactsDocument:
                 self.folder.replace(path, now)
 
     def versions_of(self, name: str) -> list[Version]:
-        """Return a fact's versions, oldest first, hand edits included; also of one that is gone."""
-        fact = self.facts.get(name)
+        """Return a fact's versions, oldest first, hand edits included; also of one that is gone.
+
+        Those that lie ahead are the last.
+        """
+        fact, recorded = self.facts.get(name), self.ledger.of(name)
+        waiting = [version for version in recorded if version.waits]
         if fact is not None:
-            return [*fact.past, fact.current]
-        return [v if v.valid_to else v.closed(self.changed_at) for v in self.ledger.of(name)]
+            return [*fact.past, fact.current, *waiting]
+        gone = [v.closed(self.changed_at) if v.is_shown else v for v in recorded if not v.waits]
+        return [*gone, *waiting]
 
     def records(self) -> list[StoredRecord]:
         """Return the facts that hold and, for questions about the past, the versions that held."""
@@ -336,7 +417,7 @@ class FactsDocument:
                     names=self._names(version),
                 )
                 for version in self.versions_of(name)
-                if version.valid_to is not None
+                if name not in self.facts or version is not self.facts[name].current
             ]
         return found
 

@@ -372,6 +372,8 @@ class _Unit:
     signature: str
     records: Sequence[StoredRecord] = ()
     problems: Sequence[Problem] = ()
+    is_ahead: bool = False
+    """Something in it begins or ends by itself later."""
 
 
 def _signatures(found: dict[str, str]) -> dict[str, str]:
@@ -427,7 +429,7 @@ def _load_facts(folder: Folder, path: str) -> _Unit | None:
         problems.append(folder.problem(path, loaded.content.problem.message))
     problems += [folder.problem(beside, words, line) for line, words in loaded.ledger.problems]
     signature = "|".join(file.signature if file else "" for file in files)
-    return _Unit(signature, loaded.records(), problems)
+    return _Unit(signature, loaded.records(), problems, loaded.is_ahead)
 
 
 def _read_in_parts(folder: Folder, paths: Sequence[str]) -> Iterator[dict[str, _Unit | None]]:
@@ -474,7 +476,8 @@ def _put_units(connection: sqlite3.Connection, units: Mapping[str, _Unit | None]
     connection.executemany(
         "INSERT INTO files VALUES (?, ?)",
         (
-            (path, "" if _is_recent(unit.signature) else unit.signature)
+            # What lies ahead comes by itself, so that file is read each time.
+            (path, "" if unit.is_ahead or _is_recent(unit.signature) else unit.signature)
             for path, unit in held.items()
         ),
     )

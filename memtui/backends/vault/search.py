@@ -113,7 +113,7 @@ class _Where:
         if not expired:
             self.add("expires IS NULL OR expires > ?", microseconds(as_of or now))
         if as_of is None:
-            self.add("is_current")
+            self.add("is_current AND (valid_to IS NULL OR valid_to > ?)", microseconds(now))
             return
         moment = microseconds(as_of)
         self.add("valid_from IS NULL OR valid_from <= ?", moment)
@@ -250,7 +250,7 @@ def versions(
     weight, values = weight_sql(scope)
     rows = connection.execute(
         f"SELECT * FROM records WHERE kind = 'fact' AND {weight} > 0 "
-        "ORDER BY id, is_current, rowid",
+        f"ORDER BY id, COALESCE(valid_from, {-(2**62)}), COALESCE(valid_to, {2**62}), rowid",
         values,
     )
     return [record_of(row, folder) for row in rows]

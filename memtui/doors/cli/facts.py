@@ -23,7 +23,15 @@ from memtui.contract import (
 )
 from memtui.doors.cli.forget import answer_forgotten, changed_ids, forgotten, ids_of
 from memtui.doors.cli.input import confirm, confirm_name, read_stdin
-from memtui.doors.cli.notes import Expires, Tags, answer_corrected, corrected, store
+from memtui.doors.cli.notes import (
+    Expires,
+    Tags,
+    ValidFrom,
+    ValidTo,
+    answer_corrected,
+    corrected,
+    store,
+)
 from memtui.doors.cli.options import (
     AsOf,
     BindingOptions,
@@ -200,6 +208,8 @@ async def facts_add(
     tag: Tags = None,
     pin: Annotated[bool, typer.Option("--pin", help="Pin it.")] = False,
     expires: Expires = None,
+    valid_from: ValidFrom = None,
+    valid_to: ValidTo = None,
 ) -> None:
     """Add a fact and print its id.
 
@@ -217,6 +227,8 @@ async def facts_add(
         tags=tuple(tag or ()),
         pinned=pin,
         expires_at=session.future(expires),
+        valid_from=session.moment(valid_from) if valid_from else None,
+        valid_to=session.future(valid_to),
     )
 
 

@@ -37,6 +37,15 @@ Expires = Annotated[
 ]
 
 
+ValidFrom = Annotated[
+    str | None,
+    typer.Option(help="Since when it holds, if not from now on: 7d before now, or a date."),
+]
+ValidTo = Annotated[
+    str | None, typer.Option(help="From when on it no longer holds: 30d from now, or a date.")
+]
+
+
 async def note(
     session: Session,
     text: Annotated[
@@ -52,6 +61,8 @@ async def note(
     tag: Tags = None,
     pin: Annotated[bool, typer.Option("--pin", help="Pin it.")] = False,
     expires: Expires = None,
+    valid_from: ValidFrom = None,
+    valid_to: ValidTo = None,
     record_id: Annotated[
         str | None, typer.Option(help="The id to store it under, where the provider keeps ids.")
     ] = None,
@@ -76,6 +87,8 @@ async def note(
         tags=tuple(tag or ()),
         pinned=pin,
         expires_at=session.future(expires),
+        valid_from=session.moment(valid_from) if valid_from else None,
+        valid_to=session.future(valid_to),
     )
 
 

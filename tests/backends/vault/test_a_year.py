@@ -173,13 +173,27 @@ class Generator:
         os.utime(path, (moment, moment))
         await ask(self.adapter, "a look", scope=COMPANY)  # the next read sees it
 
+    async def window(self) -> None:
+        """Say that a key was something else for a while; before and after, it was what it was."""
+        keyed = [one for one in self.account.open() if one[1][2].startswith("key")]
+        number, said = self.random.choice(keyed)
+        own, now = self.account.windows[number], self.account.now
+        since = own[-1][0]
+        begin, end = since + (now - since) / 3, since + (now - since) / 2
+        text = f"{_key(said[2])}{self.fresh()}"
+        scope = Scope(company_id="acme", project_id=said[0])
+        await upsert(self.adapter, text, scope=scope, topic=said[1], valid_from=begin, valid_to=end)
+        own[-1:] = [(since, begin, said), (begin, end, (*said[:2], text)), (end, None, said)]
+
     async def live(self) -> None:
         for turn in range(1, CHANGES):
             self.account.now = START + YEAR * (turn / CHANGES)
             if len(list(self.account.open())) < FACTS:
                 await self.write()
             else:
-                await self.random.choice([self.write, self.change, self.change, self.edit])()
+                await self.random.choice(
+                    [self.write, self.change, self.change, self.edit, self.window]
+                )()
 
 
 def _said(record: Record) -> Fact:
