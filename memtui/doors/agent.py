@@ -32,6 +32,8 @@ class Agent:
     """None: the binding that serves the scope."""
     may_destroy: bool = False
     """Whether tools that change or remove what is stored are offered."""
+    asks_all: bool = False
+    """Whether it may search all bindings, and read what it finds there."""
 
     @property
     def source(self) -> SourceRef:
@@ -81,6 +83,7 @@ async def agent_of(
     run_id: str | None = None,
     binding_key: str | None = None,
     may_destroy: bool = False,
+    asks_all: bool = False,
 ) -> Agent:
     """Return the agent of that name, which acts for whoever started it; None: that one itself.
 
@@ -98,4 +101,4 @@ async def agent_of(
         project_id=project_id,
         subject_id=await service.members.own_subject(caller),
     )
-    return Agent(service, caller, scope, binding_key, may_destroy)
+    return Agent(service, caller, scope, binding_key, may_destroy, asks_all)

@@ -61,6 +61,10 @@ async def mcp_serve(
             help="Also offer the tools that change and remove memories; undo brings them back.",
         ),
     ] = False,
+    all_bindings: Annotated[
+        bool,
+        typer.Option("--all-bindings", help="Let agents search every binding, not only their own."),
+    ] = False,
     http: Annotated[
         bool, typer.Option("--http", help="Serve streamable HTTP with a token each, not stdio.")
     ] = False,
@@ -76,6 +80,8 @@ async def mcp_serve(
     memories takes --allow-destructive.
     """
     _require_extra()
+    if all_bindings and binding is not None:
+        raise Invalid("--binding is for one binding and --all-bindings for all; leave one out.")
     if http:
         from memtui.doors.mcp.over_http import HttpServer
 
@@ -90,6 +96,7 @@ async def mcp_serve(
             project_id=project,
             binding_key=binding,
             may_destroy=allow_destructive,
+            asks_all=all_bindings,
         )
         await _serve_http(session, served, host, port)
         return
@@ -111,6 +118,7 @@ async def mcp_serve(
         run_id=run or _new_run(),
         binding_key=binding,
         may_destroy=allow_destructive,
+        asks_all=all_bindings,
     )
     client = await asyncio.to_thread(client_process)
 
@@ -170,6 +178,10 @@ def mcp_install(
             help="Also offer the tools that change and remove memories; undo brings them back.",
         ),
     ] = False,
+    all_bindings: Annotated[
+        bool,
+        typer.Option("--all-bindings", help="Let agents search every binding, not only their own."),
+    ] = False,
     yes: YesTo = None,
 ) -> int:
     """Tell an MCP client of memtui, and when to use it.
@@ -189,6 +201,7 @@ def mcp_install(
         *["mcp", "--agent", agent or chosen.key],
         *works_in,
         *(["--allow-destructive"] if allow_destructive else []),
+        *(["--all-bindings"] if all_bindings else []),
     ]
     plan = plan_install(chosen, Path.home(), command, skill())
     then = f"restart it{_hooks_too(chosen.key, works_in)}"

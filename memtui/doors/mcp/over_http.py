@@ -56,6 +56,7 @@ class HttpServer:
     """Of the callers whose token names none."""
     binding_key: str | None = None
     may_destroy: bool = False
+    asks_all: bool = False
 
     @asynccontextmanager
     async def app(self, names: frozenset[str] | None) -> AsyncIterator[ASGIApp]:
@@ -114,7 +115,7 @@ class HttpServer:
             subject_id=await self.service.members.own_subject(caller),
         )
         caller = self._in_its_run(caller, request.scope)
-        return Agent(self.service, caller, scope, self.binding_key, self.may_destroy)
+        return Agent(self.service, caller, scope, self.binding_key, self.may_destroy, self.asks_all)
 
 
 def _unknown(sentence: str) -> ASGIApp:

@@ -77,6 +77,8 @@ class Memory(Model):
     """The work object that it comes from: `run 4411`, `issue PAP-12` …"""
     revision: str | None = None
     """Give it to memory_correct, which then refuses if somebody changed the memory meanwhile."""
+    binding: str | None = None
+    """The memory system that it is in, after a search over all; memory_get takes it."""
 
     def words(self) -> str:
         """Return it as a text, marked as data."""
@@ -87,6 +89,7 @@ class Memory(Model):
             "by": self.written_by,
             "on": self.written_at.date().isoformat() if self.written_at else None,
             "from": self.source,
+            "in": self.binding,
             "as": "summary" if self.is_summary else None,
         }
         return as_data(self.text, told)
@@ -211,7 +214,9 @@ class SearchInput(Model):
     limit: Annotated[int, Field(ge=1, le=50)] = 10
     """At most this many memories."""
     topic: str | None = None
-    """Only memories of this topic."""
+    """This topic first; where it has under three memories, all topics."""
+    all_bindings: bool = False
+    """Look in every memory system of the company, where this server allows it."""
 
 
 class NoteInput(Model):
@@ -242,6 +247,8 @@ class GetInput(Model):
     """The key of a fact such as `deploy_branch: main`."""
     namespace: str | None = None
     """With a key: only under this heading."""
+    binding: str | None = None
+    """With an id that memory_search found elsewhere: the `binding` of that memory."""
 
     @model_validator(mode="after")
     def _names_one(self) -> Self:
@@ -319,6 +326,8 @@ async def search(agent: Agent, asked: SearchInput) -> Memories:
         topic=asked.topic,
         binding_key=agent.binding_key,
     )
+    if asked.all_bindings:
+        return await _search_all(agent, request)
     answer = await agent.service.query(agent.caller, request)
     return Memories(
         **_told(answer),
@@ -326,6 +335,32 @@ async def search(agent: Agent, asked: SearchInput) -> Memories:
         incomplete=answer.capped,
         problems=_sentences(answer.problems),
     )
+
+
+async def _search_all(agent: Agent, request: QueryRequest) -> Memories:
+    """Search all bindings."""
+    _refuse_elsewhere(agent)
+    answer = await agent.service.everywhere.query(agent.caller, request)
+    answered = [one for one in answer.bindings if one.operation_ids]
+    return Memories(
+        operation_id=answered[0].operation_ids[0],
+        binding=", ".join(one.binding_key for one in answered),
+        memories=tuple(
+            memory_of(one, rank).model_copy(update={"binding": one.binding_key})
+            for rank, one in enumerate(answer.snippets, start=1)
+        ),
+        incomplete=answer.capped,
+        problems=(*_sentences(answer.problems), *(one.sentence for one in answer.failed)),
+    )
+
+
+def _refuse_elsewhere(agent: Agent) -> None:
+    """Refuse what lies outside of the binding that serves an agent, unless it may have it."""
+    if not agent.asks_all:
+        raise Invalid(
+            "This memory server asks one memory only: leave that argument out. A person can start "
+            "it with --all-bindings."
+        )
 
 
 async def browse(agent: Agent, asked: BrowseInput) -> Memories:
@@ -352,9 +387,12 @@ async def browse(agent: Agent, asked: BrowseInput) -> Memories:
 async def get(agent: Agent, asked: GetInput) -> Found:
     """Answer `memory_get`."""
     if asked.key is None:
+        if asked.binding is not None:
+            _refuse_elsewhere(agent)
         one = await agent.service.get(
-            agent.caller, asked.id or "", agent.scope, binding_key=agent.binding_key
-        )
+            agent.caller, asked.id or "", agent.scope,
+            binding_key=asked.binding or agent.binding_key,
+        )  # fmt: skip
         return Found(**_told(one), memory=memory_of(one.record, whole=True))
     request = FactRequest(
         scope=agent.scope, namespace=asked.namespace, binding_key=agent.binding_key

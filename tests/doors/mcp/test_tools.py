@@ -17,6 +17,9 @@ from memtui.contract import (
     OperationType,
     Profile,
     Scope,
+    SourceKind,
+    SourceRef,
+    WriteRequest,
 )
 from memtui.doors.mcp.over_http import HttpServer
 from memtui.doors.mcp.tools import TOOLS
@@ -451,3 +454,30 @@ async def test_hostile_arguments_end_in_sentences(connect: Connect) -> None:
                 if answer.is_error:
                     assert said.rstrip().endswith((".", "</memory>")), said
     assert tried >= 200
+
+
+async def test_a_server_that_allows_it_searches_all_bindings(
+    connect: Connect, service: MemoryService, caller: Caller
+) -> None:
+    await service.bindings.add(caller, "table", "facts", {})
+    scope = Scope(company_id="local", project_id=PROJECT)
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    for key, text in (("default", "The release leaves on Thursday"), ("table", "release: 4.2")):
+        await service.write(
+            caller, WriteRequest(scope=scope, source=source, content=text, binding_key=key)
+        )
+    asked = {"query": "release", "all_bindings": True}
+    refused = await (await connect()).call_tool("memory_search", asked)
+    assert refused.is_error
+    assert "--all-bindings" in text_of(refused)
+
+    served = HttpServer(service, COMPANY, run_id="r", project_id=PROJECT, asks_all=True)
+    token = (await service.tokens.add(caller, "all", "agent:coding", acts_for="user:ana")).token
+    async with serving(served) as address, client_of(address, token) as agent:
+        answer = await agent.call_tool("memory_search", asked)
+        found = {one["binding"]: one["id"] for one in answer.structured_content["memories"]}
+        assert found.keys() == {"default", "table"}
+        one = await agent.call_tool("memory_get", {"id": found["table"], "binding": "table"})
+        assert one.structured_content["memory"]["text"] == "release: 4.2"
+        missing = await agent.call_tool("memory_get", {"id": found["table"]})
+        assert missing.is_error
