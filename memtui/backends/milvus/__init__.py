@@ -92,6 +92,7 @@ from .rows import (
     Place,
     Row,
     check_row,
+    is_empty,
     record_of,
     to_embed,
 )
@@ -396,7 +397,7 @@ class MilvusAdapter(Adapter):
         """Yield what holds now or held at a moment."""
         name, owner = collection.name, collection.owner
         for row in rows:
-            if row.get("entry_type") != TEMPORAL:
+            if row.get("entry_type") != TEMPORAL and not is_empty(row):
                 record = record_of(row, name, owner)
                 if as_of is None or (record.created_at or as_of) <= as_of:
                     yield record
@@ -472,7 +473,11 @@ class MilvusAdapter(Adapter):
         for collection in self._readable(scope):
             name, owner = collection.name, collection.owner
             rows = self._store.rows(collection, reindex.EVERY)
-            known = [record_of(row, name, owner) for row in rows if row["entry_type"] != TEMPORAL]
+            known = [
+                record_of(row, name, owner)
+                for row in rows
+                if row["entry_type"] != TEMPORAL and not is_empty(row)
+            ]
             for fact in facts_of(rows):
                 known += [fact.record(version, name, owner) for version in fact.versions]
             found += [one for one in known if weight(scope, owner, one.scope) > 0]
@@ -841,6 +846,12 @@ class MilvusAdapter(Adapter):
         return [*trouble, *filter(None, map(self._problem, seen))]
 
     def _problem(self, collection: Collection) -> Problem | None:
+        if not collection.is_loaded:
+            return Problem(
+                message=f"Milvus does not load the collection {collection.name}, so its entries "
+                "are not shown; give its vectors an index, or the token the right to load it.",
+                scope=collection.owner,
+            )
         if not collection.is_readable:
             return Problem(
                 message=f"The collection {collection.name} has no text key entry_id or no "

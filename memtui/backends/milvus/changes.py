@@ -104,6 +104,8 @@ class Changes:
             row["entry_id"] = held.row["entry_id"]
             set_window(row, held.begins, request.valid_to or held.ends)
             held = None
+        if held is not None and _is_before(row, held):
+            held = None  # a value of the past is put down, and closes nothing
         self._follow(row, held)
         before = [version.row for version in known.versions] if known else []
         return Place(self._collection.name, fact=fact_name(row)), before
@@ -289,6 +291,11 @@ class Changes:
             ready.append({name: one for name, one in row.items()
                           if name in fields or name not in declared})  # fmt: skip
         self._store.put(self._collection, ready)
+
+
+def _is_before(row: Row, held: Version) -> bool:
+    _, ends = window_of(row)
+    return ends is not None and held.begins is not None and ends <= held.begins
 
 
 def set_document(row: Row, text: str, summary: str | None) -> None:

@@ -210,6 +210,11 @@ def scope_of(row: Row, owner: Scope) -> Scope:
     return owner.model_copy(update=added)
 
 
+def is_empty(row: Row) -> bool:
+    """Whether a document says nothing, which is no memory."""
+    return row.get("entry_type") == DOCUMENT and not (row.get("content") or row.get("original"))
+
+
 def to_embed(content: str, title: str | None) -> str:
     """Return what a document is found by: its title, and its summary or text."""
     return f"{title}\n{content}" if title else content

@@ -23,7 +23,7 @@ from memtui.provider_kit import Words, has_metadata, matcher, take_apart
 from .expressions import all_of, one_of, quoted
 from .facts import facts_of
 from .naming import may_hold, weight
-from .rows import DOCUMENT, KV, TEMPORAL, Row, record_of
+from .rows import DOCUMENT, KV, TEMPORAL, Row, is_empty, record_of
 from .store import Collection, Store
 
 Embed = Callable[[Collection], "Sequence[float] | None"]
@@ -190,7 +190,7 @@ class _Query:
     def _document(self, row: Row, collection: Collection) -> Hit | None:
         record = record_of(row, collection.name, collection.owner)
         as_of = self._request.as_of
-        if as_of is not None and (record.created_at or as_of) > as_of:
+        if is_empty(row) or (as_of is not None and (record.created_at or as_of) > as_of):
             return None
         return self._hit(record, collection)
 

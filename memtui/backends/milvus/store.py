@@ -64,6 +64,7 @@ class Collection:
     metric: str
     keeps_details: bool
     """Whether it takes what the schema has no field for."""
+    is_loaded: bool
     model: str | None
     """What its vectors were made with, where memtui made it; None: nobody wrote that down."""
     unfillable: tuple[str, ...] = ()
@@ -76,8 +77,8 @@ class Collection:
 
     @property
     def is_readable(self) -> bool:
-        """Whether its entries can be told apart."""
-        return {"entry_id", "entry_type"} <= self.fields.keys()
+        """Whether its entries can be read, and told apart."""
+        return self.is_loaded and {"entry_id", "entry_type"} <= self.fields.keys()
 
 
 class Store(ABC):
@@ -124,8 +125,7 @@ class Store(ABC):
         vector = fields.get(VECTOR, {})
         index = client.describe_index(name, VECTOR, timeout=self._seconds) if vector else None
         metric = str((index or {}).get("metric_type") or _METRIC)
-        if index is not None:
-            client.load_collection(name, timeout=self._seconds)
+        is_loaded = _is_loaded(client, name, self._seconds)
         size = vector.get("params", {}).get("dim")
         is_text_key = bool(fields.get("entry_id", {}).get("is_primary"))
         if not is_text_key:
@@ -138,6 +138,7 @@ class Store(ABC):
             dimensions=int(size) if size and index is not None and _is_float(vector) else None,
             metric=metric,
             keeps_details=bool(told.get("enable_dynamic_field")),
+            is_loaded=is_loaded,
             model=properties.get(MODEL) or None,
             unfillable=tuple(
                 key
@@ -276,6 +277,16 @@ class Store(ABC):
                 # By an expression: the client's own list of keys is not escaped.
                 named = one_of("entry_id", ids[start : start + _IDS_A_CALL])
                 client.delete(collection.name, filter=named, timeout=self._seconds)
+
+
+def _is_loaded(client: Any, name: str, seconds: float) -> bool:
+    """Have a collection loaded, without which Milvus answers nothing of it; it may not let us."""
+    try:
+        client.load_collection(name, timeout=seconds)
+    except Exception:  # noqa: BLE001 - it is not indexed, or the token has no right to
+        state = client.get_load_state(name, timeout=seconds).get("state")
+        return getattr(state, "name", "") == "Loaded"
+    return True
 
 
 def _is_float(field: Json) -> bool:

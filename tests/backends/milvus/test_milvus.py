@@ -136,6 +136,7 @@ def _make_foreign(path: Path, *, dimensions: int = 8) -> None:
             [
                 row("d1", "document", content="Walrus summary", original="The walrus in full.",
                     source="vault/projects/apollo/memory/walrus.md", tags='["sea"]', topic="zoo"),
+                row("d2", "document"),
                 row("k1", "kv", kv_namespace="project", kv_key="test_command",
                     kv_value='"pytest tests/ -v"'),
                 row("t1", "temporal", kv_namespace="project", kv_key="deploy_branch",
@@ -213,6 +214,24 @@ async def test_changes_within_a_second_stay_in_order(
         assert await asked(adapter, "stage", as_of=moment) == ["stage: two"]
 
 
+async def test_a_past_is_written_in_any_order(opened: Opened, clock: Clock) -> None:
+    adapter, began = await opened(), clock.now
+    days = [began + timedelta(days=number) for number in range(6)]
+    clock.tick(days=9)
+    handle = await fact(adapter, "branch: c", valid_from=days[4])
+    await fact(adapter, "branch: a", valid_from=days[0], valid_to=days[2])
+    await fact(adapter, "branch: b", valid_from=days[2], valid_to=days[3])
+    versions = [(one.text, one.valid_from, one.valid_to) for one in await adapter.versions(SCOPE)]
+    assert versions == [
+        ("branch: a", days[0], days[2]), ("branch: b", days[2], days[3]),
+        ("branch: c", days[4], None),
+    ]  # fmt: skip
+    assert await asked(adapter, "branch", as_of=days[3]) == []
+    record = await adapter.get(handle, SCOPE)
+    assert record
+    assert record.text == "branch: c"
+
+
 async def test_a_year_of_changes_is_answered_as_it_was(opened: Opened, clock: Clock) -> None:
     """As-of at any moment equals an account that is kept beside."""
     adapter, draw = await opened(), random.Random(12)
@@ -263,6 +282,9 @@ async def test_no_value_becomes_part_of_an_expression(opened: Opened) -> None:
         assert record
         assert record.topic == value
         assert await asked(adapter, "note", topic=value, top_k=1) == [f"Note of {value!r}"]
+    below = await write(adapter, "A tag below.", tags=("ops/on-call",))
+    assert [one.handle for one in await listed(adapter, tag="ops")] == [below]
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=(below,)))
     for value in HOSTILE:
         for sign in "/#":
             handle = RecordHandle(
