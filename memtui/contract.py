@@ -234,6 +234,8 @@ class OperationType(StrEnum):
     """The oldest operations were moved into files, whose SHA-256 it holds."""
     PURGE = "purge"
     """Values were erased; it says of which operations and fields."""
+    EMBED = "embed"
+    """Texts were embedded, so that they are found by meaning."""
     REPAIR = "repair"
     """A new database took the place of a lost one; it says which operations are lost."""
 
@@ -328,6 +330,8 @@ class Capabilities(Model):
     """A record keeps a summary beside its text."""
     full_text: bool = False
     semantic: bool = False
+    given_embeddings: bool = False
+    """A text to keep and a query may bring their vectors; else those are left out."""
     agents_search: bool = False
     """A query can be answered as the provider answers its own agents, who do not ask memtui."""
     watch: bool = False
@@ -1062,7 +1066,8 @@ class Adapter(ABC):
         """Embed texts that have no vector yet of the config's model, at most so many; 0 only tells.
 
         With the last of them that model takes the place of the one that answered so far. Where
-        another process is at it, nothing is done. Called where `health` tells of an embedding.
+        another process is at it, nothing is done. Called where `health` tells of an embedding; in
+        a read-only binding it makes what lies in the `data_dir` alone.
         """
         raise Unsupported(f"The provider {self.key} embeds no texts.")
 

@@ -63,6 +63,11 @@ class News:
         ]
 
     @property
+    def embedded(self) -> list[Operation]:
+        """Texts that others had embedded."""
+        return [one for one in self.elsewhere if one.operation_type is OperationType.EMBED]
+
+    @property
     def configures(self) -> bool:
         """Whether settings of the company may have been changed elsewhere."""
         return self.is_part or any(

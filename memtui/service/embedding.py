@@ -22,6 +22,7 @@ from memtui.contract import (
     OperationType,
     Scope,
     Unavailable,
+    Unsupported,
     Usage,
 )
 from memtui.embedding import STATIC
@@ -83,7 +84,7 @@ class Embeddings(Group):
             in_background: It ends as soon as the binding's switch (`embeds`) is off.
 
         Raises:
-            Denied: nobody has agreed to the model's address, or the caller may not change records.
+            Denied: nobody has agreed to the model's address, or the caller is no member.
             Unavailable: the model cannot be had.
             Unsupported: the binding has no embedding.
         """
@@ -104,8 +105,9 @@ class Embeddings(Group):
     ) -> tuple[Embedding, Embedding]:
         """Embed some texts as one operation; return how far that was before and after."""
         core, asked = self._core, {"what": "embedding"}
+        core.refuse_read_only()
         scope = Scope(company_id=caller.company_id)
-        async with core.connected(OperationType.SYNC, caller, scope, asked, key) as (
+        async with core.connected(OperationType.EMBED, caller, scope, asked, key) as (
             entry,
             connection,
         ):
@@ -153,6 +155,8 @@ class Embeddings(Group):
                     tell = partial(told, view.key)
                     await self.build(caller, view.key, tell, in_background=True)
                 self._waits.pop(view.key, None)
+            except Unsupported:  # its provider embeds nothing itself
+                self._waits[view.key] = (time.monotonic() + _LONGEST_PAUSE, pause)
             except MemtuiError as error:
                 now = await self._core.ask(find_binding, caller.company_id, view.key)
                 if redact_config(now.config)[0] != view.config:
@@ -213,4 +217,4 @@ async def _step(entry: RunningOperation, connection: Connection, found: Embeddin
 
 def keeps_up(view: BindingView) -> bool:
     """Whether what is new in a binding is to be embedded without anybody asking."""
-    return view.enabled and view.embeds and bool(view.config.get("embedding"))
+    return view.enabled and view.embeds and view.capabilities.semantic

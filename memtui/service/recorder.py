@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _UNKNOWN = OperationStatus.UNKNOWN
+_DERIVING = frozenset({OperationType.SYNC, OperationType.EMBED})
 _STOPPED = (asyncio.CancelledError, KeyboardInterrupt)
 _UNSEEN = "Its provider did not say which records it changed."
 _FOREIGN_INTENT_AGE = timedelta(minutes=15)
@@ -103,7 +104,7 @@ class RunningOperation:
     @property
     def why_lasting(self) -> str | None:
         """Why a change of which no before and after is kept cannot be taken back; None: none is."""
-        if self.operation_type is OperationType.SYNC:
+        if self.operation_type in _DERIVING:
             return None
         return self.lasting or (_UNSEEN if self.changed or self.status is _UNKNOWN else None)
 
@@ -160,7 +161,7 @@ class RunningOperation:
             self.status = OperationStatus.DENIED
         elif isinstance(error, Conflict):
             self.status = OperationStatus.CONFLICT
-        elif self.operation_type is OperationType.SYNC and isinstance(error, _STOPPED):
+        elif self.operation_type in _DERIVING and isinstance(error, _STOPPED):
             self.status = OperationStatus.CANCELLED  # what was made by then is whole
         elif self.begun and (
             error.sent if isinstance(error, Unavailable) else not isinstance(error, MemtuiError)
@@ -401,7 +402,7 @@ class Recorder:
                 before = [Snapshot.model_validate(value) for value in row.before]
                 steps = [(snapshot, None) for snapshot in before]
                 appending.record(connection, operation, seq, steps)
-                if not steps and operation.operation_type is not OperationType.SYNC:
+                if not steps and operation.operation_type not in _DERIVING:
                     journal.record_lasting(connection, operation, seq, _UNSEEN)
 
     def _is_orphan(self, row: IntentRow) -> bool:

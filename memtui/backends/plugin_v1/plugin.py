@@ -82,6 +82,7 @@ class Abilities:
             pin=self.has("pin"),
             full_text=self.has("fts"),
             semantic=self.has("embedding"),
+            given_embeddings=self.has("embedding"),
         )
 
 

@@ -23,7 +23,7 @@ from memtui.doors.cli.input import confirm
 from memtui.doors.cli.options import Yes
 from memtui.doors.cli.output import Line, jsonable
 from memtui.doors.cli.session import Invocation
-from memtui.widgets.format import counted
+from memtui.widgets.format import counted, embedding_words
 
 if TYPE_CHECKING:
     from memtui.config import Paths, Settings
@@ -312,6 +312,8 @@ def _binding(company_id: str, found: BindingHealth) -> Check:
     words = [health.status, health.message]
     if health.records is not None:
         words.append(counted(health.records, "record"))
+    if health.embedding is not None:
+        words.append(embedding_words(health.embedding))
     shown = [
         f"{problem.location.path}:{problem.location.line}: {problem.message}"
         if problem.location

@@ -215,7 +215,7 @@ async def _health(served: ServedBinding) -> Health:
     can = binding.capabilities
     writable = can.writable and not (binding.read_only or served.service.read_only)
     listed = {
-        "embedding": can.semantic,
+        "embedding": can.given_embeddings,
         "fts": can.full_text or can.semantic,
         "ttl": can.expiry,
         "pin": can.pin,

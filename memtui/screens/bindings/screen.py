@@ -139,7 +139,7 @@ class BindingsScreen(MemtuiScreen):
         if news.configures:
             self.reload()
         elif self.is_current:
-            changed = {one.binding_key for one in news.changes(self)}
+            changed = {one.binding_key for one in (*news.changes(self), *news.embedded)}
             for binding in self.view.bindings:
                 if binding.enabled and binding.key in changed:
                     self._ask_health(binding.key)

@@ -31,7 +31,16 @@ LATER = datetime(2099, 1, 1, tzinfo=UTC)
 async def test_capabilities_come_from_health(reference: Server, open_plugin: Open) -> None:
     adapter = await open_plugin(reference[1])
     can = adapter.capabilities
-    offered = {"expiry", "pin", "full text", "semantic", "restore", "keeps ids", "correction"}
+    offered = {
+        "expiry",
+        "pin",
+        "full text",
+        "semantic",
+        "given embeddings",
+        "restore",
+        "keeps ids",
+        "correction",
+    }
     assert offered <= set(can.words())
     health = await adapter.health()
     assert (health.status, health.version) == ("ok", "1.0.0")

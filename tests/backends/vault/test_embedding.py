@@ -62,7 +62,7 @@ async def test_a_build_is_an_operation_with_its_cost(
     found = await service.embedding.build(caller, "default", steps.append)
     assert (found.is_done, found.embedded, steps[-1]) == (True, 2, found)
     built = await newest(service, caller)
-    assert (built.operation_type, built.status) == (OperationType.SYNC, OperationStatus.OK)
+    assert (built.operation_type, built.status) == (OperationType.EMBED, OperationStatus.OK)
     assert (built.result_count, built.request["embedding"]) == (2, server.embedding)
     assert [one.cost_usd for one in built.usage] == [Decimal("0.000002")]
     health = (await service.bindings.health(caller, "default")).health
