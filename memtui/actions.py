@@ -40,7 +40,7 @@ class Need(StrEnum):
 
     SERVICE = "memtui is still opening its database."
     WRITABLE = "This is read-only."
-    NOW = "The past stands still; nothing comes to follow."
+    NOW = "This is of now alone; go back to now first."
     ROW = "Nothing is selected."
     MEMORY = "This is a file of the project's own, which memtui only reads; o opens it."
     SOURCE = "There is no source here that opens."
@@ -131,7 +131,7 @@ _CHANGE_SCOPE = (*_CHANGE, Need.SCOPE)
 _CORRECTION = (*_CHANGE_ROW, Need.CORRECTION)
 _UNDO = (*_CHANGE_ROW, Need.UNDO)
 _SOURCE = (*_ROW, Need.SOURCE)
-_UNKNOWN_OUTCOME = (*_ROW, Need.UNKNOWN_OUTCOME)
+_UNKNOWN_OUTCOME = (*_ROW, Need.NOW, Need.UNKNOWN_OUTCOME)
 _SCOPE = (*_SERVICE, Need.SCOPE)
 _PROFILE = (*_SCOPE, Need.PROFILE)
 _TABLE = (*_SERVICE, Need.TABLE)
@@ -140,8 +140,8 @@ _CHARTS = (*_SERVICE, Need.CHARTS)
 _SQL = (*_SERVICE, Need.SQL)
 _NAMESPACES = (*_BINDING, Need.NAMESPACES)
 _SYNC = (*_CHANGE_BINDING, Need.SYNC)
-_PLUGIN = (*_BINDING, Need.PLUGIN)
-_DESTINATION = (*_BINDING, Need.DESTINATION)
+_PLUGIN = (*_BINDING, Need.NOW, Need.PLUGIN)
+_DESTINATION = (*_BINDING, Need.NOW, Need.DESTINATION)
 
 _GROUPS: Mapping[str, tuple[Action, ...]] = {
     "app": (
@@ -571,6 +571,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "told_now",
             "n",
             "Show what it would be told now, as a difference to what it was told.",
+            (Need.NOW,),
             label="told now",
         ),
         _do("operation", "o", "Show the step in Operations."),

@@ -116,6 +116,8 @@ class ModalListScreen(ServiceScreen, ModalScreen[None]):
             return Need.SERVICE.value
         if Need.WRITABLE in action.needs and self.state.no_change:
             return self.state.no_change
+        if Need.NOW in action.needs and self.state.as_of is not None:
+            return Need.NOW.value
         return self.refusal(action.verb)
 
     @on(Highlighted)

@@ -115,8 +115,6 @@ class Replay(ModalListScreen):
             return "No step is selected."
         if verb in {"record", "told"} and step is not None and not step.records:
             return "This step touched no record."
-        if verb == "told_now" and self.state.as_of is not None:
-            return "This compares with now; go back to now first."
         if verb == "told_now" and step is not None and step.context is None:
             return "This step delivered no context."
         return ""
