@@ -590,6 +590,15 @@ def owner_of(scope: Scope) -> tuple[str, str]:
     return "company_id", scope.company_id
 
 
+_OWNER_WORDS = {"project_id": "project", "subject_id": "user", "agent_id": "agent"}
+
+
+def owner_words(scope: Scope) -> str:
+    """Name the owner of what is written in a scope: `project apollo`, `company acme`."""
+    field, name = owner_of(scope)
+    return f"{_OWNER_WORDS.get(field, 'company')} {name}"
+
+
 def owner_scope(scope: Scope) -> Scope:
     """Return the scope that names the owner and nothing else."""
     return Scope(**{"company_id": scope.company_id, **dict([owner_of(scope)])})

@@ -29,8 +29,8 @@ from memtui.contract import (
     UtcDatetime,
     WriteMode,
     WriteRequest,
-    owner_of,
     owner_scopes,
+    owner_words,
 )
 from memtui.fact_values import Entry, entry_of, pair_of, value_of
 from memtui.service.answers import MutationAnswer
@@ -42,7 +42,6 @@ from memtui.store import bindings
 
 ORCHESTRATOR = "orchestrator"
 """The agent whose facts every project and agent type is told (seed 002 §7)."""
-_OWNERS = {"project_id": "project", "subject_id": "user", "agent_id": "agent"}
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -384,14 +383,6 @@ def _why(first: _Held, others: Sequence[_Held]) -> str:
         said.append(f"{key} is the binding of {owner}")
     sentence = "; ".join(said)
     return f"{sentence[0].upper()}{sentence[1:]}; {where}"
-
-
-def owner_words(scope: Scope) -> str:
-    """Name whose facts a scope's are."""
-    field, name = owner_of(scope)
-    if field == "agent_id" and name == ORCHESTRATOR:
-        return "the orchestrator"
-    return f"{_OWNERS.get(field, 'company')} {name}"
 
 
 def _heading(held: _Held) -> str | None:

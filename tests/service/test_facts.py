@@ -60,11 +60,11 @@ async def test_the_nearest_scope_has_the_first_word(service: MemoryService) -> N
     assert (found.belongs_to, found.binding_key) == ("project apollo", "table")
     assert [(one.value, one.belongs_to, one.binding_key) for one in found.hidden] == [
         ("3.10", "agent coding", "default"),
-        ("go", "the orchestrator", "default"),
+        ("go", "agent orchestrator", "default"),
         (["Python 3.12", "Pygame"], "company local", "default"),
     ]
     assert found.why == (
-        "Project apollo comes before agent coding and the orchestrator and company local; table "
+        "Project apollo comes before agent coding and agent orchestrator and company local; table "
         "holds it (project target apollo)."
     )
     page = await service.log.page(ANA, Filter(operation_type=OperationType.GET))

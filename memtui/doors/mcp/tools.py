@@ -39,7 +39,7 @@ from memtui.contract import (
     UtcDatetime,
     WriteRequest,
     owned,
-    owner_of,
+    owner_words,
 )
 from memtui.doors.agent import Agent, Owner
 from memtui.fact_values import written
@@ -505,17 +505,8 @@ def _sentences(problems: Sequence[Problem]) -> tuple[str, ...]:
     return tuple(problem.sentence() for problem in problems)
 
 
-_OWNERS = {
-    "project_id": "project",
-    "subject_id": "user",
-    "agent_id": "agent",
-    "company_id": "company",
-}
-
-
 def memory_of(record: Record, rank: int | None = None, *, whole: bool = False) -> Memory:
     """Return a record as an agent gets it: by its summary if it has one, unless `whole`."""
-    field, name = owner_of(record.scope)
     return Memory(
         id=record.handle.provider_record_id,
         text=record.text if whole else record.shown,
@@ -526,7 +517,7 @@ def memory_of(record: Record, rank: int | None = None, *, whole: bool = False) -
         tags=record.tags,
         rank=rank,
         score=record.score if isinstance(record, Snippet) else None,
-        belongs_to=f"{_OWNERS[field]} {name}",
+        belongs_to=owner_words(record.scope),
         written_by=record.created_by,
         written_at=record.created_at,
         source=_source(record.source),
