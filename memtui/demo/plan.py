@@ -95,10 +95,13 @@ class Write:
     source: SourceRef
     kind: str = "note"
     title: str | None = None
+    summary: str | None = None
     topic: str | None = None
     tags: tuple[str, ...] = ()
     pinned: bool = False
     expires_after_end: timedelta | None = None
+    since: timedelta | None = None
+    """Since when it held, as a span back from the end; None: since it was written."""
     mode: WriteMode = WriteMode.APPEND
     binding_key: str | None = None
 

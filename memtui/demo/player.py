@@ -187,10 +187,12 @@ class Player:
             mode=action.mode,
             kind=action.kind,
             title=action.title,
+            summary=action.summary,
             topic=action.topic,
             tags=action.tags,
             pinned=action.pinned,
             expires_at=None if expires is None else self._end + expires,
+            valid_from=None if action.since is None else self._end - action.since,
         )
         answer = await self._service.write(caller, request)
         self._handles[action.name] = answer.handles[0]

@@ -53,7 +53,9 @@ class Records:
         for number, known in enumerate(self._content.everybody):
             source = self._source(SourceKind.MANUAL_NOTE)
             name = f"everybody/{number}"
-            write = Write(name, known.text, source, kind="fact", binding_key=DEFAULT)
+            write = Write(
+                name, known.text, source, kind="fact", topic=known.topic, binding_key=DEFAULT
+            )
             yield Step(at(57 - number, 11.2), "user:mei", "tui", self._scope(), write)
         for number, guidance in enumerate(self._content.guidance):
             write = Write(
@@ -187,6 +189,7 @@ class Records:
                 text=f"{fact.key}: {value}",
                 kind="fact",
                 topic=fact.topic,
+                since=timedelta(days=fact.since) if fact.since and number == 1 else None,
                 mode=WriteMode.UPSERT,
                 source=source,
             )
@@ -214,6 +217,7 @@ class Records:
             name=f"note/{number}",
             text=note.text,
             title=note.title,
+            summary=note.summary,
             kind="reference" if note.kind is SourceKind.EXTERNAL_DOCUMENT else "note",
             topic=note.topic,
             tags=(note.topic,),

@@ -22,6 +22,7 @@ from memtui.pruning.duplicates import (
     find_clusters,
     form_of,
 )
+from memtui.pruning.patterns import Pattern
 
 _PAIR = re.compile(r"\s*([\w.\-]+):\s+\S")
 
@@ -44,6 +45,11 @@ class Reason(StrEnum):
     NEAR_DUPLICATE = "near_duplicate"
     FORGOTTEN_BEFORE = "forgotten_before"
     """A text like it was deleted by hand."""
+    DISAGREES = "disagrees"
+    """Another scope that is told with it has another value of its key."""
+    CHANGES_OFTEN = "changes_often"
+    CHANGED_LATE = "changed_late"
+    """Its value stood for months before it changed to this one."""
     NEVER_READ = "never_read"
     STALE = "stale"
     """Read once, but not for a while."""
@@ -92,13 +98,15 @@ def find_candidates(
     forgotten: Mapping[str, datetime] | None = None,
     rules: PruneRules | None = None,
     vectors: Vectors | None = None,
+    patterns: Iterable[Pattern] = (),
 ) -> tuple[PruneCandidate, ...]:
     """Return every record that could go, with its reasons; the order is by record id and reason.
 
     Only records of one scope (company, agent, project, subject) are held against each other. A
     record whose validity window has closed is history, not a candidate; an expired one is no
     survivor. Suggested are what loses nothing: duplicates by their words, expired and contradicted
-    facts, and what was deleted before. Never read, stale and over-long ones need a person.
+    facts, and what was deleted before. Never read, stale and over-long ones need a person, and so
+    do those whose changes show a pattern.
 
     Args:
         records: What the scope holds.
@@ -110,6 +118,7 @@ def find_candidates(
             survivor of the duplicate that was deleted, or what an undo restored, has not.
         rules: The limits; the seeds' by default.
         vectors: Joins texts of the same meaning where the semantic extra is there.
+        patterns: What the changes of facts show; of any scopes.
     """
     search = _Search(now, tokens_of, retrievals, rules or PruneRules())
     current = [record for record in records if record.valid_to is None or record.valid_to > now]
@@ -119,6 +128,7 @@ def find_candidates(
         *search.duplicates(alive, vectors),
         *search.contradicted(alive),
         *search.forgotten(alive, forgotten or {}),
+        *search.showing(alive, patterns),
     ]
     order = list(Reason)
     return tuple(sorted(found, key=lambda one: (_id(one.record), order.index(one.reason))))
@@ -258,6 +268,16 @@ class _Search:
             if record.created_at > texts[text]:
                 sentence = f"You deleted {_quoted(text)} before."
                 yield self._found(record, Reason.FORGOTTEN_BEFORE, sentence)
+
+    def showing(
+        self, records: Sequence[Record], patterns: Iterable[Pattern]
+    ) -> Iterator[PruneCandidate]:
+        """Yield the records in whose changes a pattern shows."""
+        known = {record.handle: record for record in records}
+        for pattern in patterns:
+            for handle in dict.fromkeys(one.record.handle for one in pattern.versions):
+                if handle in known:
+                    yield self._found(known[handle], Reason(pattern.kind.value), pattern.sentence)
 
 
 def scope_key(record: Record) -> str:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         TimelineAnswer,
         TimelineEntry,
     )
+    from memtui.service.patterns import PatternRequest, PatternsAnswer
     from memtui.service.pruning import PruneAnswer, PruneRequest
     from memtui.service.runs import RecordState, Replay, Run, RunPage, RunRecord, RunStep, ToldNow
     from memtui.service.stored_secrets import StoredSecret
@@ -81,6 +82,7 @@ _MODULES = {
         "TimelineAnswer",
         "TimelineEntry",
     ),
+    "patterns": ("PatternRequest", "PatternsAnswer"),
     "pruning": ("PruneAnswer", "PruneRequest"),
     "runs": ("RecordState", "Replay", "Run", "RunPage", "RunRecord", "RunStep", "ToldNow"),
     "survey": ("PurgeAnswer", "PurgeRequest"),

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from memtui.service.metrics import Metrics
     from memtui.service.namespaces import Namespaces, PluginLedger
     from memtui.service.past import Past
+    from memtui.service.patterns import Patterns
     from memtui.service.pruning import PruneAnswer, PruneRequest, Pruning
     from memtui.service.purge import Purging
     from memtui.service.runs import Runs
@@ -192,6 +193,8 @@ class MemoryService(Operations):
     """Partitions of a provider."""
     past: _Lazy[Past] = _Lazy("past", "Past")
     """When a scope changed, how two moments differ, how one record came on."""
+    patterns: _Lazy[Patterns] = _Lazy("patterns", "Patterns")
+    """What the changes of facts show."""
     plugin: _Lazy[PluginLedger] = _Lazy("namespaces", "PluginLedger")
     """What serving a binding as a memory plugin keeps beside its provider."""
     purging: _Lazy[Purging] = _Lazy("purge", "Purging")

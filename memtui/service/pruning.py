@@ -17,10 +17,12 @@ from memtui.contract import (
     owner_of,
 )
 from memtui.pruning.duplicates import static_vectors
+from memtui.pruning.patterns import Version, find_patterns
 from memtui.pruning.plan import PrunePlan, PruneRules, Retrieval, find_candidates, make_plan
 from memtui.service.answers import RetrievalCount
 from memtui.service.context import DEFAULT_MODEL, own_records
 from memtui.service.core import Group
+from memtui.service.patterns import versions_of
 from memtui.service.visibility import Caller, as_agents_read
 from memtui.store import journal
 
@@ -72,7 +74,8 @@ class Pruning(Group):
             entry.result_count = len(records)
             ids = [record.handle.provider_record_id for record in records]
             counts = await self._service.log.retrieval_stats(caller, connection.binding.key, ids)
-            plan = await asyncio.to_thread(self._plan, caller, request, records, counts)
+            versions = await versions_of(core, entry, connection)
+            plan = await asyncio.to_thread(self._plan, caller, request, records, counts, versions)
         return PruneAnswer(
             operation_id=entry.operation_id,
             binding_key=connection.binding.key,
@@ -86,6 +89,7 @@ class Pruning(Group):
         request: PruneRequest,
         records: Sequence[Record],
         counts: Mapping[str, RetrievalCount],
+        versions: Sequence[Version],
     ) -> PrunePlan:
         retrievals = {
             record.handle: Retrieval(count=found.count, last_at=found.last_at)
@@ -112,6 +116,7 @@ class Pruning(Group):
             forgotten=forgotten,
             rules=request.rules,
             vectors=static_vectors(),
+            patterns=find_patterns(versions, now=now),
         )
         return make_plan(records, candidates, tokens_of=tokens_of, size_of=size_of)
 

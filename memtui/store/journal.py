@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from memtui.contract import Model, OperationStatus, OperationType, Record, Scope, Snapshot
@@ -19,6 +19,7 @@ from memtui.store.operation import Operation, OperationDraft
 from memtui.store.settings import SettingChange
 
 _NO_RECORD = ""
+_EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Found(Model):
@@ -189,6 +190,34 @@ def steps_since(
             scope = Scope.model_validate((now or was)["scope"])
             back = undoes is not None or operation_id in undone
             found.append(StepSince(record_id, operation_id, at, scope, bool(was), bool(now), back))
+    return found
+
+
+def earlier_facts(
+    connection: Connection, company_id: str, binding_key: str, until: datetime | None
+) -> list[Record]:
+    """Return what the facts of a binding said before each change that memtui made to them.
+
+    The oldest first, each with the window in which it said so; up to a moment, if one is given.
+    """
+    found: list[Record] = []
+    since: dict[str, datetime] = {}
+    rows = compiled.STEPS_SINCE.rows(
+        connection, company_id=company_id, binding_key=binding_key, since=_EVER
+    )
+    for record_id, _, _, _, at, before, after in rows:
+        was, now = before.get("record"), (after or {}).get("record")
+        if (until is not None and at > until) or (was or now or {}).get("kind") != "fact":
+            continue
+        if not was:
+            since[record_id] = at
+        elif now is None or now["text"] != was["text"]:
+            record = _snapshot(before).record
+            if record is not None:
+                begun = since.get(record_id, record.valid_from or record.created_at)
+                window = {"valid_from": begun, "valid_to": at}
+                found.append(record.model_copy(update=window))
+            since[record_id] = at
     return found
 
 

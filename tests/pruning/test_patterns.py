@@ -65,7 +65,7 @@ def test_a_value_that_stood_for_months_and_changed() -> None:
 
 def test_scopes_that_disagree() -> None:
     company: dict[str, Any] = {"scope": {}, "topic": "Conventions"}
-    coding = {"scope": {"agent_id": "coding"}}
+    coding: dict[str, Any] = {"scope": {"agent_id": "coding"}}
     of_apollo = history("naming: snake", [None], topic="conventions")
     of_zeus = history("naming: kebab", [9], scope={"project_id": "zeus"}, topic="Conventions")
     whole = history("naming: camel", [99], **company)
@@ -85,6 +85,6 @@ def test_scopes_that_disagree() -> None:
     assert not found(whole, history("naming: camel", [9], topic="Conventions"))
     [twice] = found(history("n: 1", [9]), history("n: 2", [9], "kb"))
     assert twice.sentence == "Project apollo in default says “1”; project apollo in kb says “2”."
-    both = {"scope": {"project_id": "apollo", "agent_id": "coding"}}
+    both: dict[str, Any] = {"scope": {"project_id": "apollo", "agent_id": "coding"}}
     assert len(found(history("n: 1", [9], **both), history("n: 2", [9], **coding))) == 1
     assert not found(history("n: [a,b]", [9]), history("n: [a, b]", [9], "kb"))

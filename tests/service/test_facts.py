@@ -20,7 +20,14 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.service import Caller, FactRequest, MemoryService, open_service
+from memtui.service import (
+    Caller,
+    FactRequest,
+    MemoryService,
+    PatternRequest,
+    PruneRequest,
+    open_service,
+)
 
 COMPANY = Scope(company_id="local")
 CODING = Scope(company_id="local", agent_id="coding")
@@ -128,3 +135,32 @@ async def test_a_key_is_given_another_value(service: MemoryService) -> None:
         assert (then.value, then.as_of) == ("main", between)
     with pytest.raises(Invalid, match="A key has letters"):
         await service.facts.set(ANA, "two words", "x", request, SOURCE)
+
+
+async def test_patterns_come_from_windows_and_from_what_memtui_changed(
+    service: MemoryService,
+) -> None:
+    await put(service, COMPANY, "stack: go", topic="Project")
+    for scope in (CODING, APOLLO):  # one keeps windows, the other does not
+        request = FactRequest(scope=scope, namespace="Project")
+        for value in ("a", "b", "c", "d"):
+            await service.facts.set(ANA, "branch", value, request, SOURCE)
+    await service.facts.set(
+        ANA, "stack", "c", FactRequest(scope=APOLLO, namespace="Project"), SOURCE
+    )
+    found = await service.patterns.find(ANA, PatternRequest(scope=COMPANY))
+    assert [(one.kind, one.key) for one in found.patterns] == [
+        ("disagrees", "stack"), ("changes_often", "branch"), ("changes_often", "branch"),
+    ]  # fmt: skip
+    assert "project apollo in table says “c”" in found.patterns[0].sentence.lower()
+    assert {one.versions[0].binding_key for one in found.patterns[1:]} == {"default", "table"}
+    for often in found.patterns[1:]:
+        assert [one.record.text[-1] for one in often.versions] == ["a", "b", "c", "d"]
+    plan = (await service.prune_plan(ANA, PruneRequest(scope=APOLLO))).plan
+    reasons = {one.record.text: one for one in plan.candidates if one.reason == "changes_often"}
+    assert reasons["branch: d"].sentence.startswith("It changed 3 times in 90 days: “a”")
+    assert not reasons["branch: d"].suggested
+    await service.bindings.update(ANA, "table", enabled=False)
+    less = await service.patterns.find(ANA, PatternRequest(scope=COMPANY))
+    assert [one.key for one in less.patterns] == ["branch"]
+    assert len(less.operation_ids) == 1

@@ -40,6 +40,7 @@ from memtui.service import (
     Membership,
     MemoryName,
     MemoryService,
+    PatternRequest,
     PruneRequest,
     PurgeRequest,
     Role,
@@ -416,6 +417,11 @@ MEMORIES: dict[str, list[Call]] = {
     "past.moments": [lambda h, c: each_scope(lambda scope: h.service.past.moments(c, scope))],
     "facts.keys": [
         lambda h, c: each_scope(lambda scope: h.service.facts.keys(c, FactRequest(scope=scope)))
+    ],
+    "patterns.find": [
+        lambda h, c: each_scope(
+            lambda scope: h.service.patterns.find(c, PatternRequest(scope=scope))
+        )
     ],
     "prune_plan": [
         lambda h, c: each_scope(lambda scope: h.service.prune_plan(c, PruneRequest(scope=scope)))

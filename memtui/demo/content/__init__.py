@@ -72,6 +72,8 @@ class Fact(Model):
     key: str
     values: tuple[tuple[int, str], ...]
     issue: str | None = None
+    since: int | None = None
+    """Since when the first value held, in days before the end, if not since it was written."""
 
 
 class About(Model):
@@ -99,6 +101,7 @@ class Note(Model):
     text: str
     topic: str
     title: str | None = None
+    summary: str | None = None
     ref: str | None = None
     pinned: bool = False
     expires_in: int | None = None
@@ -108,6 +111,7 @@ class Plain(Model):
     """A text alone."""
 
     text: str
+    topic: str | None = None
 
 
 class Poison(Model):

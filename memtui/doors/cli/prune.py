@@ -35,7 +35,8 @@ async def facts_prune(
         list[str] | None,
         typer.Option(
             help="Mark these instead of what is suggested: exact_duplicate, near_duplicate, "
-            "expired, contradicted, forgotten_before, never_read, stale, too_long; may be repeated."
+            "expired, contradicted, forgotten_before, disagrees, changes_often, changed_late, "
+            "never_read, stale, too_long; may be repeated."
         ),
     ] = None,
     stale_days: Annotated[

@@ -7,11 +7,12 @@ import io
 import sys
 from asyncio import CancelledError
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from memtui.contract import Invalid
+from memtui.contract import Invalid, owner_words
 from memtui.doors.cli.input import read_stdin
 from memtui.doors.cli.options import Exact, FilterLine, OperationOptions, ScopeOptions
 from memtui.doors.cli.output import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from memtui.analytics.figures import Figures, Group, Stats
     from memtui.analytics.sql import SqlAnswer
+    from memtui.pruning.patterns import Pattern
 
 
 _FIGURES = columns(
@@ -66,12 +68,25 @@ async def stats(
             "enough. Without it: used, where the log has any opening."
         ),
     ] = None,
+    patterns: Annotated[
+        bool,
+        typer.Option(
+            "--patterns",
+            help="Show instead which facts change often, which changed after months, and on which "
+            "scopes and bindings disagree.",
+        ),
+    ] = False,
 ) -> None:
     """Show what the operations did, took and cost.
 
     The whole log, sealed operations included, unless the filter and the options narrow it. The
     figures of facts are in `memtui facts stats`.
     """
+    if patterns:
+        if line or by or bucket or hit_sign or any(asdict(which).values()):
+            raise Invalid("--patterns takes only whose facts, and --binding.")
+        await _show_patterns(session, scope)
+        return
     from memtui.analytics.figures import Bucket, HitSign
 
     zone = session.zone_name()
@@ -95,6 +110,33 @@ async def stats(
     session.out.answer(_document(found) | asked, _lines(found, names, bucket))
     if not found.operation_count:
         await say_unknown_of_operations(session, chosen)
+
+
+async def _show_patterns(session: Session, scope: ScopeOptions) -> None:
+    from memtui.service import PatternRequest
+
+    request = scope.request(session, PatternRequest)
+    answer = await session.service.patterns.find(session.caller, request)
+    read = shown.counted(len(answer.operation_ids), "binding")
+    session.out.answer(
+        answer,
+        _pattern_lines(session, answer.patterns),
+        f"{shown.counted(len(answer.patterns), 'pattern')} in the facts of {read}.",
+    )
+
+
+def _pattern_lines(session: Session, patterns: Sequence[Pattern]) -> Iterator[Line]:
+    for one in patterns:
+        name = f"{one.namespace}/{one.key}" if one.namespace else one.key
+        yield f"{one.kind.replace('_', ' ')}: {name}"
+        yield f"    {one.sentence}"
+        for version in one.versions:
+            record = version.record
+            since = shown.exact(record.valid_from, session.zone) if record.valid_from else "before"
+            by = f"by {record.created_by}" if record.created_by else ""
+            place = f"{owner_words(record.scope)} in {version.binding_key}"
+            parts = (since, record.text, by, shown.source_line(record.source), place)
+            yield Dim("    " + " · ".join(part for part in parts if part))
 
 
 def _document(found: Stats) -> dict[str, Any]:
