@@ -658,7 +658,7 @@ class WriteRequest(Model):
     @model_validator(mode="after")
     def _has_a_window(self) -> Self:
         if self.valid_from and self.valid_to and self.valid_to <= self.valid_from:
-            raise ValueError("what holds ends after it begins")
+            raise ValueError("the window must end after it begins")
         return self
 
 

@@ -209,6 +209,11 @@ class VaultAdapter(Adapter):
         return folder_for(scope)
 
     @classmethod
+    def check_record(cls, config: Json, record: Record) -> None:  # noqa: ARG003
+        """Raise `Invalid` for a note with a validity window."""
+        _refuse_window(record)
+
+    @classmethod
     async def open(cls, context: BindingContext) -> Self:
         """Open the vault; its folder need not exist yet. Raises `Invalid` for a bad config."""
         return await asyncio.to_thread(cls._open, context)
@@ -437,8 +442,7 @@ class VaultAdapter(Adapter):
         """Store a note or a fact; a fact in upsert mode replaces the value of its key."""
         self._check_writable()
         self._check_company(request.scope)
-        if request.kind != "fact" and (request.valid_from or request.valid_to):
-            raise Unsupported("A note of a vault has no validity window; write it as a fact.")
+        _refuse_window(request)
         folder = folder_for(request.scope)
         before: tuple[Snapshot, ...] = ()
         with self._folder.locked():
@@ -730,6 +734,11 @@ def _check_own(record: Record) -> None:
             f"{record.location.path} is a file of the project {record.scope.project_id} itself, "
             "which memtui only reads; change it there."
         )
+
+
+def _refuse_window(wanted: Record | WriteRequest) -> None:
+    if wanted.kind != "fact" and (wanted.valid_from or wanted.valid_to):
+        raise Invalid("A note of a vault has no validity window; write it as a fact.")
 
 
 def _seal(data: Json) -> Json:

@@ -19,6 +19,7 @@ from memtui.doors.cli.options import (
 )
 from memtui.doors.cli.session import Session, handle_in
 from memtui.external_editor import edited
+from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from memtui.service import MutationAnswer
@@ -109,9 +110,20 @@ async def store(
         changed_ids(answer),
         "" if answer.handles else f"{answer.binding_key} took it and stores it on its own time.",
         _redacted(answer),
+        _ahead(session, request),
         f"Stored in {answer.binding_key} ({answer.binding_reason}); operation "
         f"{answer.operation_id}.",
     )
+
+
+def _ahead(session: Session, request: WriteRequest) -> str:
+    """Say that what is stored does not hold now, where it does not."""
+    begin, end = request.valid_from, request.valid_to
+    if begin is not None and begin > session.now:
+        return f"It holds from {shown.exact(begin, session.zone)} on; until then it is not listed."
+    if end is not None and end <= session.now:
+        return f"It held until {shown.exact(end, session.zone)}; --as-of shows it."
+    return ""
 
 
 async def correct(

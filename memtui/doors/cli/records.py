@@ -230,8 +230,7 @@ def _history(session: Session, answer: TimelineAnswer) -> Iterator[Line]:
     for change in answer.changes:
         yield from change_lines(session, change)
     for entry in answer.timeline:
-        since = shown.exact(entry.valid_from, session.zone) if entry.valid_from else "before"
-        until = shown.exact(entry.valid_to, session.zone) if entry.valid_to else "now"
+        held = span(session, entry.valid_from, entry.valid_to)
         made, ended = entry.made_by, entry.ended_by
         author, source = entry.created_by, entry.source
         if made is not None:
@@ -242,8 +241,16 @@ def _history(session: Session, answer: TimelineAnswer) -> Iterator[Line]:
             f"#{made.seq}" if made else "",
             f"ended by {ended.principal} #{ended.seq}" if ended else "",
         ]
-        yield Dim("  ".join([f"{since} to {until}", *filter(None, origin)]))
+        yield Dim("  ".join([held, *filter(None, origin)]))
         yield f"  {entry.text}"
+
+
+def span(session: Session, since: datetime | None, until: datetime | None) -> str:
+    """Return a validity window in words."""
+    begin = shown.exact(since, session.zone) if since else "before"
+    if until is not None:
+        return f"{begin} to {shown.exact(until, session.zone)}"
+    return f"from {begin} on" if since and since > session.now else f"{begin} to now"
 
 
 def change_lines(session: Session, change: Change) -> Iterator[Line]:
