@@ -339,6 +339,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("record", "R", "Show the record in Records.", _ROW),
         _do("runs", "T", "Show the runs that were told it.", _ROW, label="runs told"),
         _do("history", "h", "Show earlier questions and what they found."),
+        _do("tags", "number_sign", "Choose a tag, and list all that has it.", _SERVICE),
         _do("copy", "y", "Copy the text of the result.", _ROW),
     ),
     "records": (
@@ -378,6 +379,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do("queries", "w", "Show the queries that returned it.", _ROW, label="who read it"),
         _do("links", "L", "Go to a record that it links to, or that links to it.", _ROW),
+        _do("tags", "number_sign", "Choose a tag, and list all that has it.", _SERVICE),
         _do("runs", "T", "Show the runs that were told it.", _ROW, label="runs told"),
         _do("open", "o", "Open where the record came from.", _ROW, label="source"),
         _do("open_file", "O", "Open the file it is kept in.", _ROW, label="file"),

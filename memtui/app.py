@@ -330,6 +330,7 @@ class MemtuiApp(App[None]):
         self.controller.choose(
             filter_line=message.filter_line,
             binding_key=message.binding_key,
+            everywhere=message.everywhere,
             as_of=message.as_of,
         )
 

@@ -189,6 +189,8 @@ class GoTo(Message):
     """Given alone: another company brings its own filter line and binding."""
     as_of: datetime | None = None
     """A moment of the past; from there `app.past` goes back to now."""
+    everywhere: bool | None = None
+    """Whether queries and records are of all bindings at once."""
 
 
 class ConfigurationChanged(Message):

@@ -438,11 +438,14 @@ async def test_a_record_is_erased_for_good_once_it_was_shown_what_goes(
     assert purged.operations[0].status == "ok"
 
 
-async def test_a_link_leads_to_its_note_and_back(
+async def test_links_and_tags_lead_on(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
     source = SourceRef(kind="manual_note", company_id="local")
-    for title, text in (("Rules", "What holds."), ("Plan", "By the [[rules]], never [[[/x]]].")):
+    for title, text in (
+        ("Rules", "What holds. #law/civil"),
+        ("Plan", "By the [[rules]], never [[[/x]]]."),
+    ):
         request = WriteRequest(scope=MECH, source=source, content=text, title=title)
         await service.write(caller, request)
     async with running(paths, settings, "records") as (app, pilot):
@@ -456,6 +459,14 @@ async def test_a_link_leads_to_its_note_and_back(
         row, line = next((n, one) for n, one in enumerate(lines) if "linked by  Plan" in one)
         await pilot.click(offset=(line.index("Plan", line.index("linked by")), row))
         await until(pilot, lambda: "links to   Rules" in screen_text(app))
+        await service.bindings.add(caller, "second", "vault", {})
+        await pilot.press("number_sign")
+        await until(pilot, lambda: "1 law/civil" in screen_text(app))
+        await pilot.press("l", "a", "w", "enter")
+        await until(pilot, lambda: "all bindings" in screen_text(app))
+        await until(pilot, lambda: texts(app) == ["What holds. #law/civil"])
+        assert app.state.filter_line == "tag:law/civil"
+        assert app.state.scope == Scope(company_id="local")
 
 
 async def test_a_key_says_which_value_counts_and_what_it_hides(

@@ -38,6 +38,7 @@ from memtui.screens.operations.view import OperationView, foot, head
 from memtui.screens.records.view import RecordView, record_content
 from memtui.screens.scope_choices import FIELDS
 from memtui.screens.state import AppState, GoTo
+from memtui.screens.tags import choose_tag, show_tagged
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.detail_lines import (
@@ -452,6 +453,16 @@ class QueryScreen(MemtuiScreen):
 
         key, snippet = self._result
         await show_over(self, Runs(self.state, (key, snippet.handle, snippet.text)))
+
+    @conversation
+    async def action_tags(self) -> None:
+        """Offer the result's tags and all others, and list what has the one that is chosen."""
+        index = self._cards.highlighted
+        await choose_tag(self, None if index is None else self.view.snippet(index))
+
+    @on(Fitted.Clicked)
+    def _clicked(self, event: Fitted.Clicked) -> None:
+        show_tagged(self, event.name)
 
     def action_same_source(self) -> None:
         """Show the records that come from the same source, of all bindings where all were asked."""

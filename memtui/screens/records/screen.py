@@ -34,6 +34,7 @@ from memtui.screens.records.view import (
     record_content,
 )
 from memtui.screens.state import AppState, GoTo
+from memtui.screens.tags import choose_tag, show_tagged
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.keys import bindings_for
@@ -133,7 +134,7 @@ class RecordsScreen(EditingScreen[Record]):
     def _browse(self, request: BrowseRequest) -> Awaitable[BrowseAnswer | EverywherePage]:
         service, caller = self.session.service, self.session.caller
         if self._everywhere:
-            return service.everywhere.browse(caller, request)
+            return service.everywhere.browse(caller, request, seen_only=True)
         return service.browse(caller, request)
 
     def _show_first(self, page: BrowseAnswer | EverywherePage) -> None:
@@ -476,8 +477,15 @@ class RecordsScreen(EditingScreen[Record]):
 
     @on(Fitted.Clicked)
     def _clicked(self, event: Fitted.Clicked) -> None:
-        if event.sort == "record":
+        if event.sort == "tag":
+            show_tagged(self, event.name)
+        else:
             self._follow_link(event.name)
+
+    @conversation
+    async def action_tags(self) -> None:
+        """Offer the record's tags and all others, and list what has the one that is chosen."""
+        await choose_tag(self, self.rows_list.current)
 
     def _follow_link(self, name: str) -> None:
         key = self.binding_of(self.row)

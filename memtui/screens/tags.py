@@ -1,0 +1,47 @@
+"""Tags: choose one, and list what has it, over all scopes and bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memtui.contract import Filter, Record, Scope
+from memtui.filters import format_filter
+from memtui.screens.base import MemtuiScreen
+from memtui.screens.dialogs import Choice, Choose
+from memtui.screens.state import GoTo
+from memtui.widgets import format as fmt
+
+
+class ChooseTag(Choose[str]):
+    """Offer the tags there are, with how many records have each."""
+
+    NOTHING = "No record has a tag yet."
+
+
+async def choose_tag(screen: MemtuiScreen, record: Record | None) -> None:
+    """Offer the tags of a record and all others, and list what has the one that is chosen."""
+    session, own = screen.session, record.tags if record else ()
+    company = Scope(company_id=session.caller.company_id)
+
+    async def choices() -> Sequence[Choice[str]]:
+        counted = await session.service.tags.counts(session.caller, company)
+        for one in counted.failed:
+            screen.toast(one.sentence, severity="warning")
+        by_tag = {one.tag: one.records for one in counted.tags}
+        ordered = [*own, *(tag for tag in by_tag if tag not in own)]
+        return [Choice(tag, tag, _number(by_tag.get(tag, 0))) for tag in dict.fromkeys(ordered)]
+
+    if tag := await screen.ask(ChooseTag("Tags", choices)):
+        show_tagged(screen, tag)
+
+
+def _number(records: int) -> str:
+    return f"{fmt.count(records):>6}"
+
+
+def show_tagged(screen: MemtuiScreen, tag: str) -> None:
+    """List what has a tag, or one below it, wherever it is kept."""
+    company = Scope(company_id=screen.session.caller.company_id)
+    line = format_filter(Filter(tag=tag))
+    screen.post_message(GoTo("records", filter_line=line, scope=company, everywhere=True))
+    screen.toast("All scopes and bindings are listed; s and 0 narrow them again.")
