@@ -8,8 +8,10 @@ the usage of its calls. Texts go to another machine only once somebody has agree
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -37,7 +39,10 @@ from memtui.store import bindings as table
 if TYPE_CHECKING:
     from memtui.service.memory import MemoryService
 
+_log = logging.getLogger(__name__)
+
 _TEXTS_A_CALL, _INSTANT_TEXTS_A_CALL, _CALLS_AN_OPERATION = 64, 2_048, 16
+_LOOK_SECONDS = 5.0
 _PAUSE_SECONDS, _LONGEST_PAUSE = 10.0, 300.0
 
 
@@ -164,6 +169,25 @@ class Embeddings(Group):
                 self._waits[view.key] = (time.monotonic() + pause, min(2 * pause, _LONGEST_PAUSE))
                 failed(view.key, error)
 
+    @asynccontextmanager
+    async def keeping_up(self, caller: Caller) -> AsyncIterator[None]:
+        """Embed what is new for as long as this is entered; what fails is logged."""
+
+        async def keep() -> None:
+            while True:
+                try:
+                    await self.catch_up(caller, failed=_not_embedded)
+                except MemtuiError as error:
+                    _log.warning("What is new is not looked for: %s", error)
+                await asyncio.sleep(_LOOK_SECONDS)
+
+        keeping = asyncio.create_task(keep())
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+
     @to_its_end
     async def agree(self, caller: Caller, key: str, address: str, *, agreed: bool = True) -> None:
         """Let a binding's texts go to another machine to be embedded, or take that back.
@@ -193,6 +217,10 @@ class Embeddings(Group):
                 ),
             )
             await core.connections.drop(row.binding_id)
+
+
+def _not_embedded(key: str, error: MemtuiError) -> None:
+    _log.warning("%s is not embedded on: %s", key, error)
 
 
 async def _state(connection: Connection) -> Embedding:

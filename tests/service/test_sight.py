@@ -490,6 +490,7 @@ OTHERWISE = {
     "tokens.authenticate": "asks for a token",
     "facts.set": "is `write` or `correct`",
     "pages": "is `browse` again and again",
+    "embedding.keeping_up": "is `catch_up` again and again",
     "embedding.catch_up": "is `build` of one binding after another",
     "close": "the process's own",
     "bindings.providers": "the process's own",

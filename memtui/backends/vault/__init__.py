@@ -598,6 +598,11 @@ class VaultAdapter(Adapter):
                 f"Another program reads the index {self._context.data_dir / INDEX}, which may keep "
                 "old words until it is done; end it and purge again."
             )
+        beyond += [
+            f"Texts of this vault may go to {address} to be embedded; what it keeps of them, only "
+            "its owner can erase."
+            for address in sorted(self._context.agreed)
+        ]
         return EraseReply(
             kept={path.removesuffix(FACTS) + HISTORY: len(found) for path, found in gone.items()},
             texts=tuple(version.text for found in gone.values() for version in found),

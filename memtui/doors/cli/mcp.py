@@ -248,7 +248,8 @@ async def _serve_http(session: Session, served: HttpServer, host: str, port: int
             told = f"Serving {served.company_id} to agents at {url}"
             session.out.answer(document, [told])
             sys.stdout.flush()
-            await run(app, listener)
+            async with session.service.embedding.keeping_up(session.caller):
+                await run(app, listener)
 
 
 def _new_run() -> str:

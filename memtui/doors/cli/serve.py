@@ -82,7 +82,8 @@ async def serve(
         _warn(session, contract, host)
         _tell(session, contract, key, listener)
         await session.service.purging.due(session.caller)
-        await run(app, listener)
+        async with session.service.embedding.keeping_up(session.caller):
+            await run(app, listener)
 
 
 def _tell(session: Session, contract: str, key: str | None, listener: Listener) -> None:
