@@ -1,11 +1,13 @@
-"""One question, and one list, over a vault, a fact table and a plugin, one of which hangs."""
+"""One question, and one list, over a vault, a fact table, a Milvus file and a plugin that hangs."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +26,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
-from memtui.service.everywhere import EverywhereQuery
+from memtui.service.everywhere import RANK_CONSTANT, WEIGHTS, EverywhereQuery
 from tests.backends.plugin_v1.servers.loopback import Request, serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 
@@ -85,28 +87,30 @@ async def query(service: MemoryService, text: str, **fields: object) -> Everywhe
 
 
 async def test_what_hangs_is_named_and_the_other_answers_stand(
-    service: MemoryService, plugin: tuple[Plugin, str]
+    service: MemoryService, plugin: tuple[Plugin, str], tmp_path: Path
 ) -> None:
+    await service.bindings.add(ANA, "file", "milvus", {"path": str(tmp_path / "milvus.db")})
+    await write(service, "release_manager: Bo", "file", kind="fact")
     await write(service, "The release train leaves on Thursdays", "default")
     await write(service, "release_day: Thursday", "table", kind="fact")
     await write(service, "A release needs two reviews", "plugin")
     request = QueryRequest(scope=WEB, query="when is the release")
-    assert len((await service.everywhere.query(ANA, request)).snippets) == 3
+    assert len((await service.everywhere.query(ANA, request)).snippets) == 4
 
     plugin[0].hangs = True
     told: list[EverywhereQuery] = []
     answer = await service.everywhere.query(ANA, request, within_ms=LIMIT, so_far=told.append)
-    assert {one.binding_key for one in answer.snippets} == {"default", "table"}
+    assert {one.binding_key for one in answer.snippets} == {"default", "table", "file"}
     [failed] = answer.failed
     assert (failed.binding_key, failed.error_kind) == ("plugin", "unavailable")
     assert failed.reason.startswith("plugin did not answer within 1.5 s; ")
-    assert [len(one.snippets) for one in told] == [1, 2, 2]  # as they came
-    assert [len(one.failed) for one in told] == [0, 0, 1]
+    assert [len(one.snippets) for one in told] == [1, 2, 3, 3]  # as they came
+    assert [len(one.failed) for one in told] == [0, 0, 0, 1]
 
     page = await service.log.page(ANA, Filter(operation_type=OperationType.QUERY))
     mine = [one for one in page.operations if one.request.get("together") == answer.together]
     assert {one.binding_key: str(one.status) for one in mine} == {
-        "default": "ok", "table": "ok", "plugin": "error",
+        "default": "ok", "table": "ok", "file": "ok", "plugin": "error",
     }  # fmt: skip
 
     for _ in range(2):  # at the third time its breaker opens, and nobody waits for it
@@ -151,6 +155,19 @@ async def test_of_facts_with_one_key_the_nearest_scope_s_is_shown(service: Memor
     assert (hidden.hidden_by.provider_record_id, hidden.hidden_by_binding) == (near, "table")
     whole = await query(service, "deploy branch", scope=COMPANY)
     assert not whole.hidden  # for everybody, no scope is nearer
+
+
+async def test_the_page_tells_of_every_stage_and_weight(service: MemoryService) -> None:
+    page = Path("docs/all-bindings.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `([a-z ]+)` \| (.*) \|$", page, re.MULTILINE))
+    weights = {name: f"{weight:.1f}" for name, weight in WEIGHTS.items()}
+    assert weights == {name: told for name, told in rows.items() if name in WEIGHTS}
+    await write(service, "deploy_branch: main", "default", COMPANY, kind="fact", topic="ci")
+    for binding in ("table", "plugin"):
+        await write(service, "deploy_branch: release", binding, kind="fact", topic="ci")
+    stages = (await query(service, "deploy branch", topic="art")).stages
+    assert [one.name for one in stages] == [name for name in rows if name not in WEIGHTS]
+    assert f"/ ({RANK_CONSTANT} + rank)" in rows["rank fusion"]
 
 
 async def test_a_topic_comes_first_and_all_topics_where_it_has_too_little(
