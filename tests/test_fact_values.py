@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memtui.fact_values import pair_of, parsed, written
+from memtui.pruning.patterns import PatternRules
 
 
 @pytest.mark.parametrize(
@@ -76,3 +79,13 @@ def test_every_json_value_is_written_so_that_it_reads_back(value: Any) -> None:
 )
 def test_what_is_a_key(text: str, pair: tuple[str, str] | None) -> None:
     assert pair_of(text) == pair
+
+
+def test_the_page_shows_values_as_they_are_read() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "facts.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(.+)` \| `(.+)` \|$", page, re.MULTILINE)
+    assert len(rows) > 10
+    assert [(text, json.dumps(parsed(text), ensure_ascii=False)) for text, _ in rows] == rows
+    rules = PatternRules()
+    assert f"changed {rules.often} times or more in {rules.often_days} days" in page
+    assert f"for {rules.stood_days} days or more, and changed in the last {rules.late_days}" in page

@@ -17,7 +17,6 @@ from memtui.contract import (
     CorrectRequest,
     Denied,
     Invalid,
-    Json,
     MemtuiError,
     Model,
     NotFound,
@@ -37,6 +36,7 @@ from memtui.service.answers import MutationAnswer
 from memtui.service.context import own_records
 from memtui.service.core import Group
 from memtui.service.operations import FACT
+from memtui.service.redaction import redact
 from memtui.service.visibility import Caller, for_caller, note_owner
 from memtui.store import bindings
 
@@ -233,12 +233,12 @@ class Facts(Group):
         caller: Caller,
         request: FactRequest,
         operation_type: OperationType,
-        asked: Json,
+        asked: dict[str, str | None],
         key: str | None,
     ) -> _Read:
         """Read the facts of a key, None of every key, wherever they are; an operation a binding."""
         namespace = None if request.namespace is None else request.namespace.strip().casefold()
-        asked = {name: value for name, value in asked.items() if value is not None}
+        asked = {name: redact(value)[0] for name, value in asked.items() if value is not None}
         ids: list[str] = []
 
         async def one(
