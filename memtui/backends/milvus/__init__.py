@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
-
-from pydantic import Field, model_validator
+from typing import ClassVar, Self
 
 from memtui.contract import (
     Adapter,
@@ -62,86 +60,49 @@ from memtui.contract import (
     place_of_path,
     place_of_url,
 )
-from memtui.embedding import STATIC, Embedder, EmbeddingConfig, open_embedder
+from memtui.embedding import Embedder
 from memtui.provider_kit import (
-    LocalPath,
     abilities_in,
     blocking,
-    check_address,
     check_revision,
-    matcher,
-    need_secret,
     page,
     read_config,
     require_writable,
 )
 
 from . import reindex, search
-from .changes import Changes, seal, unseal
-from .expressions import all_of, has_tag, one_of, quoted
+from .changes import Changes, Entries
+from .config import FILE, MilvusConfig, store_of
+from .erasing import erase
+from .expressions import quoted
 from .facts import Fact, Version, facts_of
+from .listing import all_versions, listed
+from .models import Models, QueryVectors
 from .naming import collection_of, may_hold, weight
 from .reindex import Reindex
 from .rows import (
     DOCUMENT,
+    DOCUMENTS,
+    EVERY,
     KEY,
-    KV,
     SCHEMA,
     TEMPORAL,
     VECTOR,
     Place,
     Row,
     check_row,
-    is_empty,
     record_of,
+    text_to_embed,
     to_embed,
 )
-from .store import Collection, FileStore, ServerStore, Store
+from .store import Collection, Store
 
-_FILE = "milvus.db"
-"""The file of a binding that names none, in its own folder."""
 _KEPT_SECONDS = 60.0
 """How long the pages after the first are of the same list."""
 _FREE = Usage(provider=KEY, cost_usd=Decimal(0))
 """A file on one's own disk costs nothing, which is known and not unpriced."""
 _UNPRICED = Usage(provider=KEY)
 _EMBEDDED_AT_ONCE = 256
-
-
-class MilvusConfig(EmbeddingConfig):
-    """Collections of Milvus: a file of Milvus Lite, or a server.
-
-    Each scope has a collection of its own, with documents, key-values and facts.
-    """
-
-    path: LocalPath | None = None
-    """The file of Milvus Lite, a folder whose name ends in .db; unset, as uri is too, keeps it in
-    the binding's own folder."""
-    uri: str | None = None
-    """The address of a server or cluster, such as https://milvus.example.com:19530."""
-    token_secret: str | None = None
-    """The name of the secret, in the keyring or the environment, that holds the server's token."""
-    database: str = Field(default="", pattern=r"^[A-Za-z0-9_]*$")
-    """The database within Milvus; unset is its default one."""
-    prefix: str = Field(default="aq_", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    """What the names of the collections begin with."""
-    embedding: str | None = STATIC
-    """The model of the documents' vectors: static, fastembed:MODEL or openai:URL#MODEL; none
-    searches by words and writes no documents."""
-    allow_http: bool = False
-    """Let the token go to another machine unencrypted."""
-    timeout_seconds: float = Field(default=8.0, gt=0)
-    """How long, in seconds, one call of Milvus may take."""
-    lock_seconds: float = Field(default=4.0, ge=0)
-    """How long, in seconds, to wait for another process that has the file open."""
-    max_listed: int = Field(default=50_000, ge=1)
-    """How many entries a list reads of each collection."""
-
-    @model_validator(mode="after")
-    def _is_one_place(self) -> Self:
-        if self.path is not None and self.uri is not None:
-            raise ValueError("set path or uri, not both")
-        return self
 
 
 class MilvusAdapter(Adapter):
@@ -158,14 +119,11 @@ class MilvusAdapter(Adapter):
     def __init__(self, context: BindingContext, config: MilvusConfig, store: Store) -> None:
         self._context, self._config, self._store = context, config, store
         self.capabilities = abilities_in(context, type(self).capabilities)
-        self._embedder = open_embedder(config, context)
-        self._others: dict[str, Embedder | None] = {}
-        self._embedding, self._changing = threading.Lock(), threading.Lock()
+        self._models = Models(config, context)
+        self._changing = threading.Lock()
         self._jobs: dict[str, Reindex] = {}
         self._state: Embedding | None = None
         """How far the vectors are, once all are of the config's model."""
-        self._trouble: str | None = None
-        """Why the last query could not be embedded."""
         self._listed: tuple[float, BrowseRequest, list[Record], bool] | None = None
 
     @classmethod
@@ -179,7 +137,7 @@ class MilvusAdapter(Adapter):
     @classmethod
     def lives_in(cls, data_dir: Path) -> bool:
         """Tell by the file in it."""
-        return (data_dir / _FILE).is_dir()
+        return (data_dir / FILE).is_dir()
 
     @classmethod
     def home_of(cls, config: Json, scope: Scope) -> str | None:
@@ -201,28 +159,7 @@ class MilvusAdapter(Adapter):
     @classmethod
     def _open(cls, context: BindingContext) -> Self:
         config = read_config(MilvusConfig, context)
-        common: dict[str, Any] = {
-            "prefix": config.prefix,
-            "company_id": context.company_id,
-            "seconds": config.timeout_seconds,
-            "database": config.database,
-        }
-        store: Store
-        if config.uri is not None:
-            token = ""
-            if config.token_secret:
-                token = need_secret(context, config.token_secret, "Milvus's token")
-            check_address(
-                config.uri, what="The uri", is_private=config.allow_http or not config.token_secret
-            )
-            store = ServerStore(uri=config.uri, token=token, **common)
-        else:
-            path = config.path or context.data_dir / _FILE
-            if context.read_only and not path.exists():
-                raise Invalid(f"There is no {path}; set path to a file of Milvus Lite.")
-            if config.path is None:
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            store = FileStore(path=path, lock_seconds=config.lock_seconds, **common)
+        store = store_of(config, context)
         try:
             adapter = cls(context, config, store)
             if not context.read_only:
@@ -245,50 +182,6 @@ class MilvusAdapter(Adapter):
     def _check_company(self, scope: Scope) -> None:
         if scope.company_id != self._context.company_id:
             raise Denied("This Milvus belongs to another company.")
-
-    # Vectors
-
-    def _vectors(
-        self, embedder: Embedder, texts: Sequence[str], *, is_query: bool = False
-    ) -> tuple[list[list[float]], tuple[Usage, ...]]:
-        with self._embedding:
-            found = embedder.embed(texts, is_query=is_query)
-        return found.vectors.tolist(), found.usage
-
-    def _model_of(self, collection: Collection) -> Embedder | None:
-        """Return the model that made a collection's vectors, None if it cannot be had."""
-        own = self._embedder
-        if own is None or collection.model in {None, own.name}:
-            return own
-        if collection.model not in self._others:
-            try:
-                other = open_embedder(self._config, self._context, name=collection.model)
-            except MemtuiError:  # it is not installed here, or is none of ours
-                other = None
-            self._others[collection.model] = other
-        return self._others[collection.model]
-
-    def _mismatch(self, collection: Collection) -> str | None:
-        """Say in a sentence why documents cannot be written into a collection; None: they can."""
-        own, name = self._embedder, collection.name
-        if own is None:
-            return f"No embedding is set, so {name} takes no documents; set one."
-        if lacks := [one for one in collection.lacks if one in {"content", VECTOR}]:
-            return f"The collection {name} has no field {' and no '.join(lacks)}."
-        if collection.dimensions is None:
-            return f"The vectors of the collection {name} are not of 32-bit numbers, or unindexed."
-        if collection.model not in {None, own.name}:
-            return (
-                f"{name} needs a re-index: its vectors are of {collection.model}, and the binding "
-                f"is set to {own.name}. `memtui sync {self._context.binding_key}` makes them anew; "
-                f"or set embedding to {collection.model}."
-            )
-        if own.dimensions not in {None, collection.dimensions}:
-            return (
-                f"The vectors of {name} have {collection.dimensions} dimensions, and {own.name} "
-                f"makes {own.dimensions}: another program made it; set embedding to its model."
-            )
-        return None
 
     # Read
 
@@ -321,29 +214,10 @@ class MilvusAdapter(Adapter):
         return _FREE if self._config.uri is None else _UNPRICED
 
     def _search(self, request: QueryRequest) -> search.Found:
-        vectors: dict[str, list[float] | None] = {}
-        usage: list[Usage] = []
-
-        def embed(collection: Collection) -> list[float] | None:
-            model = self._model_of(collection)
-            if model is None:
-                return None
-            if model.name not in vectors:
-                try:
-                    [vectors[model.name]], used = self._vectors(
-                        model, [request.query], is_query=True
-                    )
-                    usage.extend(used)
-                except (Unavailable, Denied) as error:
-                    vectors[model.name], self._trouble = None, str(error)
-            vector = vectors[model.name]
-            fits = vector is not None and len(vector) == collection.dimensions
-            return vector if fits else None
-
-        self._trouble = None
-        collections = self._readable(request.scope)
-        found = search.search(self._store, collections, request, self._context.now(), embed)
-        found.usage = tuple(usage)
+        vectors = QueryVectors(self._models, request.query)
+        collections, now = self._readable(request.scope), self._context.now()
+        found = search.search(self._store, collections, request, now, vectors.of)
+        found.usage = tuple(vectors.usage)
         return found
 
     @blocking
@@ -353,7 +227,13 @@ class MilvusAdapter(Adapter):
         kept = self._listed
         is_kept = kept is not None and time.monotonic() - kept[0] < _KEPT_SECONDS
         if request.cursor is None or kept is None or not is_kept or kept[1] != same:
-            records, is_cut = self._list(request)
+            records, is_cut = listed(
+                self._store,
+                self._readable(request.scope),
+                request,
+                self._context.now(),
+                self._config.max_listed,
+            )
             self._listed = kept = time.monotonic(), same, records, is_cut
         _, _, records, is_cut = kept
         found = page(records, request)
@@ -367,44 +247,6 @@ class MilvusAdapter(Adapter):
                 ) if is_cut else (),
             }
         )  # fmt: skip
-
-    def _list(self, request: BrowseRequest) -> tuple[list[Record], bool]:
-        passes = matcher(request.filter)
-        owners = frozenset(map(owner_of, request.owners))
-        moment = request.as_of or self._context.now()
-        listed: list[Record] = []
-        is_cut = False
-        for collection in self._readable(request.scope):
-            rows = self._store.rows(
-                collection, _narrowed(request, collection), most=self._config.max_listed
-            )
-            is_cut |= len(rows) >= self._config.max_listed
-            for record in self._records(collection, rows, request.as_of):
-                ends = record.expires_at
-                if (
-                    weight(request.scope, collection.owner, record.scope) > 0
-                    and (request.expired or ends is None or ends > moment)
-                    and (not owners or owner_of(record.scope) in owners)
-                    and passes(record)
-                ):
-                    listed.append(record)
-        listed.sort(key=lambda record: record.handle.provider_record_id)
-        return listed, is_cut
-
-    def _records(
-        self, collection: Collection, rows: Sequence[Row], as_of: datetime | None
-    ) -> Iterator[Record]:
-        """Yield what holds now or held at a moment."""
-        name, owner = collection.name, collection.owner
-        for row in rows:
-            if row.get("entry_type") != TEMPORAL and not is_empty(row):
-                record = record_of(row, name, owner)
-                if as_of is None or (record.created_at or as_of) <= as_of:
-                    yield record
-        for fact in facts_of(rows):
-            version = fact.at(as_of) if as_of else fact.current(self._context.now())
-            if version is not None:
-                yield fact.record(version, name, owner)
 
     @blocking
     def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
@@ -469,19 +311,7 @@ class MilvusAdapter(Adapter):
     @blocking
     def versions(self, scope: Scope) -> Sequence[Record]:
         """Return every version of every fact with its window, and what is no fact as it is."""
-        found: list[Record] = []
-        for collection in self._readable(scope):
-            name, owner = collection.name, collection.owner
-            rows = self._store.rows(collection, reindex.EVERY)
-            known = [
-                record_of(row, name, owner)
-                for row in rows
-                if row["entry_type"] != TEMPORAL and not is_empty(row)
-            ]
-            for fact in facts_of(rows):
-                known += [fact.record(version, name, owner) for version in fact.versions]
-            found += [one for one in known if weight(scope, owner, one.scope) > 0]
-        return found
+        return all_versions(self._store, self._readable(scope), scope)
 
     @blocking
     def namespaces(self) -> Sequence[Namespace]:
@@ -506,35 +336,30 @@ class MilvusAdapter(Adapter):
         """Store a document, or a fact; a fact in upsert mode replaces the value of its key."""
         self._check_writable()
         self._check_company(request.scope)
-        name = collection_of(self._config.prefix, request.scope)
         is_fact = request.kind == "fact"
+        if is_fact and request.summary:
+            raise Invalid("A fact has no summary; leave it out, or write a note.")
         with self._changing:
             self._forget_known()
+            name = collection_of(self._config.prefix, request.scope)
             collection = self._known(name)
-            vector: list[float] | None = None
+            vector: list[float] = []
             usage: tuple[Usage, ...] = ()
-            if is_fact and request.summary:
-                raise Invalid("A fact has no summary; leave it out, or write a note.")
-            if collection is None:
+            if collection is None or not is_fact:
                 check_row({"original": request.content}, SCHEMA)
                 text = to_embed(request.summary or request.content, request.title)
-                vector, usage = self._embedded(text)
-                collection = self._made(name, len(vector))
-            elif not is_fact:
-                self._check_fits(collection)
-                text = to_embed(request.summary or request.content, request.title)
-                vector, usage = self._embedded(text)
-                self._check_size(collection, vector)
+                vector, usage = self._models.document(text, collection)
+            collection = collection or self._made(name, len(vector))
             if collection.unfillable:
                 raise Invalid(
                     f"The collection {name} was made by another program and needs a value for "
                     f"{', '.join(collection.unfillable)}; memtui knows none."
                 )
             changes = self._changes(collection)
-            if not is_fact:
-                place = changes.document(request, vector or ())
-                return WriteReply(records=(place.handle,), usage=(self._usage, *usage))
-            return self._write_fact(changes, collection, request, usage)
+            if is_fact:
+                return self._write_fact(changes, collection, request, usage)
+            place = changes.document(request, vector)
+            return WriteReply(records=(place.handle,), usage=(self._usage, *usage))
 
     def _write_fact(
         self, changes: Changes, collection: Collection, request: WriteRequest,
@@ -550,7 +375,8 @@ class MilvusAdapter(Adapter):
                 version = fact.current(self._context.now())
                 if version is not None:
                     held = fact.record(version, collection.name, collection.owner)
-            before.append(Snapshot(handle=place.handle, record=held, state=seal(rows)))
+            entries = Entries(rows, collection.model)
+            before.append(Snapshot(handle=place.handle, record=held, state=entries.seal()))
         return WriteReply(
             records=(place.handle,), before=tuple(before), usage=(self._usage, *usage)
         )
@@ -558,26 +384,13 @@ class MilvusAdapter(Adapter):
     def _known(self, name: str) -> Collection | None:
         return next((one for one in self._store.collections() if one.name == name), None)
 
-    def _embedded(self, text: str) -> tuple[list[float], tuple[Usage, ...]]:
-        if self._embedder is None:
-            raise Invalid("No embedding is set, so no document can be written; set one.")
-        [vector], usage = self._vectors(self._embedder, [text])
-        return vector, usage
-
     def _made(self, name: str, dimensions: int) -> Collection:
-        self._store.create(name, dimensions, self._embedder.name if self._embedder else "")
+        model = self._models.own
+        self._store.create(name, dimensions, model.name if model else "")
         collection = self._known(name)
         if collection is None:
             raise Unavailable(f"The collection {name} is not there right after it was made.")
         return collection
-
-    def _check_fits(self, collection: Collection) -> None:
-        if mismatch := self._mismatch(collection):
-            raise Invalid(mismatch)
-
-    def _check_size(self, collection: Collection, vector: Sequence[float]) -> None:
-        if len(vector) != collection.dimensions:
-            self._check_fits(collection)  # the model's dimensions are known by now
 
     @blocking
     def correct(self, request: CorrectRequest) -> CorrectReply:
@@ -606,12 +419,12 @@ class MilvusAdapter(Adapter):
             usage: tuple[Usage, ...] = ()
             is_document = found.row["entry_type"] == DOCUMENT
             if is_document and (request.text is not None or request.summary is not None):
-                self._check_fits(found.collection)
                 record = found.record
                 summary = record.summary if request.summary is None else request.summary
                 text = record.text if request.text is None else request.text
-                vector, usage = self._embedded(to_embed(summary or text, record.title))
-                self._check_size(found.collection, vector)
+                vector, usage = self._models.document(
+                    to_embed(summary or text, record.title), found.collection
+                )
             place = changes.correct(found.row, request, vector)
             return CorrectReply(handle=place.handle, usage=(self._usage, *usage))
 
@@ -653,7 +466,7 @@ class MilvusAdapter(Adapter):
                 and collection is not None
                 and not _is_too_long(place.fact or place.entry_id or "")
             ):
-                state = self._changes(collection).state(place)
+                state = self._changes(collection).entries(place).seal()
             record = found.record if found else None
             taken.append(Snapshot(handle=handle, record=record, state=state))
         return taken
@@ -664,43 +477,39 @@ class MilvusAdapter(Adapter):
         self._check_writable()
         with self._changing:
             self._forget_known()
-            ready = []
-            for snapshot in snapshots:
-                rows = unseal(snapshot.state)
-                place, collection = self._place(snapshot.handle, scope)
-                if place is None:
-                    raise Invalid(
-                        f"{snapshot.handle.provider_record_id[:80]!r} is no record of Milvus."
-                    )
-                if collection is None:
-                    if rows:
-                        raise NotFound(
-                            f"The collection {place.collection} is gone; nothing can be put back."
-                        )
-                    continue
-                if rows and VECTOR in rows[0] and len(rows[0][VECTOR]) != collection.dimensions:
-                    raise Conflict(
-                        f"The vectors of {collection.name} were made anew since, so nothing can be "
-                        "put back as it was; write it again."
-                    )
-                ready.append((place, collection, rows))
-            for place, collection, rows in ready:
-                self._changes(collection).restore(place, self._wanted(place, collection, rows))
+            ready = [(one, Entries.unseal(one.state)) for one in snapshots]
+            for snapshot, entries in ready:
+                self._restore(snapshot, entries, scope)
         return WriteReply(
             records=tuple(one.handle for one in snapshots if one.record is not None),
             usage=(self._usage,),
         )
 
-    def _wanted(self, place: Place, collection: Collection, rows: list[Row] | None) -> list[Row]:
-        """Return what a record's entries are to be.
+    def _restore(self, snapshot: Snapshot, entries: Entries | None, scope: Scope) -> None:
+        place, collection = self._place(snapshot.handle, scope)
+        if place is None:
+            raise Invalid(f"{snapshot.handle.provider_record_id[:80]!r} is no record of Milvus.")
+        if collection is None:
+            if entries is not None and entries.rows:
+                raise NotFound(
+                    f"The collection {place.collection} is gone; nothing can be put back."
+                )
+            return
+        changes = self._changes(collection)
+        if entries is None:
+            rows = changes.past(place)
+        else:
+            rows = [self._fitting(row, entries.model, collection) for row in entries.rows]
+        changes.restore(place, rows)
 
-        Where nobody saw them before, that is all of a fact but what holds.
-        """
-        if rows is not None:
-            return rows
-        fact = self._changes(collection).fact(place.fact) if place.fact else None
-        held = fact.current(self._context.now()) if fact else None
-        return [one.row for one in fact.versions if one is not held] if fact else []
+    def _fitting(self, row: Row, model: str | None, collection: Collection) -> Row:
+        """Return an entry with a vector of the collection, which may have been made anew since."""
+        if model == collection.model or collection.dimensions is None:
+            return row
+        if row.get("entry_type") != DOCUMENT:
+            return {**row, VECTOR: [0.0] * collection.dimensions}
+        vector, _ = self._models.document(text_to_embed(row), collection)
+        return {**row, VECTOR: vector}
 
     @blocking
     def erase(self, request: EraseRequest) -> EraseReply:
@@ -710,62 +519,13 @@ class MilvusAdapter(Adapter):
         """
         if request.apply:
             self._check_writable()
-        wanted = [Place.of(one) for one in request.record_ids]
-        named = {(one.collection, one.fact) for one in wanted if one}
-        kept: dict[str, int] = {}
-        texts: list[str] = []
-        ids: list[str] = []
-        beyond: list[str] = []
-        is_whole = request.scope.project_id is not None or request.scope.subject_id is not None
         with self._changing:
             self._forget_known()
-            for collection in self._readable(request.scope):
-                is_own = is_whole and owner_of(collection.owner) == owner_of(request.scope)
-                is_named = any(name == collection.name for name, _ in named)
-                if not (is_own or is_named):
-                    continue
-                gone = [
-                    fact for fact in self._gone(collection)
-                    if is_own or (collection.name, fact.name) in named
-                ]  # fmt: skip
-                rows = [version.row for fact in gone for version in fact.versions]
-                if rows:
-                    kept[collection.name] = len(rows)
-                texts += [fact.record(one, collection.name, collection.owner).text
-                          for fact in gone for one in fact.versions]  # fmt: skip
-                ids += [Place(collection.name, fact=fact.name).handle.provider_record_id
-                        for fact in gone]  # fmt: skip
-                if request.apply:
-                    self._store.delete(collection, [str(row["entry_id"]) for row in rows])
-                if said := self._out_of_files(collection, apply=request.apply):
-                    beyond.append(said)
+            self._jobs.clear()
+            collections = self._readable(request.scope)
+            reply = erase(self._store, collections, request, self._context.now())
         path = self._config.path
-        return EraseReply(
-            kept=kept, texts=tuple(texts), record_ids=tuple(ids), beyond=tuple(beyond),
-            folders=(path,) if path else (),
-        )  # fmt: skip
-
-    def _gone(self, collection: Collection) -> list[Fact]:
-        rows = self._store.rows(collection, f"entry_type == {quoted(TEMPORAL)}")
-        now = self._context.now()
-        return [fact for fact in facts_of(rows) if fact.current(now) is None]
-
-    def _out_of_files(self, collection: Collection, *, apply: bool) -> str | None:
-        """Write a collection anew where that can be; say where deleted entries stay."""
-        name = collection.name
-        if self._config.uri is not None:
-            return (
-                f"The server keeps deleted entries of {name} until it compacts them, and in its "
-                "backups; its administrator has to see to both."
-            )
-        if collection.model is None:
-            return (
-                f"{name} was made by another program and is not written anew, so its files keep "
-                "deleted entries until Milvus Lite compacts them."
-            )
-        if apply:
-            reindex.write_anew(self._store, collection)
-        return None
+        return reply.model_copy(update={"folders": (path,) if path else ()})
 
     # State
 
@@ -774,8 +534,8 @@ class MilvusAdapter(Adapter):
         """Make the vectors anew of collections that memtui made with another model."""
         self._check_writable()
         collections = [one for one in self._store.collections() if one.is_readable]
-        seen = sum(self._store.count(one, reindex.EVERY) for one in collections)
-        changed = sum(self._store.count(one, reindex.DOCUMENTS) for one in self._outdated())
+        seen = sum(self._store.count(one, EVERY) for one in collections)
+        changed = sum(self._store.count(one, DOCUMENTS) for one in self._outdated())
         usage = [self._usage]
         while self._outdated():
             usage += self._reindex(_EMBEDDED_AT_ONCE)
@@ -784,21 +544,22 @@ class MilvusAdapter(Adapter):
     @blocking
     def embed(self, most: int) -> EmbedReply:
         """Go on with making vectors anew, until the config's model answers everywhere."""
-        if self._embedder is None:
+        own = self._models.own
+        if own is None:
             raise Unsupported("No embedding is set; set one to search by meaning.")
         usage = self._reindex(most) if most and self._outdated() else ()
-        return EmbedReply(embedding=self._embedding_state(self._embedder), usage=usage)
+        return EmbedReply(embedding=self._embedding_state(own), usage=usage)
 
     def _outdated(self) -> list[Collection]:
         """Return the collections that memtui made with another model than the config's."""
-        own = self._embedder
+        own = self._models.own
         if own is None or self._context.read_only:
             return []
         known = (one for one in self._store.collections() if one.is_readable)
         return [one for one in known if one.model not in {None, own.name}]
 
     def _reindex(self, most: int) -> tuple[Usage, ...]:
-        own = self._embedder
+        own = self._models.own
         with self._changing:
             outdated = self._outdated()
             if own is None or not outdated:
@@ -806,7 +567,7 @@ class MilvusAdapter(Adapter):
             self._forget_known()
             name = outdated[0].name
             job = self._jobs.pop(name, None) or Reindex(self._store, outdated[0], own.name)
-            is_done, usage = job.step(partial(self._vectors, own), most)
+            is_done, usage = job.step(partial(self._models.vectors, own), most)
             if not is_done:
                 self._jobs[name] = job
             return usage
@@ -821,12 +582,12 @@ class MilvusAdapter(Adapter):
         outdated = self._outdated()
         serving: str | None = own.name
         if outdated:
-            model = self._model_of(outdated[0])
+            model = self._models.of(outdated[0])
             serving = model.name if model else None
         found = Embedding(
             model=own.name,
             dimensions=own.dimensions,
-            texts=sum(self._store.count(one, reindex.DOCUMENTS) for one in collections),
+            texts=sum(self._store.count(one, DOCUMENTS) for one in collections),
             embedded=sum(reindex.embedded(self._store, one, own.name) for one in collections),
             serving=serving,
             address=own.address,
@@ -841,7 +602,8 @@ class MilvusAdapter(Adapter):
     @blocking
     def problems(self, scope: Scope) -> Sequence[Problem]:
         """Say which collections of the scope cannot be read, or be searched by meaning."""
-        trouble = [Problem(message=self._trouble)] if self._trouble else []
+        said = self._models.trouble
+        trouble = [Problem(message=said)] if said else []
         seen = (one for one in self._store.collections() if may_hold(scope, one.owner))
         return [*trouble, *filter(None, map(self._problem, seen))]
 
@@ -858,7 +620,7 @@ class MilvusAdapter(Adapter):
                 "entry_type, so its entries are not shown.",
                 scope=collection.owner,
             )
-        said = self._mismatch(collection)
+        said = self._models.mismatch(collection)
         return Problem(message=said, scope=collection.owner) if said else None
 
     @blocking
@@ -871,6 +633,7 @@ class MilvusAdapter(Adapter):
         except MemtuiError as error:
             return Health(status="down", message=str(error))
         problems = tuple(filter(None, map(self._problem, collections)))
+        own = self._models.own
         message = problems[0].message if problems else ""
         if not collections:
             message = "The first collection will be made with the first memory."
@@ -880,7 +643,7 @@ class MilvusAdapter(Adapter):
             version=version,
             records=sum(counts),
             problems=problems,
-            embedding=self._embedding_state(self._embedder) if self._embedder else None,
+            embedding=self._embedding_state(own) if own else None,
         )
 
 
@@ -894,17 +657,6 @@ class _Stored:
     fact: Fact | None = None
     held: Version | None = None
     """Of a fact, what holds."""
-
-
-def _narrowed(request: BrowseRequest, collection: Collection) -> str:
-    """Return the expression for a list, which lets through what the filter does, and more."""
-    wanted = request.filter
-    parts = [reindex.EVERY]
-    if wanted.tag is not None and "tags" in collection.fields:
-        parts.append(has_tag("tags", wanted.tag))
-    if wanted.kind == "fact":
-        parts.append(one_of("entry_type", [KV, TEMPORAL]))
-    return all_of(parts)
 
 
 def _version(record: Record, begins: datetime | None) -> RecordVersion:

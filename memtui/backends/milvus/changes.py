@@ -11,6 +11,7 @@ import json
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -261,7 +262,7 @@ class Changes:
 
     # Put back
 
-    def state(self, place: Place) -> Json:
+    def entries(self, place: Place) -> Entries:
         """Return all entries of a record, enough to put them back."""
         if place.entry_id is not None:
             row = self.entry(place.entry_id)
@@ -269,7 +270,13 @@ class Changes:
         else:
             fact = self.fact(place.fact or "")
             rows = [version.row for version in fact.versions] if fact else []
-        return seal(rows)
+        return Entries(rows, self._collection.model)
+
+    def past(self, place: Place) -> list[Row]:
+        """Return the entries of a fact but for what holds, none of another record."""
+        fact = self.fact(place.fact) if place.fact is not None else None
+        held = fact.current(self._now) if fact else None
+        return [one.row for one in fact.versions if one is not held] if fact else []
 
     def restore(self, place: Place, rows: Sequence[Row]) -> None:
         """Make these all entries of a record."""
@@ -308,32 +315,44 @@ def new_id() -> str:
     return f"{time.time_ns():016x}{secrets.token_hex(8)}"
 
 
-def seal(rows: Sequence[Row]) -> Json:
-    """Return entries as a snapshot's state: exact text, safe from redaction on its way."""
-    import numpy as np
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """All entries of a record at one moment, vectors too."""
 
-    plain = []
-    for row in rows:
-        kept = {name: one for name, one in row.items() if name != VECTOR}
-        if VECTOR in row:
-            kept[VECTOR] = base64.b64encode(np.asarray(row[VECTOR], "<f4").tobytes()).decode()
-        plain.append(kept)
-    return {SEAL: base64.b64encode(json.dumps(plain).encode()).decode()}
+    rows: list[Row]
+    model: str | None
+    """What their vectors were made with."""
 
+    def seal(self) -> Json:
+        """Return them as a snapshot's state: exact text, safe from redaction on its way."""
+        import numpy as np
 
-def unseal(state: Json) -> list[Row] | None:
-    """Return the entries that were sealed, None for no state. Raises `Invalid`."""
-    import numpy as np
+        plain = [
+            {
+                name: base64.b64encode(np.asarray(one, "<f4").tobytes()).decode()
+                if name == VECTOR
+                else one
+                for name, one in row.items()
+            }
+            for row in self.rows
+        ]
+        said = json.dumps({"model": self.model, "rows": plain})
+        return {SEAL: base64.b64encode(said.encode()).decode()}
 
-    if not state:
-        return None
-    try:
-        rows: list[Row] = json.loads(base64.b64decode(state[SEAL], validate=True))
-        for row in rows:
-            if VECTOR in row:
-                row[VECTOR] = np.frombuffer(base64.b64decode(row[VECTOR]), "<f4").tolist()
-    except (KeyError, TypeError, ValueError) as error:
-        raise Invalid(
-            "This snapshot was not taken by this provider; it cannot be restored."
-        ) from error
-    return rows
+    @classmethod
+    def unseal(cls, state: Json) -> Entries | None:
+        """Read a snapshot's state, None for none. Raises `Invalid` for a foreign one."""
+        import numpy as np
+
+        if not state:
+            return None
+        try:
+            said = json.loads(base64.b64decode(state[SEAL], validate=True))
+            for row in said["rows"]:
+                if VECTOR in row:
+                    row[VECTOR] = np.frombuffer(base64.b64decode(row[VECTOR]), "<f4").tolist()
+            return cls(said["rows"], said["model"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise Invalid(
+                "This snapshot was not taken by this provider; it cannot be restored."
+            ) from error

@@ -11,16 +11,13 @@ from dataclasses import replace
 
 from memtui.contract import Scope, Usage
 
-from .expressions import one_of, quoted
-from .rows import DOCUMENT, KV, TEMPORAL, VECTOR, Row, text_to_embed
+from .rows import DOCUMENT, DOCUMENTS, EVERY, VECTOR, Row, text_to_embed
 from .store import Collection, Store
 
 Embed = Callable[[Sequence[str]], tuple[list[list[float]], tuple[Usage, ...]]]
 
 BESIDE = "memtui_reindex_"
 """What is put before a collection's name while it is made anew."""
-EVERY = one_of("entry_type", [DOCUMENT, KV, TEMPORAL])
-DOCUMENTS = f"entry_type == {quoted(DOCUMENT)}"
 
 
 class Reindex:

@@ -27,6 +27,8 @@ from memtui.contract import (
 )
 from memtui.fact_values import Pair, pair_of, parsed, written
 
+from .expressions import one_of, quoted
+
 Row = dict[str, Any]
 """An entry: its fields by name."""
 
@@ -34,6 +36,8 @@ KEY = "milvus"
 VECTOR = "embedding"
 DETAILS = "memtui"
 DOCUMENT, KV, TEMPORAL = "document", "kv", "temporal"
+EVERY = one_of("entry_type", [DOCUMENT, KV, TEMPORAL])
+DOCUMENTS = f"entry_type == {quoted(DOCUMENT)}"
 _LONG, _SHORT = 65_535, 1_024
 SCHEMA: Mapping[str, int | None] = {
     "entry_id": 512,

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from memtui.contract import (
     Denied,
@@ -83,6 +83,9 @@ class Collection:
 
 class Store(ABC):
     """The calls. All block, may come from several threads, and raise the contract's errors."""
+
+    is_file: ClassVar[bool] = False
+    """Whether it keeps its files on this machine, for nobody else."""
 
     def __init__(self, prefix: str, company_id: str, seconds: float) -> None:
         self._prefix, self._company_id, self._seconds = prefix, company_id, seconds
@@ -339,6 +342,8 @@ class ServerStore(Store):
 
 class FileStore(Store):
     """A file of Milvus Lite, which is a folder."""
+
+    is_file = True
 
     def __init__(
         self, prefix: str, company_id: str, seconds: float, *, path: Path, database: str,

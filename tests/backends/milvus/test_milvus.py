@@ -366,6 +366,7 @@ async def test_a_model_that_differs_is_told_before_anything_is_written(
     assert (await again.embed(0)).embedding.embedded == 2, "a killed re-index begins anew"
     await fact(again, "owner: ben")
     [heron] = await listed(again, text="heron")
+    taken = await again.snapshot([heron.handle], SCOPE)
     await again.forget(ForgetRequest(scope=SCOPE, handles=(heron.handle,)))
     before = len(embeddings.texts)
     while not (state := (await again.embed(2)).embedding).is_done:
@@ -374,6 +375,8 @@ async def test_a_model_that_differs_is_told_before_anything_is_written(
     assert len(embeddings.texts) - before <= 2, "what had a vector was embedded again"
     assert (await again.health()).status == "ok"
     assert (await asked(again, "walrus"))[0] == "The invoices are archived by the walrus job."
+    await again.restore(taken, SCOPE)
+    assert (await asked(again, "heron"))[0] == heron.text, "it came back with its old vector"
     versions = await again.history(owner, SCOPE)
     assert [one.text for one in versions] == ["owner: ben", "owner: ana"]
     assert [name for name in again._store.names() if name != "aq_project_apollo"] == []
@@ -384,7 +387,7 @@ async def test_a_model_that_differs_is_told_before_anything_is_written(
     assert "embedding server" in (await again.problems(SCOPE))[0].message, "they do unsaid"
     await again.close()
     back = await opened()
-    assert ((await back.sync()).changed, (await back.sync()).changed) == (2, 0)
+    assert ((await back.sync()).changed, (await back.sync()).changed) == (3, 0)
     await write(back, "Written with the first model again.")
 
 

@@ -1,0 +1,84 @@
+"""What is stored, as records: all that a scope sees now, saw at a moment, or ever saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+
+from memtui.contract import BrowseRequest, Record, Scope, owner_of
+from memtui.provider_kit import matcher
+
+from .expressions import all_of, has_tag, one_of
+from .facts import facts_of
+from .naming import weight
+from .rows import EVERY, KV, TEMPORAL, Row, is_empty, record_of
+from .store import Collection, Store
+
+
+def listed(
+    store: Store, collections: Iterable[Collection], request: BrowseRequest, now: datetime,
+    most: int,
+) -> tuple[list[Record], bool]:  # fmt: skip
+    """Return the records that a list asks for, in the order of their ids.
+
+    At most so many entries of each collection are read; also returns whether there were more.
+    """
+    passes = matcher(request.filter)
+    owners = frozenset(map(owner_of, request.owners))
+    moment = request.as_of or now
+    found: list[Record] = []
+    is_cut = False
+    for collection in collections:
+        rows = store.rows(collection, _narrowed(request, collection), most=most)
+        is_cut |= len(rows) >= most
+        found += [
+            record
+            for record in _holding(collection, rows, request.as_of, now)
+            if weight(request.scope, collection.owner, record.scope) > 0
+            and (request.expired or record.expires_at is None or record.expires_at > moment)
+            and (not owners or owner_of(record.scope) in owners)
+            and passes(record)
+        ]
+    found.sort(key=lambda record: record.handle.provider_record_id)
+    return found, is_cut
+
+
+def _narrowed(request: BrowseRequest, collection: Collection) -> str:
+    """Return the expression for a list, which lets through what the filter does, and more."""
+    wanted, parts = request.filter, [EVERY]
+    if wanted.tag is not None and "tags" in collection.fields:
+        parts.append(has_tag("tags", wanted.tag))
+    if wanted.kind == "fact":
+        parts.append(one_of("entry_type", [KV, TEMPORAL]))
+    return all_of(parts)
+
+
+def _holding(
+    collection: Collection, rows: Sequence[Row], as_of: datetime | None, now: datetime
+) -> Iterator[Record]:
+    """Yield what holds now or held at a moment."""
+    for record in _without_versions(collection, rows):
+        if as_of is None or (record.created_at or as_of) <= as_of:
+            yield record
+    for fact in facts_of(rows):
+        version = fact.at(as_of) if as_of else fact.current(now)
+        if version is not None:
+            yield fact.record(version, collection.name, collection.owner)
+
+
+def _without_versions(collection: Collection, rows: Sequence[Row]) -> Iterator[Record]:
+    for row in rows:
+        if row.get("entry_type") != TEMPORAL and not is_empty(row):
+            yield record_of(row, collection.name, collection.owner)
+
+
+def all_versions(store: Store, collections: Iterable[Collection], scope: Scope) -> list[Record]:
+    """Return every version of every fact, and what is no fact as it is."""
+    found: list[Record] = []
+    for collection in collections:
+        rows = store.rows(collection, EVERY)
+        known = list(_without_versions(collection, rows))
+        for fact in facts_of(rows):
+            known += [fact.record(one, collection.name, collection.owner) for one in fact.versions]
+        found += [one for one in known if weight(scope, collection.owner, one.scope) > 0]
+    return found

@@ -1,0 +1,116 @@
+"""The models of a binding: the one that its config names, and those that made what is there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from memtui.contract import BindingContext, Denied, Invalid, MemtuiError, Unavailable, Usage
+from memtui.embedding import Embedder, EmbeddingConfig, open_embedder
+
+from .rows import VECTOR
+from .store import Collection
+
+
+class Models:
+    """Gives texts their vectors, one call at a time."""
+
+    def __init__(self, config: EmbeddingConfig, context: BindingContext) -> None:
+        self.own = open_embedder(config, context)
+        self.trouble: str | None = None
+        """Why the last query could not be embedded."""
+        self._config, self._context = config, context
+        self._others: dict[str, Embedder | None] = {}
+        self._turn = threading.Lock()
+
+    def of(self, collection: Collection) -> Embedder | None:
+        """Return the model that made a collection's vectors, None if it cannot be had."""
+        own = self.own
+        if own is None or collection.model in {None, own.name}:
+            return own
+        if collection.model not in self._others:
+            try:
+                other = open_embedder(self._config, self._context, name=collection.model)
+            except MemtuiError:  # it is not installed here, or is none of ours
+                other = None
+            self._others[collection.model] = other
+        return self._others[collection.model]
+
+    def vectors(
+        self, model: Embedder, texts: Sequence[str], *, is_query: bool = False
+    ) -> tuple[list[list[float]], tuple[Usage, ...]]:
+        """Embed texts. Raises `Unavailable`, `Invalid`, `Denied`."""
+        with self._turn:
+            found = model.embed(texts, is_query=is_query)
+        return found.vectors.tolist(), found.usage
+
+    def document(
+        self, text: str, collection: Collection | None
+    ) -> tuple[list[float], tuple[Usage, ...]]:
+        """Embed a text that is to be written into a collection, or to begin one.
+
+        Raises:
+            Invalid: its vectors are of another model or size, or no model is set.
+        """
+        if self.own is None:
+            raise Invalid("No embedding is set, so nothing new can be written; set one.")
+        if collection is not None and (said := self.mismatch(collection)):
+            raise Invalid(said)
+        [vector], usage = self.vectors(self.own, [text])
+        # Only now the dimensions of any model are known.
+        if collection is not None and (said := self.mismatch(collection)):
+            raise Invalid(said)
+        return vector, usage
+
+    def mismatch(self, collection: Collection) -> str | None:
+        """Say in a sentence why documents cannot be written into a collection; None: they can."""
+        own, name = self.own, collection.name
+        if lacks := [one for one in collection.lacks if one in {"content", VECTOR}]:
+            return f"The collection {name} has no field {' and no '.join(lacks)}."
+        if collection.dimensions is None:
+            return f"The vectors of the collection {name} are not of 32-bit numbers, or unindexed."
+        if own is None:
+            return None
+        if collection.model not in {None, own.name}:
+            return (
+                f"{name} needs a re-index: its vectors are of {collection.model}, and the binding "
+                f"is set to {own.name}. `memtui sync {self._context.binding_key}` makes them anew; "
+                f"or set embedding to {collection.model}."
+            )
+        if own.dimensions not in {None, collection.dimensions}:
+            return (
+                f"The vectors of {name} have {collection.dimensions} dimensions, and {own.name} "
+                f"makes {own.dimensions}: another program made it; set embedding to its model."
+            )
+        return None
+
+
+class QueryVectors:
+    """A query's vectors, made once a model, where a collection needs one."""
+
+    def __init__(self, models: Models, query: str) -> None:
+        self._models, self._query = models, query
+        self._known: dict[str, list[float] | None] = {}
+        self.usage: list[Usage] = []
+        models.trouble = None
+
+    def of(self, collection: Collection) -> list[float] | None:
+        """Return the vector for a collection; None where its own cannot be compared."""
+        model = self._models.of(collection)
+        if model is None:
+            return None
+        if model.name not in self._known:
+            self._known[model.name] = self._made(model)
+        vector = self._known[model.name]
+        fits = vector is not None and len(vector) == collection.dimensions
+        return vector if fits else None
+
+    def _made(self, model: Embedder) -> list[float] | None:
+        """Embed the query; where the model does not answer, words have to do, and it is told."""
+        try:
+            [vector], usage = self._models.vectors(model, [self._query], is_query=True)
+        except (Unavailable, Denied) as error:
+            self._models.trouble = str(error)
+            return None
+        self.usage += usage
+        return vector
