@@ -62,6 +62,8 @@ class FactValue(Model):
 
     value: Any
     """As JSON; a text where a number or list would lose something of it."""
+    written: str
+    """As it is written."""
     record: Record
     binding_key: str
     belongs_to: str
@@ -357,8 +359,10 @@ def _keyed(caller: Caller, group: Sequence[_Held]) -> dict[str, Any]:
 
 
 def _value(caller: Caller, held: _Held) -> FactValue:
+    pair = pair_of(held.record.text)
     return FactValue(
         value=value_of(held.record),
+        written=pair.value if pair else held.record.text,
         record=for_caller(caller, [held.record])[0],
         binding_key=held.binding_key,
         belongs_to=owner_words(held.place.owner),

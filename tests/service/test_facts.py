@@ -84,6 +84,7 @@ async def test_the_nearest_scope_has_the_first_word(service: MemoryService) -> N
     whole = await service.facts.get(agents, "stack", FactRequest(scope=COMPANY))
     assert whole.value == ["Python 3.12", "Pygame"]
     assert whole.record.text.startswith("[MEMORY id=")
+    assert whole.written == "[Python 3.12, Pygame]"
     assert not whole.hidden
 
     keys = await service.facts.keys(ANA, FactRequest(scope=WORK, namespace="PROJECT"))

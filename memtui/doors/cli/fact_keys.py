@@ -11,11 +11,10 @@ from memtui.doors.cli.forget import changed_ids
 from memtui.doors.cli.options import AsOf, BindingOptions, SourceOptions
 from memtui.doors.cli.output import columns, table
 from memtui.doors.cli.session import Session
-from memtui.fact_values import pair_of
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
-    from memtui.service import FactAnswer, FactKeys, FactRequest, FactValue
+    from memtui.service import FactAnswer, FactKeys, FactRequest
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The key, such as deploy_branch.")]
 Namespace = Annotated[
@@ -46,7 +45,7 @@ async def facts_get(
     answer = await session.service.facts.get(
         session.caller, key, _request(session, scope, namespace, all_bindings=all_bindings)
     )
-    session.out.answer(answer, [_written(answer)], *_reasons(answer))
+    session.out.answer(answer, [answer.written], *_reasons(answer))
 
 
 async def facts_keys(
@@ -116,16 +115,10 @@ def _reasons(answer: FactAnswer) -> Iterator[str]:
     """Say why it is this value, and what it hides."""
     yield answer.why
     for one in answer.hidden:
-        yield f"hidden: {one.belongs_to} in {one.binding_key} says {_written(one)}"
+        yield f"hidden: {one.belongs_to} in {one.binding_key} says {one.written}"
     if answer.other_namespaces:
         names = ", ".join(name or "none" for name in answer.other_namespaces)
         yield f"The key stands for something else in other namespaces: {names}."
-
-
-def _written(found: FactValue) -> str:
-    """Return a value as its fact has it."""
-    pair = pair_of(found.record.text)
-    return pair.value if pair else found.record.text
 
 
 def _rows(answer: FactKeys) -> Iterator[list[str]]:
@@ -133,5 +126,5 @@ def _rows(answer: FactKeys) -> Iterator[list[str]]:
         hides = shown.count(len(fact.hidden)) if fact.hidden else ""
         yield [
             fact.namespace or "", fact.key, fact.belongs_to, fact.binding_key, hides,
-            _written(fact),
+            fact.written,
         ]  # fmt: skip

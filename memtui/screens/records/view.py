@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from memtui.contract import Links, Record
-from memtui.fact_values import written
 from memtui.screens.editing import Named, read_column
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
@@ -159,7 +158,7 @@ def _key(view: RecordView) -> Iterator[Line]:
 
 def _value(found: FactValue, view: RecordView) -> Content:
     """Return a value of a key and where it stands; it leads to its fact, but for the one shown."""
-    value = display(written(found.value), limit=300)
+    value = display(found.written, limit=300)
     handle = found.record.handle
     if handle != view.record.handle:
         value = leading(value, "record", handle.provider_record_id)
