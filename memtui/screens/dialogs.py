@@ -453,10 +453,11 @@ class NewRecord:
     kind: str
     topic: str | None
     tags: tuple[str, ...]
+    summary: str | None = None
 
 
 class WriteRecord(_Editor[NewRecord]):
-    """Ask for a text, its scope, kind, topic and tags."""
+    """Ask for a text, its scope, kind, topic, tags and summary."""
 
     THROWN_AWAY = ("Throw your text away?", "throw it away")
 
@@ -476,6 +477,7 @@ class WriteRecord(_Editor[NewRecord]):
             "kind": begin.kind,
             "topic": begin.topic,
             "tags": ", ".join(begin.tags),
+            "summary": begin.summary,
         }
         fields = list(values.items())
         yield ForeignTextArea(begin.text, soft_wrap=True)
@@ -509,6 +511,7 @@ class WriteRecord(_Editor[NewRecord]):
                 self._field("kind") or "note",
                 self._field("topic") or None,
                 tags,
+                self._field("summary") or None,
             )
         )
 

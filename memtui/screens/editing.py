@@ -267,7 +267,9 @@ class EditingScreen(ListScreen[R]):
         if choice is Resolve.MINE and theirs is not None:
             await self._correct_text(theirs, mine)
         elif choice is Resolve.MINE:
-            new = NewRecord(mine, record.scope, record.kind, record.topic, record.tags)
+            new = NewRecord(
+                mine, record.scope, record.kind, record.topic, record.tags, record.summary
+            )
             await self.write(new, record.source)
         else:
             self._accept(record, theirs)
@@ -355,6 +357,7 @@ class EditingScreen(ListScreen[R]):
             kind=new.kind,
             topic=new.topic,
             tags=new.tags,
+            summary=new.summary,
         )
         answer = await self.change(lambda: session.service.write(session.caller, request))
         self.own(answer)

@@ -290,8 +290,9 @@ async def test_a_note_is_added_with_the_scope_it_stands_in(
         await until(pilot, lambda: "No memories here yet." in screen_text(app))
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, WriteRecord))
-        await pilot.press(*"hello", "tab", *"mech", "ctrl+s")
+        await pilot.press(*"hello", "tab", *"mech", *["tab"] * 6, *"short", "ctrl+s")
         await until(pilot, lambda: texts(app) == ["hello"])
+        await until(pilot, lambda: "summary    short" in screen_text(app))
     page = (await service.log.page(caller)).operations
     written = next(one for one in page if one.operation_type == "write")
     assert written.scope.project_id == "mech"
