@@ -478,6 +478,8 @@ class Links(Model):
 
     links: tuple[Link, ...] = ()
     backlinks: tuple[Link, ...] = ()
+    backlinks_capped: bool = False
+    """More refers to it than is told."""
 
 
 class TagCount(Model):

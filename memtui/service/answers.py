@@ -116,6 +116,8 @@ class GetAnswer(Answer):
     record: Record
     links: tuple[Link, ...] = ()
     backlinks: tuple[Link, ...] = ()
+    backlinks_capped: bool = False
+    """More refers to it than is told."""
 
 
 class BrowseAnswer(Answer):

@@ -651,9 +651,13 @@ def _seen_links(found: Links, entry: RunningOperation) -> Links:
         return may_read(link.scope, entry.scope, entry.sight)
 
     nowhere = {"handle": None, "title": None, "scope": None}
-    return Links(
-        links=tuple(one if may_see(one) else one.model_copy(update=nowhere) for one in found.links),
-        backlinks=tuple(filter(may_see, found.backlinks)),
+    return found.model_copy(
+        update={
+            "links": tuple(
+                one if may_see(one) else one.model_copy(update=nowhere) for one in found.links
+            ),
+            "backlinks": tuple(filter(may_see, found.backlinks)),
+        }
     )
 
 

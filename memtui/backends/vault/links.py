@@ -16,8 +16,9 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from memtui.contract import Invalid, Link, Links, Scope
+from memtui.contract import OWNER_FIELDS, Invalid, Link, Links, Scope
 
 from .files import Folder
 from .layout import Area, StoredRecord, handle_of, sees
@@ -56,6 +57,8 @@ _ATTACHMENT = re.compile(
     re.IGNORECASE,
 )
 _FILE, _TITLE, _ALIAS = range(3)
+_MOST = 500
+"""Of links with one name that are told; a hub of a large vault has thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,78 +254,100 @@ def links_of(
 
     `now` is in microseconds since 1970. A link to what is not seen leads nowhere.
     """
-    asked = json.dumps(list(ids))
-    going = connection.execute(
-        "SELECT * FROM links WHERE id IN (SELECT value FROM json_each(?)) ORDER BY rowid", [asked]
-    ).fetchall()
-    coming = connection.execute(
-        "SELECT DISTINCT links.* FROM links JOIN names USING (name)"
-        " WHERE names.id IN (SELECT value FROM json_each(?))",
-        [asked],
-    ).fetchall()
+    going = _chosen(connection, "SELECT * FROM links WHERE id IN ({}) ORDER BY rowid", ids)
+    own_names = _chosen(connection, "SELECT DISTINCT name FROM names WHERE id IN ({})", ids)
+    linking = "SELECT * FROM links WHERE name = ? LIMIT ?"
+    coming: list[sqlite3.Row] = []
+    hubs = set()
+    for row in own_names:
+        found = connection.execute(linking, (row["name"], _MOST + 1)).fetchall()
+        coming += found[:_MOST]
+        hubs |= {row["name"]} if len(found) > _MOST else set()
     candidates: dict[str, list[sqlite3.Row]] = defaultdict(list)
-    wanted = json.dumps(list({row["name"] for row in (*going, *coming)}))
-    for row in connection.execute(
-        "SELECT * FROM names WHERE name IN (SELECT value FROM json_each(?))", [wanted]
-    ):
+    wanted = {row["name"] for row in (*going, *coming)}
+    for row in _chosen(connection, "SELECT * FROM names WHERE name IN ({})", wanted):
         candidates[row["name"]].append(row)
     leads = {
         (row["path"], row["target"]): _led_to(row["path"], row["target"], candidates[row["name"]])
         for row in (*going, *coming)
     }
-    others = {one for one in leads.values() if one} | {row["id"] for row in coming}
-    ends = {
-        row["id"]: row
-        for row in connection.execute(
-            "SELECT id, title, text, area, project_id, agent_id, subject_id FROM records"
-            " WHERE id IN (SELECT value FROM json_each(?)) AND is_current"
-            " AND (expires IS NULL OR expires > ?)",
-            [json.dumps(list(others)), now],
-        )
-    }
-
-    def seen(record_id: str | None) -> Link | None:
-        """Return the end of a link that is this record."""
-        row = ends.get(record_id or "")
-        if row is None:
-            return None
-        owner = Scope(
-            company_id=folder.company_id,
-            project_id=row["project_id"],
-            agent_id=row["agent_id"],
-            subject_id=row["subject_id"],
-        )
-        if not sees(scope, Area(row["area"]), owner):
-            return None
-        title = row["title"] or row["text"].partition("\n")[0][:200]
-        return Link(target="", handle=handle_of(row["id"]), title=title, scope=owner)
-
-    found: dict[str, tuple[list[Link], list[Link]]] = {one: ([], []) for one in ids}
+    ends = _ends(connection, folder, {*leads.values(), *(row["id"] for row in coming)}, scope, now)
+    links: dict[str, list[Link]] = defaultdict(list)
+    backlinks: dict[str, list[Link]] = defaultdict(list)
     for row in going:
-        end = seen(leads[row["path"], row["target"]])
-        if end is None or end.handle != handle_of(row["id"]):
-            found[row["id"]][0].append(_written(row, end, folder))
+        to = leads[row["path"], row["target"]]
+        if to != row["id"]:
+            links[row["id"]].append(_link_of(row, ends.get(to or ""), folder))
     for row in sorted(coming, key=lambda row: (row["path"], row["line"])):
         to = leads[row["path"], row["target"]]
-        end = seen(row["id"])
-        if to in found and end is not None and to != row["id"]:
-            found[to][1].append(_written(row, end, folder))
+        if to is not None and to in ids and to != row["id"] and (end := ends.get(row["id"])):
+            backlinks[to].append(_link_of(row, end, folder))
+    crowded = {
+        row["id"] for row in _chosen(connection, "SELECT * FROM names WHERE name IN ({})", hubs)
+    }
     return {
-        one: Links(links=tuple(links), backlinks=tuple(backlinks))
-        for one, (links, backlinks) in found.items()
-        if links or backlinks
+        one: Links(
+            links=tuple(links[one]),
+            backlinks=tuple(backlinks[one]),
+            backlinks_capped=one in crowded,
+        )
+        for one in ids
+        if one in links or one in backlinks
     }
 
 
-def _written(row: sqlite3.Row, end: Link | None, folder: Folder) -> Link:
-    target = f"{row['target']}#{row['heading']}" if row["heading"] else row["target"]
-    return (end or Link(target="")).model_copy(
-        update={
-            "target": target,
-            "words": row["words"],
-            "relation": row["relation"],
-            "location": folder.location(row["path"], row["line"]),
-        }
+class _End(NamedTuple):
+    """The record at one end of a link."""
+
+    id: str
+    title: str
+    scope: Scope
+
+
+def _chosen(
+    connection: sqlite3.Connection, query: str, values: Collection[str]
+) -> list[sqlite3.Row]:
+    """Return the rows of a query of which `{}` stands for the values."""
+    chosen = query.format("SELECT value FROM json_each(?)")
+    return connection.execute(chosen, [json.dumps(list(values))]).fetchall()
+
+
+def _ends(
+    connection: sqlite3.Connection,
+    folder: Folder,
+    ids: Collection[str | None],
+    scope: Scope,
+    now: int | None,
+) -> dict[str, _End]:
+    """Return those of the records that a scope sees."""
+    rows = _chosen(
+        connection,
+        "SELECT id, area, project_id, agent_id, subject_id,"
+        " COALESCE(title, substr(text, 1, 200)) AS title, expires"
+        " FROM records WHERE id IN ({}) AND is_current",
+        [one for one in ids if one],
+    )
+    found: dict[str, _End] = {}
+    for row in rows:
+        owner = Scope(
+            company_id=folder.company_id,
+            **{name: row[name] for name in OWNER_FIELDS},
+        )
+        is_there = row["expires"] is None or now is None or row["expires"] > now
+        if is_there and sees(scope, Area(row["area"]), owner):
+            found[row["id"]] = _End(row["id"], row["title"].partition("\n")[0], owner)
+    return found
+
+
+def _link_of(row: sqlite3.Row, end: _End | None, folder: Folder) -> Link:
+    return Link(
+        target=f"{row['target']}#{row['heading']}" if row["heading"] else row["target"],
+        words=row["words"],
+        relation=row["relation"],
+        handle=handle_of(end.id) if end else None,
+        title=end.title if end else None,
+        scope=end.scope if end else None,
+        location=folder.location(row["path"], row["line"]),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import json
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,7 +29,6 @@ from memtui.contract import (
     Record,
     Scope,
     TagCount,
-    owner_scope,
 )
 from memtui.fuzzy import finds
 from memtui.provider_kit import Test, Words, read_cursor, take_apart, translated, write_cursor
@@ -83,8 +82,9 @@ _TESTS: dict[Test, Callable[[str, Any], tuple[str, Any]]] = {
     "is": lambda column, value: (f"{column} = ?", str(value)),
     "has": lambda column, tag: (
         (
-            f"EXISTS (SELECT 1 FROM json_each({column}), (SELECT ? AS tag)"
-            " WHERE value = tag OR substr(value, 1, length(tag) + 1) = tag || '/')"
+            f"EXISTS (SELECT 1 FROM (SELECT ? AS tag) JOIN json_each({column})"
+            f" ON instr({column}, trim(json_quote(tag), '\"')) AND"
+            " (value = tag OR substr(value, 1, length(tag) + 1) = tag || '/'))"
         ),
         tag,
     ),
@@ -225,21 +225,25 @@ def tags(
     """Count the tags of what a scope lists, by whose it is."""
     where = _Where(now, None)
     where.match_scope(scope)
-    owner = ", ".join(OWNER_FIELDS)
-    rows = connection.execute(
-        f"SELECT value AS tag, {owner}, count(DISTINCT records.rowid) AS records"
-        f" FROM records, json_each(records.tags) WHERE {where.sql} GROUP BY tag, {owner}",
+    fields = ", ".join(OWNER_FIELDS)
+    counted: Counter[tuple[str, str, str]] = Counter()
+    for row in connection.execute(
+        f"SELECT tags, {fields} FROM records WHERE tags != '[]' AND {where.sql}",
         where.values,
-    )
+    ):
+        owned_by = next(
+            ((name, row[name]) for name in OWNER_FIELDS if row[name]),
+            ("company_id", folder.company_id),
+        )
+        for tag in set(json.loads(row["tags"])):
+            counted[tag, *owned_by] += 1
     return [
         TagCount(
-            tag=row["tag"],
-            scope=owner_scope(
-                Scope(company_id=folder.company_id, **{name: row[name] for name in OWNER_FIELDS})
-            ),
-            records=row["records"],
+            tag=tag,
+            scope=Scope(**{"company_id": folder.company_id, field: owner}),
+            records=records,
         )
-        for row in rows
+        for (tag, field, owner), records in counted.items()
     ]
 
 

@@ -68,6 +68,8 @@ def _record(session: Session, answer: GetAnswer, origin: Provenance | None) -> I
         for link in found:
             end = link.handle.provider_record_id if link.handle else shown.NOWHERE
             yield Dim(f"{label}  {shown.link_words(link)}  {end}")
+    if answer.backlinks_capped:
+        yield Dim("linked by  and more, which are not told")
     if origin is not None:
         yield from _provenance(session, origin)
 

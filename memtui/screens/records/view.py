@@ -178,7 +178,8 @@ def _links(view: RecordView) -> Iterator[Line]:
                 where = display(scope_words(one.scope) if one.scope else "", style=DIM)
             yield labelled("" if number else label, line(name, where, gap="   "), most=1)
         if (more := len(found) - _SHOWN_LINKS) > 0:
-            yield labelled("", display(f"{fmt.count(more)} more", style=DIM))
+            least = "at least " if label == "linked by" and view.links.backlinks_capped else ""
+            yield labelled("", display(f"{least}{fmt.count(more)} more", style=DIM))
     if any(one.handle for one in (*view.links.links, *view.links.backlinks)):
         yield labelled("", key_hint("L", "go to one of them"))
 

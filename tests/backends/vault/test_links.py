@@ -146,6 +146,15 @@ async def test_links_follow_what_changes(open_vault: Open, root: Path) -> None:
     assert await ends(adapter, path) == ["system/memory/sooner.md"]
 
 
+async def test_of_a_hub_the_first_links_are_told(open_vault: Open, root: Path) -> None:
+    put(root, "system/memory/hub.md", "The hub.")
+    put(root, "system/memory/spokes.md", "[[hub]] " * 501)
+    adapter = await open_vault()
+    found = await links_of(adapter, "system/memory/hub.md")
+    assert (len(found.backlinks), found.backlinks_capped) == (500, True)
+    assert not (await links_of(adapter, "system/memory/spokes.md")).backlinks_capped
+
+
 async def test_a_scope_sees_no_links_of_others(open_vault: Open, root: Path) -> None:
     put(root, "projects/web/notes/a.md", "[[b]] [[c]]")
     put(root, "projects/other/notes/b.md", "Secret [[a]].")
@@ -164,6 +173,10 @@ async def test_inline_tags_join_those_of_the_frontmatter(open_vault: Open, root:
     known = await fact(adapter, "deploys: on Thursdays #ops/cron")
     page = await adapter.browse(BrowseRequest(scope=SCOPE, filter=Filter(tag="ops/cron")))
     assert [one.handle for one in page.records] == [known]
+    odd = await note(adapter, "Odd.", tags=('a"b\\c\n', "é/ü"))
+    for tag in ('a"b\\c\n', "é"):
+        page = await adapter.browse(BrowseRequest(scope=SCOPE, filter=Filter(tag=tag)))
+        assert [one.handle for one in page.records] == [odd]
     record = await adapter.get(noted, SCOPE)
     assert record is not None
     assert record.tags == ("own", "deploy")
