@@ -322,7 +322,11 @@ class _FastEmbed(Embedder):
 
     def _load(self, *, may_download: bool) -> Any:
         from fastembed import TextEmbedding
+        from huggingface_hub.utils import disable_progress_bars
+        from loguru import logger
 
+        logger.disable("fastembed")  # it would write on the screen
+        disable_progress_bars()
         known = {one["model"].casefold() for one in TextEmbedding.list_supported_models()}
         if self._model.casefold() not in known:
             raise Invalid(
