@@ -15,12 +15,13 @@ import asyncio
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -343,6 +344,7 @@ class _FastEmbed(Embedder):
 _TEXTS_A_CALL, _CHARS_A_CALL = 64, 200_000
 _MOST_BYTES = 64_000_000
 _SECONDS, _QUERY_SECONDS = 60.0, 5.0
+_SLOW_SECONDS, _QUICK_SECONDS = 20.0, 5.0
 _TRIES, _PAUSE_SECONDS = 3, 0.5
 _LOOK_SECONDS = 0.2
 
@@ -370,6 +372,8 @@ class _OpenAI(Embedder):
         self._url, self._host, self._model = url, host, model
         self._usd = Decimal(0) if usd_per_million is None and not self.address else usd_per_million
         self._is_closed = False
+        self._most = _TEXTS_A_CALL
+        """As many texts it is sent at once."""
         self._headers = {"authorization": f"Bearer {secret}"} if secret else {}
 
     def embed(self, texts: Sequence[str], *, is_query: bool = False) -> Embeddings:
@@ -408,15 +412,27 @@ class _OpenAI(Embedder):
         )
         vectors, usage = [], []
         try:
-            for batch in _batches(texts):
+            while texts:
+                batch = _first(texts, self._most)
                 started = time.perf_counter()
-                rows, tokens = await self._try(api, batch, tries=1 if is_query else _TRIES)
+                try:
+                    rows, tokens = await self._try(api, batch, tries=1 if is_query else _TRIES)
+                finally:
+                    self._adapt(time.perf_counter() - started, len(batch))
                 taken = (time.perf_counter() - started) * 1000
                 vectors.append(rows)
                 usage.append(self._usage(tokens, taken))
+                texts = texts[len(batch) :]
         finally:
             await api.close()
         return vectors, usage
+
+    def _adapt(self, seconds: float, texts: int) -> None:
+        """Send a slow server fewer texts at once, and a quick one more."""
+        if seconds > _SLOW_SECONDS:
+            self._most = max(1, texts // 2)
+        elif texts == self._most and seconds < _QUICK_SECONDS:
+            self._most = min(_TEXTS_A_CALL, 2 * texts)
 
     async def _try(
         self, api: JsonApi, texts: Sequence[str], *, tries: int
@@ -474,12 +490,7 @@ class _OpenAI(Embedder):
         )
 
 
-def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    start, chars = 0, 0
-    for at, text in enumerate(texts):
-        chars += len(text)
-        if at > start and (at - start == _TEXTS_A_CALL or chars > _CHARS_A_CALL):
-            yield texts[start:at]
-            start, chars = at, len(text)
-    if start < len(texts):
-        yield texts[start:]
+def _first(texts: Sequence[str], most: int) -> Sequence[str]:
+    """Return the first texts, at most so many, and no more than go into one call."""
+    chars = accumulate(len(text) for text in texts[:most])
+    return texts[: max(1, sum(count <= _CHARS_A_CALL for count in chars))]

@@ -50,7 +50,7 @@ OPEN_SECONDS = 60.0
 _ATTEMPTS = 3
 _CLOSE_TIMEOUT_MS = 3_000
 """Quitting waits no longer for a provider."""
-_DERIVE_TIMEOUT_MS = 300_000
+_DERIVE_TIMEOUT_MS = 600_000
 _RECORDS_A_TIMEOUT = 200
 """A bulk call gets the timeout again for every so many records."""
 
