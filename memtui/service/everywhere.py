@@ -14,6 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from time import perf_counter
 from typing import Any, Literal, TypeVar
 
@@ -314,6 +315,7 @@ class Everywhere(Group):
         request: BrowseRequest,
         *,
         within_ms: int | None = None,
+        so_far: Callable[[EverywherePage], None] = lambda _page: None,
         seen_only: bool = False,
     ) -> EverywherePage:
         """Return one page of what is stored, wherever it is kept, in one order.
@@ -322,6 +324,7 @@ class Everywhere(Group):
             caller: Who asks.
             request: The page, of no binding in particular.
             within_ms: How long each binding may take; None: `all_bindings_timeout_ms`.
+            so_far: Is given what would be on the page, without its cursor, as each binding answers.
             seen_only: Of the whole company, list what the caller sees, where a list of everybody's
                 is refused.
 
@@ -338,6 +341,11 @@ class Everywhere(Group):
         if begun is not None:  # a list that was begun is of the bindings that it began with
             asked.outcomes = {key: one for key, one in asked.outcomes.items() if key in begun}
         lists = {key: _List((begun or {}).get(key, _Progress())) for key in asked.outcomes}
+        asked.outcomes |= {
+            key: asked.outcomes[key].model_copy(update={"status": "ok"})
+            for key, one in lists.items()
+            if one.progress.is_done
+        }
 
         def answered(key: str, page: BrowseAnswer) -> None:
             lists[key].take(page)
@@ -349,16 +357,23 @@ class Everywhere(Group):
             routed = request.model_copy(update=update)
             return self._service.browse(caller, routed, share=asked.share)
 
+        def tell() -> None:
+            waiting = {key: deque(one.waiting) for key, one in lists.items() if one.waiting}
+            shown = islice(_merged(waiting, request.sort), request.limit)
+            known = tuple(ListedRecord(**dict(one), binding_key=key) for key, one in shown)
+            so_far(EverywherePage(**asked.values(), records=known, at_least=True))
+
         records: list[ListedRecord] = []
         while len(records) < request.limit:
             there = [key for key in lists if not asked.has_failed(key)]
             if empty := [key for key in there if not lists[key].is_read]:
-                await gather(asked, {key: partial(ask, key) for key in empty}, answered)
+                calls = {key: partial(ask, key) for key in empty}
+                await gather(asked, calls, answered, (lambda: None) if records else tell)
                 continue
-            heads = [key for key in there if lists[key].waiting]
+            heads = {key: lists[key].waiting for key in there if lists[key].waiting}
             if not heads:
                 break
-            first = heads[first_of([lists[key].waiting[0] for key in heads], request.sort)]
+            first = _first(heads, request.sort)
             record, links = lists[first].shift()
             records.append(ListedRecord(**dict(record), binding_key=first, links=links))
         asked.refuse_silence()
@@ -634,6 +649,21 @@ def _stages(
 
 
 # One list of several
+
+
+def _first(heads: Mapping[str, deque[Record]], sort: str) -> str:
+    """Return which of several lists, none of them empty, has the record that comes next."""
+    keys = list(heads)
+    return keys[first_of([heads[key][0] for key in keys], sort)]
+
+
+def _merged(waiting: dict[str, deque[Record]], sort: str) -> Iterator[tuple[str, Record]]:
+    """Yield the records of several lists in one order, each with the list that it is from."""
+    while waiting:
+        key = _first(waiting, sort)
+        yield key, waiting[key].popleft()
+        if not waiting[key]:
+            del waiting[key]
 
 
 class _Progress(Model):

@@ -26,7 +26,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
-from memtui.service.everywhere import RANK_CONSTANT, WEIGHTS, EverywhereQuery
+from memtui.service.everywhere import RANK_CONSTANT, WEIGHTS, EverywherePage, EverywhereQuery
 from tests.backends.plugin_v1.servers.loopback import Request, serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 
@@ -220,7 +220,10 @@ async def test_one_list_over_all_in_one_order_and_each_record_in_its_own_binding
 
     plugin[0].hangs = True
     request = BrowseRequest(scope=COMPANY, limit=7)
-    page = await service.everywhere.browse(ANA, request, within_ms=LIMIT)
+    told: list[EverywherePage] = []
+    page = await service.everywhere.browse(ANA, request, within_ms=LIMIT, so_far=told.append)
+    assert [len(one.records) for one in told][1:] == [7, 7]
+    assert told[-1].records == page.records
     assert (page.at_least, [one.binding_key for one in page.failed]) == (True, ["plugin"])
     assert {one.binding_key for one in page.records} == {"default", "table"}
     with pytest.raises(Invalid, match="Cannot sort by nonsense"):

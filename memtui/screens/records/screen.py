@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -80,6 +81,8 @@ class RecordsScreen(EditingScreen[Record]):
         self._question: BrowseRequest | None = None
         self._everywhere = False
         """Whether the question went to all bindings."""
+        self._begun: BrowseRequest | None = None
+        """The request whose answers are shown as they come."""
         self._page: BrowseAnswer | EverywherePage | None = None
         """The page that came last."""
         self._total: int | None = None
@@ -119,32 +122,45 @@ class RecordsScreen(EditingScreen[Record]):
             links=True,
         )
         limit = min(_MOST_AT_ONCE, max(PAGE_ROWS, self._rows.loaded))
-        if question != self._question or everywhere != self._everywhere:
+        is_new = question != self._question or everywhere != self._everywhere
+        if is_new:
             self._question, self._everywhere, limit = question, everywhere, PAGE_ROWS
+            self._outcomes = {}
             shown.hidden = shown.hidden - {"binding"} if everywhere else shown.hidden | {"binding"}
             shown.selection.reset()
             shown.notice = ("Reading the records …",)
         request = question.model_copy(update={"limit": limit})
+        self._begun = request if is_new or not self._rows.loaded else None
         self.reads.latest(lambda: self._browse(request), self._show_first, self._broken)
-        if everywhere:
-            self.follow([one.key for one in state.bindings if one.enabled])
-        elif state.resolution is not None:
-            self.follow([state.resolution.binding_key])
 
     def _browse(self, request: BrowseRequest) -> Awaitable[BrowseAnswer | EverywherePage]:
         service, caller = self.session.service, self.session.caller
         if self._everywhere:
-            return service.everywhere.browse(caller, request, seen_only=True)
+            so_far = partial(self._show_so_far, request)
+            return service.everywhere.browse(caller, request, seen_only=True, so_far=so_far)
         return service.browse(caller, request)
+
+    def _show_so_far(self, request: BrowseRequest, page: EverywherePage) -> None:
+        """Show the records of the bindings that have answered, while others are waited for."""
+        if request is not self._begun or not self.is_attached:
+            return
+        self._page = self._total = None
+        self._rows.replace(page.records)
+        self._note_outcomes(page.bindings)
+        self.rows_list.rows_changed()
+        self.look()
 
     def _show_first(self, page: BrowseAnswer | EverywherePage) -> None:
         from memtui.service.answers import BrowseAnswer
 
         if isinstance(page, BrowseAnswer):
             self._binding_key = page.binding_key
-        elif self.state.resolution is not None:
-            self._binding_key = self.state.resolution.binding_key
-        self._outcomes = {}
+            self.follow([page.binding_key])
+        else:
+            resolved = self.state.resolution
+            self._binding_key = resolved.binding_key if resolved is not None else ""
+            self.follow([one.binding_key for one in page.bindings if one.status == "ok"])
+        self._begun = None
         self._rows.replace(())
         self._links.clear()
         self._show(page)
@@ -173,26 +189,27 @@ class RecordsScreen(EditingScreen[Record]):
             self._links |= {Named(page.binding_key, one): at for one, at in page.links.items()}
         else:
             self._links |= {self.name_of(one): one.links for one in page.records if one.links}
-            self._tell_failed({one.binding_key: one for one in page.bindings})
+            self._note_outcomes(page.bindings)
         self._rows.append(page.records, more=page.next_cursor is not None)
         self.rows_list.rows_changed()
         self._count(page.records)
         self.look()
 
-    def _tell_failed(self, outcomes: dict[str, BindingOutcome]) -> None:
-        """Tell of each binding that does not answer any more why that is."""
-        for key, one in outcomes.items():
-            was = self._outcomes.get(key)
+    def _note_outcomes(self, outcomes: Iterable[BindingOutcome]) -> None:
+        """Keep what became of the bindings; of each that does not answer any more, tell why."""
+        for one in outcomes:
+            was = self._outcomes.get(one.binding_key)
             if one.status == "failed" and (was is None or was.status != "failed"):
                 self.toast(one.sentence, severity="warning")
-        self._outcomes |= outcomes
+            self._outcomes[one.binding_key] = one
 
     @property
     def _at_least(self) -> bool:
         """Whether there may be more records than the total says."""
         page = self._page
         unknown = page is not None and page.total is None and page.next_cursor is not None
-        return unknown or (page is not None and page.at_least)
+        still_reads = page is None and self._begun is not None
+        return still_reads or unknown or (page is not None and page.at_least)
 
     def _nothing(self) -> tuple[str, str]:
         if self.state.filter_line:
@@ -274,8 +291,9 @@ class RecordsScreen(EditingScreen[Record]):
         if self._page and self._page.problems:
             words.insert(0, f"▲ {fmt.counted(len(self._page.problems), 'problem')}")
         shown = self.rows_list
-        if silent := [key for key, one in self._outcomes.items() if one.status == "failed"]:
-            words.insert(0, f"▲ no answer from {', '.join(silent)}")
+        for status, told in (("waiting", "waiting for"), ("failed", "▲ no answer from")):
+            if keys := [key for key, one in self._outcomes.items() if one.status == status]:
+                words.insert(0, f"{told} {', '.join(keys)}")
         if marked := len(shown.chosen) if shown.selection.active else 0:
             words.insert(0, f"{fmt.count(marked)} marked")
         self.show_count("  ".join(words))
