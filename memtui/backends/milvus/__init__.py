@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -552,25 +552,28 @@ class MilvusAdapter(Adapter):
 
     def _outdated(self) -> list[Collection]:
         """Return the collections that memtui made with another model than the config's."""
-        own = self._models.own
-        if own is None or self._context.read_only:
+        if self._context.read_only:
             return []
         known = (one for one in self._store.collections() if one.is_readable)
-        return [one for one in known if one.model not in {None, own.name}]
+        return [one for one in known if self._models.is_outdated(one)]
 
     def _reindex(self, most: int) -> tuple[Usage, ...]:
+        """Go on with one collection after the other, for so many documents."""
         own = self._models.own
+        used: tuple[Usage, ...] = ()
         with self._changing:
-            outdated = self._outdated()
-            if own is None or not outdated:
-                return ()
             self._forget_known()
-            name = outdated[0].name
-            job = self._jobs.pop(name, None) or Reindex(self._store, outdated[0], own.name)
-            is_done, usage = job.step(partial(self._models.vectors, own), most)
-            if not is_done:
-                self._jobs[name] = job
-            return usage
+            for collection in self._outdated():
+                name = collection.name
+                if own is None or most <= 0:
+                    break
+                job = self._jobs.pop(name, None) or Reindex(self._store, collection, own.name)
+                before = job.embedded
+                is_done, usage = job.step(partial(self._models.vectors, own), most)
+                used, most = (*used, *usage), most - (job.embedded - before)
+                if not is_done:
+                    self._jobs[name] = job
+        return used
 
     def _embedding_state(self, own: Embedder) -> Embedding:
         """Count only where something may have changed: the app asks every few seconds."""
@@ -604,24 +607,27 @@ class MilvusAdapter(Adapter):
         """Say which collections of the scope cannot be read, or be searched by meaning."""
         said = self._models.trouble
         trouble = [Problem(message=said)] if said else []
-        seen = (one for one in self._store.collections() if may_hold(scope, one.owner))
-        return [*trouble, *filter(None, map(self._problem, seen))]
+        seen = [one for one in self._store.collections() if may_hold(scope, one.owner)]
+        return [*trouble, *self._problems(seen)]
 
-    def _problem(self, collection: Collection) -> Problem | None:
-        if not collection.is_loaded:
-            return Problem(
-                message=f"Milvus does not load the collection {collection.name}, so its entries "
-                "are not shown; give its vectors an index, or the token the right to load it.",
-                scope=collection.owner,
-            )
-        if not collection.is_readable:
-            return Problem(
-                message=f"The collection {collection.name} has no text key entry_id or no "
-                "entry_type, so its entries are not shown.",
-                scope=collection.owner,
-            )
-        said = self._models.mismatch(collection)
-        return Problem(message=said, scope=collection.owner) if said else None
+    def _problems(self, collections: Sequence[Collection]) -> Iterator[Problem]:
+        if said := self._models.outdated(collections):
+            yield Problem(message=said)
+        for one in collections:
+            if not one.is_loaded:
+                said = (
+                    f"Milvus does not load the collection {one.name}, so its entries are not "
+                    "shown; give its vectors an index, or the token the right to load it."
+                )
+            elif not one.is_readable:
+                said = (
+                    f"The collection {one.name} has no text key entry_id or no entry_type, so its "
+                    "entries are not shown."
+                )
+            else:
+                said = None if self._models.is_outdated(one) else self._models.mismatch(one)
+            if said:
+                yield Problem(message=said, scope=one.owner)
 
     @blocking
     def health(self) -> Health:
@@ -632,7 +638,7 @@ class MilvusAdapter(Adapter):
             counts = [self._count(one) or 0 for one in collections]
         except MemtuiError as error:
             return Health(status="down", message=str(error))
-        problems = tuple(filter(None, map(self._problem, collections)))
+        problems = tuple(self._problems(collections))
         own = self._models.own
         message = problems[0].message if problems else ""
         if not collections:

@@ -71,18 +71,33 @@ class Models:
             return f"The vectors of the collection {name} are not of 32-bit numbers, or unindexed."
         if own is None:
             return None
-        if collection.model not in {None, own.name}:
-            return (
-                f"{name} needs a re-index: its vectors are of {collection.model}, and the binding "
-                f"is set to {own.name}. `memtui sync {self._context.binding_key}` makes them anew; "
-                f"or set embedding to {collection.model}."
-            )
+        if self.is_outdated(collection):
+            return f"{name} needs a re-index: {self._to_reindex({collection.model or ''})}"
         if own.dimensions not in {None, collection.dimensions}:
             return (
                 f"The vectors of {name} have {collection.dimensions} dimensions, and {own.name} "
                 f"makes {own.dimensions}: another program made it; set embedding to its model."
             )
         return None
+
+    def is_outdated(self, collection: Collection) -> bool:
+        """Whether memtui made a collection with another model than the config's."""
+        return self.own is not None and collection.model not in {None, self.own.name}
+
+    def outdated(self, collections: Sequence[Collection]) -> str | None:
+        """Say in a sentence that collections need a re-index, None where none does."""
+        found = [one for one in collections if self.is_outdated(one)]
+        needs = "1 collection needs" if len(found) == 1 else f"{len(found)} collections need"
+        made = self._to_reindex({one.model or "" for one in found})
+        return f"{needs} a re-index: {made}" if found else None
+
+    def _to_reindex(self, made_with: set[str]) -> str:
+        own, key = self.own, self._context.binding_key
+        was = " and ".join(sorted(made_with))
+        return (
+            f"the vectors are of {was}, and the binding is set to {own.name if own else 'none'}. "
+            f"`memtui bindings embedding {key} --build` makes them anew; or set embedding to {was}."
+        )
 
 
 class QueryVectors:

@@ -196,9 +196,8 @@ def tags_of(row: Row) -> tuple[str, ...]:
 
 def revision_of(row: Row) -> str:
     """Return a digest of all that an entry says."""
-    said = {name: row.get(name) for name in SCHEMA} | {DETAILS: details_of(row)}
-    text = json.dumps(said, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    said = [[row.get(name) for name in SCHEMA], sorted(details_of(row).items())]
+    return hashlib.sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def scope_of(row: Row, owner: Scope) -> Scope:
