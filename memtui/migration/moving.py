@@ -217,6 +217,7 @@ class _Mover:
             "expires_at": can.expiry,
             "pinned": can.pin,
             "valid_from": can.validity,
+            "valid_to": can.validity,
             "summary": can.summaries,
         }
         self._unable = {name for name, is_able in able.items() if not is_able}

@@ -21,7 +21,7 @@ from memtui.service.undo import as_write
 
 FIELDS = (
     "text", "kind", "title", "summary", "topic", "tags", "created_at", "created_by", "expires_at",
-    "pinned", "valid_from", "source", "scope", "metadata",
+    "pinned", "valid_from", "valid_to", "source", "scope", "metadata",
 )  # fmt: skip
 """What is compared. A record's id, revision, place and time of change are its provider's own."""
 _BYTES = 8
@@ -196,7 +196,9 @@ def pack(
 
 _FILLED = ("source", "created_at", "created_by")
 """What a write fills in where it is not given."""
-_WITHOUT: Json = {"expires_at": None, "pinned": False, "valid_from": None, "summary": None}
+_WITHOUT: Json = {
+    "expires_at": None, "pinned": False, "valid_from": None, "valid_to": None, "summary": None,
+}  # fmt: skip
 """What is not asked of a destination that cannot do it."""
 
 

@@ -803,6 +803,19 @@ class ChangeChecks(Kit):
         now = await adapter.query(QueryRequest(**asked))
         assert [s.text for s in now.snippets] == ["deploy_branch: release"], "the past is returned"
 
+    async def test_a_window_with_an_end(self, adapter: Adapter) -> None:
+        """`validity`: what ended is of its window alone, or a window with an end is refused."""
+        need(adapter, "exact", "validity", "browse")
+        window: dict[str, Any] = {"valid_from": day(10), "valid_to": day(20)}
+        try:
+            await self.write(adapter, "freeze: on", kind="fact", **window)
+        except (Unsupported, Invalid):
+            return
+        assert await self.listed(adapter) == [], "what ended is listed"
+        for number, wanted in {9: [], 10: ["freeze: on"], 19: ["freeze: on"], 20: []}.items():
+            page = await adapter.browse(BrowseRequest(scope=self.scope(), as_of=day(number)))
+            assert [one.text for one in page.records] == wanted, "the window is not kept to"
+
     async def test_versions(self, adapter: Adapter) -> None:
         """`validity`: every version is told with its window, of a forgotten record too."""
         need(adapter, "exact", "validity", "browse")

@@ -66,6 +66,7 @@ def stored(given: Record, lost: set[str]) -> Record:
             "expires_at": st.none() | st.just(NOW + timedelta(days=99_999)),
             "pinned": st.booleans(),
             "valid_from": st.none() | st.just(NOW),
+            "valid_to": st.none() | st.just(NOW.replace(year=NOW.year + 1)),
             "source": st.none()
             | st.builds(SourceRef, kind=st.sampled_from(SourceKind), company_id=st.just("acme")),
             "metadata": st.dictionaries(_TEXT.filter(lambda name: name != KEY), _JSON, max_size=3),
