@@ -28,6 +28,7 @@ from memtui.contract import (
     UtcDatetime,
     WriteMode,
     WriteRequest,
+    owner_of,
     owner_scopes,
     owner_words,
 )
@@ -251,11 +252,14 @@ class Facts(Group):
             ) as (entry, connection):
                 ids.append(entry.operation_id)
                 held: list[_Held] = []
-                for place in places:
-                    own = own_records(connection, [place.owner], entry.sight, kind="fact")
+                of = {owner_of(place.owner): place for place in places}
+                owners = [place.owner for place in places]
+                together = bool(owners) and connection.adapter.capabilities.chosen_owners
+                for part in [owners] if together else [[owner] for owner in owners]:
+                    own = own_records(connection, part, entry.sight, kind=FACT)
                     async for _, records in own:
                         held += [
-                            _Held(place, connection.binding.key, record)
+                            _Held(of[owner_of(record.scope)], connection.binding.key, record)
                             for record in records
                             if _is_wanted(entry_of(record), key, namespace)
                         ]

@@ -189,3 +189,13 @@ def test_facts_by_their_key(here: Run) -> None:
     missing = here("facts", "get", "portt", *project, "--namespace", "Net")
     assert (missing.code, missing.out, len(missing.err.splitlines())) == (1, "", 1)
     assert here("facts", "set", "a key", "x", *project).code == 2
+    for value in ("1", "2", "3"):
+        assert here("facts", "set", "hosts", value, "--agent", "coding").code == 0
+    seen = here("stats", "--patterns")
+    assert seen.out.startswith("disagrees: Net/port\n    Agent coding in default says “9090”; ")
+    assert "It changed 3 times in 90 days: “[a b, c]” → “1” → “2” → “3”." in seen.out
+    [_, often] = here("stats", "--patterns", "--json").document["patterns"]
+    assert [one["record"]["metadata"]["value"] for one in often["versions"]] == [
+        ["a b", "c"], 1, 2, 3,
+    ]  # fmt: skip
+    assert here("stats", "--patterns", "--by", "agent").code == 2
