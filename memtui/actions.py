@@ -364,6 +364,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("redo", "U", "Do again what was just taken back.", _CHANGE),
         _do("pin", "p", "Pin the record, or unpin it.", _CORRECTION),
         _do("expire", "x", "Let the record expire, or never expire.", _CORRECTION, label="expires"),
+        _do("summary", "m", "Set the summary by which it is searched and shown.", _CORRECTION),
         _do(
             "history",
             "h",

@@ -333,6 +333,26 @@ class EditingScreen(ListScreen[R]):
         told = "It never expires." if moment is None else "It expires as you said."
         self.toast(said(f"{told} u takes it back.", answer))
 
+    @conversation
+    async def action_summary(self) -> None:
+        """Set the summary by which the record is searched and shown, or take it away."""
+        self._need("summaries", "keeps no summaries")
+        [record] = await self.records_of([self.row])
+        prompt = Prompt(
+            "In short, to be searched and shown by?",
+            value=record.summary or "",
+            hint="enter set it   empty: by its text   esc go back",
+        )
+        text = await self.ask(prompt)
+        if text is None:
+            return
+        if text.strip() == (record.summary or ""):
+            self.toast("Its summary is as it was, nothing was changed.")
+            return
+        answer = await self.correct(record, summary=text.strip())
+        told = "The summary is set." if text.strip() else "It has no summary any more."
+        self.toast(said(f"{told} u takes it back.", answer))
+
     async def add(self, new: NewRecord, binding_key: str = "") -> None:
         """Write a new record; a text that cannot be written is kept."""
         self._unwritten = new

@@ -23,7 +23,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.screens.dialogs import Choose, Confirm, ConflictScreen, EditText, WriteRecord
+from memtui.screens.dialogs import Choose, Confirm, ConflictScreen, EditText, Prompt, WriteRecord
 from memtui.service import Caller, MemoryService
 from memtui.widgets.editor import ForeignTextArea
 from memtui.widgets.virtual_list import VirtualList
@@ -293,6 +293,10 @@ async def test_a_note_is_added_with_the_scope_it_stands_in(
         await pilot.press(*"hello", "tab", *"mech", *["tab"] * 6, *"short", "ctrl+s")
         await until(pilot, lambda: texts(app) == ["hello"])
         await until(pilot, lambda: "summary    short" in screen_text(app))
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await pilot.press(*"er", "enter")
+        await until(pilot, lambda: "summary    shorter" in screen_text(app))
     page = (await service.log.page(caller)).operations
     written = next(one for one in page if one.operation_type == "write")
     assert written.scope.project_id == "mech"
