@@ -318,6 +318,10 @@ def has_metadata(record: Record, wanted: Json) -> bool:
     return all(name in held and held[name] == value for name, value in wanted.items())
 
 
+MOST_BACKLINKS = 500
+"""How many links to one record are told; a hub of a large store has thousands."""
+
+
 # Pages
 
 

@@ -56,6 +56,36 @@ async def test_an_observation_is_a_record_with_the_entity_as_its_title(
     assert first.source.external_ref == f"{path}:1"
 
 
+async def test_the_relations_of_an_entity_are_links_of_what_is_said_of_it(
+    tmp_path: Path, open_adapter: Any
+) -> None:
+    path = tmp_path / "memory.jsonl"
+    lines = [entity("rg", "is fast"), entity("grep"), relation("rg", "replaces", "grep")]
+    path.write_text(
+        graph(*lines, relation("rg", "needs", "pcre"), relation("emacs", "calls", "rg"))
+    )
+    adapter = await open_adapter(McpMemoryAdapter, path=path)
+    by_text = {one.text: one for one in await records_of(adapter)}
+    found = await adapter.links([one.handle for one in by_text.values()], ACME)
+
+    def told(text: str) -> list[list[tuple[str | None, str, bool]]]:
+        links = found[by_text[text].handle.provider_record_id]
+        both = (links.links, links.backlinks)
+        return [[(one.relation, one.target, one.handle is not None) for one in of] for of in both]
+
+    assert told("is fast") == [
+        [("replaces", "grep", True), ("needs", "pcre", False)],
+        [("calls", "emacs", True)],  # there is no such entity, but the relation that says so
+    ]
+    assert told("grep") == [[], [("replaces", "rg", True)]]
+    assert told("rg → needs → pcre") == [[(None, "rg", True), (None, "pcre", False)], []]
+    [end] = found[by_text["grep"].handle.provider_record_id].backlinks
+    assert end.handle is not None
+    there = await adapter.get(end.handle, ACME)
+    assert there is not None
+    assert there.text == "rg"
+
+
 async def test_lines_of_one_name_are_shown_together_and_each_keeps_its_line(
     tmp_path: Path, open_adapter: Any
 ) -> None:

@@ -14,6 +14,7 @@ on that version where not (`memtui.backends.files.shared`).
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
@@ -49,6 +50,8 @@ from memtui.contract import (
     ForgetRequest,
     Invalid,
     Json,
+    Link,
+    Links,
     MemtuiError,
     Record,
     RecordHandle,
@@ -60,7 +63,7 @@ from memtui.contract import (
     WriteRequest,
     owner_of,
 )
-from memtui.provider_kit import blocking, check_revision, sees
+from memtui.provider_kit import MOST_BACKLINKS, blocking, check_revision, sees
 
 _OWNER_TYPES = {
     "project_id": "project",
@@ -97,7 +100,13 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
     config_model = McpMemoryConfig
     holds = "file"
     capabilities = Capabilities(
-        browse=True, correction=True, restore=True, full_text=True, agents_search=True, watch=True
+        browse=True,
+        correction=True,
+        restore=True,
+        full_text=True,
+        agents_search=True,
+        watch=True,
+        links=True,
     )
 
     def __init__(self, context: BindingContext, config: McpMemoryConfig) -> None:
@@ -146,6 +155,35 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
             for record in records.values()
             if record.location and record.location.line in lines and self.is_listed(record)
         )
+
+    @blocking
+    def links(self, handles: Sequence[RecordHandle], scope: Scope) -> Mapping[str, Links]:
+        """Return the relations from and to the entity of each record; of a relation its ends."""
+        records = {name: one for name, one in self._load()[0].items() if sees(scope, one.scope)}
+        entities = {one.text: one for one in records.values() if one.kind == ENTITY}
+        going: dict[str, list[Link]] = defaultdict(list)
+        coming: dict[str, list[Link]] = defaultdict(list)
+        for one in records.values():
+            if one.kind == RELATION:
+                start, relation, end = _ends_of(one)
+                going[start].append(_link(end, entities.get(end), relation, one))
+                coming[end].append(_link(start, entities.get(start) or one, relation, one))
+        found: dict[str, Links] = {}
+        for record_id in (handle.provider_record_id for handle in handles):
+            record = records.get(record_id)
+            if record is not None and record.kind == RELATION:
+                start, _, end = _ends_of(record)
+                links = [_link(name, entities.get(name), "", record) for name in (start, end)]
+                found[record_id] = Links(links=tuple(links))
+            elif record is not None:
+                name = record.text if record.kind == ENTITY else record.title or ""
+                to_it = coming[name]
+                found[record_id] = Links(
+                    links=tuple(going[name]),
+                    backlinks=tuple(to_it[:MOST_BACKLINKS]),
+                    backlinks_capped=len(to_it) > MOST_BACKLINKS,
+                )
+        return {name: one for name, one in found.items() if one.links or one.backlinks}
 
     # Changes. Each is made on a graph that it is given, and again where the server has put a file
     # in place that it read before; so each says what is to be there in the end.
@@ -437,6 +475,24 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
 def parse_graph(text: str) -> ParsedFile:
     """Parse the file; every line that is not blank ends in a record or in a flaw."""
     return Graph(text.encode()).parsed()
+
+
+def _ends_of(relation: Record) -> tuple[str, str, str]:
+    """Return from, relation and to; a name may have an arrow in it, so the text does not tell."""
+    start, kind, end = (str(relation.metadata[name]) for name in ("from", "relation", "to"))
+    return start, kind, end
+
+
+def _link(name: str, end: Record | None, relation: str, stated: Record) -> Link:
+    """Return a link to what bears a name, as a relation states it."""
+    return Link(
+        target=name,
+        relation=relation or None,
+        handle=end.handle if end else None,
+        title=name if end else None,
+        scope=end.scope if end else None,
+        location=stated.location,
+    )
 
 
 def _entity_for(config: McpMemoryConfig, scope: Scope) -> tuple[str, str]:

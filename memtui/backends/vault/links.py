@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from memtui.contract import OWNER_FIELDS, Invalid, Link, Links, Scope
+from memtui.provider_kit import MOST_BACKLINKS
 
 from .files import Folder
 from .layout import Area, StoredRecord, handle_of, sees
@@ -57,8 +58,6 @@ _ATTACHMENT = re.compile(
     re.IGNORECASE,
 )
 _FILE, _TITLE, _ALIAS = range(3)
-_MOST = 500
-"""Of links with one name that are told; a hub of a large vault has thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +259,9 @@ def links_of(
     coming: list[sqlite3.Row] = []
     hubs = set()
     for row in own_names:
-        found = connection.execute(linking, (row["name"], _MOST + 1)).fetchall()
-        coming += found[:_MOST]
-        hubs |= {row["name"]} if len(found) > _MOST else set()
+        found = connection.execute(linking, (row["name"], MOST_BACKLINKS + 1)).fetchall()
+        coming += found[:MOST_BACKLINKS]
+        hubs |= {row["name"]} if len(found) > MOST_BACKLINKS else set()
     candidates: dict[str, list[sqlite3.Row]] = defaultdict(list)
     wanted = {row["name"] for row in (*going, *coming)}
     for row in _chosen(connection, "SELECT * FROM names WHERE name IN ({})", wanted):
