@@ -8,6 +8,7 @@ For a screen author. Derive from `MemtuiScreen`, set `MODE` to the screen's name
   open and anything in `state` that matters to data changed (service, company, scope, filter,
   binding) and on `r`, only while the screen is the one shown; if it was hidden meanwhile, when it
   comes back. Read with `self.reads.latest(…)` (`memtui.widgets.background.Background`) and return.
+- `forget()`: take away what is shown, as another moment of the past is looked at, or now again;
 - `select(name)`: put the cursor on what another screen pointed at, optional;
 - `happened(news)`: take note of what came into the log, where that is shown, optional;
 - `action_<verb>()` for each action of its group.
@@ -209,6 +210,9 @@ class MemtuiScreen(ServiceScreen):
     def load(self) -> None:
         """Read again what the screen shows; called only with the service open."""
 
+    def forget(self) -> None:
+        """Take away what is shown: it is of another moment than the one that is looked at now."""
+
     def select(self, name: str) -> None:
         """Put the cursor on what another screen pointed at."""
 
@@ -302,6 +306,8 @@ class MemtuiScreen(ServiceScreen):
         """Redraw the frame, and load where data depends on what changed."""
         if not self.is_mounted:
             return
+        if before.as_of != now.as_of:
+            self.forget()
         self._draw_frame()
         if any(getattr(before, name) != getattr(now, name) for name in _DATA):
             self.reload()

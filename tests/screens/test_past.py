@@ -17,6 +17,7 @@ from memtui.contract import Scope, SourceKind, SourceRef, WriteMode, WriteReques
 from memtui.screens.changes import Changes
 from memtui.screens.dialogs import Prompt
 from memtui.screens.past import ChooseMoment
+from memtui.screens.state import GoTo
 from memtui.screens.timeline import Timeline
 from memtui.service import Caller, MemoryService
 from memtui.widgets import format as fmt
@@ -211,3 +212,20 @@ async def test_what_changed_between_two_moments_is_a_difference_that_is_kept(
         ("changed", "branch: main", "branch: release")
     ]
     assert len(rows) == 3
+
+
+async def test_a_question_is_asked_again_at_the_moment_that_is_looked_at(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings
+) -> None:
+    then, _ = [await fact(service, caller, f"branch: {one}") for one in ("main", "release")]
+
+    async with running(paths, settings, "query") as (app, pilot):
+        assert app.frame is not None
+        await pilot.press(*"branch", "enter")
+        await until(pilot, lambda: "branch: release" in screen_text(app))
+        app.frame.post_message(GoTo(as_of=then))
+        await until(pilot, lambda: "branch: main" in screen_text(app))
+        assert "branch: release" not in screen_text(app)
+        await pilot.press("escape", "at")
+        await until(pilot, lambda: "branch: release" in screen_text(app))
+        assert "branch: main" not in screen_text(app)

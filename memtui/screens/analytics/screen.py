@@ -200,9 +200,7 @@ class AnalyticsScreen(MemtuiScreen):
         session, question = self.session, self._question()
         if session.company.company_id != self._company:
             self._company = session.company.company_id
-            self.board = None
-            self._show_groups(())
-            self._grid.show(())
+            self.forget()
             self._sql.forget()
         if self.board is None or self.board.question.filter != question.filter:
             self._hide("loading", "Adding up", "The first look at a long log takes longest.")
@@ -215,6 +213,12 @@ class AnalyticsScreen(MemtuiScreen):
 
         self._reading.latest(lambda: read_board(session, question), show, self._broken)
         self._draw_status_line()
+
+    def forget(self) -> None:
+        """Take the charts away."""
+        self.board = None
+        self._show_groups(())
+        self._grid.show(())
 
     def happened(self, news: News) -> None:
         """Add up again, now or once the charts are shown; a busy log takes a fifth of the time."""

@@ -172,6 +172,11 @@ class BudgetScreen(EditingScreen[FactRow]):
             self.show_count("")
             self._finding.latest(lambda: find_offers(self.state), self._show_offers, self.fail)
 
+    def forget(self) -> None:
+        """Take the context away."""
+        self._compared = None
+        self.view = replace(self.view, answer=None)
+
     def _show_offers(self, offers: Sequence[Choice[ScopeStep]]) -> None:
         self.view = replace(self.view, offers=tuple(offers))
         if offers:

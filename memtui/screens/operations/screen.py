@@ -124,6 +124,13 @@ class OperationsScreen(ListScreen[Operation]):
         if typed is None or chosen != self._feed.chosen:
             self._feed.load(chosen)
 
+    def forget(self) -> None:
+        """Take the operations away, and what their records say."""
+        self._records.clear()
+        self._feed.rows.reset(0)
+        self.rows_list.refresh()
+        self.draw_detail()
+
     def fetch(self, pages: tuple[int, ...]) -> None:
         """Read pages that came into view."""
         self._feed.fetch(pages)

@@ -175,6 +175,8 @@ class QueryScreen(MemtuiScreen):
         super().__init__(state)
         self._past = Background(self, "past")
         self._asked_last: QueryRequest | None = None
+        self._asked_at: datetime | None = None
+        """The moment of the past that the last question was asked at; None: now."""
 
     def compose_body(self) -> ComposeResult:
         """Lay out question, options, cards, detail and cost."""
@@ -190,8 +192,13 @@ class QueryScreen(MemtuiScreen):
         yield Static(id="query-cost")
 
     def load(self) -> None:
-        """Read the questions asked before, and say for which scope the next one is."""
+        """Read the questions asked before, and say for which scope the next one is.
+
+        What was asked at another moment of the past, or now, is asked again at this one.
+        """
         self._draw_around()
+        if self.view.asking and self._asked_last and self._asked_at != self.state.as_of:
+            self._ask(self._asked_last.query)
         session, chosen = self.session, self.state.log_filter
         asked = Filter(
             agent_id=chosen.agent_id,
@@ -204,6 +211,11 @@ class QueryScreen(MemtuiScreen):
             self._show_past,
             self.fail,
         )
+
+    def forget(self) -> None:
+        """Take the answer away, to ask again."""
+        asking = self.view.answer is not None or self.view.asking
+        self.view = replace(self.view, answer=None, asking=asking)
 
     def happened(self, news: News) -> None:
         """Offer the questions that others ask too, and tell which results are not as they were."""
@@ -274,7 +286,7 @@ class QueryScreen(MemtuiScreen):
         )
         self.query_one("#ask-input", Input).value = text
         self.view = replace(self.view, asking=True, error="")
-        self._asked_last = request
+        self._asked_last, self._asked_at = request, session.caller.as_of
 
         def so_far(answer: EverywhereQuery) -> None:
             if request is self._asked_last and self.is_attached:

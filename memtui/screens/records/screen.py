@@ -133,6 +133,13 @@ class RecordsScreen(EditingScreen[Record]):
         self._begun = request if is_new or not self._rows.loaded else None
         self.reads.latest(lambda: self._browse(request), self._show_first, self._broken)
 
+    def forget(self) -> None:
+        """Take the records away; the cursor goes back to its record where that is there then."""
+        self._rows.replace(())
+        self.rows_list.notice = ("Reading the records …",)
+        self.rows_list.refresh()
+        self.draw_detail()
+
     def _browse(self, request: BrowseRequest) -> Awaitable[BrowseAnswer | EverywherePage]:
         service, caller = self.session.service, self.session.caller
         if self._everywhere:
