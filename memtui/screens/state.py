@@ -244,6 +244,8 @@ class StateController:
         self._finding = Background(app, "discovery")
         self._looked_around = False
         self._told = ""
+        self._settling: AppState | None = None
+        """What is handed down once its binding is resolved."""
         self._early_line: str | None = None
         """The filter line that was chosen before there was a company to choose it in."""
         self.saved, problem = _read_kept(load_session, paths.session_file, SavedSession())
@@ -357,7 +359,7 @@ class StateController:
         """Use a scope everywhere; another company is shown as it was left."""
         session = self.state.session
         if session is None or scope.company_id == self._company:
-            self._settle(replace(self.state, scope=scope))
+            self._settle(replace(self._chosen, scope=scope))
             return
 
         def enter(company: CompanyView) -> None:
@@ -375,7 +377,8 @@ class StateController:
         as_of: datetime | None = None,
     ) -> None:
         """Use another filter line, binding or moment; an empty binding is the resolved one."""
-        wanted = self.state if as_of is None else self._at(as_of)
+        chosen = self._chosen
+        wanted = chosen if as_of is None else self._at(as_of)
         if filter_line is not None:
             self._early_line = filter_line if wanted.session is None else None
             self.saved = self.saved.with_filter(filter_line)
@@ -389,7 +392,7 @@ class StateController:
             wanted = replace(wanted, binding_key=binding_key or None, everywhere=False)
         if everywhere is not None:
             wanted = replace(wanted, everywhere=everywhere)
-        if wanted != self.state:
+        if wanted != chosen:
             self._settle(wanted)
 
     def leave_past(self) -> None:
@@ -398,7 +401,7 @@ class StateController:
 
     def _at(self, moment: datetime | None) -> AppState:
         """Return the state at a moment of the past, or now."""
-        state, session = self.state, self.state.session
+        state, session = self._chosen, self._chosen.session
         if session is None:
             return state
         session = replace(session, caller=session.caller.model_copy(update={"as_of": moment}))
@@ -435,7 +438,12 @@ class StateController:
 
     def resolve_again(self) -> None:
         """Read bindings and targets again."""
-        self._settle(self.state)
+        self._settle(self._chosen)
+
+    @property
+    def _chosen(self) -> AppState:
+        """The state with all that was chosen last, also while its binding is being resolved."""
+        return self._settling or self.state
 
     def _settle(self, wanted: AppState) -> None:
         """Resolve the binding of a new state, then hand all of it down at once."""
@@ -443,8 +451,10 @@ class StateController:
         if session is None:
             self._set(wanted)
             return
+        self._settling = wanted
 
         def failed(error: MemtuiError) -> None:
+            self._settling = None
             if self.state.session is None:
                 self._set(replace(self.state, phase=Phase.FAILED, problem=str(error)))
                 self._opening.every(session.service.close, lambda _done: None, self._failed)
@@ -455,6 +465,7 @@ class StateController:
         self._resolving.latest(lambda: _resolve(session, wanted), self._settled, failed)
 
     def _settled(self, state: AppState) -> None:
+        self._settling = None
         before, after = self.state.session, state.session
         entered = before is None or after is None or before.company is not after.company
         self._set(replace(state, spending=() if entered else self.state.spending))
