@@ -80,6 +80,8 @@ class Embeddings(Loopback):
         self.gate = threading.Event()
         """Unset, it answers nothing."""
         self.gate.set()
+        self.dimensions = DIMENSIONS
+        """The length of its vectors, of which it leaves out the rest."""
         self.refusals: list[int] = []
         """Statuses that the next calls are answered with."""
         super().__init__()
@@ -106,7 +108,7 @@ class Embeddings(Loopback):
             return self.refusals.pop(0), {"error": {"message": "Not now."}}
         texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
         data = [
-            {"object": "embedding", "index": number, "embedding": vector(text)}
+            {"object": "embedding", "index": number, "embedding": vector(text)[: self.dimensions]}
             for number, text in enumerate(texts)
         ]
         usage = {"prompt_tokens": 1, "total_tokens": 1}

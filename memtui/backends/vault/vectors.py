@@ -14,15 +14,15 @@ import os
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from memtui.contract import Embedding, Invalid, Usage
+from memtui.contract import Embedding, Invalid, Unavailable, Usage
 from memtui.embedding import Embedder, Embeddings
 from memtui.paths import make_private, replacing
 
@@ -44,6 +44,8 @@ _WAITED_FOR = 20_000
 _MODEL, _KEYS, _ROWS, _SERVING = "model.json", "keys", "rows", "serving"
 _ENOUGH, _SAMPLE, _DIRECTIONS, _NOTHING_LEFT = 256, 4_096, 4, 1e-6
 """What is common to texts is taken from a sample of them."""
+_REST_SECONDS = 30.0
+"""A model that could not be had is asked for no query's vector for so long."""
 _WASTE = 1_000
 """Vectors of texts that are gone are dropped when they are so many, and half of all."""
 
@@ -74,23 +76,6 @@ class Scores:
     values: NDArray[np.float32]
     usage: tuple[Usage, ...] = ()
 
-    @cached_property
-    def _order(self) -> NDArray[np.int64]:
-        import numpy as np
-
-        return np.argsort(self.keys, kind="stable")
-
-    def of(self, digests: Sequence[int]) -> NDArray[np.float32]:
-        """Return the cosines of these texts, in order; NaN of one that has no vector yet."""
-        import numpy as np
-
-        wanted = np.asarray(digests, np.int64)
-        if not len(self.keys):
-            return np.full(len(wanted), np.nan, np.float32)
-        places = np.searchsorted(self.keys, wanted, sorter=self._order)
-        found = self._order[np.minimum(places, len(self.keys) - 1)]
-        return np.where(self.keys[found] == wanted, self.values[found], np.float32(np.nan))
-
     def outstanding(self, deviations: float, most: int) -> dict[int, float]:
         """Return the digests of texts that lie nearer than most do, the nearest first.
 
@@ -107,17 +92,6 @@ class Scores:
         chosen = np.flatnonzero(values > floor) if len(values) > 1 else np.flatnonzero(values > 0)
         chosen = chosen[np.argsort(-values[chosen], kind="stable")[:most]]
         return dict(zip(self.keys[chosen].tolist(), values[chosen].tolist(), strict=True))
-
-    def best(self, count: int) -> list[int]:
-        """Return the digests of the nearest texts, the nearest first."""
-        import numpy as np
-
-        count = min(count, len(self.values))
-        if count == 0:
-            return []
-        top = np.argpartition(-self.values, count - 1)[:count]
-        chosen: list[int] = self.keys[top[np.argsort(-self.values[top], kind="stable")]].tolist()
-        return chosen
 
 
 @dataclass(frozen=True)
@@ -149,8 +123,9 @@ class _Shelf:
     def __len__(self) -> int:
         """Return how many vectors are whole: a digest is written after its row is safe."""
         try:
-            return (self.folder / _KEYS).stat().st_size // 8
-        except OSError:
+            rows = (self.folder / _ROWS).stat().st_size // (4 * self.dimensions)
+            return min(rows, (self.folder / _KEYS).stat().st_size // 8)
+        except FileNotFoundError:
             return 0
 
     def keys(self) -> NDArray[np.int64]:
@@ -268,6 +243,8 @@ class Vectors:
         """The digests of all texts, and the state of the index in which they were."""
         self._done_at: object = None
         """The state of the index in which every text had a vector."""
+        self._refused: tuple[float, Unavailable | None] = (0.0, None)
+        """When a query could last not be embedded, and why."""
         self._turn = threading.Lock()
         self._loaded: _Loaded | None = None
 
@@ -281,18 +258,29 @@ class Vectors:
         """
         if self._wanted.is_instant:
             self.embed(_WAITED_FOR)
-        serving = self._serving()
+        with _in_files(self._folder):
+            serving = self._serving()
         if serving is None:
             return None
-        name, width = serving.model.name, serving.rows.shape[1]
-        found = serving.model.embed([query[:_MOST_CHARS]], is_query=True)
-        if found.vectors.shape[1] != width:
-            raise Invalid(
-                f"The embedding {name} has {found.vectors.shape[1]} dimensions now and had "
-                f"{width}; embed all anew."
-            )
+        found = self._of_query(serving.model, query[:_MOST_CHARS])
+        if found.vectors.shape[1] != serving.shelf.dimensions:
+            with _in_files(self._folder), self._building() as is_mine:
+                if is_mine:
+                    shutil.rmtree(serving.shelf.folder)
+            raise Invalid(f"Another model is {serving.model.name} now; all is embedded anew.")
         cosines = serving.cosines(found.vectors[0])
-        return Scores(name, serving.keys, cosines, found.usage)
+        return Scores(serving.model.name, serving.keys, cosines, found.usage)
+
+    def _of_query(self, model: Embedder, query: str) -> Embeddings:
+        """Embed a query; a model that could not be had is not waited for again at once."""
+        since, error = self._refused
+        if error is not None and time.monotonic() - since < _REST_SECONDS:
+            raise error
+        try:
+            return model.embed([query], is_query=True)
+        except Unavailable as error:
+            self._refused = time.monotonic(), error
+            raise
 
     def _serving(self) -> _Loaded | None:
         with self._turn:
@@ -331,9 +319,10 @@ class Vectors:
         return next((one for one in found if one and self._is_wanted(one)), None)
 
     def progress(self) -> Embedding:
-        """Say how far the wanted model is."""
-        texts, shelf, serving = self._texts(), self._shelf(), self._named()
-        have = texts.intersection(shelf.keys().tolist()) if shelf else ()
+        """Say how far the wanted model is. Raises `Unavailable`."""
+        with _in_files(self._folder):
+            texts, shelf, serving = self._texts(), self._shelf(), self._named()
+            have = texts.intersection(shelf.keys().tolist()) if shelf else ()
         return Embedding(
             model=self._wanted.name,
             dimensions=shelf.dimensions if shelf else self._wanted.dimensions,
@@ -355,7 +344,9 @@ class Vectors:
         if self._done_at == (self._index.read(_state), self._named()):
             return ()
         self._fill()
-        with self._building() as is_mine:
+        if not most:
+            return ()
+        with _in_files(self._folder), self._building() as is_mine:
             return self._embed(most) if is_mine else ()
 
     def _embed(self, most: int) -> tuple[Usage, ...]:
@@ -369,6 +360,9 @@ class Vectors:
             texts = self._said(missing[start : min(start + size, most)])
             found = self._vectors(list(texts.values()))
             usage += found.usage
+            if shelf is not None and texts and found.vectors.shape[1] != shelf.dimensions:
+                shutil.rmtree(shelf.folder)  # it is of another model, which had this name
+                return (*usage, *self._embed(most))
             if shelf is None and texts:
                 shelf = self._begin(found.vectors.shape[1])
             if shelf is not None:
@@ -460,7 +454,7 @@ class Vectors:
         Returns False where another process is at it now.
         """
         self._fill()
-        with self._building() as is_mine:
+        with _in_files(self._folder), self._building() as is_mine:
             if not is_mine:
                 return False
             wanted, serving = self._texts(), self._named()
@@ -517,6 +511,17 @@ class Vectors:
             lambda connection: connection.execute(query, (json.dumps(list(digests)),)).fetchall()
         )
         return {row["meaning"]: _said(row) for row in rows}
+
+
+@contextmanager
+def _in_files(folder: Path) -> Iterator[None]:
+    """Say what the disk refuses as an error of the contract."""
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(
+            f"The vectors in {folder} cannot be used: {error.strerror or error}."
+        ) from error
 
 
 def _unfilled(connection: sqlite3.Connection) -> int:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from memtui.backends.vault import VaultAdapter
 from memtui.backends.vault.vectors import Scores, Vectors
-from memtui.contract import Embedding, EraseRequest, ForgetRequest, Unavailable
+from memtui.contract import Embedding, EraseRequest, ForgetRequest, Invalid, Unavailable
 from tests.loopback import Embeddings
 
 from .conftest import COMPANY, SCOPE, Open, note, put
@@ -48,9 +48,8 @@ async def embed(adapter: VaultAdapter, most: int) -> Embedding:
 async def nearest(adapter: VaultAdapter, query: str) -> str:
     """Return the text that lies nearest to a query."""
     scores = await ask(adapter, query)
-    [best] = scores.best(1)
-    assert np.isclose(scores.of([best])[0], scores.values.max())
-    assert np.isnan(scores.of([1])[0])
+    [(best, cosine)] = scores.outstanding(0, 1).items()
+    assert cosine == scores.values.max()
     return vectors_of(adapter)._said([best])[best]
 
 
@@ -140,12 +139,48 @@ async def test_a_killed_build_goes_on_where_it_was(
     assert (await nearest(adapter, "199: word199 and nothing else")).startswith("199")
 
 
-async def test_deleted_vectors_are_made_again(open_vault: Open, root: Path, tmp_path: Path) -> None:
+def lose(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def lose_rows(folder: Path) -> None:
+    (folder / "1/rows").unlink()
+
+
+def cut_rows(folder: Path) -> None:
+    os.truncate(folder / "1/rows", 2_000)
+
+
+@pytest.mark.parametrize("harm", [lose, lose_rows, cut_rows])
+async def test_lost_vectors_are_made_again(
+    open_vault: Open, root: Path, tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
     fill(root, 3)
     adapter = await open_vault(config=STATIC)
-    assert (await nearest(adapter, "word1")).startswith("1")
-    shutil.rmtree(tmp_path / "data/index/vectors")
-    assert (await nearest(adapter, "word1")).startswith("1")
+    assert (await nearest(adapter, "word2")).startswith("2")
+    harm(tmp_path / "data/index/vectors")
+    for one in (adapter, await open_vault(config=STATIC)):
+        assert (await nearest(one, "word2")).startswith("2")
+
+
+async def test_another_model_of_the_same_name_is_noticed(
+    open_vault: Open, root: Path, server: Embeddings
+) -> None:
+    fill(root, 3)
+    adapter = await open_vault(config={"embedding": server.embedding})
+    assert (await embed(adapter, 10)).is_done
+    server.dimensions = 100
+    other = await open_vault(config={"embedding": server.embedding})
+    with pytest.raises(Invalid, match="embedded anew"):
+        await ask(other, "word1")
+    assert not (await embed(other, 0)).is_done
+    assert (await embed(other, 10)).dimensions == 100
+    server.dimensions = 200
+    put(root, "new.md", "Something else.")
+    third = await open_vault(config={"embedding": server.embedding})
+    found = await embed(third, 10)
+    assert (found.is_done, found.dimensions, found.texts) == (True, 200, 4)
+    assert (await nearest(third, "new: Something else.")).startswith("new")
 
 
 async def test_a_server_that_is_away_is_said_and_a_refused_text_holds_up_no_other(
@@ -158,8 +193,11 @@ async def test_a_server_that_is_away_is_said_and_a_refused_text_holds_up_no_othe
     scores = await ask(adapter, "and nothing else")
     assert sorted(scores.values > 0.1) == [False, True, True]
     server.refusals = [503]
-    with pytest.raises(Unavailable, match="503"):
-        await ask(adapter, "word1")
+    asked = len(server.calls)
+    for _ in range(2):  # once it is asked, and then left alone for a while
+        with pytest.raises(Unavailable, match="503"):
+            await ask(adapter, "word1")
+    assert len(server.calls) == asked + 1
 
 
 async def test_what_is_erased_leaves_no_vector(
