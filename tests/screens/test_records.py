@@ -296,7 +296,7 @@ async def test_a_note_is_added_with_the_scope_it_stands_in(
         await pilot.press("m")
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         await pilot.press(*"er", "enter")
-        await until(pilot, lambda: "summary    shorter" in screen_text(app))
+        await until(pilot, lambda: "summary    er" in screen_text(app))
     page = (await service.log.page(caller)).operations
     written = next(one for one in page if one.operation_type == "write")
     assert written.scope.project_id == "mech"
