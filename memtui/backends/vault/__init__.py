@@ -46,6 +46,7 @@ from memtui.contract import (
     Json,
     Links,
     MemtuiError,
+    Model,
     Namespace,
     NotFound,
     Problem,
@@ -122,8 +123,8 @@ _FOLDER = "vault"
 """The folder of a vault that no config places elsewhere, in the binding's own."""
 
 
-class VaultConfig(EmbeddingConfig):
-    """A folder of markdown notes and facts."""
+class _FolderConfig(Model):
+    """What the vault's folder is and how it is read."""
 
     path: LocalPath | None = None
     """The vault's folder; unset keeps it in the binding's own data folder."""
@@ -141,6 +142,10 @@ class VaultConfig(EmbeddingConfig):
     templates: Json = {}
     """The namespaces of `memtui serve plugin` for project, agent, subject and company, such as
     `{"project": "workspace:acme-{project_id}"}`; what is left out is as usual."""
+
+
+class VaultConfig(EmbeddingConfig, _FolderConfig):
+    """A folder of markdown notes and facts."""
 
 
 class VaultAdapter(Adapter):

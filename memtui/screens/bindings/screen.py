@@ -547,6 +547,7 @@ class BindingsScreen(MemtuiScreen):
                 detail="Each is sent once to be embedded, and every question to find by; secrets "
                 f"are taken out first. Its model there is {found.model.rpartition('#')[2]}.",
                 verb="send them",
+                otherwise="send nothing",
             )
             if await self.ask(question):
                 said = f"The texts of {key} are embedded at {found.address} now."
