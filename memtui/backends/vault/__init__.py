@@ -643,7 +643,7 @@ class VaultAdapter(Adapter):
         folder, found = self._folder, self._index.troubles
         for problem in self._index.problems(_MAX_PROBLEMS):
             shown = problem.location.path if problem.location else str(folder.root)
-            path = folder.named(shown) or shown
+            path = next(folder.names(shown), shown)
             place = place_of(path if Path(path).suffix else f"{path}/")
             owner = place.scope(folder.company_id)
             if sees(scope, place.area, owner):
@@ -717,7 +717,7 @@ class VaultAdapter(Adapter):
 
     def _follow(self, changed: Iterable[str]) -> list[str]:
         self._folder.check()
-        named = filter(None, map(self._folder.named, changed))
+        named = {path for one in changed for path in self._folder.names(one)}
         paths = {unit_path(path) for path in named if self._folder.is_read(path)}
         return self._index.update(path for path in paths if path) if any(paths) else []
 

@@ -120,12 +120,11 @@ class Folder:
                 return one.root, path.removeprefix(one.prefix)
         return self.root, path
 
-    def named(self, absolute: str) -> str | None:
-        """Return the path of a file or folder; None if it is outside of what is read here."""
+    def names(self, absolute: str) -> Iterator[str]:
+        """Yield the paths of a file or folder: in each project's folder that it is in, or here."""
         for root, prefix in (*((one.root, one.prefix) for one in self.workspaces), (self.root, "")):
             with contextlib.suppress(ValueError):
-                return f"{prefix}{Path(absolute).relative_to(root).as_posix()}"
-        return None
+                yield f"{prefix}{Path(absolute).relative_to(root).as_posix()}"
 
     def is_read(self, path: str) -> bool:
         """Whether a file with this path is read, where there is one."""
@@ -355,8 +354,9 @@ class Folder:
     def _scan_workspace(self, workspace: Workspace, found: Scan) -> None:
         try:
             for entry in workspace.files():
-                path = self.named(entry.path)
-                if path is not None and _is_utf8(path):
+                inner = Path(entry.path).relative_to(workspace.root).as_posix()
+                path = f"{workspace.prefix}{inner}"
+                if _is_utf8(path):
                     with contextlib.suppress(FileNotFoundError):
                         found.signatures[path] = _signature_of(entry.stat(follow_symlinks=False))
         except OSError as error:

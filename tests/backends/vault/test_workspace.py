@@ -68,8 +68,11 @@ async def test_what_is_read_is_what_the_patterns_name_and_git_does_not_ignore(
     for path in ("docs/a.draft.md", "docs/deep/secret.md", "../../etc/passwd.md", "src/notes.md"):
         assert await adapter.get(handle_of(ID + path), COMPANY) is None
     only = {"path": str(code), "patterns": ["*.md", "!/docs/**"]}
-    chosen = await open_vault(config={"workspaces": {"web": only}}, data="other")
-    assert sorted(await documents(chosen)) == ["README.md", "specs/One.md", "src/notes.md"]
+    config = {"workspaces": {"web": only, "specs": str(code / "specs")}}
+    chosen = await open_vault(config=config, data="other")
+    assert sorted(await documents(chosen)) == [
+        "README.md", "projects/specs/.workspace/One.md", "specs/One.md", "src/notes.md",
+    ]  # fmt: skip
 
 
 async def test_a_document_is_the_projects_whatever_it_says_of_itself(
