@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -47,6 +47,9 @@ from memtui.filters import build_filter
 from memtui.service import Answer, FactRequest
 from memtui.service.operations import FACT
 from memtui.visible import visible
+
+if TYPE_CHECKING:
+    from memtui.service.everywhere import EverywhereAnswer, FoundSnippet, ListedRecord
 
 FACT_CHARS = 200
 """The longest fact that `save_memory` takes (seed 004 §6.2)."""
@@ -288,11 +291,13 @@ class BrowseInput(Model):
     topic: str | None = None
     """Only memories of this topic."""
     tag: str | None = None
-    """Only memories with this tag."""
+    """Only memories with this tag, or one below it: `ops` finds `ops/oncall` too."""
     limit: Annotated[int, Field(ge=1, le=100)] = 20
     """At most this many memories."""
     cursor: str | None = None
     """From the answer before, for what comes next."""
+    all_bindings: bool = False
+    """List every memory system of the company, where this server allows it."""
 
 
 class SaveInput(Model):
@@ -340,16 +345,28 @@ async def search(agent: Agent, asked: SearchInput) -> Memories:
 async def _search_all(agent: Agent, request: QueryRequest) -> Memories:
     """Search all bindings."""
     _refuse_elsewhere(agent)
-    answer = await agent.service.everywhere.query(agent.caller, request)
+    answer = await agent.service.everywhere.query(
+        agent.caller, request.model_copy(update={"binding_key": None})
+    )
+    found = _of_all(answer, answer.snippets, ranked=True)
+    return found.model_copy(update={"incomplete": answer.capped})
+
+
+def _of_all(
+    answer: EverywhereAnswer,
+    found: Sequence[FoundSnippet | ListedRecord],
+    *,
+    ranked: bool = False,
+) -> Memories:
+    """Return what all bindings answered, each memory with its own."""
     answered = [one for one in answer.bindings if one.operation_ids]
     return Memories(
         operation_id=answered[0].operation_ids[0],
         binding=", ".join(one.binding_key for one in answered),
         memories=tuple(
-            memory_of(one, rank).model_copy(update={"binding": one.binding_key})
-            for rank, one in enumerate(answer.snippets, start=1)
+            memory_of(one, rank if ranked else None).model_copy(update={"binding": one.binding_key})
+            for rank, one in enumerate(found, start=1)
         ),
-        incomplete=answer.capped,
         problems=(*_sentences(answer.problems), *(one.sentence for one in answer.failed)),
     )
 
@@ -372,8 +389,14 @@ async def browse(agent: Agent, asked: BrowseInput) -> Memories:
         filter=build_filter(**narrowed),
         limit=asked.limit,
         cursor=asked.cursor,
-        binding_key=agent.binding_key,
+        binding_key=None if asked.all_bindings else agent.binding_key,
     )
+    if asked.all_bindings:
+        _refuse_elsewhere(agent)
+        page = await agent.service.everywhere.browse(agent.caller, request)
+        listed = _of_all(page, page.records)
+        update = {"next_cursor": page.next_cursor, "incomplete": page.at_least}
+        return listed.model_copy(update=update)
     answer = await agent.service.browse(agent.caller, request)
     return Memories(
         **_told(answer),

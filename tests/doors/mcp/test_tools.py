@@ -479,5 +479,20 @@ async def test_a_server_that_allows_it_searches_all_bindings(
         assert found.keys() == {"default", "table"}
         one = await agent.call_tool("memory_get", {"id": found["table"], "binding": "table"})
         assert one.structured_content["memory"]["text"] == "release: 4.2"
+        tagged = {"tag": "release", "all_bindings": True, "limit": 1}
+        for key, tag in (("default", "release"), ("table", "release/cut")):
+            await service.write(
+                caller,
+                WriteRequest(
+                    scope=scope, source=source, content=f"in {key}", tags=(tag,), binding_key=key
+                ),
+            )
+        names, cursor = set(), None
+        for _ in range(2):
+            page = await agent.call_tool("memory_browse", tagged | {"cursor": cursor})
+            [listed] = page.structured_content["memories"]
+            names.add(listed["binding"])
+            cursor = page.structured_content.get("next_cursor")
+        assert (names, cursor) == ({"default", "table"}, None)
         missing = await agent.call_tool("memory_get", {"id": found["table"]})
         assert missing.is_error
