@@ -314,7 +314,8 @@ def _changed_at(found: Difference) -> datetime | None:
 def _who(found: Difference) -> str | None:
     if found.operations:
         return actor(found.operations[0])
-    return found.after.created_by if found.after else None
+    made_by = found.after.created_by if found.after else None
+    return made_by and made_by.rpartition(":")[2]
 
 
 def _where(found: Difference) -> str:
@@ -356,7 +357,7 @@ def _made(found: Difference, state: AppState) -> list[Line]:
     """Return every operation that made the change, and why."""
     now = state.clock()
     if not found.operations:
-        return [labelled("made", display("not through memtui: nobody is known", style=DIM))]
+        return [labelled("made", display("no operation of memtui tells of it", style=DIM))]
     lines_of: list[Line] = [heading("made by", fmt.counted(len(found.operations), "operation"))]
     for one in found.operations:
         words = f"{one.operation_type.value} #{fmt.count(one.seq)}, {who_and_when(one, now)}"

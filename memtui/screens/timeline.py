@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from memtui.store.operation import Operation
 
 
-NO_OPERATION = "It was not changed through memtui, so that no operation tells of it."
+NO_OPERATION = "No operation of memtui tells of it."
 
 
 class Version(NamedTuple):
@@ -61,7 +61,9 @@ class Version(NamedTuple):
     def who(self) -> str | None:
         """Who made it; None where nobody knows."""
         operation = self.entry.made_by
-        return self.entry.created_by if operation is None else actor(operation)
+        if operation is not None:
+            return actor(operation)
+        return self.entry.created_by and self.entry.created_by.rpartition(":")[2]
 
 
 class Timeline(ModalListScreen):
@@ -120,8 +122,13 @@ class Timeline(ModalListScreen):
         if (version := self._list.current) is None:
             is_of_row = verb in {"see", "open", "operation", "copy"}
             return "No version is selected." if is_of_row else ""
+        begun = version.entry.valid_from
+        is_ahead = begun is not None and begun > self.state.true_clock()
         refusals = {
-            "see": (version.entry.valid_from, "Nobody knows since when this version held."),
+            "see": (
+                begun is not None and not is_ahead,
+                "This is still to come." if is_ahead else "Nobody knows since when it held.",
+            ),
             "operation": (version.entry.made_by, NO_OPERATION),
             "open": (version.source, "This version names no source."),
         }
@@ -199,12 +206,20 @@ def columns(state: AppState) -> list[Column[Version]]:
         return fmt.minute(when, state.zone) if when else unknown
 
     def held(one: Version) -> str:
-        begun = one.entry.valid_from
-        return fmt.ago(begun, one.entry.valid_to or state.clock()) if begun else "–"
+        begun, now = one.entry.valid_from, state.clock()
+        if begun is None or begun > now:
+            return "–"
+        return fmt.ago(begun, min(one.entry.valid_to or now, now))
+
+    def until(one: Version) -> Cell:
+        entry = one.entry
+        if entry.valid_from is not None and entry.valid_from > state.clock():
+            return Cell(at(entry.valid_to, "still to come"), "warning")
+        return Cell(at(entry.valid_to, "")) if entry.valid_to else Cell("still holds", "success")
 
     return [
         Column("from", "from", lambda one: at(one.entry.valid_from, "before"), 16, keep=95),
-        Column("until", "until", lambda one: _until(at(one.entry.valid_to, "")), 16, keep=60),
+        Column("until", "until", until, 16, keep=60),
         Column("held", "held", held, 6, "right", keep=50, tone="muted"),
         Column("by", "by", lambda one: one.who, 10, keep=85),
         Column("why", "why", lambda one: one.source and fmt.source_line(one.source), 16, keep=70),
@@ -213,17 +228,13 @@ def columns(state: AppState) -> list[Column[Version]]:
     ]  # fmt: skip
 
 
-def _until(shown: str) -> Cell:
-    return Cell(shown) if shown else Cell("still holds", "success")
-
-
 def version_content(version: Version, now: datetime, zone: tzinfo | None, width: int) -> Content:
     """Return a version whole: when it held, who made it so and why, and what it changed."""
     entry = version.entry
     began = moment(entry.valid_from, now, zone) if entry.valid_from else "nobody knows since when"
     held: list[Line] = [
         labelled("from", began),
-        labelled("until", moment(entry.valid_to, now, zone) if entry.valid_to else "still holds"),
+        labelled("until", moment(entry.valid_to, now, zone) if entry.valid_to else "further on"),
         *_made(version, now),
     ]
     if entry.valid_from is not None:
@@ -247,7 +258,8 @@ def _made(version: Version, now: datetime) -> list[Line]:
         found.append(labelled("made", _by(entry.made_by, now)))
         found.append(labelled("", key_hint("O", "show the operation")))
     else:
-        found.append(labelled("made", f"by {entry.created_by or 'nobody known'}, not by memtui"))
+        who = f"by {version.who}" if version.who else "nobody knows by whom"
+        found.append(labelled("made", f"{who}; no operation tells of it"))
     if version.source is not None:
         source = display(fmt.source_line(version.source), limit=200)
         found.append(labelled("why", line(source, key_hint("o", "open"), gap="   ")))

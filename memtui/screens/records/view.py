@@ -251,10 +251,11 @@ def _marks(view: RecordView) -> Iterator[Line]:
     tags = [leading(display(tag, limit=200), "tag", tag) for tag in record.tags]
     yield labelled("tags", Content(SEPARATOR).join(tags))
     yield labelled("pinned", "⚑ yes" if record.pinned else "")
+    is_over = record.valid_to is not None and record.valid_to <= view.now
     for label, value in (
         ("expires", record.expires_at),
         ("holds from", record.valid_from),
-        ("held until", record.valid_to),
+        ("held until" if is_over else "holds to", record.valid_to),
     ):
         if value is not None:
             over = value <= view.now and label != "holds from"
