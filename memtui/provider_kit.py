@@ -809,19 +809,31 @@ class Broken(Exception):
         self.is_damaged = is_damaged
 
 
+_CACHE_KB = 16_000
+
+
 class DerivedDatabase:
     """One connection that threads take turns with. Without a path it is in memory."""
 
     def __init__(
-        self, path: Path | None, schema: str, *, version: int, what: str, synchronous: str = "FULL"
+        self,
+        path: Path | None,
+        schema: str,
+        *,
+        version: int,
+        what: str,
+        synchronous: str = "FULL",
+        functions: Mapping[str, tuple[int, Callable[..., Any]]] | None = None,
     ) -> None:
         """Take what the file holds; a file of another `version` is begun anew.
 
-        `what` begins the sentences about it, which go on with its path.
+        `what` begins the sentences about it, which go on with its path. `functions` are what
+        statements may call, each with the number of its arguments.
         """
         self._path, self._schema, self._version = path, schema, version
         self._where = f"{what} {path or 'in memory'}"
         self._synchronous = synchronous
+        self._functions = functions or {}
         self._turn = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
@@ -878,6 +890,7 @@ class DerivedDatabase:
                 _remove(path)
                 connection = self._created(path)
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
             self._connection, self._inode = connection, self._inode_now()
         return connection
 
@@ -932,6 +945,8 @@ class DerivedDatabase:
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
         connection.row_factory = sqlite3.Row
+        for name, (arguments, function) in self._functions.items():
+            connection.create_function(name, arguments, function, deterministic=True)
         return connection
 
     def _created(self, path: Path | str) -> sqlite3.Connection:

@@ -56,7 +56,6 @@ from memtui.contract import (
     RecordVersion,
     Scope,
     Snapshot,
-    Snippet,
     SourceRef,
     SyncReply,
     TagCount,
@@ -284,12 +283,9 @@ class VaultAdapter(Adapter):
     def query(self, request: QueryRequest) -> ContextBundle:
         """Search by words and meaning; keys of facts first, the nearest scope most."""
         found, usage = self._search(request)
-        snippets = tuple(
-            Snippet(**dict(record), score=score) for record, score in found.records[: request.top_k]
-        )
         return ContextBundle(
-            snippets=snippets,
-            capped=len(found.records) > request.top_k,
+            snippets=tuple(found.snippets[: request.top_k]),
+            capped=len(found.snippets) > request.top_k,
             usage=usage,
             stages=search.stages_of(found),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -19,6 +20,7 @@ from .layout import HISTORY
 from .workspace import Workspace
 
 _LOCK = ".memtui.lock"
+_OVER_LINK = "It is reached over a symbolic link, which is not followed."
 _TEMP_PREFIX, _TEMP_SUFFIX = ".memtui-", ".tmp"
 
 
@@ -58,7 +60,11 @@ def decoded(raw: bytes) -> str:
 
 def readable(content: str) -> str:
     """Return content, or a part of it, with \N{REPLACEMENT CHARACTER} for what is no UTF-8."""
-    return encoded(content).decode(errors="replace")
+    try:
+        content.encode()
+    except UnicodeEncodeError:
+        return encoded(content).decode(errors="replace")
+    return content
 
 
 class Folder:
@@ -111,7 +117,7 @@ class Folder:
 
     def location(self, path: str, line: int = 1) -> Location:
         """Return where a person opens `path`."""
-        return Location(path=str(Path(*self._place(path))), line=line)
+        return Location(path=self._absolute(path), line=line)
 
     def _place(self, path: str) -> tuple[Path, str]:
         """Return the folder that a path is in, the vault's or a project's own, and where there."""
@@ -119,6 +125,10 @@ class Folder:
             if path.startswith(one.prefix):
                 return one.root, path.removeprefix(one.prefix)
         return self.root, path
+
+    def _absolute(self, path: str) -> str:
+        root, inner = self._place(path)
+        return f"{root}/{inner}" if inner else str(root)
 
     def names(self, absolute: str) -> Iterator[str]:
         """Yield the paths of a file or folder: in each project's folder that it is in, or here."""
@@ -138,39 +148,51 @@ class Folder:
         """Return what is wrong with the file at `path`."""
         return Problem(message=message, location=self.location(path, line))
 
-    def read(self, path: str) -> File | Problem | None:
+    def read(  # noqa: PLR0911 - a reason for each file that is not read
+        self, path: str, *, is_plain: bool = False
+    ) -> File | Problem | None:
         """Read a file whole; None where there is none, a `Problem` where it cannot be read.
+
+        `is_plain`: the caller has seen just now that its folder is reached over no link.
 
         Raises `Unavailable` if the whole vault is gone.
         """
-        if self._is_link(path):
-            return self.problem(path, "It is reached over a symbolic link, which is not followed.")
+        if not is_plain and self._is_link(path.rpartition("/")[0]):
+            return self.problem(path, _OVER_LINK)
         try:
             descriptor = os.open(
-                Path(*self._place(path)), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+                self._absolute(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             )
         except (FileNotFoundError, NotADirectoryError):
             self.check()
             return None
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                return self.problem(path, _OVER_LINK)
             return self.problem(path, f"It cannot be opened: {error.strerror}.")
         try:
             status = os.fstat(descriptor)
             if reason := self._refusal(status):
                 return self.problem(path, reason)
-            with open(descriptor, "rb", closefd=False) as stream:
-                raw = stream.read(self._max_bytes + 1)
+            raw = b""
+            while part := os.read(descriptor, max(status.st_size - len(raw), 0) + 1):
+                raw += part
         except OSError as error:
             return self.problem(path, f"It cannot be read: {error.strerror}.")
         finally:
             os.close(descriptor)
+        try:
+            content, problem = raw.decode(), None
+        except UnicodeDecodeError as error:
+            content = decoded(raw)
+            problem = self._no_text(path, content, raw.count(b"\n", 0, error.start) + 1)
         return File(
-            decoded(raw),
+            content,
             _signature_of(status),
             datetime.fromtimestamp(status.st_mtime_ns // 1000 / 1e6, UTC),
             status.st_mtime_ns,
             stat.S_IMODE(status.st_mode),
-            self._no_text(path, raw),
+            problem,
         )
 
     def _refusal(self, status: os.stat_result) -> str:
@@ -183,15 +205,9 @@ class Folder:
             return f"It is larger than {self._max_bytes // 1_000_000} MB and is not read."
         return ""
 
-    def _no_text(self, path: str, raw: bytes) -> Problem | None:
-        """Say which lines are no UTF-8, if any."""
-        try:
-            raw.decode()
-        except UnicodeDecodeError as error:
-            line = raw.count(b"\n", 0, error.start) + 1
-        else:
-            return None
-        odd = sum(not _is_utf8(text) for text in decoded(raw).split("\n"))
+    def _no_text(self, path: str, content: str, line: int) -> Problem:
+        """Say which lines are no UTF-8."""
+        odd = sum(not _is_utf8(text) for text in content.split("\n"))
         more = f", one of {odd} such lines" if odd > 1 else ""
         message = (
             f"The line holds bytes that are not UTF-8{more}; they are shown as "
@@ -202,14 +218,14 @@ class Folder:
     def signature(self, path: str) -> str:
         """Return a file's signature as a scan would; empty where there is none."""
         try:
-            return _signature_of(os.lstat(Path(*self._place(path))))
+            return _signature_of(os.lstat(self._absolute(path)))
         except OSError:
             return ""
 
     def _is_link(self, path: str) -> bool:
         root, inner = self._place(path)
         step = str(root)
-        for part in inner.split("/"):
+        for part in filter(None, inner.split("/")):
             step = f"{step}/{part}"
             if os.path.islink(step):  # noqa: PTH114  # called for every file of a scan
                 return True

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from memtui.contract import Invalid, Location, Problem, Record, Scope, Unavailable
+from memtui.contract import Invalid, Json, Location, Problem, Record, Scope, Snippet, Unavailable
+from memtui.fuzzy import finds
 from memtui.provider_kit import Broken, DerivedDatabase, scrub
 
 from . import changes, links, notes
@@ -40,7 +41,7 @@ from .layout import (
 )
 
 T = TypeVar("T")
-VERSION = 3
+VERSION = 5
 _BATCH = 1000
 _CHARS_AT_ONCE = 16_000_000
 _BEGINNINGS = 3
@@ -62,15 +63,14 @@ CREATE TABLE written (
 ) WITHOUT ROWID;
 CREATE TABLE records (
   rowid INTEGER PRIMARY KEY,
-  id TEXT NOT NULL, path TEXT NOT NULL, line INTEGER NOT NULL, area TEXT NOT NULL,
-  kind TEXT NOT NULL, text TEXT NOT NULL, revision TEXT NOT NULL,
-  project_id TEXT, agent_id TEXT, subject_id TEXT, issue_id TEXT, run_id TEXT,
-  topic TEXT, tags TEXT NOT NULL, title TEXT, summary TEXT,
-  created INTEGER, updated INTEGER, expires INTEGER, pinned INTEGER NOT NULL,
-  created_by TEXT, source TEXT, source_kind TEXT, metadata TEXT NOT NULL,
-  valid_from INTEGER, valid_to INTEGER, is_current INTEGER NOT NULL,
-  names TEXT NOT NULL, places TEXT NOT NULL, fact_key TEXT, size INTEGER NOT NULL,
-  beside TEXT, step INTEGER NOT NULL, meaning INTEGER,
+  id TEXT NOT NULL, is_current INTEGER NOT NULL, pinned INTEGER NOT NULL, expires INTEGER,
+  area TEXT NOT NULL, project_id TEXT, agent_id TEXT, subject_id TEXT, issue_id TEXT, run_id TEXT,
+  beside TEXT, step INTEGER NOT NULL, created INTEGER, updated INTEGER, valid_from INTEGER,
+  valid_to INTEGER, line INTEGER NOT NULL, meaning INTEGER, kind TEXT NOT NULL, topic TEXT,
+  tags TEXT NOT NULL, fact_key TEXT, size INTEGER NOT NULL, path TEXT NOT NULL,
+  revision TEXT NOT NULL, created_by TEXT, source_kind TEXT, source TEXT, title TEXT,
+  summary TEXT, names TEXT NOT NULL, places TEXT NOT NULL, metadata TEXT NOT NULL,
+  text TEXT NOT NULL,
   shown TEXT GENERATED ALWAYS AS (COALESCE(summary, text)) VIRTUAL
 );
 CREATE INDEX records_path ON records (path);
@@ -79,6 +79,7 @@ CREATE INDEX records_updated ON records (updated, id);
 CREATE INDEX records_key ON records (fact_key) WHERE fact_key IS NOT NULL;
 CREATE INDEX records_beside ON records (beside, step, updated, line)
   WHERE beside IS NOT NULL AND is_current;
+CREATE INDEX records_pinned ON records (pinned) WHERE pinned;
 CREATE INDEX records_meaning ON records (meaning);
 CREATE VIRTUAL TABLE search USING fts5 (
   {_FOUND}, content = 'records', content_rowid = 'rowid',
@@ -105,7 +106,26 @@ _MOMENTS = {
 
 
 def _database(path: Path | None) -> DerivedDatabase:
-    return DerivedDatabase(path, _SCHEMA, version=VERSION, what="The vault's index")
+    return DerivedDatabase(
+        path, _SCHEMA, version=VERSION, what="The vault's index", functions=_FUNCTIONS
+    )
+
+
+def _has(metadata: str, key: str, wanted: str) -> bool:
+    fields = json.loads(metadata)
+    return key in fields and canonical(fields[key]) == wanted
+
+
+def canonical(value: Any) -> str:
+    """Return a value of metadata as the index compares it."""
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+_FUNCTIONS: Mapping[str, tuple[int, Callable[..., Any]]] = {
+    "memtui_folded": (1, str.casefold),
+    "memtui_finds": (2, finds),
+    "memtui_has": (3, _has),
+}
 
 
 class Index:
@@ -397,8 +417,8 @@ def unit_path(path: str) -> str | None:
     return facts_path if place_of(facts_path).is_facts else None
 
 
-def _load_note(folder: Folder, path: str) -> _Unit | None:
-    file = folder.read(path)
+def _load_note(folder: Folder, path: str, *, is_plain: bool = False) -> _Unit | None:
+    file = folder.read(path, is_plain=is_plain)
     if file is None:
         return None
     if isinstance(file, Problem):
@@ -436,8 +456,14 @@ def _read_in_parts(folder: Folder, paths: Sequence[str]) -> Iterator[dict[str, _
     """Read files, as many together as memory is sure to hold."""
     part: dict[str, _Unit | None] = {}
     chars = 0
+    inside: str | None = None
     for path in paths:
-        unit = _load_facts(folder, path) if place_of(path).is_facts else _load_note(folder, path)
+        if place_of(path).is_facts:
+            unit = _load_facts(folder, path)
+        else:
+            before, inside = inside, path.rpartition("/")[0]
+            is_plain = inside == before and unit is not None and not unit.problems
+            unit = _load_note(folder, path, is_plain=is_plain)
         part[path] = unit
         chars += sum(len(stored.record.text) for stored in unit.records) if unit else 0
         if chars > _CHARS_AT_ONCE:
@@ -555,15 +581,24 @@ def _beside(path: str, record: Record) -> tuple[str | None, int]:
 
 def record_of(row: sqlite3.Row, folder: Folder) -> Record:
     """Return a row of `records` as a record."""
+    return Record(**_fields(row, folder))
+
+
+def snippet_of(row: sqlite3.Row, folder: Folder, score: float) -> Snippet:
+    """Return a row of `records` as a query returns it."""
+    return Snippet(**_fields(row, folder), score=score)
+
+
+def _fields(row: sqlite3.Row, folder: Folder) -> Json:
     company_id = folder.company_id
-    return Record(
+    return dict(
         handle=handle_of(row["id"]),
         scope=Scope(company_id=company_id, **{name: row[name] for name in _SCOPE}),
         source=source_of(json.loads(row["source"]), company_id) if row["source"] else None,
-        tags=tuple(json.loads(row["tags"])),
+        tags=tuple(json.loads(row["tags"])) if row["tags"] != "[]" else (),
         location=folder.location(row["path"], row["line"]),
         read_only=is_document(row["path"]),
-        metadata=json.loads(row["metadata"]),
+        metadata=json.loads(row["metadata"]) if row["metadata"] != "{}" else {},
         **{name: row[name] for name in _SAME},
         **{field: moment(row[name]) for name, field in _MOMENTS.items()},
     )

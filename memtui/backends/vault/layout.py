@@ -9,6 +9,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -94,6 +95,7 @@ class StoredRecord:
         return self.record.handle.provider_record_id
 
 
+@lru_cache(maxsize=1024)
 def place_of(path: str) -> Place:
     """Say whose records the file at `path` (relative, POSIX separators) holds."""
     top, *rest = path.split("/")

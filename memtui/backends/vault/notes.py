@@ -11,7 +11,6 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
-from pathlib import PurePosixPath
 from typing import Any
 
 from memtui.contract import (
@@ -92,7 +91,7 @@ def read_document(folder: Folder, path: str, file: File) -> StoredRecord | None:
     if not text.strip():
         return None
     place, where, marks = place_of(path), folder.location(path), links.read(text)
-    stem, heading = PurePosixPath(path).stem, _HEADING.match(text)
+    stem, heading = _stem(path), _HEADING.match(text)
     record = Record(
         handle=handle_of(path),
         text=text,
@@ -119,7 +118,7 @@ def read_document(folder: Folder, path: str, file: File) -> StoredRecord | None:
 def _record(
     folder: Folder, path: str, document: Document, fields: Json, file: File
 ) -> StoredRecord:
-    stem, text, place = PurePosixPath(path).stem, readable(document.text), place_of(path)
+    stem, text, place = _stem(path), readable(document.text), place_of(path)
     heading = _HEADING.match(text)
     plain_name = "" if _DATED.match(stem) else stem
     subject = _text(fields.get("subject_id")) or place.subject_id
@@ -157,6 +156,11 @@ def _record(
         links=marks.links,
         aliases=frontmatter.texts(fields.get("aliases", fields.get("alias"))),
     )
+
+
+def _stem(path: str) -> str:
+    name = path.rpartition("/")[2]
+    return name.rpartition(".")[0] or name
 
 
 def digest(content: str) -> str:

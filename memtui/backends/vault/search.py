@@ -11,9 +11,10 @@ import heapq
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from memtui.contract import (
@@ -28,13 +29,13 @@ from memtui.contract import (
     QueryRequest,
     Record,
     Scope,
+    Snippet,
     TagCount,
 )
-from memtui.fuzzy import finds
 from memtui.provider_kit import Test, Words, read_cursor, take_apart, translated, write_cursor
 
 from .files import Folder
-from .index import microseconds, record_of
+from .index import canonical, microseconds, record_of, snippet_of
 from .layout import places_seen, weight_sql
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 PINNED = 1.1
 """What a pinned record's score is multiplied by."""
 _ENOUGH_OF_TOPIC = 3
-_LOOKED_AT = 128
-"""As many of the best that a stage finds are looked at first; all, where they are not enough."""
+_FOUND = 128
+"""So many of the best by words are found at first; all, where they are not enough."""
 MEANING = 0.4
 """What meaning weighs where there are vectors; words weigh the rest."""
 _STANDS_OUT = 2.0
@@ -148,7 +149,7 @@ class _Where:
             elif key == "tag":
                 self.add(*_TESTS["has"]("tags", str(value)))
             else:
-                self.add("memtui_has(metadata, ?, ?)", key, _canonical(value))
+                self.add("memtui_has(metadata, ?, ?)", key, canonical(value))
 
     def match_owners(self, owners: Sequence[Scope]) -> None:
         """Let through only what one of the scopes owns; no owners, no condition."""
@@ -168,22 +169,6 @@ class _Where:
             self.add(" OR ".join(clauses), *chosen)
 
 
-def _add_functions(connection: sqlite3.Connection) -> None:
-    """Teach a connection the functions that the conditions use."""
-    connection.create_function("memtui_folded", 1, str.casefold, deterministic=True)
-    connection.create_function("memtui_finds", 2, finds, deterministic=True)
-    connection.create_function("memtui_has", 3, _has, deterministic=True)
-
-
-def _has(metadata: str, key: str, wanted: str) -> bool:
-    fields = json.loads(metadata)
-    return key in fields and _canonical(fields[key]) == wanted
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
-
-
 def browse(
     connection: sqlite3.Connection, folder: Folder, request: BrowseRequest, now: datetime
 ) -> BrowsePage:
@@ -191,7 +176,6 @@ def browse(
 
     Raises `Invalid` for an unknown sort or a cursor that is not ours.
     """
-    _add_functions(connection)
     key, is_descending = request.sort.removeprefix("-"), request.sort.startswith("-")
     if key not in _SORTS:
         raise Invalid(f"The vault cannot sort by {key!r}; choose one of {', '.join(_SORTS)}.")
@@ -278,11 +262,12 @@ class _Hit:
     lift: float = 0.0
     """What it got from one beside it."""
 
-    @property
-    def base(self) -> float:
-        """The score before keys are put first."""
-        boost = PINNED if self.is_pinned else 1.0
-        return (self.fused + self.lift) * self.weight * boost
+    base: float = 0.0
+    """The score before keys are put first."""
+
+
+_BY_ID, _BY_FUSED = attrgetter("id"), attrgetter("fused")
+_BY_BASE, _BY_WEIGHT = attrgetter("base"), attrgetter("weight")
 
 
 @dataclass(slots=True)
@@ -297,7 +282,7 @@ class Search:
     trouble: str = ""
     """Why meaning was not asked, where it should have been."""
     topic_dropped: bool = False
-    records: list[tuple[Record, float]] = field(default_factory=list)
+    snippets: list[Snippet] = field(default_factory=list)
     """What was found, each with its score from 0 to 1."""
 
 
@@ -314,7 +299,6 @@ def search(
 
     `meaning` holds the query against every text; `trouble` is why there is none, if it was wanted.
     """
-    _add_functions(connection)
     found = _Query(connection, request, now, request.topic, meaning).run()
     if request.topic is not None and len(found.hits) < min(_ENOUGH_OF_TOPIC, request.top_k):
         found = _Query(connection, request, now, None, meaning).run()
@@ -324,7 +308,7 @@ def search(
     query = f"SELECT rowid AS n, * FROM records WHERE rowid IN ({_CHOSEN})"
     rows = {row["n"]: row for row in connection.execute(query, (rowids,))}
     for hit, score in zip(found.hits, _scores(found.hits), strict=True):
-        found.records.append((record_of(rows[hit.rowid], folder), score))
+        found.snippets.append(snippet_of(rows[hit.rowid], folder, score))
     return found
 
 
@@ -347,9 +331,23 @@ class _Found:
     is_cut: bool
     """Whether a stage found more than was looked at."""
 
-    @property
-    def rowids(self) -> set[int]:
-        return {*self.words, *self.meaning, *self.keys}
+    def in_order(self, words_weigh: float) -> list[int]:
+        """Return the rows of words and meaning, the best first, as they weigh by themselves."""
+        if not self.meaning:
+            return list(self.words)
+        score = _fusing(self.words.values(), self.meaning.values(), words_weigh)
+        words, meaning = self.words.get, self.meaning.get
+        scored = {n: score(words(n, 0.0), meaning(n, 0.0)) for n in self.words | self.meaning}
+        return sorted(scored, key=scored.__getitem__, reverse=True)
+
+
+def _fusing(
+    words: Iterable[float], meaning: Iterable[float], words_weigh: float
+) -> Callable[[float, float], float]:
+    """Return what weighs two scores against each other, each as a share of the best."""
+    a_word = words_weigh / (max(words, default=0.0) or 1.0)
+    a_meaning = MEANING / (max(meaning, default=0.0) or 1.0)
+    return lambda word, meant: a_word * word + a_meaning * meant
 
 
 class _Query:
@@ -375,13 +373,39 @@ class _Query:
             self._where.add("topic IS NULL OR topic = ?", topic)
 
     def run(self) -> Search:
-        for most in (max(_LOOKED_AT, 4 * self._limit), _ALL):
-            found = self._find(most)
-            order = self._ranked(self._seen(found))
-            if not found.is_cut or self._holds(order, found):
-                break
+        few = 4 * self._limit
+        found = self._find(max(_FOUND, few))
+        order = self._looked_at(found, few)
+        if order is None:
+            order = self._looked_at(found, None)
+        if order is None:
+            found = self._find(_ALL)
+            order = self._looked_at(found, None) or []
         model = self._meaning.model if self._meaning else None
         return Search(self._words, order[: self._limit], found.how, model)
+
+    def _looked_at(self, found: _Found, few: int | None) -> list[_Hit] | None:
+        """Return what may be seen, the best first, looking at a few of the best alone.
+
+        None: what was not looked at, or not found yet, may belong among the first.
+        """
+        ordered = found.in_order(self._words_weigh)
+        first, rest = set(ordered[:few]), ordered[few or len(ordered) :]
+        if rest:
+            first |= self._pinned().intersection(rest)
+        hits = self._seen(found, first | found.keys)
+        self._fuse(hits)
+        beside = self._beside(hits)
+        if more := beside.keys() & set(rest) - first:
+            hits |= self._seen(found, more)
+            self._fuse(hits)
+        order = _ranked(hits, beside)
+        if not (rest or found.is_cut) or self._holds(order, found, rest):
+            return order
+        return None
+
+    def _pinned(self) -> set[int]:
+        return {n for (n,) in self._connection.execute("SELECT rowid FROM records WHERE pinned")}
 
     def _find(self, most: int) -> _Found:
         """Ask each stage for its best, at most so many, whoever may see them."""
@@ -433,55 +457,67 @@ class _Query:
         rows = self._connection.execute(sql, (json.dumps(list(cosines)),))
         return {n: cosines[digest] for n, digest in rows}
 
-    def _seen(self, found: _Found) -> dict[int, _Hit]:
-        """Return what of it meets the query's scope and conditions."""
+    def _seen(self, found: _Found, rowids: Iterable[int]) -> dict[int, _Hit]:
+        """Return which of these rows meet the query's scope and conditions."""
         sql = f"""
             SELECT r.rowid, r.id, {self._weight} AS weight, r.pinned
             FROM json_each(?) CROSS JOIN records r ON r.rowid = value
             WHERE weight > 0 AND {self._where.sql}
         """
         # The weight's values come first because its expression does.
-        values = [*self._weight_values, json.dumps(list(found.rowids)), *self._where.values]
+        values = [*self._weight_values, json.dumps(list(rowids)), *self._where.values]
+        keys, words, meaning = found.keys, found.words.get, found.meaning.get
         return {
-            n: _Hit(
-                n, name, weight, bool(is_pinned), n in found.keys,
-                found.words.get(n, 0.0), found.meaning.get(n, 0.0),
-            )
+            n: _Hit(n, name, weight, bool(is_pinned), n in keys, words(n, 0.0), meaning(n, 0.0))
             for n, name, weight, is_pinned in self._connection.execute(sql, values)
-        }  # fmt: skip
+        }
 
     @property
     def _words_weigh(self) -> float:
         return 1.0 if self._meaning is None else 1.0 - MEANING
 
-    def _ranked(self, hits: dict[int, _Hit]) -> list[_Hit]:
-        """Weigh what the stages said against each other, and put the best first."""
-        words = max((hit.words for hit in hits.values()), default=0.0) or 1.0
-        meaning = max((hit.meaning for hit in hits.values()), default=0.0) or 1.0
-        for hit in hits.values():
-            hit.fused = self._words_weigh * hit.words / words + MEANING * hit.meaning / meaning
-        self._lift(hits)
-        return sorted(
-            hits.values(),
-            key=lambda hit: (not hit.is_key, -hit.weight if hit.is_key else 0, -hit.base, hit.id),
+    def _fuse(self, hits: dict[int, _Hit]) -> None:
+        """Weigh words and meaning against each other, among what may be seen."""
+        found = hits.values()
+        score = _fusing(
+            [hit.words for hit in found], [hit.meaning for hit in found], self._words_weigh
         )
+        for hit in found:
+            hit.fused = score(hit.words, hit.meaning)
 
-    def _lift(self, hits: dict[int, _Hit]) -> None:
-        """Give what stands next to one of the best some of its score."""
-        best = heapq.nlargest(_LIFTING, hits.values(), key=lambda hit: (hit.fused, hit.id))
+    def _beside(self, hits: dict[int, _Hit]) -> dict[int, float]:
+        """Return the rows that stand next to the best, and what they get of their score."""
+        best = heapq.nlargest(_LIFTING, hits.values(), key=_BY_FUSED)
         chosen = json.dumps([hit.rowid for hit in best])
+        lifts: dict[int, float] = {}
         for n, *beside in self._connection.execute(_BESIDE, (chosen,)):
             for other in beside:
-                if other in hits:
-                    hits[other].lift = max(hits[other].lift, LIFT * hits[n].fused)
+                lifts[other] = max(lifts.get(other, 0.0), LIFT * hits[n].fused)
+        return lifts
 
-    def _holds(self, order: list[_Hit], found: _Found) -> bool:
+    def _holds(self, order: list[_Hit], found: _Found, rest: Sequence[int]) -> bool:
         """Whether nothing that was not looked at can belong among the first."""
         if len(order) < self._limit:
             return False
-        best = max((hit.words for hit in order), default=0.0) or 1.0
-        unseen = self._words_weigh * min(found.words.values()) / best * PINNED
-        return order[self._limit - 1].base >= unseen
+        score = _fusing(
+            [hit.words for hit in order], [hit.meaning for hit in order], self._words_weigh
+        )
+        unseen = [score(found.words.get(n, 0.0), found.meaning.get(n, 0.0)) for n in rest[:1]]
+        if found.is_cut:
+            unseen.append(PINNED * score(min(found.words.values()), 0.0))
+        return order[self._limit - 1].base >= max(unseen, default=0.0)
+
+
+def _ranked(hits: dict[int, _Hit], beside: Mapping[int, float]) -> list[_Hit]:
+    """Return hits, the best first: facts whose key the query names, then all others."""
+    found = list(hits.values())
+    for hit in found:
+        hit.lift = beside.get(hit.rowid, 0.0)
+        hit.base = (hit.fused + hit.lift) * hit.weight * (PINNED if hit.is_pinned else 1.0)
+    found.sort(key=_BY_ID)
+    found.sort(key=_BY_BASE, reverse=True)
+    keys = sorted((hit for hit in found if hit.is_key), key=_BY_WEIGHT, reverse=True)
+    return keys + [hit for hit in found if not hit.is_key] if keys else found
 
 
 def stages_of(found: Search) -> tuple[ExplainStage, ...]:
