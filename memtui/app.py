@@ -478,7 +478,7 @@ class MemtuiApp(App[None]):
 
         choices = [
             Choice("", "the one that serves this scope", "auto"),
-            Choice(_EVERYWHERE, "all at once, in queries and records"),
+            Choice(_EVERYWHERE, "every binding at once, in queries and records", "all"),
         ]
         choices += [Choice(one.key, one.key, one.provider_key) for one in self.state.bindings]
 

@@ -496,7 +496,7 @@ def _join(
         hidden=tuple(hidden),
         all_topics=all_topics,
         capped=len(shown) > len(top) or any(one.capped for one in answers.values()),
-        stages=(_asking(asked), *stages),
+        stages=(_asking(asked), *_own_stages(answers), *stages),
     )
 
 
@@ -594,6 +594,19 @@ def _asking(asked: Asked) -> ExplainStage:
     return ExplainStage(name="bindings", detail=" ".join([f"{lead}: {', '.join(told)}.", *silent]))
 
 
+def _named(binding_key: str, record_id: str) -> str:
+    return f"{binding_key} {record_id}"
+
+
+def _own_stages(answers: Mapping[str, QueryAnswer]) -> Iterator[ExplainStage]:
+    """Yield how each binding came to its own answer, where it tells."""
+    for key in sorted(answers):
+        for one in answers[key].stages:
+            scores = {_named(key, name): score for name, score in one.scores.items()}
+            update = {"name": f"{key}: {one.name}", "scores": scores}
+            yield one.model_copy(update=update)
+
+
 def _stages(
     found: Sequence[FoundSnippet],
     keys: frozenset[str],
@@ -604,7 +617,7 @@ def _stages(
     places = [place for one in found for place in one.places]
 
     def named(binding_key: str, handle: RecordHandle) -> str:
-        return f"{binding_key} {handle.provider_record_id}"
+        return _named(binding_key, handle.provider_record_id)
 
     yield ExplainStage(
         name="own ranks",

@@ -83,8 +83,8 @@ async def test_a_question_to_all_names_where_each_result_is_from_and_who_fails(
     async with running(paths, settings, "query", size=(120, 50)) as (app, pilot):
         await pilot.press("escape", "0", "i", *"deploy", "enter")
         await until(pilot, lambda: "2 results" in screen_text(app))
+        await until(pilot, lambda: "from 2 of 3 bindings" in screen_text(app))
         shown = screen_text(app)
-        assert "from 2 of 3 bindings" in shown
         assert "default · manual note" in shown
         assert "table · manual note" in shown
         assert "Found in" in shown

@@ -325,7 +325,7 @@ class QueryScreen(MemtuiScreen):
             return
         if before.answer != now.answer:
             goes_on = before.asking and before.request is now.request
-            self._draw_cards(self._cards.highlighted if goes_on else 0)
+            self._draw_cards((self._cards.highlighted or 0) if goes_on else 0)
         elif before.past != now.past and now.answer is None:
             self._draw_cards(_place_of(before.past_at(self._cards.highlighted), now.past))
         notice = self.query_one("#query-notice", Notice)
