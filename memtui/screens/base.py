@@ -446,8 +446,8 @@ def past_words(state: AppState, *, leads_back: bool = True) -> tuple[str, ...]:
     return (
         f"{at}, {ago}   nothing can be changed here{back}",
         f"{at}{back}",
-        f"{PAST_SIGN} as of {fmt.exact(state.as_of, state.zone)}",
-        f"{PAST_SIGN} the past",
+        at,
+        f"{PAST_SIGN} THE PAST",
     )
 
 

@@ -314,7 +314,7 @@ def _changed_at(found: Difference) -> datetime | None:
 def _who(found: Difference) -> str | None:
     if found.operations:
         return actor(found.operations[0])
-    made_by = found.after.created_by if found.after else None
+    made_by = found.after.created_by if found.after and not found.before else None
     return made_by and made_by.rpartition(":")[2]
 
 

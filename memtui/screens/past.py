@@ -180,7 +180,7 @@ class ChooseMoment(Dialog[datetime]):
         for moment in sorted(moments, reverse=True):
             operation = next((one for one in found if _is_during(moment, one)), None)
             if operation is None:
-                changes[moment] = DayMoment(moment, "", "changed outside of memtui")
+                changes[moment] = DayMoment(moment, "", "changed; no operation is known")
             else:
                 words = about(operation) or fmt.counted(operation.result_count, "record")
                 what = f"{operation.operation_type.value}: {words}"
