@@ -15,6 +15,7 @@ from memtui.contract import (
     NotFound,
     OperationStatus,
     OperationType,
+    QueryRequest,
     Scope,
     SourceKind,
     SourceRef,
@@ -92,6 +93,24 @@ async def test_no_text_leaves_before_a_yes_and_none_after_it_is_taken_back(
         await service.embedding.agree(caller, "default", ELSEWHERE, agreed=False)
     with pytest.raises(Denied, match=ELSEWHERE):
         await service.embedding.build(caller, "default")
+
+
+async def test_what_leaves_holds_no_secret(
+    service: MemoryService, caller: Caller, server: Embeddings
+) -> None:
+    elsewhere = server.url.replace("127.0.0.1", "0.0.0.0")  # which is no loopback address
+    await configure(service, caller, embedding=f"openai:{elsewhere}/v1#m")
+    await remember(service, caller, "The sky is blue.")
+    [vault] = service.paths.data.glob("bindings/*/default/vault")
+    (vault / "by hand.md").write_text("The staging key is AKIAIOSFODNN7EXAMPLE, says Ana.")
+    await service.embedding.agree(caller, "default", elsewhere)
+    assert (await service.embedding.build(caller, "default")).is_done
+    await service.query(caller, QueryRequest(scope=COMPANY, query="what of AKIAIOSFODNN7EXAMPLE"))
+    assert len(server.texts) == 3
+    assert not any("AKIA" in text for text in server.texts)
+    assert sum("[REDACTED:" in text for text in server.texts) == 2
+    queried = await newest(service, caller)
+    assert (queried.operation_type, queried.unpriced) == (OperationType.QUERY, True)
 
 
 async def test_what_is_new_is_embedded_in_the_background_until_that_is_turned_off(
