@@ -55,6 +55,9 @@ class _Past:
     there at the moment."""
     kept: frozenset[str]
     """The records whose past the provider tells."""
+    seen: dict[str, Record]
+    """As the journal has them, those records of `kept` that were changed later: a window says
+    nothing of pins and tags."""
 
 
 class BindingThen:
@@ -99,6 +102,11 @@ class BindingThen:
                     if identity not in kept or one.taken_back
                 },
                 kept,
+                {
+                    identity: one.record
+                    for identity, one in then.items()
+                    if identity in kept and one.record is not None
+                },
             )
         return self._past
 
@@ -111,8 +119,13 @@ class BindingThen:
         if identity in past.changed:
             return await self._as_known(past.changed[identity])
         if identity in past.kept or (self._keeps and record.valid_from is not None):
-            return record
+            return self._as_seen(past, record)
         return await self._as_known(record)
+
+    def _as_seen(self, past: _Past, record: Record) -> Record:
+        """Return a version that the provider tells, with the pins and tags that it had then."""
+        seen = past.seen.get(_id(record))
+        return seen if seen is not None and seen.text == record.text else record
 
     async def _as_known(self, record: Record | None) -> Record | None:
         """Return a record as it was then, which memtui did not change between then and this."""
@@ -145,7 +158,9 @@ class BindingThen:
         if self._keeps:
             versions = (await self._versions(scope)).get(identity)
             if versions:
-                return next((one for one in versions if holds_at(one, self._moment)), None)
+                found = (one for one in versions if holds_at(one, self._moment))
+                version = next(found, None)
+                return version and self._as_seen(past, version)
         record = await self.present.get(handle, scope)
         return await self._as_known(record)
 
@@ -168,8 +183,9 @@ class BindingThen:
         if self._keeps and not (await self._known()).changed:
             found = await self.present.browse(self._asked(request))
             then = [await self._rolled_back(record) for record in found.records]
-            if then == list(found.records):
-                return found
+            known = [record for record in then if record is not None]
+            if [one.text for one in known] == [one.text for one in found.records]:
+                return found.model_copy(update={"records": tuple(known)})
         return await self._whole(request)
 
     def _asked(self, request: BrowseRequest) -> BrowseRequest:

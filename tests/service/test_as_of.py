@@ -229,6 +229,18 @@ async def test_log_context_and_history_end_at_the_moment(service: MemoryService)
     assert {run.run_id for run in (await service.runs.page(CALLER)).runs} == {"eu", "us"}
 
 
+async def test_a_pin_is_that_of_the_moment(service: MemoryService) -> None:
+    fact = WriteRequest(scope=SCOPE, source=SOURCE, content="region: eu", kind="fact", tags=("a",))
+    [it] = (await service.write(CALLER, fact)).handles
+    then = CALLER.at(datetime.now(UTC))
+    change = CorrectRequest(scope=SCOPE, handle=it, pinned=True, tags=("b",))
+    await service.correct(CALLER, change)
+    record = (await service.get(then, it, SCOPE)).record
+    [listed_one] = (await service.browse(then, BrowseRequest(scope=SCOPE))).records
+    assert record == listed_one
+    assert (record.pinned, record.tags) == (False, ("a",))
+
+
 async def test_what_others_changed_since_is_said(service: MemoryService) -> None:
     note = WriteRequest(scope=SCOPE, source=SOURCE, content="As memtui wrote it.")
     [it] = (await service.write(CALLER, note)).handles
