@@ -33,7 +33,15 @@ from memtui.contract import (
     holds_at,
     owner_of,
 )
-from memtui.provider_kit import eligible, matcher, page, ranked, sees
+from memtui.provider_kit import (
+    eligible,
+    matcher,
+    page,
+    ranked,
+    read_cursor,
+    sees,
+    write_cursor,
+)
 from memtui.service.connections import Connection
 from memtui.store import journal
 
@@ -44,6 +52,10 @@ _OF_NOW = (
 """Abilities of a provider that are of the present alone."""
 _NARROWING = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 _PAGE = 1_000
+_READ = ""
+"""Stands for a provider's cursor where its list is read to its end."""
+_FEW = 300
+"""Changed records that are put into a provider's pages; of more, the whole list is put together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +192,75 @@ class BindingThen:
         """Return one page of what was there."""
         if request.namespace is not None:
             raise Unsupported("A namespace alone can only be listed as it is now.")
-        if self._keeps and not (await self._known()).changed:
-            found = await self.present.browse(self._asked(request))
-            then = [await self._rolled_back(record) for record in found.records]
-            known = [record for record in then if record is not None]
-            if [one.text for one in known] == [one.text for one in found.records]:
-                return found.model_copy(update={"records": tuple(known)})
+        if self._keeps and len((await self._known()).changed) <= _FEW:
+            return await self._patched(request)
         return await self._whole(request)
+
+    async def _patched(self, request: BrowseRequest) -> BrowsePage:
+        """Return a page of the provider's list of then, with what has changed since in its place.
+
+        The cursor is the provider's, and how many of the changed ones stood before it.
+        """
+        changed, fits = (await self._known()).changed, matcher(request.filter)
+        all_known = [await self._as_known(known) for known in changed.values()]
+        mine = sorted(
+            (one for one in all_known if one and fits(one) and self._is_listed(request, one)),
+            key=lambda one: _place(one, request.sort),
+            reverse=request.sort.startswith("-"),
+        )
+        theirs, start = None, 0
+        if request.cursor is not None:
+            theirs, start = read_cursor(request.cursor, request.sort, (str, type(None)), int)
+        is_read = theirs == _READ
+        update = {"cursor": None, "limit": 1} if is_read else {"cursor": theirs}
+        asked = self._asked(request.model_copy(update=update))
+        found = await self.present.browse(asked)
+        if is_read:
+            found = found.model_copy(update={"records": (), "next_cursor": None})
+        kept: list[tuple[int, Record]] = []
+        for number, record in enumerate(found.records, 1):
+            if _id(record) not in changed and (then := await self._rolled_back(record)):
+                kept.append((number, then))
+        rows = _in_order(kept, mine[start:], request.sort, is_last=found.next_cursor is None)
+        shown = rows[: request.limit]
+        used = [number for number, _ in shown if number]
+        used_up = max(used, default=0) if len(shown) < len(rows) else len(found.records)
+        start += len(shown) - len(used)
+        cursor: str | None = found.next_cursor or _READ
+        if used_up < len(found.records):
+            cursor = theirs
+            if used_up:
+                part = asked.model_copy(update={"limit": used_up})
+                cursor = (await self.present.browse(part)).next_cursor
+        is_more = len(shown) < len(rows) or found.next_cursor is not None or start < len(mine)
+        total = found.total
+        if total is not None:
+            total += len(mine) - sum([await self._lists_now(request, one) for one in changed])
+        whole = {
+            "records": tuple(record for _, record in shown),
+            "next_cursor": write_cursor(request.sort, cursor, start) if is_more else None,
+            "total": total,
+        }
+        return found.model_copy(update=whole)
+
+    async def _lists_now(self, request: BrowseRequest, identity: str) -> bool:
+        """Whether the provider's own list of the moment has a record that was changed since."""
+        versions = (await self._versions(request.scope)).get(identity)
+        if versions:
+            found = next((one for one in versions if holds_at(one, self._moment)), None)
+        else:
+            handle = RecordHandle(provider_key=self.present.key, provider_record_id=identity)
+            found = await self.present.get(handle, request.scope)
+        is_made = found is not None and not (found.created_at and found.created_at > self._moment)
+        return bool(
+            found
+            and (versions or is_made)
+            and matcher(request.filter)(found)
+            and self._is_listed(request, found)
+        )
+
+    def _is_listed(self, request: BrowseRequest, record: Record) -> bool:
+        return self._lists(request, record) and (request.expired or self._is_fresh(record))
 
     def _asked(self, request: BrowseRequest) -> BrowseRequest:
         return request.model_copy(update={"as_of": self._moment if self._keeps else None})
@@ -317,6 +391,42 @@ def lists(scope: Scope, owner: Scope, *, narrow: bool) -> bool:
         return sees(scope, owner)
     asked = ((getattr(scope, name), getattr(owner, name)) for name in _NARROWING)
     return all(wanted in {None, own} for wanted, own in asked)
+
+
+def _place(record: Record, sort: str) -> tuple[bool, str | int]:
+    """Return what a list is sorted by."""
+    name = sort.removeprefix("-")
+    if name in {"created_at", "updated_at"}:
+        moments = [record.created_at, record.updated_at]
+        first, second = moments if name == "created_at" else reversed(moments)
+        moment = first or second
+        return moment is not None, moment.isoformat(timespec="microseconds") if moment else ""
+    values: dict[str, str | int | None] = {
+        "title": (record.title or record.text)[:100].lower(),
+        "size": len(record.text),
+        "kind": record.kind,
+        "topic": record.topic,
+    }
+    value = values.get(name)
+    return value is not None, value if value is not None else ""
+
+
+def _in_order(
+    theirs: Sequence[tuple[int, Record]], mine: Sequence[Record], sort: str, *, is_last: bool
+) -> list[tuple[int, Record]]:
+    """Merge two sorted lists, up to the end of theirs; after the last page to the end of both."""
+    rows: list[tuple[int, Record]] = []
+    waiting = list(mine)
+    is_down = sort.startswith("-")
+    for number, record in theirs:
+        place = _place(record, sort)
+        while waiting:
+            first = _place(waiting[0], sort)
+            if not (first > place if is_down else first < place):
+                break
+            rows.append((0, waiting.pop(0)))
+        rows.append((number, record))
+    return rows + [(0, record) for record in waiting] if is_last else rows
 
 
 def _merged(hits: Sequence[Snippet], others: Sequence[Snippet]) -> list[Snippet]:
