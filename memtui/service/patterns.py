@@ -74,7 +74,7 @@ class Patterns(Group):
 
         answers = await asyncio.gather(*map(one, keys), return_exceptions=True)
         versions: list[Version] = []
-        errors: list[BaseException] = []
+        errors: list[MemtuiError] = []
         for key, answer in zip(keys, answers, strict=True):
             if not isinstance(answer, BaseException):
                 versions += answer
@@ -103,17 +103,24 @@ class Patterns(Group):
         )
 
 
-async def versions_of(core: Core, entry: RunningOperation, connection: Connection) -> list[Version]:
+async def versions_of(
+    core: Core,
+    entry: RunningOperation,
+    connection: Connection,
+    current: Sequence[Record] | None = None,
+) -> list[Version]:
     """Return every version of the facts in one binding that an operation's scope sees.
 
-    Where the provider keeps no windows, it is what memtui itself changed.
+    Where the provider keeps no windows, it is what memtui itself changed of the `current` records,
+    so that a plan of them lists them once; None: of all that the scope sees.
     """
     adapter, scope, key = connection.adapter, entry.scope, connection.binding.key
     if adapter.capabilities.validity:
         records: Sequence[Record] = await connection.read(lambda: adapter.versions(scope))
     elif adapter.capabilities.browse:
-        asked = BrowseRequest(scope=scope, filter=Filter(kind=FACT))
-        current = [one async for page in connection.pages(asked) for one in page.records]
+        if current is None:
+            asked = BrowseRequest(scope=scope, filter=Filter(kind=FACT))
+            current = [one async for page in connection.pages(asked) for one in page.records]
         earlier = await core.ask(journal.earlier_facts, scope.company_id, key, entry.caller.as_of)
         records = _dated(current, earlier)
     else:

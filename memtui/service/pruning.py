@@ -74,7 +74,7 @@ class Pruning(Group):
             entry.result_count = len(records)
             ids = [record.handle.provider_record_id for record in records]
             counts = await self._service.log.retrieval_stats(caller, connection.binding.key, ids)
-            versions = await versions_of(core, entry, connection)
+            versions = await versions_of(core, entry, connection, records)
             plan = await asyncio.to_thread(self._plan, caller, request, records, counts, versions)
         return PruneAnswer(
             operation_id=entry.operation_id,
