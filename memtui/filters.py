@@ -323,7 +323,7 @@ def _quoted_word(word: str) -> str:
 
 
 def parse_when(text: str, *, now: datetime, zone: tzinfo = UTC) -> datetime:
-    """Parse a moment: a span back from `now` (`90s 30min 6h 7d 2w 3m 1y`), a date, or ISO 8601.
+    """Parse a moment: `now`, a span back (`90s 30min 6h 7d 2w 3m 1y`), a date, or ISO 8601.
 
     A span may be in words: `3 weeks ago`. A date or a clock time without an offset is in `zone`;
     `today`, `yesterday` and `last monday`, which today never is, start there. A clock time alone
@@ -338,6 +338,8 @@ def parse_when(text: str, *, now: datetime, zone: tzinfo = UTC) -> datetime:
         if span := _WORDED_SPAN.fullmatch(text.lower()):
             number = int(span[1]) if span[1].isdigit() else 1
             return now.astimezone(UTC) - number * _SPAN_UNITS[_UNIT_WORDS[span[2]]]
+        if text.lower() == "now":
+            return now.astimezone(UTC)
         if day := _DAY.fullmatch(text.lower()):
             return _start_of(day, now.astimezone(zone))
         if clock := _CLOCK.fullmatch(text):

@@ -196,6 +196,7 @@ def test_a_bad_value_from_elsewhere_is_named_by_its_word() -> None:
         ("3m", timedelta(days=90)),
         ("1y", timedelta(days=365)),
         ("0d", timedelta(0)),
+        ("now", timedelta(0)),
         ("3d ago", timedelta(days=3)),
         ("2 h ago", timedelta(hours=2)),
         ("3 weeks ago", timedelta(days=21)),

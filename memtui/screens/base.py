@@ -16,6 +16,7 @@ For a screen author. Derive from `MemtuiScreen`, set `MODE` to the screen's name
 What is there to use:
 
 - `self.state`: scope, filter, active binding (`memtui.screens.state.AppState`);
+  `self.state.clock()`: the moment that is looked at, now unless it is one of the past;
   `self.session`: service, caller and company (inside `load` and actions that need the service);
 - `self.missing = {Need.ROW: "", …}`: which needs do not hold now, with a reason of the screen's
   own ("" takes the need's). Actions that need one are dimmed, and pressing one says why.

@@ -51,12 +51,11 @@ if TYPE_CHECKING:
 SINCE = "last monday"
 """What a comparison begins with."""
 _KINDS: dict[str, tuple[str, str, Tone]] = {
-    "added": ("+", OK, "success"),
     "changed": ("~", WARN, "warning"),
     "removed": ("-", BAD, "error"),
+    "added": ("+", OK, "success"),
 }
-"""The sign of each kind of change, and how it is coloured."""
-_ORDER = ("changed", "removed", "added")
+"""The sign of each kind of change and how it is coloured, in the order of the list."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _EXPORTED = ("csv", "json", "parquet")
 _HINT = "topic:deploy tag:release words ~fuzzy; empty: all   enter take it   esc go back"
@@ -258,7 +257,7 @@ def for_records(chosen: Filter) -> Filter:
 def ordered(found: Iterable[Difference]) -> list[Difference]:
     """Return differences by their kind, the newest of each first."""
     by_time = sorted(found, key=lambda one: _changed_at(one) or _NEVER, reverse=True)
-    return sorted(by_time, key=lambda one: _ORDER.index(one.kind.value))
+    return sorted(by_time, key=lambda one: list(_KINDS).index(one.kind.value))
 
 
 # How a difference reads.
