@@ -221,7 +221,7 @@ class Bindings(Group):
         core = self._core
         binding_id = _id(caller, key)
         async with core.configured(caller, {"remove_binding": key}, binding_key=key) as entry:
-            await core.configure(entry, lambda database: table.remove_binding(database, binding_id))
+            await core.configure(entry, lambda database: _remove(database, binding_id))
             await core.connections.drop(binding_id)
 
     async def set_target(self, caller: Caller, target_type: str, target_id: str, key: str) -> None:
@@ -337,6 +337,13 @@ async def _shared(core: Core, rows: Sequence[BindingRow], *, load: bool = False)
             for other in theirs
         )
     }
+
+
+def _remove(database: Connection, binding_id: str) -> None:
+    from memtui.store import pairs  # imports SQLAlchemy, which few commands need
+
+    table.remove_binding(database, binding_id)
+    pairs.forget_binding(database, binding_id)
 
 
 def _id(caller: Caller, key: str) -> str:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from memtui.service.embedding import Embeddings
     from memtui.service.everywhere import Everywhere
     from memtui.service.facts import Facts
+    from memtui.service.in_step import Pairs
     from memtui.service.limits import Limits
     from memtui.service.log import Log
     from memtui.service.members import Members, Tokens
@@ -195,6 +196,8 @@ class MemoryService(Operations):
     """When a scope changed, how two moments differ, how one record came on."""
     patterns: _Lazy[Patterns] = _Lazy("patterns", "Patterns")
     """What the changes of facts show."""
+    pairs: _Lazy[Pairs] = _Lazy("in_step", "Pairs")
+    """Which record is which in bindings that are held in step."""
     plugin: _Lazy[PluginLedger] = _Lazy("namespaces", "PluginLedger")
     """What serving a binding as a memory plugin keeps beside its provider."""
     purging: _Lazy[Purging] = _Lazy("purge", "Purging")

@@ -209,7 +209,7 @@ class Purging(Group):
             ("object store", copied, "operations"),
             ("undo journal", len(found.steps), "records before and after"),
             ("handle links", links, "ids"),
-            ("plugin ids", ids, "ids"),
+            ("ids beside providers", ids, "ids"),
             *(
                 (f"{connection.binding.key}: {place}", kept, "versions")
                 for connection, _, reply in found.providers

@@ -43,6 +43,7 @@ from memtui.store.tables import (
     LINKS,
     OPERATIONS,
     PLUGIN_IDS,
+    SYNC_PAIRS,
     USAGE,
 )
 
@@ -541,22 +542,26 @@ def forgotten(connection: Connection, company_id: str) -> dict[str, set[str]]:
 
 
 def names(connection: Connection, aim: Aim, *, drop: bool = False) -> tuple[int, int]:
-    """Return how many links between ids, and ids of the served plugin, name gone records.
+    """Return how many links between ids, and ids kept beside the providers, name gone records.
 
-    With `drop` they are deleted.
+    Those are ids of the served plugin, and of records that two bindings hold in step. With `drop`
+    they are deleted.
     """
     found = [0, 0]
     for key, known in aim.gone.items():
         row = bindings.binding(connection, aim.company_id, key)
         for ids in parts(sorted(known)):
             linked = or_(LINKS.c.old_record_id.in_(ids), LINKS.c.new_record_id.in_(ids))
-            served = PLUGIN_IDS.c.binding_id == (row.binding_id if row else "")
-            for place, (table, *where) in enumerate(
-                (
-                    (LINKS, LINKS.c.binding_key == key, linked),
-                    (PLUGIN_IDS, served, PLUGIN_IDS.c.record_id.in_(ids)),
-                )
-            ):
+            own_id = row.binding_id if row else ""
+            for place, table, *where in (
+                (0, LINKS, LINKS.c.binding_key == key, linked),
+                (1, PLUGIN_IDS, PLUGIN_IDS.c.binding_id == own_id,
+                 PLUGIN_IDS.c.record_id.in_(ids)),
+                (1, SYNC_PAIRS, SYNC_PAIRS.c.left_id == own_id,
+                 SYNC_PAIRS.c.left_record.in_(ids)),
+                (1, SYNC_PAIRS, SYNC_PAIRS.c.right_id == own_id,
+                 SYNC_PAIRS.c.right_record.in_(ids)),
+            ):  # fmt: skip
                 own = (table.c.company_id == aim.company_id, *where)
                 counted = select(func.count()).select_from(table).where(*own)
                 found[place] += connection.execute(counted).scalar_one()

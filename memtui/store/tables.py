@@ -333,6 +333,40 @@ class PluginIdRow(SQLModel, table=True):
     """What the record's own metadata would hold, where the provider keeps none."""
 
 
+class SyncRow(SQLModel, table=True):
+    """Two bindings that are kept in step: what was so when that was last done."""
+
+    __tablename__: ClassVar[str] = "memory_syncs"
+
+    company_id: str = _text(primary_key=True)
+    left_id: str = _text(primary_key=True)
+    """The binding that was named first, a vault."""
+    right_id: str = _text(primary_key=True)
+    salt: bytes = Field(sa_type=LargeBinary)
+    """The key of the pairs' hashes."""
+    synced_at: datetime = _moment()
+    made: dict[str, str] = _json()
+    """By side and namespace, what tells that it is the one that it was."""
+    conflicts: int = _number()
+    held_back: int = _number()
+    """Deletions that nobody has confirmed."""
+
+
+class PairRow(SQLModel, table=True):
+    """A record that two bindings hold, as it was when they were last in step; none of its words."""
+
+    __tablename__: ClassVar[str] = "memory_sync_pairs"
+
+    company_id: str = _text(primary_key=True)
+    left_id: str = _text(primary_key=True)
+    right_id: str = _text(primary_key=True)
+    left_record: str = _text(primary_key=True)
+    right_record: str = _text()
+    left_prints: bytes = Field(sa_type=LargeBinary)
+    """Salted hashes of its fields, one after the other."""
+    right_prints: bytes = Field(sa_type=LargeBinary)
+
+
 def table_of(model: type[SQLModel]) -> Table:
     """Return the table of a class."""
     found: Table = model.__table__  # type: ignore[attr-defined]
@@ -345,3 +379,5 @@ HANDLES = table_of(HandleRow)
 JOURNAL = table_of(JournalRow)
 LINKS = table_of(HandleLinkRow)
 PLUGIN_IDS = table_of(PluginIdRow)
+SYNCS = table_of(SyncRow)
+SYNC_PAIRS = table_of(PairRow)

@@ -48,6 +48,7 @@ from memtui.service import (
     open_service,
 )
 from memtui.service.core import Group
+from memtui.service.in_step import InStep
 from memtui.store.operation import Operation
 from tests.databases import drop_database, make_database
 
@@ -338,6 +339,9 @@ MEMBERS: dict[str, list[Call]] = {
         lambda h, c: each(h, lambda name: h.service.runs.told_now(c, h.written[name]))
     ],
     "log.found_outcome": [lambda h, c: h.service.log.found_outcome(c, h.written["wapollohot"])],
+    "pairs.all": [lambda h, c: h.service.pairs.all(c)],
+    "pairs.sees_all": [lambda h, c: h.service.pairs.sees_all(c)],
+    "pairs.versions": [lambda h, c: h.service.pairs.versions(c, "default")],
     "plugin.namespaces": [lambda h, c: h.service.plugin.namespaces(c, "default")],
     "plugin.named": [lambda h, c: h.service.plugin.named(c, "default", ["a:b"])],
     "plugin.names": [lambda h, c: h.service.plugin.names(c, "default", memory_ids=["x"])],
@@ -473,6 +477,10 @@ MANAGERS: dict[str, Call] = {
     "purging.plan": lambda h, c: h.service.purging.plan(c, PurgeRequest(project_id="apollo")),
     "purging.apply": lambda h, c: h.service.purging.apply(c, PurgeRequest(project_id="apollo")),
     "purging.keep_doing": lambda h, c: h.service.purging.keep_doing(c, 30),
+    "pairs.of": lambda h, c: h.service.pairs.of(c, "default", "second"),
+    "pairs.note": lambda h, c: h.service.pairs.note(
+        c, InStep(left="default", right="second", salt=b"s")
+    ),
     "plugin.put": lambda h, c: h.service.plugin.put(c, "default", "a:b", "custom"),
     "plugin.patch": lambda h, c: h.service.plugin.patch(c, "default", "a:b"),
     "plugin.remove": lambda h, c: h.service.plugin.remove(c, "default", "a:b"),

@@ -319,7 +319,7 @@ class MilvusAdapter(Adapter):
         return [
             Namespace(
                 name=one.name, kind=owner_of(one.owner)[0].removesuffix("_id"),
-                records=self._count(one),
+                records=self._count(one), metadata={"made": one.made} if one.made else {},
             )
             for one in self._store.collections()
         ]  # fmt: skip

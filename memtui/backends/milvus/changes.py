@@ -92,6 +92,9 @@ class Changes:
         if not row["kv_key"]:
             self._name(row, fact_name(row))
         is_upsert = request.mode is WriteMode.UPSERT
+        meant = Place.of(request.record_id or "") if is_upsert else None
+        if meant and meant.fact and meant.collection == self._collection.name:
+            self._name(row, meant.fact)
         known = self.fact(fact_name(row))
         held = known.current(self._now) if known else None
         if held is None and is_upsert and (old := self._key_value(row)) is not None:

@@ -50,7 +50,8 @@ class Reindex:
             texts = [text_to_embed(row) for row in batch] or [self._name]
             vectors, usage = embed(texts)
             if self._new is None:
-                self._store.create(self._name, len(vectors[0]), self._model)
+                made = self._collection.made
+                self._store.create(self._name, len(vectors[0]), self._model, made=made)
                 self._new = replace(
                     self._collection, name=self._name, dimensions=len(vectors[0]), model=self._model
                 )
@@ -82,7 +83,7 @@ def write_anew(store: Store, collection: Collection) -> None:
     """Put a copy in the place of a collection, so that no file keeps what was deleted from it."""
     name = f"{BESIDE}{collection.name}"
     store.drop(name)
-    store.create(name, collection.dimensions or 0, collection.model or "")
+    store.create(name, collection.dimensions or 0, collection.model or "", made=collection.made)
     store.put(replace(collection, name=name), store.rows(collection, EVERY, whole=True))
     store.rename(name, collection.name)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import shutil
 import tempfile
 import threading
@@ -39,6 +40,8 @@ from .rows import DETAILS, SCHEMA, VECTOR, Row
 
 MODEL = "memtui.embedding"
 """The property of a collection that memtui made: the name of the model of its vectors."""
+_MADE = "memtui.made"
+"""The property that tells a collection from another of its name: a word of chance."""
 _METRIC = "COSINE"
 _IDLE_SECONDS = 2.0
 _POLL_SECONDS = 0.05
@@ -67,6 +70,8 @@ class Collection:
     is_loaded: bool
     model: str | None
     """What its vectors were made with, where memtui made it; None: nobody wrote that down."""
+    made: str = ""
+    """Another where somebody dropped it and made it again; the same where its vectors are anew."""
     unfillable: tuple[str, ...] = ()
     """Fields that each row must have, and memtui knows nothing to put into."""
 
@@ -143,6 +148,7 @@ class Store(ABC):
             keeps_details=bool(told.get("enable_dynamic_field")),
             is_loaded=is_loaded,
             model=properties.get(MODEL) or None,
+            made=properties.get(_MADE) or str(told.get("collection_id") or ""),
             unfillable=tuple(
                 key
                 for key, one in fields.items()
@@ -152,8 +158,11 @@ class Store(ABC):
         self._described[name] = time.monotonic(), found
         return found
 
-    def create(self, name: str, dimensions: int, model: str) -> None:
-        """Make a collection with the schema of seed 002 §6; harmless where it is there."""
+    def create(self, name: str, dimensions: int, model: str, *, made: str = "") -> None:
+        """Make a collection with the schema of seed 002 §6; harmless where it is there.
+
+        `made` is that of the collection whose place it takes.
+        """
         from pymilvus import DataType, MilvusClient
 
         schema = MilvusClient.create_schema(
@@ -178,7 +187,7 @@ class Store(ABC):
                 name,
                 schema=schema,
                 index_params=index,
-                properties={MODEL: model},
+                properties={MODEL: model, _MADE: made or secrets.token_hex(8)},
                 consistency_level="Strong",
                 timeout=self._seconds,
             )

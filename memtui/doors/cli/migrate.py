@@ -118,7 +118,7 @@ async def _apply(session: Session, ends: Ends) -> int:
 
     try:
         with ticker(_SECONDS_A_LINE) as show:
-            done = await apply(ends, session.paths.data, lambda now: show(_progress(now)))
+            done = await apply(ends, session.paths.data, lambda now: show(progress_words(now)))
     except CancelledError:
         session.out.say("Stopped; the same command goes on where it was.")
         raise
@@ -144,7 +144,8 @@ async def _verify(session: Session, ends: Ends, sample: int | None, seed: int | 
     return 0 if found.passed else 1
 
 
-def _progress(now: Progress) -> str:
+def progress_words(now: Progress) -> str:
+    """Say how far a run has come."""
     if now.found:
         return f"{shown.counted(now.found, 'record')} found so far"
     words = [shown.of_total(now.done, now.total), f"{now.rate:,.0f}/s"]

@@ -185,10 +185,10 @@ class Generator:
         await upsert(self.adapter, text, scope=scope, topic=said[1], valid_from=begin, valid_to=end)
         own[-1:] = [(since, begin, said), (begin, end, (*said[:2], text)), (end, None, said)]
 
-    async def live(self) -> None:
-        for turn in range(1, CHANGES):
-            self.account.now = START + YEAR * (turn / CHANGES)
-            if len(list(self.account.open())) < FACTS:
+    async def live(self, changes: int = CHANGES, facts: int = FACTS) -> None:
+        for turn in range(1, changes):
+            self.account.now = START + YEAR * (turn / changes)
+            if len(list(self.account.open())) < facts:
                 await self.write()
             else:
                 await self.random.choice(

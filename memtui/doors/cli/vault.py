@@ -1,0 +1,213 @@
+"""`vault`: a vault and another binding held in step, such as its collections in Milvus."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import CancelledError
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memtui.contract import Invalid, MemtuiError
+from memtui.doors.cli.migrate import progress_words
+from memtui.doors.cli.options import DryRun, complete_binding
+from memtui.doors.cli.output import Dim, Line, columns, table, ticker
+from memtui.doors.cli.session import Session
+from memtui.widgets import format as shown
+
+if TYPE_CHECKING:
+    from memtui.contract import Record
+    from memtui.migration.ends import Ends
+    from memtui.migration.syncing import Divided, Synced
+
+_Binding = Annotated[
+    str,
+    typer.Argument(
+        metavar="BINDING",
+        help="What the vault is held in step with.",
+        autocompletion=complete_binding,
+    ),
+]
+_Vault = Annotated[
+    str | None,
+    typer.Option(
+        "--vault", help="The vault's binding; the only one, where there is one.",
+        autocompletion=complete_binding,
+    ),
+]  # fmt: skip
+_SECONDS_A_LINE = 5.0
+_PROVIDER = "vault"
+
+
+async def vault_sync(
+    session: Session,
+    binding: _Binding,
+    *,
+    vault: _Vault = None,
+    dry_run: DryRun = False,
+    delete: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Let the N deletions pass that were held back."),
+    ] = None,
+    rebuild: Annotated[
+        bool,
+        typer.Option("--rebuild", help="Write what BINDING lacks again, with its history."),
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on until ctrl+c.")] = False,
+    every: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="With --watch: how often to look.")
+    ] = 30.0,
+) -> int:
+    """Bring a vault and BINDING in step, both ways.
+
+    What changed on one side goes to the other. What changed on both is a conflict, which
+    `memtui vault conflicts` shows and `memtui vault resolve` decides; until then each side keeps
+    its own. Deletions wait for a yes where a side is empty, was made anew or could not be read
+    whole, or where more than 5 % would go. Each change can be undone. Exit 1 if something is not
+    in step afterwards.
+    """
+    from memtui.migration.syncing import sync
+
+    if watch and (dry_run or delete is not None or rebuild):
+        raise Invalid("--watch goes without --dry-run, --delete and --rebuild.")
+    if delete is not None and rebuild:
+        raise Invalid("--rebuild deletes nothing; leave out --delete.")
+    ends = await _ends(session, binding, vault)
+    if watch:
+        return await _watch(session, ends, every)
+    try:
+        with ticker(_SECONDS_A_LINE) as show:
+            done = await sync(
+                ends, session.paths.data, dry_run=dry_run, delete=delete, rebuild=rebuild,
+                report=lambda now: show(progress_words(now)),
+            )  # fmt: skip
+    except CancelledError:
+        session.out.say("Stopped; the same command goes on where it was.")
+        raise
+    session.out.answer(done, _synced(done))
+    return 0 if done.is_whole else 1
+
+
+async def vault_conflicts(session: Session, binding: _Binding, *, vault: _Vault = None) -> int:
+    """List the records that changed on both sides since they were in step.
+
+    Exit 1 if there are some.
+    """
+    from memtui.migration.syncing import sync
+
+    ends = await _ends(session, binding, vault)
+    done = await sync(ends, session.paths.data, dry_run=True)
+    found = done.conflicts
+    keys = done.left, done.right
+    session.out.answer(
+        {"left": keys[0], "right": keys[1], "conflicts": found},
+        _conflicts(found, keys) if found else ["nothing changed on both sides"],
+    )
+    return 1 if found else 0
+
+
+async def vault_resolve(
+    session: Session,
+    binding: _Binding,
+    record: Annotated[str, typer.Argument(metavar="ID", help="The record, by its id in either.")],
+    *,
+    keep: Annotated[
+        str,
+        typer.Option(metavar="KEY", help="The binding whose version stays; the other gets it."),
+    ],
+    vault: _Vault = None,
+) -> int:
+    """Decide a conflict: what one side has, or has no more, goes to the other."""
+    from memtui.migration.syncing import resolve
+
+    ends = await _ends(session, binding, vault)
+    done = await resolve(ends, session.paths.data, record, keep)
+    session.out.answer(done, _synced(done))
+    return 1 if done.failed else 0
+
+
+async def _ends(session: Session, binding: str, vault: str | None) -> Ends:
+    from memtui.migration.ends import open_ends
+
+    if vault is None:
+        views = await session.service.bindings.all(session.caller)
+        keys = [one.key for one in views if one.provider_key == _PROVIDER and one.key != binding]
+        if len(keys) != 1:
+            known = f": {', '.join(keys)}" if keys else ""
+            raise Invalid(f"There are {len(keys)} vaults{known}; name one with --vault.")
+        [vault] = keys
+    return await open_ends(session.service, session.caller, vault, binding)
+
+
+async def _watch(session: Session, ends: Ends, seconds: float) -> int:
+    """Bring both in step whenever the vault changes, and every so often for the other side."""
+    from memtui.migration.syncing import sync
+
+    changed = asyncio.Event()
+
+    async def follow() -> None:
+        async for _ in session.service.watch(session.caller, ends.source.key):
+            changed.set()
+
+    following = asyncio.create_task(follow()) if ends.source.capabilities.watch else None
+    session.out.say(f"Holding {ends.source.key} and {ends.destination.key} in step; ctrl+c ends.")
+    told = ""
+    try:
+        while True:
+            try:
+                done = await sync(ends, session.paths.data)
+                now = "\n".join(str(line) for line in _synced(done))
+                is_news = bool(done.written or done.changed or done.deleted)
+            except MemtuiError as error:
+                now, is_news = str(error), False
+            if is_news or now != told:
+                session.out.say(now)
+            told = now
+            changed.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), seconds)
+    finally:
+        if following is not None:
+            following.cancel()
+
+
+def _synced(done: Synced) -> Iterator[Line]:
+    would = "would be " if done.dry_run else ""
+    yield f"{shown.counted(done.in_step, 'record')} in step"
+    for what in ("written", "changed", "deleted"):
+        for key, number in sorted(getattr(done, what).items()):
+            yield f"{key}: {shown.counted(number, 'record')} {would}{what}"
+    for held in done.held_back:
+        number = len(held.record_ids)
+        yield f"{held.key}: {shown.counted(number, 'deletion')} held back. {held.reason}"
+    if done.held_back:
+        number = sum(len(one.record_ids) for one in done.held_back)
+        yield f"  --delete {number} lets them pass; --rebuild writes what {done.right} lacks again"
+    if done.conflicts:
+        yield (
+            f"{shown.counted(len(done.conflicts), 'conflict')}; `memtui vault conflicts "
+            f"{done.right}` shows both sides"
+        )
+    if done.failed:
+        yield f"failed: {shown.counted(done.failed, 'record')}"
+    for failure in done.failures:
+        yield Dim(f"  {failure.record_id}: {failure.reason}")
+
+
+def _conflicts(found: tuple[Divided, ...], keys: tuple[str, str]) -> Iterator[Line]:
+    for one in found:
+        yield one.what.replace("on the left", f"in {keys[0]}").replace(
+            "on the right", f"in {keys[1]}"
+        )
+        yield from table(
+            columns("binding", "id", "text*"),
+            (_row(key, record) for key, record in zip(keys, one.records, strict=True)),
+        )
+
+
+def _row(key: str, record: Record | None) -> list[str]:
+    if record is None:
+        return [key, "", "gone"]
+    return [key, record.handle.provider_record_id, record.text]

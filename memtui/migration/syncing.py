@@ -1,0 +1,631 @@
+"""Hold two bindings in step, both ways: a vault and its Milvus collections (seed 002 §7).
+
+What changed on one side since the last time goes to the other. What changed on both is a conflict,
+which a person decides; nothing of either side is lost by it. A deletion passes only where the last
+time is known, the other side could be read whole, and few go; every change is an operation of the
+service, so each can be taken back. Killed at any moment and run again, it ends in step: what is
+unpaired and says the same is one record.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from memtui.contract import (
+    CorrectRequest,
+    ForgetRequest,
+    Invalid,
+    MemtuiError,
+    Model,
+    NotFound,
+    Record,
+    Unavailable,
+    Unsupported,
+    WriteMode,
+    WriteRequest,
+    owner_of,
+)
+from memtui.fact_values import entry_of
+from memtui.migration.ends import Ends, ProgressFile, check_writable
+from memtui.migration.moving import Failure, Pace, Progress
+from memtui.migration.parcel import as_json
+from memtui.service.in_step import InStep, Pair
+from memtui.service.undo import as_write
+
+_COMPARED = (
+    "text", "kind", "title", "summary", "topic", "tags", "pinned", "expires_at", "metadata",
+)  # fmt: skip
+_CORRECTED = frozenset({"text", "summary", "topic", "tags", "pinned", "expires_at"})
+"""What a correction can change; for the rest a record is written anew."""
+_ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
+_BYTES = 8
+_Doomed = tuple[list[tuple[Pair, Record]], list[tuple[Pair, Record]]]
+"""Records of each side whose like is gone from the other."""
+_MOST_DELETED = 0.05
+"""The share of the records in step that may be deleted without being asked for."""
+_NOTED_AT_ONCE = 50
+_LISTED_FAILURES = 1_000
+_FAILURES_TO_STOP = 10
+
+
+class Meeting(StrEnum):
+    """What happened on both sides to a record."""
+
+    BOTH_CHANGED = "changed on both sides"
+    REMOVED_LEFT = "removed on the left, changed on the right"
+    REMOVED_RIGHT = "changed on the left, removed on the right"
+    SAME_KEY = "the same key with another value"
+
+
+class Divided(Model):
+    """A record that the two sides disagree about; each keeps its own until a person decides."""
+
+    what: str
+    records: tuple[Record | None, Record | None]
+    """As it is on each side, None where it is gone."""
+
+
+class HeldBack(Model):
+    """Deletions that did not pass, and why."""
+
+    key: str
+    """The binding in which the records still are."""
+    record_ids: tuple[str, ...]
+    reason: str
+
+
+class Synced(Model):
+    """What was done, or with a dry run would be, by the binding that it was done to."""
+
+    left: str
+    right: str
+    records: tuple[int, int] = (0, 0)
+    """How many each side holds."""
+    in_step: int = 0
+    """Records that were the same already."""
+    written: dict[str, int] = {}
+    changed: dict[str, int] = {}
+    deleted: dict[str, int] = {}
+    conflicts: tuple[Divided, ...] = ()
+    held_back: tuple[HeldBack, ...] = ()
+    failed: int = 0
+    failures: tuple[Failure, ...] = ()
+    """The first thousand."""
+    dry_run: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both sides hold the same now."""
+        return not (self.failed or self.conflicts or self.held_back)
+
+
+@dataclass(slots=True)
+class _Side:
+    """One of the two bindings, as it was read."""
+
+    key: str
+    records: dict[str, Record] = field(default_factory=dict)
+    versions: dict[str, Sequence[Record]] = field(default_factory=dict)
+    """Of facts, where the provider keeps them."""
+    owners: frozenset[tuple[str, str]] = frozenset()
+    """Whose records it lists."""
+    count: int = 0
+    is_whole: bool = True
+    unread: tuple[str, ...] = ()
+    made: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A record of a pair on each side, and which of its fields changed since the last time."""
+
+    pair: Pair
+    records: tuple[Record | None, Record | None]
+    changed: tuple[frozenset[str], frozenset[str]]
+
+
+async def sync(
+    ends: Ends,
+    data: Path,
+    *,
+    dry_run: bool = False,
+    delete: int | None = None,
+    rebuild: bool = False,
+    report: Callable[[Progress], None] = lambda _progress: None,
+) -> Synced:
+    """Bring two bindings in step.
+
+    Args:
+        ends: The vault, and the binding that is held in step with it.
+        data: memtui's data folder.
+        dry_run: Only say what would be done.
+        delete: Let deletions pass that were held back, where they are exactly so many.
+        rebuild: Write what the second binding lacks again, with its history; delete nothing.
+        report: Told as records are finished, a few times a second.
+
+    Raises:
+        Denied: one of them is read-only.
+        Conflict: another migration or sync into the binding is running.
+        Invalid: other deletions than `delete` are held back.
+        Unavailable: a provider failed ten times in a row; run it again to go on.
+    """
+    if not dry_run:
+        for one in (ends, _turned(ends)):
+            await check_writable(one)
+    with ProgressFile(data, ends).alone():
+        return await _Sync(ends, Pace(report), dry_run=dry_run, rebuild=rebuild).run(delete)
+
+
+async def resolve(ends: Ends, data: Path, record_id: str, keep: str) -> Synced:
+    """Decide a conflict: both sides get what the binding `keep` holds, or lose what it lost.
+
+    Raises:
+        NotFound: there is no such conflict.
+        Invalid: `keep` is neither of the two.
+    """
+    if keep not in {ends.source.key, ends.destination.key}:
+        raise Invalid(f"Keep {ends.source.key} or {ends.destination.key}; {keep} is neither.")
+    for one in (ends, _turned(ends)):
+        await check_writable(one)
+    with ProgressFile(data, ends).alone():
+        kept = 0 if keep == ends.source.key else 1
+        return await _Sync(ends, Pace(lambda _progress: None)).decide(record_id, kept)
+
+
+class _Sync:
+    """One run. The sides are 0, the vault, and 1, so that both ways are the same code."""
+
+    def __init__(
+        self, ends: Ends, pace: Pace, *, dry_run: bool = False, rebuild: bool = False
+    ) -> None:
+        self._ends, self._pace, self._dry_run, self._rebuild = ends, pace, dry_run, rebuild
+        self._service, self._caller = ends.service, ends.caller
+        self._bindings = ends.source, ends.destination
+        self._sides = tuple(_Side(one.key) for one in self._bindings)
+        self._counts: dict[str, dict[str, int]] = {
+            name: defaultdict(int) for name in ("written", "changed", "deleted")
+        }
+        self._conflicts: list[Divided] = []
+        self._failures: list[Failure] = []
+        self._failed = self._in_a_row = self._same = 0
+        self._held: list[HeldBack] = []
+        self._noted: list[Pair] = []
+        self._dropped: list[Pair] = []
+        self._state: InStep
+
+    async def run(self, delete: int | None) -> Synced:
+        """Read both sides, and bring them in step."""
+        known = await self._read()
+        doomed: _Doomed = ([], [])
+        for one in known:
+            await self._meet(one, doomed)
+        await self._pair_the_rest()
+        await self._delete(doomed, delete, len(known))
+        return await self._done()
+
+    async def decide(self, record_id: str, kept: int) -> Synced:
+        """Bring one record in step, the side `kept` as it is."""
+        found = [one for one in await self._read() if record_id in one.pair.ids]
+        lost = 1 - kept
+        if not found:
+            found = [
+                _Known(self._pair_of(*both), both, (frozenset(), frozenset()))
+                for both in self._rivals()
+                if record_id in {one.handle.provider_record_id for one in both}
+            ]
+        if not found or not (found[0].records[0] or found[0].records[1]):
+            raise NotFound(
+                f"There is no conflict about {record_id}; `memtui vault conflicts "
+                f"{self._bindings[1].key}` lists them."
+            )
+        one = found[0]
+        record, other = one.records[kept], one.records[lost]
+        if record and other:
+            await self._try(self._change(record, other, frozenset(_COMPARED), lost), record)
+        elif record:
+            await self._try(self._copy(record, lost), record)
+        elif other:
+            await self._try(self._forget(one.pair, other, lost), other)
+        return await self._done()
+
+    # Read
+
+    async def _read(self) -> list[_Known]:
+        state, pairs = await self._service.pairs.of(
+            self._caller, self._sides[0].key, self._sides[1].key
+        )
+        self._state = state
+        for side, binding in zip(self._sides, self._bindings, strict=True):
+            async for page in self._ends.pages(binding):
+                side.records |= {one.handle.provider_record_id: one for one in page.records}
+                side.is_whole, side.unread = not page.at_least, page.unread
+            side.owners = frozenset(owner_of(one.scope) for one in side.records.values())
+            side.count = len(side.records)
+            if binding.capabilities.validity:
+                side.versions = await self._service.pairs.versions(self._caller, side.key)
+            if binding.capabilities.namespaces:
+                side.made = {
+                    one.name: str(made)
+                    for one in await self._service.namespaces.all(self._caller, side.key)
+                    if (made := one.metadata.get("made"))
+                }
+        self._pace.total = max(side.count for side in self._sides)
+        return [self._known(pair) for pair in pairs]
+
+    def _known(self, pair: Pair) -> _Known:
+        left, right = (
+            side.records.pop(name, None) for side, name in zip(self._sides, pair.ids, strict=True)
+        )
+        return _Known(
+            pair, (left, right),
+            (self._differing(left, pair.prints[0]), self._differing(right, pair.prints[1])),
+        )  # fmt: skip
+
+    def _differing(self, record: Record | None, prints: bytes) -> frozenset[str]:
+        if record is None:
+            return frozenset()
+        now = self._prints(record)
+        return frozenset(
+            name
+            for place, name in enumerate(_COMPARED)
+            if now[place * _BYTES : (place + 1) * _BYTES]
+            != prints[place * _BYTES : (place + 1) * _BYTES]
+        )
+
+    def _prints(self, record: Record) -> bytes:
+        held = as_json(record)
+        return b"".join(
+            blake2b(repr(held[name]).encode("utf-8", "surrogatepass"), digest_size=_BYTES,
+                    key=self._state.salt).digest()
+            for name in _COMPARED
+        )  # fmt: skip
+
+    def _pair_of(self, left: Record, right: Record) -> Pair:
+        return Pair(
+            ids=(left.handle.provider_record_id, right.handle.provider_record_id),
+            prints=(self._prints(left), self._prints(right)),
+        )
+
+    # Compare
+
+    async def _meet(self, one: _Known, doomed: _Doomed) -> None:
+        """Do for a pair what the changes since the last time ask for."""
+        left, right = one.records
+        there = 1 if left is None else 0
+        record = left or right
+        if record is None:
+            self._dropped.append(one.pair)
+        elif left and right:
+            await self._meet_both(one, left, right)
+        elif self._rebuild and there == 0:
+            self._dropped.append(one.pair)
+            await self._try(self._copy(record, 1), record)
+        elif one.changed[there]:
+            gone = Meeting.REMOVED_LEFT if there == 1 else Meeting.REMOVED_RIGHT
+            self._conflicts.append(Divided(what=gone, records=one.records))
+        else:
+            doomed[there].append((one.pair, record))
+        self._pace.add()
+
+    async def _meet_both(self, one: _Known, left: Record, right: Record) -> None:
+        changed = one.changed
+        if not changed[0] and not changed[1]:
+            self._same += 1
+        elif changed[0] and changed[1]:
+            if _says(left) == _says(right):
+                self._noted.append(self._pair_of(left, right))
+                self._same += 1
+            else:
+                self._conflicts.append(Divided(what=Meeting.BOTH_CHANGED, records=(left, right)))
+        elif changed[0]:
+            await self._try(self._change(left, right, changed[0], 1), left)
+        else:
+            await self._try(self._change(right, left, changed[1], 0), right)
+
+    async def _pair_the_rest(self) -> None:
+        """Pair what says the same on both sides, and write what only one side has."""
+        unpaired: dict[tuple[object, ...], list[Record]] = defaultdict(list)
+        for record in self._sides[1].records.values():
+            unpaired[_says(record)].append(record)
+        for name, record in list(self._sides[0].records.items()):
+            if same := unpaired[_says(record)]:
+                other = same.pop(0)
+                del self._sides[0].records[name]
+                del self._sides[1].records[other.handle.provider_record_id]
+                self._noted.append(self._pair_of(record, other))
+                self._same += 1
+                self._pace.add()
+        for left, right in self._rivals():
+            for side, record in zip(self._sides, (left, right), strict=True):
+                del side.records[record.handle.provider_record_id]
+            self._conflicts.append(Divided(what=Meeting.SAME_KEY, records=(left, right)))
+        for here, there in ((0, 1), (1, 0)):
+            for record in self._sides[here].records.values():
+                await self._try(self._copy(record, there), record)
+                self._pace.add()
+        await self._write_gone_facts()
+
+    def _rivals(self) -> list[tuple[Record, Record]]:
+        """Return facts of one key and scope that nobody has paired and that say other things."""
+        rights: dict[tuple[object, ...], Record] = {}
+        for record in self._sides[1].records.values():
+            if key := _key(record):
+                rights.setdefault(key, record)
+        found = []
+        for record in self._sides[0].records.values():
+            key = _key(record)
+            if key and (other := rights.pop(key, None)) and _says(record) != _says(other):
+                found.append((record, other))
+        return found
+
+    # Change
+
+    async def _try(self, change: Coroutine[Any, Any, None], record: Record) -> None:
+        """Await a change; where it fails, the others go on."""
+        try:
+            await change
+        except MemtuiError as error:
+            self._failed += 1
+            self._in_a_row = self._in_a_row + 1 if isinstance(error, Unavailable) else 0
+            if len(self._failures) < _LISTED_FAILURES:
+                name = record.handle.provider_record_id
+                self._failures.append(Failure(record_id=name, reason=str(error)))
+            if self._in_a_row >= _FAILURES_TO_STOP:
+                await self._note()
+                raise
+        else:
+            self._in_a_row = 0
+
+    async def _copy(self, record: Record, to: int) -> None:
+        """Write a record to the other side, a fact with all that it said before."""
+        self._counts["written"][self._sides[to].key] += 1
+        if self._dry_run:
+            return
+        stored = await self._write(record, to, WriteMode.APPEND)
+        for version in self._past_of(record, to):
+            await self._write(version, to, WriteMode.UPSERT, stored.handle.provider_record_id)
+        await self._paired(record, stored, to)
+
+    def _past_of(self, record: Record, to: int) -> list[Record]:
+        """Return what a fact said before, the newest first, where the other side keeps that."""
+        if record.kind != "fact" or not self._bindings[to].capabilities.validity:
+            return []
+        versions = self._sides[1 - to].versions.get(record.handle.provider_record_id, ())
+        return [one for one in reversed(versions) if one.valid_to is not None]
+
+    async def _write_gone_facts(self) -> None:
+        """Write facts that hold no more into a second binding that knows nothing of the past."""
+        left, right = self._sides
+        if not self._bindings[1].capabilities.validity or right.versions:
+            return
+        for versions in left.versions.values():
+            if versions and versions[-1].valid_to is not None:
+                await self._try(self._write_past(versions), versions[-1])
+
+    async def _write_past(self, versions: Sequence[Record]) -> None:
+        self._counts["written"][self._sides[1].key] += 1
+        if self._dry_run:
+            return
+        name: str | None = None
+        for version in reversed(versions):
+            request = self._request(version, 1, WriteMode.UPSERT, name)
+            answer = await self._service.write(self._caller, request, copied=True)
+            name = answer.handles[0].provider_record_id
+
+    def _request(
+        self, record: Record, to: int, mode: WriteMode, record_id: str | None = None
+    ) -> WriteRequest:
+        binding = self._bindings[to]
+        can = binding.capabilities
+        update = {
+            "record_id": record_id,
+            "mode": mode,
+            "pinned": record.pinned and can.pin,
+            "expires_at": record.expires_at if can.expiry else None,
+            "valid_from": _begin(record) if can.validity else None,
+            "valid_to": record.valid_to if can.validity else None,
+            "summary": record.summary if can.summaries else None,
+        }
+        return as_write(record, binding.key).model_copy(update=update)
+
+    async def _write(
+        self, record: Record, to: int, mode: WriteMode, record_id: str | None = None
+    ) -> Record:
+        request = self._request(record, to, mode, record_id)
+        answer = await self._service.write(self._caller, request, copied=True)
+        if not answer.records:
+            raise Unavailable(f"{self._sides[to].key} stored it and does not say where yet.")
+        return answer.records[0]
+
+    async def _paired(self, record: Record, stored: Record, to: int) -> None:
+        both = (record, stored) if to == 1 else (stored, record)
+        self._noted.append(self._pair_of(*both))
+        if len(self._noted) + len(self._dropped) >= _NOTED_AT_ONCE:
+            await self._note()
+
+    async def _change(
+        self, record: Record, other: Record, changed: frozenset[str], to: int
+    ) -> None:
+        """Bring the other side's record to say what this one does."""
+        self._counts["changed"][self._sides[to].key] += 1
+        if self._dry_run:
+            return
+        stored = None
+        if changed <= _CORRECTED:
+            try:
+                stored = await self._corrected(record, other, changed, to)
+            except (Invalid, Unsupported):  # such as a fact's heading, which is moved in the file
+                stored = None
+        if stored is None:
+            await self._forget_record(other, to)
+            stored = await self._write(record, to, WriteMode.APPEND)
+        await self._paired(record, stored, to)
+
+    async def _corrected(
+        self, record: Record, other: Record, changed: frozenset[str], to: int
+    ) -> Record | None:
+        if "text" in changed and (stored := await self._followed(record, other, to)):
+            changed, other = changed - {"text"}, stored
+        can = self._bindings[to].capabilities
+        able = {"pinned": can.pin, "expires_at": can.expiry, "summary": can.summaries}
+        wanted = {name: getattr(record, name) for name in changed if able.get(name, True)}
+        wanted = {name: value for name, value in wanted.items() if value != getattr(other, name)}
+        if "expires_at" in wanted and wanted["expires_at"] is None:
+            wanted["never_expires"] = True
+        if "summary" in wanted:
+            wanted["summary"] = wanted["summary"] or ""
+        if wanted.get("topic", "") is None:
+            return None
+        if not wanted:
+            return other
+        if not can.correction:
+            return None
+        request = CorrectRequest(
+            scope=other.scope.outside_run(), handle=other.handle,
+            binding_key=self._sides[to].key, revision=other.revision, source=record.source,
+            **wanted,
+        )  # fmt: skip
+        answer = await self._service.correct(self._caller, request)
+        return answer.records[0] if answer.records else None
+
+    async def _followed(self, record: Record, other: Record, to: int) -> Record | None:
+        """Write a fact's versions since the one that the other side holds, each with its window."""
+        own = self._sides[1 - to].versions.get(record.handle.provider_record_id, ())
+        if record.kind != "fact" or not own or not self._bindings[to].capabilities.validity:
+            return None
+        texts = [one.text for one in own]
+        known = len(texts) - 1 - texts[::-1].index(other.text) if other.text in texts else -1
+        begins = other.valid_from
+        stored = None
+        for version in islice(own, known + 1, None):
+            if version.valid_from is None or (begins and version.valid_from <= begins):
+                continue
+            open_ended = version.model_copy(update={"valid_to": None})
+            stored = await self._write(
+                open_ended, to, WriteMode.UPSERT, other.handle.provider_record_id
+            )
+        return stored if stored is not None and stored.text == record.text else None
+
+    # Delete
+
+    async def _delete(self, doomed: _Doomed, confirmed: int | None, pairs: int) -> None:
+        sees_all = await self._service.pairs.sees_all(self._caller)
+        reasons = [
+            self._why_held(1 - there, ones, pairs, sees_all=sees_all) if ones else None
+            for there, ones in enumerate(doomed)
+        ]
+        asked = sum(len(ones) for ones, why in zip(doomed, reasons, strict=True) if why)
+        if confirmed is not None and confirmed != asked:
+            raise Invalid(
+                f"{asked} deletions are held back, not {confirmed}; look at them with --dry-run "
+                f"and confirm with --delete {asked}."
+            )
+        for there, (ones, why) in enumerate(zip(doomed, reasons, strict=True)):
+            if why is not None and confirmed is None:
+                ids = tuple(pair.ids[there] for pair, _ in ones)
+                self._held.append(HeldBack(key=self._sides[there].key, record_ids=ids, reason=why))
+                continue
+            for pair, record in ones:
+                await self._try(self._forget(pair, record, there), record)
+
+    def _why_held(
+        self, gone: int, ones: Sequence[tuple[Pair, Record]], pairs: int, *, sees_all: bool
+    ) -> str | None:
+        """Say why what is gone on a side is not deleted on the other; None: it may be."""
+        side = self._sides[gone]
+        if not side.is_whole:
+            return f"{side.key} could not be read whole. {' '.join(side.unread)}".strip()
+        if not sees_all:
+            return f"You do not see all of {side.key}, so nobody knows what is gone there."
+        remade = [name for name, made in self._state.made.items()
+                  if name.startswith(f"{gone} ") and side.made.get(name[2:]) != made]  # fmt: skip
+        if remade:
+            names = ", ".join(name[2:] for name in remade)
+            return f"In {side.key} {names} is gone or was made anew since the last sync."
+        lost = {owner_of(record.scope) for _, record in ones} - side.owners
+        if lost:
+            names = ", ".join(sorted(name for _, name in lost))
+            return f"{side.key} holds nothing of {names} any more."
+        if len(ones) > _MOST_DELETED * pairs:
+            return f"{len(ones)} of {pairs} records are gone from {side.key}, more than 5 %."
+        return None
+
+    async def _forget(self, pair: Pair, record: Record, there: int) -> None:
+        self._counts["deleted"][self._sides[there].key] += 1
+        if not self._dry_run:
+            await self._forget_record(record, there)
+            self._dropped.append(pair)
+
+    async def _forget_record(self, record: Record, there: int) -> None:
+        name = record.handle.provider_record_id
+        await self._service.forget(
+            self._caller,
+            ForgetRequest(
+                scope=record.scope.outside_run(), handles=(record.handle,),
+                binding_key=self._sides[there].key,
+                revisions={name: record.revision} if record.revision else {},
+            ),
+        )  # fmt: skip
+
+    # Note
+
+    async def _note(self) -> None:
+        """Keep what is in step, so that a crash costs little."""
+        if not self._dry_run:
+            gone, self._dropped = self._dropped, []
+            there, self._noted = self._noted, []
+            await self._service.pairs.note(self._caller, self._state, gone=gone, there=there)
+
+    async def _done(self) -> Synced:
+        made = {
+            f"{place} {name}": value
+            for place, side in enumerate(self._sides)
+            for name, value in side.made.items()
+        }
+        self._state = self._state.model_copy(
+            update={
+                "synced_at": datetime.now(UTC),
+                "made": self._state.made if self._held else {**self._state.made, **made},
+                "conflicts": len(self._conflicts),
+                "held_back": sum(len(one.record_ids) for one in self._held),
+            }
+        )
+        await self._note()
+        self._pace.tell()
+        return Synced(
+            left=self._sides[0].key, right=self._sides[1].key,
+            records=(self._sides[0].count, self._sides[1].count),
+            in_step=self._same, failed=self._failed, failures=tuple(self._failures),
+            conflicts=tuple(self._conflicts), held_back=tuple(self._held), dry_run=self._dry_run,
+            **{name: dict(counts) for name, counts in self._counts.items()},
+        )  # fmt: skip
+
+
+def _begin(record: Record) -> datetime | None:
+    """Return since when a fact holds; the beginning of time where nobody knows (seed 002 §6)."""
+    return record.valid_from or (_ALWAYS if record.kind == "fact" else None)
+
+
+def _turned(ends: Ends) -> Ends:
+    return Ends(ends.service, ends.caller, ends.destination, ends.source, ends.part)
+
+
+def _says(record: Record) -> tuple[object, ...]:
+    """Return what tells that two records are one: whose they are and what they say."""
+    kind = record.kind if record.kind != "note" else None
+    own = owner_of(record.scope)
+    return own, kind, record.topic, record.title, record.text, tuple(sorted(record.tags))
+
+
+def _key(record: Record) -> tuple[object, ...] | None:
+    """Return what one scope has once: a fact's namespace and key."""
+    entry = entry_of(record)
+    return None if entry is None else (owner_of(record.scope), *entry)

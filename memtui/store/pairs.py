@@ -1,0 +1,74 @@
+"""What two bindings held in common when they were last in step (seed 002 §7).
+
+Of a record its id on both sides and salted hashes of its fields; none of its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Table, delete, insert, or_, select
+
+from memtui.store.database import Connection
+from memtui.store.tables import SYNC_PAIRS, SYNCS, PairRow, SyncRow
+
+Two = tuple[str, str, str]
+"""A company's id and two bindings'."""
+_AT_ONCE = 400
+
+
+def sync(connection: Connection, of: Two) -> SyncRow | None:
+    """Return what is known of two bindings; None where they were never in step."""
+    rows = connection.execute(select(SYNCS).where(*_own(SYNCS, of))).all()
+    return SyncRow(**rows[0]._mapping) if rows else None  # noqa: SLF001 — SQLAlchemy's public name
+
+
+def syncs(connection: Connection, company_id: str) -> list[SyncRow]:
+    """Return what is known of all of a company's bindings that are kept in step."""
+    rows = connection.execute(select(SYNCS).where(SYNCS.c.company_id == company_id))
+    return [SyncRow(**row._mapping) for row in rows]  # noqa: SLF001
+
+
+def set_sync(connection: Connection, row: SyncRow) -> None:
+    """Put it in the place of what was known."""
+    of = row.company_id, row.left_id, row.right_id
+    connection.execute(delete(SYNCS).where(*_own(SYNCS, of)))
+    connection.execute(insert(SYNCS), row.model_dump())
+
+
+def pairs(connection: Connection, of: Two) -> list[PairRow]:
+    """Return the records that both hold, by their ids."""
+    rows = connection.execute(
+        select(SYNC_PAIRS).where(*_own(SYNC_PAIRS, of)).order_by(SYNC_PAIRS.c.left_record)
+    )
+    return [PairRow(**row._mapping) for row in rows]  # noqa: SLF001
+
+
+def set_pairs(
+    connection: Connection, of: Two, gone: Sequence[tuple[str, str]], there: Sequence[PairRow]
+) -> None:
+    """Forget pairs by their ids on both sides, and put others down."""
+    both = [*gone, *((row.left_record, row.right_record) for row in there)]
+    columns = SYNC_PAIRS.c
+    for start in range(0, len(both), _AT_ONCE):
+        ids = both[start : start + _AT_ONCE]
+        either = or_(
+            columns.left_record.in_([left for left, _ in ids]),
+            columns.right_record.in_([right for _, right in ids]),
+        )
+        connection.execute(delete(SYNC_PAIRS).where(*_own(SYNC_PAIRS, of), either))
+    for row in there:
+        connection.execute(insert(SYNC_PAIRS), row.model_dump())
+
+
+def forget_binding(connection: Connection, binding_id: str) -> None:
+    """Forget what is known of a binding."""
+    for table in (SYNCS, SYNC_PAIRS):
+        one = or_(table.c.left_id == binding_id, table.c.right_id == binding_id)
+        connection.execute(delete(table).where(one))
+
+
+def _own(table: Table, of: Two) -> tuple[Any, ...]:
+    columns = table.c
+    return columns.company_id == of[0], columns.left_id == of[1], columns.right_id == of[2]

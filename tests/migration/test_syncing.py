@@ -1,0 +1,207 @@
+"""Two bindings are held in step, both ways, and nothing of either is lost."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import pytest
+
+from memtui.config import Paths, Settings
+from memtui.contract import (
+    BrowseRequest,
+    CorrectRequest,
+    ForgetRequest,
+    Invalid,
+    NotFound,
+    Record,
+    Scope,
+    SourceKind,
+    SourceRef,
+    WriteRequest,
+)
+from memtui.migration.ends import Ends, open_ends
+from memtui.migration.syncing import Synced, resolve, sync
+from memtui.service import Caller, MemoryService, open_service
+
+COMPANY = Scope(company_id="local")
+WEB = Scope(company_id="local", project_id="web")
+SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+
+
+class Pair:
+    """A vault and another binding, and what a person does in them."""
+
+    def __init__(self, service: MemoryService, caller: Caller, paths: Paths, ends: Ends) -> None:
+        self.service, self.caller, self.data, self.ends = service, caller, paths.data, ends
+        self.keys = (ends.source.key, ends.destination.key)
+
+    async def sync(self, **how: object) -> Synced:
+        return await sync(self.ends, self.data, **how)  # type: ignore[arg-type]
+
+    async def write(
+        self, side: int, text: str, *, fact: bool = False, scope: Scope = WEB
+    ) -> Record:
+        answer = await self.service.write(
+            self.caller,
+            WriteRequest(
+                scope=scope, source=SOURCE, content=text, binding_key=self.keys[side],
+                kind="fact" if fact else "note",
+            ),
+        )  # fmt: skip
+        return answer.records[0]
+
+    async def edit(self, side: int, record: Record, text: str) -> None:
+        request = CorrectRequest(
+            scope=record.scope, handle=record.handle, text=text, binding_key=self.keys[side]
+        )
+        await self.service.correct(self.caller, request)
+
+    async def forget(self, side: int, *records: Record) -> None:
+        handles = tuple(one.handle for one in records)
+        request = ForgetRequest(scope=COMPANY, handles=handles, binding_key=self.keys[side])
+        await self.service.forget(self.caller, request)
+
+    async def records(self, side: int) -> list[Record]:
+        asked = BrowseRequest(scope=COMPANY, binding_key=self.keys[side], sort="created_at")
+        return [
+            one async for page in self.service.pages(self.caller, asked) for one in page.records
+        ]
+
+    async def texts(self, side: int) -> Counter[tuple[str | None, str, str]]:
+        records = await self.records(side)
+        return Counter((one.scope.project_id, one.kind, one.text) for one in records)
+
+    async def one(self, side: int, text: str) -> Record:
+        [found] = [one for one in await self.records(side) if one.text == text]
+        return found
+
+    async def is_even(self) -> bool:
+        return await self.texts(0) == await self.texts(1)
+
+
+@pytest.fixture(params=["milvus"])
+async def pair(
+    request: pytest.FixtureRequest, paths: Paths, settings: Settings, caller: Caller
+) -> AsyncIterator[Pair]:
+    service = await open_service(paths, settings)
+    await service.bindings.add(caller, "other", request.param, {})
+    yield Pair(service, caller, paths, await open_ends(service, caller, "default", "other"))
+    await service.close()
+
+
+async def filled(pair: Pair, number: int = 24) -> None:
+    """Bring a few facts and notes in step."""
+    for place in range(number):
+        await pair.write(place % 2, f"The note {place} tells of something.")
+        await pair.write(place % 2, f"key_{place}: value {place}", fact=True)
+    assert (await pair.sync()).is_whole
+
+
+async def test_what_changed_on_one_side_goes_to_the_other(pair: Pair):
+    await filled(pair)
+    assert await pair.is_even()
+    assert sum((await pair.texts(0)).values()) == 48
+    await pair.edit(0, await pair.one(0, "key_3: value 3"), "key_3: by the vault")
+    await pair.edit(1, await pair.one(1, "key_4: value 4"), "key_4: by the other")
+    await pair.edit(1, await pair.one(1, "The note 5 tells of something."), "Note 5, edited.")
+    await pair.forget(1, await pair.one(1, "The note 6 tells of something."))
+    await pair.forget(0, await pair.one(0, "key_7: value 7"))
+    await pair.write(0, "new: in the vault", fact=True)
+    done = await pair.sync()
+    assert done.is_whole
+    assert done.changed == {"default": 2, "other": 1}
+    assert done.deleted == {"default": 1, "other": 1}
+    assert await pair.is_even()
+    said = await pair.texts(0)
+    assert ("web", "fact", "key_4: by the other") in said
+    assert ("web", "fact", "key_7: value 7") not in said
+    again = await pair.sync()
+    assert (again.in_step, again.written, again.changed) == (47, {}, {})
+
+
+async def test_what_changed_on_both_sides_is_told_and_kept(pair: Pair):
+    await filled(pair)
+    await pair.edit(0, await pair.one(0, "key_3: value 3"), "key_3: mine")
+    await pair.edit(1, await pair.one(1, "key_3: value 3"), "key_3: yours")
+    await pair.forget(0, await pair.one(0, "key_4: value 4"))
+    await pair.edit(1, await pair.one(1, "key_4: value 4"), "key_4: still needed")
+    done = await pair.sync()
+    assert sorted(one.what for one in done.conflicts) == [
+        "changed on both sides", "removed on the left, changed on the right",
+    ]  # fmt: skip
+    assert ("web", "fact", "key_3: mine") in await pair.texts(0)
+    assert ("web", "fact", "key_3: yours") in await pair.texts(1)
+    mine = await pair.one(0, "key_3: mine")
+    await resolve(pair.ends, pair.data, mine.handle.provider_record_id, "other")
+    kept = await pair.one(1, "key_4: still needed")
+    await resolve(pair.ends, pair.data, kept.handle.provider_record_id, "other")
+    assert await pair.is_even()
+    assert ("web", "fact", "key_3: yours") in await pair.texts(0)
+    assert (await pair.sync()).is_whole
+    with pytest.raises(NotFound, match="no conflict"):
+        await resolve(pair.ends, pair.data, "nothing", "other")
+
+
+async def test_many_deletions_wait_for_a_yes(pair: Pair):
+    await filled(pair)
+    doomed = [one for one in await pair.records(1) if one.kind == "note"][:10]
+    await pair.forget(1, *doomed)
+    done = await pair.sync()
+    [held] = done.held_back
+    assert (held.key, len(held.record_ids)) == ("default", 10)
+    assert "more than 5 %" in held.reason
+    assert len(await pair.records(0)) == 48
+    with pytest.raises(Invalid, match="10 deletions are held back, not 9"):
+        await pair.sync(delete=9)
+    assert (await pair.sync(delete=10)).deleted == {"default": 10}
+    assert await pair.is_even()
+
+
+async def test_of_an_empty_side_nothing_is_deleted(pair: Pair):
+    await filled(pair, 3)
+    await pair.forget(1, *await pair.records(1))
+    [held] = (await pair.sync()).held_back
+    assert "holds nothing of web any more" in held.reason
+    assert len(await pair.records(0)) == 6
+    done = await pair.sync(rebuild=True)
+    assert (done.written, done.deleted) == ({"other": 6}, {})
+    assert await pair.is_even()
+
+
+async def test_a_dry_run_changes_nothing(pair: Pair):
+    await filled(pair, 2)
+    await pair.write(0, "more: to come", fact=True)
+    before = [await pair.texts(0), await pair.texts(1)]
+    done = await pair.sync(dry_run=True)
+    assert done.written == {"other": 1}
+    assert [await pair.texts(0), await pair.texts(1)] == before
+
+
+async def test_random_edits_on_both_sides_end_in_step(pair: Pair):
+    chance = random.Random(5)
+    await filled(pair, 15)
+    for turn in range(3):
+        touched: set[str] = set()
+        for number in range(12):
+            side = chance.randrange(2)
+            records = [one for one in await pair.records(side) if one.text not in touched]
+            what = chance.choice(["write", "edit", "edit", "forget"])
+            if what == "write":
+                await pair.write(side, f"turn_{turn}_{number}: {side}", fact=chance.random() < 0.5)
+                continue
+            one = chance.choice(records)
+            touched.add(one.text)
+            if what == "edit":
+                text = f"{one.text.partition(':')[0]}: {turn} {number}"
+                touched.add(text)
+                await pair.edit(side, one, text)
+            else:
+                await pair.forget(side, one)
+        done = await pair.sync()
+        if done.held_back:
+            done = await pair.sync(delete=sum(len(one.record_ids) for one in done.held_back))
+        assert not done.conflicts
+        assert not done.failures
+        assert await pair.is_even()
