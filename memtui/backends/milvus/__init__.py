@@ -75,7 +75,7 @@ from .changes import Changes, Entries
 from .config import FILE, MilvusConfig, store_of
 from .erasing import erase
 from .expressions import quoted
-from .facts import Fact, Version, facts_of
+from .facts import Version, facts_of
 from .listing import all_versions, listed
 from .models import Models, QueryVectors
 from .naming import collection_of, may_hold, weight
@@ -288,7 +288,7 @@ class MilvusAdapter(Adapter):
         if fact is None or held is None:
             return None
         record = fact.record(held, collection.name, collection.owner)
-        return _Stored(collection, record, held.row, fact, held)
+        return _Stored(collection, record, held.row, held)
 
     def _changes(self, collection: Collection) -> Changes:
         return Changes(self._store, collection, self._context.now())
@@ -410,10 +410,10 @@ class MilvusAdapter(Adapter):
             if request.text is not None and not request.text.strip():
                 raise Invalid("A memory needs some text; forget it instead of emptying it.")
             changes = self._changes(found.collection)
-            if found.fact is not None and found.held is not None:
+            if found.held is not None:
                 if request.summary:
                     raise Invalid("A fact has no summary; leave it out.")
-                place = changes.correct_fact(found.fact, found.held, request)
+                place = changes.correct_fact(found.held, request)
                 return CorrectReply(handle=place.handle, usage=(self._usage,))
             vector: list[float] | None = None
             usage: tuple[Usage, ...] = ()
@@ -660,7 +660,6 @@ class _Stored:
     collection: Collection
     record: Record
     row: Row
-    fact: Fact | None = None
     held: Version | None = None
     """Of a fact, what holds."""
 

@@ -69,8 +69,7 @@ class Changes:
 
     def fact(self, name: str) -> Fact | None:
         """Return a fact, whole."""
-        expression = of_fact(name, keeps_details=self._collection.keeps_details)
-        return find(self._store.rows(self._collection, expression, whole=True), name)
+        return find(self._store.rows(self._collection, of_fact(name), whole=True), name)
 
     # Write
 
@@ -180,27 +179,44 @@ class Changes:
         self._put([changed])
         return Place(self._collection.name, entry_id=row["entry_id"])
 
-    def correct_fact(self, fact: Fact, held: Version, request: CorrectRequest) -> Place:
-        """Change a fact; another text closes the window of what holds and opens the next."""
+    def correct_fact(self, held: Version, request: CorrectRequest) -> Place:
+        """Change a fact; another text closes the window of what holds and opens the next.
+
+        Another key or topic is another fact, which begins then. Raises `Conflict` where there is
+        one already.
+        """
         changed = self._changed(held.row, request)
+        set_written(changed, self._now)
         if request.topic is not None:
             changed["kv_namespace"] = request.topic
-        text = request.text
-        is_new = text is not None and text != fact_text(held.row)
-        if text is not None and is_new:
-            set_fact(changed, text)
-            changed["entry_id"] = new_id()
-            set_window(changed, max(self._now, held.begins or self._now), None)
+        if request.text is not None and request.text != fact_text(held.row):
+            set_fact(changed, request.text)
             if request.source is not None:
                 self._tell(changed, source=source_fields(request.source), created_by=None)
-        if fact_name(changed) != fact.name:
-            self._name(changed, fact.name)
-        set_written(changed, self._now)
-        if is_new:
+        is_moved = any(changed[name] != held.row.get(name) for name in ("kv_key", "kv_namespace"))
+        if is_moved:
+            self._begin_elsewhere(changed)
+        if is_moved or fact_text(changed) != fact_text(held.row):
+            changed["entry_id"] = new_id()
+            set_window(changed, max(self._now, held.begins or self._now), None)
             self._follow(changed, held)
         else:
             self._put([changed])
         return Place(self._collection.name, fact=fact_name(changed))
+
+    def _begin_elsewhere(self, row: Row) -> None:
+        """Let a version be of the fact that its key and topic name, if there is none."""
+        self._tell(row, fact=None)
+        if not row["kv_key"]:
+            self._name(row, fact_name(row))
+        other = self.fact(fact_name(row))
+        held = other.current(self._now) if other else None
+        if other is not None and held is not None:
+            raise Conflict(
+                "Another fact has that key and topic already; correct that one, or forget it.",
+                current=other.record(held, self._collection.name, self._collection.owner),
+                proposed=fact_text(row),
+            )
 
     def _changed(self, row: Row, request: CorrectRequest) -> Row:
         changed = dict(row)

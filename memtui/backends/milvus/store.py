@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -49,6 +50,8 @@ _KNOWN_SECONDS = 30.0
 """How long a server's collections are taken to be as they were described."""
 _BATCH = 1_000
 _IDS_A_CALL = 500
+_FLUSHED_AT = 250
+"""Entries that Milvus Lite holds in memory, where each makes every read slower."""
 _MESSAGE_BYTES = 256 << 20
 _SOCKET_CHARS = 90
 _ERROR_CHARS = 300
@@ -95,6 +98,7 @@ class Store(ABC):
     def __init__(self, prefix: str, company_id: str, seconds: float) -> None:
         self._prefix, self._company_id, self._seconds = prefix, company_id, seconds
         self._described: dict[str, tuple[float, Collection]] = {}
+        self._unflushed: Counter[str] = Counter()
 
     @abstractmethod
     def _using(self, *, changes: bool = False) -> contextlib.AbstractContextManager[Any]:
@@ -278,7 +282,9 @@ class Store(ABC):
             for start in range(0, len(rows), _BATCH):
                 batch = list(rows[start : start + _BATCH])
                 client.upsert(collection.name, batch, timeout=self._seconds)
-            if len(rows) >= _BATCH:  # many in Milvus Lite's memory make every read slow
+            self._unflushed[collection.name] += len(rows)
+            if self.is_file and self._unflushed[collection.name] >= _FLUSHED_AT:
+                self._unflushed[collection.name] = 0
                 client.flush(collection.name, timeout=self._seconds)
 
     def delete(self, collection: Collection, entry_ids: Iterable[str]) -> None:

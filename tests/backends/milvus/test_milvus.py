@@ -27,6 +27,7 @@ from memtui.contract import (
     Record,
     RecordHandle,
     Scope,
+    Snapshot,
     SourceKind,
     SourceRef,
     Unavailable,
@@ -334,11 +335,21 @@ async def test_what_was_read_before_is_a_conflict(opened: Opened, clock: Clock) 
         await adapter.correct(change)
     assert caught.value.current
     assert caught.value.current.text == "owner: ben"
+    taken = await adapter.snapshot([handle], SCOPE)
     renamed = await adapter.correct(
         CorrectRequest(scope=SCOPE, handle=handle, text="maintainer: eve")
     )
-    assert renamed.handle == handle, "a fact of another key lost its name"
-    assert len(await adapter.history(handle, SCOPE)) == 3
+    assert renamed.handle.provider_record_id == "aq_project_apollo#maintainer"
+    assert [one.text for one in await listed(adapter)] == ["maintainer: eve"]
+    nothing = Snapshot(handle=renamed.handle, record=None)
+    await adapter.restore([*taken, nothing], SCOPE)
+    assert [one.text for one in await listed(adapter)] == ["owner: ben"], "it cannot be undone"
+    second = await write(adapter, "owner: cy", kind="fact")
+    assert second.provider_record_id == "aq_project_apollo#owner-2"
+    assert sorted(one.text for one in await listed(adapter)) == ["owner: ben", "owner: cy"]
+    await fact(adapter, "maintainer: dan")
+    with pytest.raises(Conflict, match="Another fact"):
+        await adapter.correct(CorrectRequest(scope=SCOPE, handle=second, text="maintainer: cy"))
 
 
 async def test_a_model_that_differs_is_told_before_anything_is_written(
