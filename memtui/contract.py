@@ -328,6 +328,8 @@ class Capabilities(Model):
     """A query or a list of the company can be narrowed to what some scopes own."""
     summaries: bool = False
     """A record keeps a summary beside its text."""
+    similar: bool = False
+    """A search is so quick and cheap that each save may look for what is as good as there."""
     full_text: bool = False
     semantic: bool = False
     given_embeddings: bool = False

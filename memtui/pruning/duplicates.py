@@ -330,7 +330,7 @@ def join_by_meaning(
     units = [_unit(vector) for vector in vectors]
     if not units or not units[0]:
         return
-    guards = [_guard(text) for text in texts]
+    guards = [guard(text) for text in texts]
     draw, size = random.Random(len(units[0])), len(units[0])  # noqa: S311 — the same each time
     tables: list[tuple[list[tuple[int, int]], dict[tuple[bool, ...], list[int]]]] = [
         ([(draw.randrange(size), draw.randrange(size)) for _ in range(_BITS)], defaultdict(list))
@@ -354,7 +354,7 @@ def join_by_meaning(
                 bucket.append(number)
 
 
-def _guard(text: str) -> tuple[object, ...]:
+def guard(text: str) -> tuple[object, ...]:
     """Return what must not differ between duplicates: numbers, negations and names.
 
     What is written with a capital is a name, anywhere but at the beginning.

@@ -379,7 +379,9 @@ class EditingScreen(ListScreen[R]):
             tags=new.tags,
             summary=new.summary,
         )
-        answer = await self.change(lambda: session.service.write(session.caller, request))
+        answer = await self.change(
+            lambda: session.service.write(session.caller, request, tell_similar=True)
+        )
         self.own(answer)
         for record in answer.records:
             self.changed(Named(answer.binding_key, record_key(record)), record)
@@ -606,6 +608,9 @@ def place_of(record: Record) -> Scope:
     return record.scope.model_copy(update={"issue_id": None, "run_id": None})
 
 
+_SIMILAR_CHARS = 60
+
+
 def said(done: str, *answers: MutationAnswer) -> str:
     """Return what was done, and what a person has to know about it."""
     words = [done]
@@ -618,6 +623,11 @@ def said(done: str, *answers: MutationAnswer) -> str:
         )
     if missing := sum(len(answer.missing) for answer in answers):
         words.append(f"{fmt.counted(missing, 'record')} had gone before.")
+    for one in [one for answer in answers for one in answer.similar][:1]:
+        how = "As good as there already" if one.is_same else "Close to what is there"
+        words.append(
+            f"{how}: “{record_name(one.record)[:_SIMILAR_CHARS]}”; e on it changes that one."
+        )
     if linked := sum(len(answer.linked) for answer in answers):
         words.append(f"{fmt.counted(linked, 'record')} came back under a new id.")
     return " ".join(words)

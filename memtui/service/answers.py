@@ -139,6 +139,23 @@ class ExplainAnswer(Answer):
     explanation: Explanation
 
 
+SAME, CLOSE = 0.95, 0.8
+"""From these likenesses on two texts say the same, or nearly (seed 002)."""
+
+
+class Similar(Model):
+    """A record that says what a new one says, or nearly."""
+
+    record: Record
+    likeness: float
+    """From 0 to 1."""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether it is as good as the same."""
+        return self.likeness >= SAME
+
+
 class MutationAnswer(Answer):
     """What a write, correct, forget or undo did, as read back from the provider."""
 
@@ -152,6 +169,8 @@ class MutationAnswer(Answer):
     """Forgotten, and the provider still returns them."""
     redacted: tuple[str, ...] = ()
     """Labels of the secrets that were taken out before anything left."""
+    similar: tuple[Similar, ...] = ()
+    """What said the same as what was written, or nearly, where the caller asked for it."""
     linked: dict[str, str] = {}
     """Old record id to new, where the provider could not restore an id."""
     undoes: str | None = None

@@ -56,6 +56,7 @@ from memtui.service.answers import (
     MutationAnswer,
     ProfileAnswer,
     QueryAnswer,
+    Similar,
     SyncAnswer,
 )
 from memtui.service.connections import Connection
@@ -378,11 +379,17 @@ class Operations(Group):
 
     @to_its_end
     async def write(
-        self, caller: Caller, request: WriteRequest, *, copied: bool = False
+        self,
+        caller: Caller,
+        request: WriteRequest,
+        *,
+        copied: bool = False,
+        tell_similar: bool = False,
     ) -> MutationAnswer:
         """Store a record, its secrets taken out.
 
         `copied`: it is one that another binding holds; the run in its scope does not write it.
+        `tell_similar`: a new one's answer says what is as good as there, where the provider can.
         """
         core, scope = self._core, request.scope
         if copied:
@@ -417,6 +424,9 @@ class Operations(Group):
                 note_owner(entry, there)
                 if any(map(is_org, there)):
                     log_text(entry, clean.content, withheld=True)
+            alike: tuple[Similar, ...] = ()
+            if tell_similar and routed.mode is WriteMode.APPEND:
+                alike = await _alike(caller, entry, connection, routed)
             await core.recorder.begin(entry, before, core.save_limits.check)
             reply = await entry.mutate(connection, lambda: connection.adapter.write(routed))
             entry.usage = reply.usage
@@ -428,6 +438,7 @@ class Operations(Group):
             handles=reply.records,
             records=for_caller(caller, [step.record for step in after if step.record]),
             redacted=labels,
+            similar=alike,
         )
 
     @to_its_end
@@ -712,6 +723,29 @@ async def _narrowed(connection: Connection, request: QueryRequest) -> ContextBun
                 }
             )
         asked = min(_MOST_SNIPPETS, max(_LEAST_SNIPPETS, 4 * asked))
+
+
+async def _alike(
+    caller: Caller, entry: RunningOperation, connection: Connection, request: WriteRequest
+) -> tuple[Similar, ...]:
+    """Return what the owner has already that says the same, or nearly, as far as it may be read."""
+    from memtui.service.similar import candidates, likest
+
+    abilities = connection.adapter.capabilities
+    if not abilities.similar:
+        return ()
+    found = [
+        one
+        for one in readable(await candidates(connection, request), request.scope, entry.sight)
+        if owner_of(one.scope) == owner_of(request.scope)
+    ]
+    if not found:
+        return ()
+    liken = partial(likest, by_meaning=abilities.semantic)
+    alike = await asyncio.to_thread(liken, request.content, found)
+    records = for_caller(caller, [one.record for one in alike])
+    pairs = zip(alike, records, strict=True)
+    return tuple(one.model_copy(update={"record": record}) for one, record in pairs)
 
 
 def _stages_of(stages: Iterable[ExplainStage], ids: Container[str]) -> tuple[ExplainStage, ...]:

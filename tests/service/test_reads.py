@@ -554,3 +554,27 @@ async def test_an_operation_belongs_to_the_run_that_its_caller_calls_from(
     await rich.query(calling, QueryRequest(scope=named, query="x"))
     page = await rich.log.page(caller, limit=2)
     assert [one.scope.run_id for one in page.operations] == ["r-2", "r-1"]
+
+
+async def test_saving_tells_of_what_is_as_good_as_there(paths: Paths, settings: Settings) -> None:
+    caller = Caller(company_id="local", principal="user:ana", door="test")
+    scope = Scope(company_id="local", project_id="p")
+    manual = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    service = await open_service(paths, settings)
+
+    async def saved(content: str, project: str = "p") -> list[tuple[str, bool]]:
+        own = scope.model_copy(update={"project_id": project})
+        request = WriteRequest(scope=own, source=manual, content=content)
+        answer = await service.write(caller, request, tell_similar=True)
+        return [(one.record.text, one.is_same) for one in answer.similar]
+
+    first = "The deployment runs every Monday at nine from the release branch."
+    assert await saved(first) == []
+    second = first.replace("Monday", "Friday")
+    assert await saved(second) == [(first, False)], "another day is another fact"
+    assert (await saved(first.upper()))[0] == (first, True)
+    assert await saved("Cats sleep at noon.") == []
+    assert await saved(first, "elsewhere") == [], "another owner's"
+    request = WriteRequest(scope=scope, source=manual, content=first)
+    assert (await service.write(caller, request)).similar == ()
+    await service.close()

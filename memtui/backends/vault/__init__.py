@@ -165,6 +165,7 @@ class VaultAdapter(Adapter):
         pin=True,
         validity=True,
         summaries=True,
+        similar=True,
         full_text=True,
         watch=True,
         links=True,

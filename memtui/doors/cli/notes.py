@@ -19,11 +19,15 @@ from memtui.doors.cli.options import (
 )
 from memtui.doors.cli.session import Session, handle_in
 from memtui.external_editor import edited
+from memtui.visible import visible
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from memtui.service import MutationAnswer
 
+_SIMILAR_CHARS = 80
 
 Summary = Annotated[
     str | None,
@@ -71,8 +75,23 @@ async def note(
         WriteMode, typer.Option(help="upsert replaces the record of the same id or key.")
     ] = WriteMode.APPEND,
     metadata: Annotated[str | None, typer.Option(help="A JSON object to keep with it.")] = None,
+    update: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Change this record to TEXT instead of storing a new one."),
+    ] = None,
 ) -> None:
-    """Store TEXT as a memory and print the new record's id."""
+    """Store TEXT as a memory and print the new record's id.
+
+    What says the same already, or nearly, is named with it.
+    """
+    if update is not None:
+        if any((title, record_id, metadata, valid_from, valid_to)) or kind != "note":
+            raise Invalid("With --update give the text, --topic, --tag, --pin or --expires alone.")
+        await correct(
+            session, update, scope, text, summary=summary, topic=topic, tag=tag,
+            pin=pin or None, expires=expires,
+        )  # fmt: skip
+        return
     await store(
         session,
         scope,
@@ -104,16 +123,31 @@ async def store(
         created_by=session.caller.principal,
         **values,
     )
-    answer = await session.service.write(session.caller, request)
+    answer = await session.service.write(session.caller, request, tell_similar=True)
     session.out.answer(
         answer,
         changed_ids(answer),
+        *_similar(answer),
         "" if answer.handles else f"{answer.binding_key} took it and stores it on its own time.",
         _redacted(answer),
         _ahead(session, request),
         f"Stored in {answer.binding_key} ({answer.binding_reason}); operation "
         f"{answer.operation_id}.",
     )
+
+
+def _similar(answer: MutationAnswer) -> Iterator[str]:
+    """Name what says the same as what was stored, or nearly, and how to update it instead."""
+    for one in answer.similar:
+        how = "As good as there already" if one.is_same else "Close to what is there"
+        text = visible(one.record.shown.partition("\n")[0], limit=_SIMILAR_CHARS)
+        record_id = visible(one.record.handle.provider_record_id)
+        yield f"{how} ({one.likeness:.2f}): {record_id} “{text}”."
+    if answer.similar:
+        yield (
+            f"To change one of these instead: `memtui undo {answer.operation_id}`, then "
+            "`memtui note --update ID TEXT`."
+        )
 
 
 def _ahead(session: Session, request: WriteRequest) -> str:

@@ -173,13 +173,18 @@ class Stored(Told):
     """Empty where the memory takes it in later."""
     redacted: tuple[str, ...] = ()
     """The kinds of secrets that were taken out of the text before it was stored."""
+    similar: Mapping[str, float] = {}
+    """Records that said the same already (0.95 and more) or nearly (0.8), by id, with their
+    likeness: correct one of them, and forget the new one, where one is enough."""
 
     def words(self) -> str:
         """Return the new ids, and what was taken out."""
         ids = ", ".join(map(visible, self.ids))
         told = f"Stored as {ids}." if ids else "Taken in; the memory shows it later."
         taken = f" Taken out before it was stored: {', '.join(self.redacted)}."
-        return told + (taken if self.redacted else "")
+        alike = ", ".join(f"{visible(one)} ({like:.2f})" for one, like in self.similar.items())
+        there = f" Nearly the same is there already: {alike}." if alike else ""
+        return told + (taken if self.redacted else "") + there
 
 
 class Removed(Told):
@@ -483,8 +488,11 @@ async def _write(agent: Agent, scope: Scope, text: str, **more: Any) -> Stored:
     request = WriteRequest(
         scope=scope, source=agent.source, content=text, binding_key=agent.binding_key, **more
     )
-    answer = await agent.service.write(agent.caller, request)
-    return Stored(**_told(answer), ids=_ids(answer.handles), redacted=answer.redacted)
+    answer = await agent.service.write(agent.caller, request, tell_similar=True)
+    similar = {one.record.handle.provider_record_id: one.likeness for one in answer.similar}
+    return Stored(
+        **_told(answer), ids=_ids(answer.handles), redacted=answer.redacted, similar=similar
+    )
 
 
 async def _forget(

@@ -1,0 +1,72 @@
+"""What is as good as there already when a record is saved (seed 002).
+
+The nearest records of the same owner and sort are held against the new text: by their vectors where
+the provider searches by meaning and the model `static` is there, else by their words. Nothing is
+ever put together by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from memtui.contract import QueryRequest, Record, Snippet, WriteRequest, owner_scope
+from memtui.service.answers import CLOSE, SAME, Similar
+from memtui.service.connections import Connection
+
+_CANDIDATES, _TOLD, _CHARS = 10, 3, 2_000
+
+
+async def candidates(connection: Connection, request: WriteRequest) -> Sequence[Snippet]:
+    """Return the records of the same owner and sort that a search for the text finds first."""
+    asked = QueryRequest(
+        scope=owner_scope(request.scope),
+        query=request.content[:_CHARS],
+        binding_key=connection.binding.key,
+        top_k=_CANDIDATES,
+        metadata_filter={"kind": request.kind},
+    )
+    bundle = await connection.read(lambda: connection.adapter.query(asked))
+    return bundle.snippets
+
+
+def likest(text: str, found: Sequence[Snippet], *, by_meaning: bool) -> tuple[Similar, ...]:
+    """Return what is the same as a text or close to it, the likest first. Blocking.
+
+    What pruning calls the same is the same. Of the rest, texts that differ in a number, a name or
+    a negation are at most close, and so is what shares words alone.
+    """
+    from memtui.pruning.duplicates import Likeness, compare, form_of, guard
+
+    text, texts = text[:_CHARS], [one.text[:_CHARS] for one in found]
+    has_vectors = by_meaning and find_spec("wordllama") is not None
+    measured = _cosines(text, texts) if has_vectors else _shared(text, texts)
+    own, told = form_of(text), []
+    for one, other, measure in zip(found, texts, measured, strict=True):
+        match = compare(own, form_of(other))
+        if match is not None:
+            likeness = 1.0 if match.likeness is Likeness.EXACT else SAME
+        elif has_vectors and guard(other) == guard(text):
+            likeness = min(measure, 1.0)
+        else:
+            likeness = min(measure, SAME - 0.01)
+        if likeness >= CLOSE:
+            told.append(Similar(record=Record.like(one), likeness=round(likeness, 3)))
+    return tuple(sorted(told, key=lambda one: -one.likeness)[:_TOLD])
+
+
+def _cosines(text: str, texts: Sequence[str]) -> list[float]:
+    from memtui.embedding import STATIC, embedder
+
+    rows = embedder(STATIC).embed([text, *texts]).vectors
+    return [float(one) for one in rows[1:] @ rows[0]]
+
+
+def _shared(text: str, texts: Sequence[str]) -> list[float]:
+    """Return which share of the words of two texts stands in both, in the same order."""
+    from difflib import SequenceMatcher
+
+    from memtui.pruning.duplicates import form_of
+
+    own = form_of(text).words
+    return [SequenceMatcher(None, own, form_of(one).words, autojunk=False).ratio() for one in texts]
