@@ -194,7 +194,7 @@ class EmbeddingConfig(Model):
 def open_embedder(
     config: EmbeddingConfig, context: BindingContext, name: str | None = None
 ) -> Embedder | None:
-    """Return the model that a binding's config names, or another one under the same terms.
+    """Return the model that a binding's config names, or another one of which vectors are there.
 
     Secrets are taken out of every text that goes to another machine. Until somebody has agreed to
     the address (`BindingContext.agreed`), a call raises `Denied`.
@@ -205,16 +205,15 @@ def open_embedder(
     wanted = name or config.embedding
     if wanted is None:
         return None
-    secret = None
-    if config.embedding_secret and wanted.startswith("openai:"):
-        secret = need_secret(context, config.embedding_secret, "the server's key")
+    secret, usd = None, None
+    if wanted.partition("#")[0] == (config.embedding or "").partition("#")[0]:
+        # Another server gets neither this one's key nor its price.
+        usd = config.embedding_usd
+        if config.embedding_secret and wanted.startswith("openai:"):
+            secret = need_secret(context, config.embedding_secret, "the server's key")
     given = config.embedding_prefixes if wanted == config.embedding else None
-    found = embedder(
-        wanted,
-        secret,
-        prefixes=Prefixes(*given) if given else None,
-        usd_per_million=config.embedding_usd,
-    )
+    prefixes = Prefixes(*given) if given else None
+    found = embedder(wanted, secret, prefixes=prefixes, usd_per_million=usd)
     return found if found.address is None else _Guarded(found, context)
 
 

@@ -82,6 +82,8 @@ class Embeddings(Loopback):
         self.gate.set()
         self.dimensions = DIMENSIONS
         """The length of its vectors, of which it leaves out the rest."""
+        self.keys: list[str | None] = []
+        """What each call came with as its key."""
         self.refusals: list[int] = []
         """Statuses that the next calls are answered with."""
         super().__init__()
@@ -103,6 +105,7 @@ class Embeddings(Loopback):
     def answer(self, method: str, path: str, headers: dict[str, str], body: Any) -> Answer:
         if not path.endswith("/embeddings"):
             return 404, {"error": {"message": "There is no chat model here."}}
+        self.keys.append(headers.get("authorization"))
         self.gate.wait()
         if self.refusals:
             return self.refusals.pop(0), {"error": {"message": "Not now."}}

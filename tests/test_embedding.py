@@ -96,6 +96,20 @@ def test_no_key_goes_out_in_the_clear() -> None:
         embedder("openai:http://gpu.example:8000/v1#m", "k3y")
 
 
+def test_a_key_goes_to_its_own_server_alone(server: Embeddings, tmp_path: Path) -> None:
+    own = f"openai:{server.url}/v1"
+    config = EmbeddingConfig(embedding=f"{own}#new", embedding_secret="KEY")
+    context = BindingContext(
+        company_id="acme", binding_key="notes", data_dir=tmp_path, secret=lambda _: "k3y"
+    )
+    elsewhere = f"openai:{server.url}/other#old"
+    for name in (None, f"{own}#old", elsewhere):
+        model = open_embedder(config, context, name)
+        assert model is not None
+        model.embed(["a"])
+    assert server.keys == ["Bearer k3y", "Bearer k3y", None]
+
+
 def test_another_machine_gets_nothing_before_a_yes_and_no_secret_after(tmp_path: Path) -> None:
     config = EmbeddingConfig(embedding="openai:https://llm.acme.invalid/v1#m")
     context = BindingContext(company_id="acme", binding_key="notes", data_dir=tmp_path)
