@@ -267,8 +267,9 @@ class Operations(Group):
         """Return one page of what is stored; `share`: it is listed beside other bindings."""
         caller = caller.at(request.as_of)
         scope = request.scope
+        chosen = _redacted_filter(request.filter)
         asked: Json = {
-            "filter": _filter_json(request.filter),
+            "filter": _filter_json(chosen),
             "sort": request.sort,
             "limit": request.limit,
             "cursor": request.cursor,
@@ -283,7 +284,7 @@ class Operations(Group):
             routed = request.model_copy(
                 update={
                     "binding_key": connection.binding.key,
-                    "filter": _redacted_filter(request.filter),
+                    "filter": chosen,
                 }
             )
             page = await connection.read(lambda: connection.adapter.browse(routed))
@@ -758,12 +759,9 @@ def _stages_of(stages: Iterable[ExplainStage], ids: Container[str]) -> tuple[Exp
 
 def _redacted_filter(wanted: Filter) -> Filter:
     """Return a filter without the secrets in its words."""
-    return wanted.model_copy(
-        update={
-            "text": wanted.text and redact(wanted.text)[0],
-            "fuzzy": tuple(redact(word)[0] for word in wanted.fuzzy),
-        }
-    )
+    words = wanted.model_dump(include={"text", "fuzzy", "topic", "tag", "kind"})
+    clean, labels = redact_json({**words, "fuzzy": list(wanted.fuzzy)})
+    return wanted.model_copy(update={**clean, "fuzzy": tuple(clean["fuzzy"])} if labels else {})
 
 
 def _filter_json(wanted: Filter) -> Json:

@@ -590,8 +590,15 @@ HELD = RecordHandle(provider_key="fake", provider_record_id="r")
         *leaky(QueryRequest, scope=ACME, query="x"),
         *leaky(ContextRequest, scope=ACME, prompt="x", delivered=True),
         *(
-            pytest.param(BrowseRequest(scope=ACME, filter=Filter(**words)), id=f"browse-{words}")
-            for words in ({"text": SECRET}, {"fuzzy": ("x", SECRET)})
+            pytest.param(kind(scope=ACME, filter=Filter(**words), **given), id=f"{kind}-{words}")
+            for kind, given in ((BrowseRequest, {}), (QueryRequest, {"query": "x"}))
+            for words in (
+                {"text": SECRET},
+                {"fuzzy": ("x", SECRET)},
+                {"topic": SECRET},
+                {"tag": SECRET},
+                {"kind": SECRET},
+            )
         ),
     ],
 )
