@@ -41,8 +41,8 @@ class FakeConfig(BaseModel):
     keeps_ids: bool = True
 
 
-_KEPT = ("title", "kind", "topic", "tags", "pinned", "metadata", "created_at", "created_by",
-         "expires_at", "valid_from")  # fmt: skip
+_KEPT = ("title", "summary", "kind", "topic", "tags", "pinned", "metadata", "created_at",
+         "created_by", "expires_at", "valid_from")  # fmt: skip
 
 
 class FakeAdapter(Adapter):
@@ -65,6 +65,7 @@ class FakeAdapter(Adapter):
             correction=True,
             restore=config.restore,
             keeps_ids=config.keeps_ids,
+            summaries=True,
             full_text=True,
         )
         self.held = self.records.setdefault(f"{context.company_id}/{context.binding_key}", {})
@@ -147,7 +148,7 @@ class FakeAdapter(Adapter):
             raise NotFound("gone")
         if request.revision not in (None, current.revision):
             raise Conflict("It changed meanwhile.", current=current, proposed=request.text)
-        named = ("text", "pinned", "topic", "tags")
+        named = ("text", "summary", "pinned", "topic", "tags")
         update = {name: getattr(request, name) for name in named}
         update = {name: value for name, value in update.items() if value is not None}
         if request.sets_expiry:
