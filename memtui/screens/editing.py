@@ -18,6 +18,7 @@ from memtui.actions import Need
 from memtui.contract import (
     Conflict,
     CorrectRequest,
+    Denied,
     ForgetRequest,
     Invalid,
     MemtuiError,
@@ -396,7 +397,14 @@ class EditingScreen(ListScreen[R]):
         """Forget what is marked, else the row under the cursor, after a yes."""
         if not (chosen := self.rows_list.chosen):
             return
-        records = await self.records_of(chosen)
+        held = await self.records_of(chosen)
+        records = [record for record in held if not record.read_only]
+        if not records:
+            raise Denied(Need.MEMORY.value)
+        if files := len(held) - len(records):
+            self.toast(
+                f"{fmt.counted(files, 'file')} of projects' own stay; memtui only reads them."
+            )
         question = f"Forget {fmt.counted(len(records), 'record')} from {self.where(records)}?"
         if await self.ask(Confirm(question, verb="forget", detail=self._reads_of(records))):
             await self.forget_now(records)

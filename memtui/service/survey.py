@@ -319,7 +319,10 @@ async def _look(
 
 
 async def _living(connection: Connection, aim: Aim, ids: Sequence[str]) -> list[Record]:
-    """Return the records that are still stored, expired ones too, of those that it is about."""
+    """Return the records that are still stored, expired ones too, of those that it is about.
+
+    A file that a provider only reads where it lies is none: it is not stored here.
+    """
     scope = Scope(company_id=aim.company_id)
     found: dict[str, Record] = {}
     about_owner = aim.subject_id is not None or aim.project_id is not None
@@ -342,7 +345,7 @@ async def _living(connection: Connection, aim: Aim, ids: Sequence[str]) -> list[
         for snapshot in await _taken(connection, handles[start : start + _AT_ONCE], scope):
             if snapshot is not None:
                 found[snapshot.handle.provider_record_id] = snapshot
-    return list(found.values())
+    return [record for record in found.values() if not record.read_only]
 
 
 async def _taken(

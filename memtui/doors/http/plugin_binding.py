@@ -457,7 +457,7 @@ class ServedBinding:
         while True:
             page = await self.service.browse(self.caller, request)
             named = await self.name(page.records, [name])
-            handles = tuple(one.record.handle for one in named)
+            handles = tuple(one.record.handle for one in named if not one.record.read_only)
             if handles or page.next_cursor is None:
                 return handles
             request = request.model_copy(update={"cursor": page.next_cursor})

@@ -155,7 +155,8 @@ async def _listed(
         page = await served.service.browse(
             served.caller, request.model_copy(update={"cursor": within})
         )
-        found += await _fit(served, parts[place], wanted, page.records)
+        memories = [one for one in page.records if not one.read_only]
+        found += await _fit(served, parts[place], wanted, memories)
         within = page.next_cursor
         place += within is None
     more = write_cursor(mark, place, within) if place < len(parts) else None
