@@ -25,6 +25,7 @@ from memtui.contract import (
     Record,
     Scope,
     SourceRef,
+    Unsupported,
     UtcDatetime,
     WriteMode,
     WriteRequest,
@@ -196,10 +197,6 @@ class Facts(Group):
                 "text on one line."
             )
         scope, service = request.scope, self._service
-        routed = await self._core.resolve(caller, scope, request.binding_key)
-        able = (
-            await self._core.open(routed.binding, company_read_only=routed.company_read_only)
-        ).adapter.capabilities
         write = WriteRequest(
             scope=scope,
             source=source,
@@ -210,26 +207,35 @@ class Facts(Group):
             topic=request.namespace,
             created_by=caller.principal,
         )
-        old = None
-        if not able.validity and able.browse and able.correction:
-            here = request.model_copy(update={"binding_key": routed.binding.key})
+        binding_key = request.binding_key or await self._key_of(caller, scope)
+        if binding_key is None:
+            return await service.write(caller, write)  # says why nothing serves it, and logs it
+        here = FactRequest(scope=scope, binding_key=binding_key)
+        try:
             read = await self._read(caller, here, OperationType.GET, {"key": key}, key.casefold())
-            nearest = [one.record for one in read.held if one.place.rank[0] == 0]
-            entry = Entry((request.namespace or "").casefold(), key.casefold())
-            old = next((one for one in nearest if entry_of(one) == entry), None)
+        except Unsupported:
+            return await service.write(caller, write)
+        same = [one.record for one in read.held if one.place.rank[0] == 0]
+        old = _replaced(same, request.namespace)
         if old is None:
             return await service.write(caller, write)
-        return await service.correct(
-            caller,
-            CorrectRequest(
-                scope=scope,
-                handle=old.handle,
-                binding_key=request.binding_key,
-                text=text,
-                revision=old.revision,
-                source=source,
-            ),
+        routed = await self._core.resolve(caller, scope, binding_key)
+        connection = await self._core.open(
+            routed.binding, company_read_only=routed.company_read_only
         )
+        able = connection.adapter.capabilities
+        if able.validity or not able.correction:
+            write = write.model_copy(update={"topic": old.topic})
+            return await service.write(caller, write)
+        correction = CorrectRequest(
+            scope=scope,
+            handle=old.handle,
+            binding_key=request.binding_key,
+            text=text,
+            revision=old.revision,
+            source=source,
+        )
+        return await service.correct(caller, correction)
 
     async def _read(
         self,
@@ -334,6 +340,15 @@ def _owners(scope: Scope) -> list[tuple[int, Scope]]:
     if scope.project_id or scope.agent_id:
         owners.append(company.model_copy(update={"agent_id": ORCHESTRATOR}))
     return list(enumerate(dict.fromkeys([*owners, company])))
+
+
+def _replaced(same: Sequence[Record], namespace: str | None) -> Record | None:
+    """Return the fact that a new value replaces: where no namespace is named, the only one."""
+    wanted = (namespace or "").casefold()
+    here = [one for one in same if (one.topic or "").casefold() == wanted]
+    if not here and namespace is None and len(same) == 1:
+        return same[0]
+    return here[0] if here else None
 
 
 def _is_wanted(entry: Entry | None, key: str | None, namespace: str | None) -> bool:

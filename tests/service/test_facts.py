@@ -125,13 +125,15 @@ async def test_a_key_is_given_another_value(service: MemoryService) -> None:
         request = FactRequest(scope=scope, namespace="Project")
         await service.facts.set(ANA, "branch", "main", request, SOURCE)
         between = datetime.now(UTC)
-        await service.facts.set(ANA, "branch", "release", request, SOURCE)
+        other_case = FactRequest(scope=scope, namespace="project")
+        await service.facts.set(ANA, "branch", "dev", other_case, SOURCE)
+        await service.facts.set(ANA, "branch", "release", FactRequest(scope=scope), SOURCE)
         page = await service.browse(ANA, BrowseRequest(scope=scope))
         assert [one.text for one in page.records] == ["branch: release"]
         found = await service.facts.get(ANA, "branch", request)
         assert found.value == "release"
         history = await service.history(ANA, found.record.handle, scope)
-        assert len(history.changes) == 2
+        assert len(history.changes) == 3
         then = await service.facts.get(ANA.at(between), "branch", request)
         assert (then.value, then.as_of) == ("main", between)
     with pytest.raises(Invalid, match="A key has letters"):
