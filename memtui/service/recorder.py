@@ -51,6 +51,8 @@ T = TypeVar("T")
 _UNKNOWN = OperationStatus.UNKNOWN
 _DERIVING = frozenset({OperationType.SYNC, OperationType.EMBED})
 _STOPPED = (asyncio.CancelledError, KeyboardInterrupt)
+_SETTLING = frozenset({OperationType.CHECK, OperationType.SEAL})
+"""What changes no memory, and yet is of now alone."""
 _UNSEEN = "Its provider did not say which records it changed."
 _FOREIGN_INTENT_AGE = timedelta(minutes=15)
 """An intent of another machine this old has hardly a living owner; should it, both are logged."""
@@ -213,7 +215,7 @@ def _own_source(source: SourceRef | None, company_id: str) -> SourceRef | None:
 
 
 def _refuse_in_past(operation_type: OperationType, moment: datetime) -> None:
-    if operation_type.mutates:
+    if operation_type.mutates or operation_type in _SETTLING:
         raise Denied(
             f"This is the past, as of {moment:%Y-%m-%d %H:%M:%S} UTC, where nothing can be "
             "changed; go back to now first."

@@ -197,6 +197,7 @@ async def test_nothing_is_changed_in_the_past(service: MemoryService) -> None:
         service.write(then, fact),
         service.forget(then, ForgetRequest(scope=SCOPE, handles=(it,))),
         service.undo(then),
+        service.analysis.seal(then, everything=True),
         service.bindings.set_target(then, "project", "web", "table"),
     ):
         with pytest.raises(Denied, match="go back to now"):

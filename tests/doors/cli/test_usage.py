@@ -15,7 +15,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     ([], 2, "The terminal app needs a terminal"),
     (["qurey", "x"], 2, "Did you mean 'query'"),
     (["query"], 2, "Missing argument 'TEXT'; see memtui query --help."),
-    (["query", "x", "y"], 2, "see memtui query --help."),
+    (["get", "x", "y"], 2, "see memtui get --help."),
     (["query", "x", "--bogus"], 2, "No such option: --bogus; see memtui query --help."),
     (["query", "x", "--top-k", "0"], 2, "'--top-k'"),
     (["query", "x", "--top-k", "many"], 2, "'--top-k'"),
