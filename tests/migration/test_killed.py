@@ -1,4 +1,4 @@
-"""A migration killed at any moment and run again: identical, and nothing twice."""
+"""A migration or a sync killed at any moment and run again: identical, and nothing twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from memtui.config import Paths
 from memtui.migration.verifying import verify
 from memtui.service import Caller, MemoryService
-from tests.migration.conftest import ends_of, fill, states
+from tests.migration.conftest import ends_of, fill, held, states
 
 pytestmark = pytest.mark.slow
 
@@ -47,9 +47,37 @@ async def test_killed_at_random_moments(
     assert (found.matched, found.others) == (RECORDS, 0)
 
 
-def _start(paths: Paths) -> subprocess.Popen[str]:
+async def test_a_sync_killed_at_random_moments_ends_in_step(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    await fill(service, caller, "default", RECORDS // 2)
+    chance = random.Random(12)
+    cut = 0
+    for _ in range(KILLS):
+        process = _start(paths, "syncer")
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(chance.uniform(0.1, 0.6))
+        process.send_signal(signal.SIGKILL)
+        cut += "done" not in process.communicate()[0]
+    assert cut > 1
+    last = _start(paths, "syncer")
+    output, errors = last.communicate(timeout=120)
+    assert last.returncode == 0, errors
+    assert output.split() == ["ready", "done", "0", "0"]
+    for key in ("default", "second"):
+        await service.sync(caller, key)
+    said = [
+        sorted((one.text, str(one.scope)) for one in await held(service, caller, key))
+        for key in ("default", "second")
+    ]
+    assert len(said[0]) == RECORDS // 2
+    assert said[0] == said[1]
+
+
+def _start(paths: Paths, what: str = "mover") -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.migration.mover", str(paths.data), "default", "second"],
+        [sys.executable, "-m", f"tests.migration.{what}", str(paths.data), "default", "second"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

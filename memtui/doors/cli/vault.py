@@ -175,7 +175,7 @@ async def _watch(session: Session, ends: Ends, seconds: float) -> int:
 
 def _synced(done: Synced) -> Iterator[Line]:
     would = "would be " if done.dry_run else ""
-    yield f"{shown.counted(done.in_step, 'record')} in step"
+    yield f"{shown.counted(done.in_step, 'record')} in step already"
     for what in ("written", "changed", "deleted"):
         for key, number in sorted(getattr(done, what).items()):
             yield f"{key}: {shown.counted(number, 'record')} {would}{what}"
