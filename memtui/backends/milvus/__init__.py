@@ -201,6 +201,7 @@ class MilvusAdapter(Adapter):
         return ContextBundle(
             snippets=tuple(Snippet(**dict(hit.record), score=hit.score) for hit in hits),
             capped=found.is_cut or len(found.hits) > len(hits),
+            stages=search.stages_of(found, request.top_k),
             usage=(self._usage, *found.usage),
         )
 

@@ -196,7 +196,14 @@ class _Query:
 
 
 def explain(found: Found, top_k: int) -> Explanation:
-    """Say what each stage contributed to the records that are returned."""
+    """Say which words counted, and what each stage contributed."""
+    kept, dropped = ", ".join(found.words.kept) or "none", ", ".join(found.words.dropped) or "none"
+    asked = ExplainStage(name="query", detail=f"Looked for: {kept}. Dropped: {dropped}.")
+    return Explanation(stages=(asked, *stages_of(found, top_k)), usage=found.usage)
+
+
+def stages_of(found: Found, top_k: int) -> tuple[ExplainStage, ...]:
+    """Say what each stage contributed to the records that are returned, in none of their words."""
     hits = found.hits[:top_k]
     ids = [(hit.record.handle.provider_record_id, hit) for hit in hits]
     stages = [
@@ -207,7 +214,7 @@ def explain(found: Found, top_k: int) -> Explanation:
         ),
         ExplainStage(
             name="words",
-            detail=f"Facts by the share of these words: {', '.join(found.words.kept) or 'none'}.",
+            detail="The share of the query's words that a fact holds.",
             scores={name: round(hit.words, 6) for name, hit in ids if hit.words},
         ),
         ExplainStage(
@@ -228,4 +235,4 @@ def explain(found: Found, top_k: int) -> Explanation:
     if found.is_topic_dropped:
         detail = f"Fewer than {_ENOUGH_OF_TOPIC} in the topic, so every topic was searched."
         stages.append(ExplainStage(name="topic", detail=detail))
-    return Explanation(stages=tuple(stages), usage=found.usage)
+    return tuple(stages)
