@@ -113,14 +113,18 @@ def read(text: str) -> Marks:
     return Marks(tuple(tags), tuple(links))
 
 
-def tags_beside(text: str, wanted: Sequence[str], kept: Collection[str]) -> tuple[str, ...]:
+def tags_beside(
+    text: str, wanted: Sequence[str], kept: Collection[str], *, stays: bool
+) -> tuple[str, ...]:
     """Return which of a record's wanted tags are to be kept beside its text, which says the others.
 
-    `kept` are those that are kept there by now. Raises `Invalid` if the text says one that is not
-    wanted.
+    `kept` are those that are kept there by now.
+
+    Raises:
+        Invalid: the text, which `stays`, says a tag that is not wanted.
     """
     inline = read(text).tags
-    for tag in inline:
+    for tag in inline if stays else ():
         if tag not in wanted:
             raise Invalid(f"The tag #{tag} stands in the record's text; take it out there.")
     return tuple(tag for tag in wanted if tag in kept or tag not in inline)

@@ -314,7 +314,9 @@ def correct(folder: Folder, request: CorrectRequest, path: str) -> None:
         front = frontmatter.parse(document.front)
         kept = () if isinstance(front, Problem) else frontmatter.words(front.get("tags"))
         text = record.text if request.text is None else request.text
-        fields["tags"] = list(links.tags_beside(text, request.tags, kept))
+        fields["tags"] = list(
+            links.tags_beside(text, request.tags, kept, stays=request.text is None)
+        )
     if request.sets_expiry and request.expires_at != record.expires_at:
         fields["expires"] = request.expires_at
     _save(folder, path, document, request.text, fields)

@@ -190,3 +190,8 @@ async def test_inline_tags_join_those_of_the_frontmatter(open_vault: Open, root:
     with pytest.raises(Invalid, match="#deploy stands in the record's text"):
         await adapter.correct(CorrectRequest(scope=SCOPE, handle=noted, tags=("own",)))
     assert (root / noted.provider_record_id).read_bytes() == before
+    both = CorrectRequest(scope=SCOPE, handle=noted, text="It is #said.", tags=("own", "more"))
+    await adapter.correct(both)
+    changed = await adapter.get(noted, SCOPE)
+    assert changed is not None
+    assert changed.tags == ("own", "more", "said")
