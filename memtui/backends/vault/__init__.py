@@ -285,8 +285,8 @@ class VaultAdapter(Adapter):
         """Search by words and meaning; keys of facts first, the nearest scope most."""
         found, usage = self._search(request)
         return ContextBundle(
-            snippets=tuple(found.snippets[: request.top_k]),
-            capped=len(found.snippets) > request.top_k,
+            snippets=tuple(found.snippets),
+            capped=len(found.hits) > request.top_k,
             usage=usage,
             stages=search.stages_of(found),
         )

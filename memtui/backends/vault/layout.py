@@ -249,21 +249,20 @@ def places_of(area: Area, owner: Scope) -> list[str]:
     """Return a word for each condition of `rules` that a record of `owner` in `area` meets."""
     ids = {name: getattr(owner, name) for name in OWNER_FIELDS if getattr(owner, name)}
     own = [{name: value} for name, value in ids.items()]
-    return [
-        _place_word(wanted)
-        for wanted in ({"area": area}, *own, *({"area": area, **one} for one in own))
-    ]
+    met = ({"area": str(area)}, *own, *({"area": str(area), **one} for one in own))
+    return [_place_word(*wanted.items()) for wanted in met]
 
 
 def places_seen(scope: Scope) -> list[str]:
     """Return the words of which a record has at least one if `scope` sees it; none: it sees all."""
     seen = [wanted for _, wanted in rules(scope)]
-    return [] if {} in seen else [_place_word(wanted) for wanted in seen]
+    return [] if {} in seen else [_place_word(*wanted.items()) for wanted in seen]
 
 
-def _place_word(wanted: dict[str, str]) -> str:
+@lru_cache(maxsize=1024)
+def _place_word(*wanted: tuple[str, str]) -> str:
     """Name a condition by digits alone, which full-text search keeps whole and nobody asks for."""
-    text = "\0".join(f"{column}={value}" for column, value in wanted.items())
+    text = "\0".join(f"{column}={value}" for column, value in wanted)
     return str(int.from_bytes(hashlib.sha256(text.encode(errors="replace")).digest()[:8]))
 
 

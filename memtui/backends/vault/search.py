@@ -304,10 +304,11 @@ def search(
         found = _Query(connection, request, now, None, meaning).run()
         found.topic_dropped = True
     found.trouble = trouble
-    rowids = json.dumps([hit.rowid for hit in found.hits])
+    returned = found.hits[: request.top_k]
+    rowids = json.dumps([hit.rowid for hit in returned])
     query = f"SELECT rowid AS n, * FROM records WHERE rowid IN ({_CHOSEN})"
     rows = {row["n"]: row for row in connection.execute(query, (rowids,))}
-    for hit, score in zip(found.hits, _scores(found.hits), strict=True):
+    for hit, score in zip(returned, _scores(returned), strict=True):
         found.snippets.append(snippet_of(rows[hit.rowid], folder, score))
     return found
 
@@ -373,7 +374,7 @@ class _Query:
             self._where.add("topic IS NULL OR topic = ?", topic)
 
     def run(self) -> Search:
-        few = 4 * self._limit
+        few = 2 * self._limit
         found = self._find(max(_FOUND, few))
         order = self._looked_at(found, few)
         if order is None:
