@@ -33,7 +33,7 @@ from memtui.contract import (
     WriteRequest,
     owner_of,
 )
-from memtui.fact_values import entry_of
+from memtui.fact_values import entry_of, pair_of
 from memtui.migration.ends import Ends, ProgressFile, check_writable
 from memtui.migration.moving import Failure, Pace, Progress
 from memtui.migration.parcel import as_json
@@ -45,6 +45,8 @@ _COMPARED = (
 )  # fmt: skip
 _CORRECTED = frozenset({"text", "summary", "topic", "tags", "pinned", "expires_at"})
 """What a correction can change; for the rest a record is written anew."""
+_OF_TEXT = frozenset({"entry_type", "key", "value"})
+"""What a provider says in the metadata of a `key: value` fact, and its text says too."""
 _ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 _BYTES = 8
 _Doomed = tuple[list[tuple[Pair, Record]], list[tuple[Pair, Record]]]
@@ -229,7 +231,8 @@ class _Sync:
         one = found[0]
         record, other = one.records[kept], one.records[lost]
         if record and other:
-            await self._try(self._change(record, other, frozenset(_COMPARED), lost), record)
+            changed = _other_fields(self._prints(record), self._prints(other))
+            await self._try(self._change(record, other, changed, lost), record)
         elif record:
             await self._try(self._copy(record, lost), record)
         elif other:
@@ -272,16 +275,10 @@ class _Sync:
     def _differing(self, record: Record | None, prints: bytes) -> frozenset[str]:
         if record is None:
             return frozenset()
-        now = self._prints(record)
-        return frozenset(
-            name
-            for place, name in enumerate(_COMPARED)
-            if now[place * _BYTES : (place + 1) * _BYTES]
-            != prints[place * _BYTES : (place + 1) * _BYTES]
-        )
+        return _other_fields(self._prints(record), prints)
 
     def _prints(self, record: Record) -> bytes:
-        held = as_json(record)
+        held = as_json(_own(record))
         return b"".join(
             blake2b(repr(held[name]).encode("utf-8", "surrogatepass"), digest_size=_BYTES,
                     key=self._state.salt).digest()
@@ -434,7 +431,8 @@ class _Sync:
             "valid_to": record.valid_to if can.validity else None,
             "summary": record.summary if can.summaries else None,
         }
-        return as_write(record, binding.key).model_copy(update=update)
+        written = _own(record) if pair_of(record.text) else record
+        return as_write(written, binding.key).model_copy(update=update)
 
     async def _write(
         self, record: Record, to: int, mode: WriteMode, record_id: str | None = None
@@ -466,7 +464,11 @@ class _Sync:
                 stored = None
         if stored is None:
             await self._forget_record(other, to)
-            stored = await self._write(record, to, WriteMode.APPEND)
+            begin = _begin(record)
+            if begin and other.valid_from and begin <= other.valid_from:  # it would lie in the past
+                begin = datetime.now(UTC)
+            again = record.model_copy(update={"valid_from": begin})
+            stored = await self._write(again, to, WriteMode.APPEND)
         await self._paired(record, stored, to)
 
     async def _corrected(
@@ -524,9 +526,10 @@ class _Sync:
         ]
         asked = sum(len(ones) for ones, why in zip(doomed, reasons, strict=True) if why)
         if confirmed is not None and confirmed != asked:
+            how = f"confirm with --delete {asked}" if asked else "leave out --delete"
             raise Invalid(
-                f"{asked} deletions are held back, not {confirmed}; look at them with --dry-run "
-                f"and confirm with --delete {asked}."
+                f"The number of deletions held back is {asked}, not {confirmed}; look at them with "
+                f"--dry-run and {how}."
             )
         for there, (ones, why) in enumerate(zip(doomed, reasons, strict=True)):
             if why is not None and confirmed is None:
@@ -541,6 +544,8 @@ class _Sync:
     ) -> str | None:
         """Say why what is gone on a side is not deleted on the other; None: it may be."""
         side = self._sides[gone]
+        if self._rebuild:
+            return "A rebuild deletes nothing."
         if not side.is_whole:
             return f"{side.key} could not be read whole. {' '.join(side.unread)}".strip()
         if not sees_all:
@@ -554,9 +559,8 @@ class _Sync:
         if lost:
             names = ", ".join(sorted(name for _, name in lost))
             return f"{side.key} holds nothing of {names} any more."
-        if len(ones) > _MOST_DELETED * pairs:
-            return f"{len(ones)} of {pairs} records are gone from {side.key}, more than 5 %."
-        return None
+        many = f"{len(ones)} of {pairs} records are gone from {side.key}, more than 5 %."
+        return many if len(ones) > _MOST_DELETED * pairs else None
 
     async def _forget(self, pair: Pair, record: Record, there: int) -> None:
         self._counts["deleted"][self._sides[there].key] += 1
@@ -607,6 +611,24 @@ class _Sync:
             conflicts=tuple(self._conflicts), held_back=tuple(self._held), dry_run=self._dry_run,
             **{name: dict(counts) for name, counts in self._counts.items()},
         )  # fmt: skip
+
+
+def _other_fields(now: bytes, then: bytes) -> frozenset[str]:
+    """Return the fields whose hashes are not the same."""
+    return frozenset(
+        name
+        for place, name in enumerate(_COMPARED)
+        if now[place * _BYTES : (place + 1) * _BYTES] != then[place * _BYTES : (place + 1) * _BYTES]
+    )
+
+
+def _own(record: Record) -> Record:
+    """Return a record without what its metadata says of its text."""
+    if record.kind != "fact":
+        return record
+    idle = _OF_TEXT if pair_of(record.text) else frozenset({"entry_type"})
+    own = {name: value for name, value in record.metadata.items() if name not in idle}
+    return record.model_copy(update={"metadata": own})
 
 
 def _begin(record: Record) -> datetime | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
+from itertools import pairwise
 
 import pytest
 
@@ -153,7 +154,7 @@ async def test_many_deletions_wait_for_a_yes(pair: Pair):
     assert (held.key, len(held.record_ids)) == ("default", 10)
     assert "more than 5 %" in held.reason
     assert len(await pair.records(0)) == 48
-    with pytest.raises(Invalid, match="10 deletions are held back, not 9"):
+    with pytest.raises(Invalid, match="held back is 10, not 9"):
         await pair.sync(delete=9)
     assert (await pair.sync(delete=10)).deleted == {"default": 10}
     assert await pair.is_even()
@@ -205,3 +206,29 @@ async def test_random_edits_on_both_sides_end_in_step(pair: Pair):
         assert not done.conflicts
         assert not done.failures
         assert await pair.is_even()
+
+
+async def test_an_older_version_is_kept_where_a_person_says_so(pair: Pair):
+    await filled(pair, 2)
+    await pair.edit(0, await pair.one(0, "key_0: value 0"), "key_0: older")
+    await pair.edit(1, await pair.one(1, "key_0: value 0"), "key_0: younger")
+    kept = await pair.one(0, "key_0: older")
+    done = await resolve(pair.ends, pair.data, kept.handle.provider_record_id, "default")
+    assert not done.failures
+    assert await pair.is_even()
+    assert ("web", "fact", "key_0: older") in await pair.texts(1)
+    assert (await pair.sync()).is_whole
+
+
+async def test_each_value_between_two_syncs_is_followed(pair: Pair):
+    await pair.write(0, "branch: main", fact=True)
+    await pair.sync()
+    for value in ("release", "trunk"):
+        await pair.edit(0, (await pair.records(0))[0], f"branch: {value}")
+    done = await pair.sync()
+    assert (done.changed, done.failures) == ({"other": 1}, ())
+    versions = await pair.service.pairs.versions(pair.caller, "other")
+    [found] = versions.values()
+    assert [one.text for one in found] == ["branch: main", "branch: release", "branch: trunk"]
+    windows = [(one.valid_from, one.valid_to) for one in found]
+    assert all(until == begin for (_, until), (begin, _) in pairwise(windows))

@@ -124,7 +124,7 @@ async def vault_resolve(
 
     ends = await _ends(session, binding, vault)
     done = await resolve(ends, session.paths.data, record, keep)
-    session.out.answer(done, _synced(done))
+    session.out.answer(done, _done(done))
     return 1 if done.failed else 0
 
 
@@ -133,10 +133,18 @@ async def _ends(session: Session, binding: str, vault: str | None) -> Ends:
 
     if vault is None:
         views = await session.service.bindings.all(session.caller)
-        keys = [one.key for one in views if one.provider_key == _PROVIDER and one.key != binding]
-        if len(keys) != 1:
-            known = f": {', '.join(keys)}" if keys else ""
-            raise Invalid(f"There are {len(keys)} vaults{known}; name one with --vault.")
+        keys = sorted(
+            one.key for one in views if one.provider_key == _PROVIDER and one.key != binding
+        )
+        if not keys:
+            raise Invalid(
+                f"There is no vault to hold {binding} in step with; "
+                "`memtui bindings add KEY vault` adds one."
+            )
+        if len(keys) > 1:
+            raise Invalid(
+                f"There are {len(keys)} vaults: {', '.join(keys)}; name one with --vault."
+            )
         [vault] = keys
     return await open_ends(session.service, session.caller, vault, binding)
 
@@ -174,8 +182,12 @@ async def _watch(session: Session, ends: Ends, seconds: float) -> int:
 
 
 def _synced(done: Synced) -> Iterator[Line]:
-    would = "would be " if done.dry_run else ""
     yield f"{shown.counted(done.in_step, 'record')} in step already"
+    yield from _done(done)
+
+
+def _done(done: Synced) -> Iterator[Line]:
+    would = "would be " if done.dry_run else ""
     for what in ("written", "changed", "deleted"):
         for key, number in sorted(getattr(done, what).items()):
             yield f"{key}: {shown.counted(number, 'record')} {would}{what}"
@@ -184,7 +196,10 @@ def _synced(done: Synced) -> Iterator[Line]:
         yield f"{held.key}: {shown.counted(number, 'deletion')} held back. {held.reason}"
     if done.held_back:
         number = sum(len(one.record_ids) for one in done.held_back)
-        yield f"  --delete {number} lets them pass; --rebuild writes what {done.right} lacks again"
+        passes = f"  --delete {number} lets {'it' if number == 1 else 'them'} pass"
+        is_lost = any(one.key == done.left for one in done.held_back)
+        again = f"; --rebuild writes what {done.right} lacks again"
+        yield passes + (again if is_lost else "")
     if done.conflicts:
         yield (
             f"{shown.counted(len(done.conflicts), 'conflict')}; `memtui vault conflicts "

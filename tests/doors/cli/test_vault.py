@@ -1,0 +1,84 @@
+"""`vault sync`, `conflicts` and `resolve`, and that the page about them says what happens."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.doors.cli.conftest import HOSTILE, Run, assert_harmless
+
+_BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+_FACT = ("--project", "web", "--kind", "fact", "--mode", "upsert")
+
+
+@pytest.fixture
+def vaults(here: Run) -> Run:
+    """Two vaults, of which the first has two facts and a note that tries to harm a terminal."""
+    assert here("bindings", "add", "copy", "vault").code == 0
+    for text in ("region: eu", "branch: main"):
+        assert here("note", text, *_FACT).code == 0
+    assert here("note", f"hostile {HOSTILE}".replace("\x00", "")).code == 0
+    return here
+
+
+def test_the_page_about_sync_says_what_happens(here: Run) -> None:
+    page = (Path(__file__).parents[3] / "docs/sync.md").read_text("utf-8")
+    steps = [
+        step.partition("\n")
+        for block in _BLOCK.findall(page)
+        for step in block.removeprefix("$ ").split("\n$ ")
+    ]
+    assert len(steps) > 8
+    for line, _, shown in steps:
+        ran = here(*shlex.split(line)[1:])
+        is_even = "changed on both sides" not in shown and "held back" not in shown
+        assert ran.code == (0 if is_even else 1), (line, ran.err)
+        if shown:
+            assert ran.out.strip() == shown.strip(), line
+
+
+def test_conflicts_are_told_and_decided(vaults: Run) -> None:
+    planned = vaults("vault", "sync", "copy", "--vault", "default", "--dry-run")
+    assert planned.out.endswith("copy: 3 records would be written\n")
+    done = vaults("vault", "sync", "copy", "--vault", "default", "--json")
+    assert (done.code, done.document["written"]) == (0, {"copy": 3})
+    assert vaults("vault", "conflicts", "copy").out == "nothing changed on both sides\n"
+    vaults("note", f"region: a {HOSTILE}".replace("\x00", ""), *_FACT)
+    vaults("note", "region: b", *_FACT, "--binding", "copy")
+    told = vaults("vault", "conflicts", "copy", "--vault", "default")
+    assert told.code == 1
+    assert "region: b" in told.out
+    assert_harmless(told.out)
+    [found] = vaults("vault", "conflicts", "copy", "--json").document["conflicts"]
+    assert found["what"] == "changed on both sides"
+    name = found["records"][0]["handle"]["provider_record_id"]
+    assert vaults("vault", "sync", "copy").code == 1
+    decided = vaults("vault", "resolve", "copy", name, "--keep", "copy")
+    assert (decided.code, decided.out) == (0, "default: 1 record changed\n")
+    assert vaults("vault", "sync", "copy").code == 0
+    assert "region: b" in vaults("facts", "list", "--project", "web").out
+
+
+def test_wrong_words_are_one_sentence(vaults: Run) -> None:
+    assert vaults("bindings", "add", "locked", "facts").code == 0
+    assert vaults("bindings", "read-only", "locked", "on").code == 0
+    own = ("--vault", "default")
+    for words, code, told in (
+        (["sync", "nope", *own], 1, "no binding nope"),
+        (["sync", "copy", "--vault", "copy"], 2, "name two bindings"),
+        (["sync", "locked"], 2, "2 vaults: copy, default; name one with --vault"),
+        (["sync", "locked", *own], 4, "The binding locked is read-only"),
+        (["sync", "copy", "--watch", "--dry-run"], 2, "--watch goes without"),
+        (["sync", "copy", "--rebuild", "--delete", "1"], 2, "leave out --delete"),
+        (["sync", "copy", "--delete", "2"], 2, "held back is 0, not 2"),
+        (["sync", "other/copy", *own], 4, "another company"),
+        (["resolve", "copy", "x", "--keep", "copy"], 1, "`memtui vault conflicts copy` lists"),
+        (["resolve", "copy", "x", "--keep", "nope"], 2, "nope is neither"),
+        (["resolve", "copy", "x"], 2, "--keep"),
+    ):
+        ran = vaults("vault", *words)
+        assert (ran.code, ran.out, len(ran.err.splitlines())) == (code, "", 1), (words, ran)
+        assert told in ran.err
