@@ -61,10 +61,11 @@ _EXPORTED = ("csv", "json", "parquet")
 _HINT = "topic:deploy tag:release words ~fuzzy; empty: all   enter take it   esc go back"
 
 
-class Changes(ModalListScreen):
+class Changes(ModalListScreen["Difference"]):
     """What is other at the later of two moments than at the earlier one."""
 
     ACTION_GROUP = "changes"
+    NOUN = "change"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("changes")
 
     def __init__(self, state: AppState) -> None:
@@ -80,18 +81,6 @@ class Changes(ModalListScreen):
     def make_list(self) -> VirtualList[Difference]:
         """Return the list."""
         return VirtualList(columns(self.state), self._rows, name="difference-list")
-
-    @property
-    def _list(self) -> VirtualList[Difference]:
-        found: VirtualList[Difference] = self.query_one("#difference-list", VirtualList)
-        return found
-
-    @property
-    def _difference(self) -> Difference:
-        """The difference under the cursor; raises `NotFound` where there is none."""
-        if (found := self._list.current) is None:
-            raise NotFound("No change is selected.")
-        return found
 
     def draw_head(self, width: int) -> Content:
         """Return whose changes these are, from when to when, and how many."""
@@ -117,15 +106,15 @@ class Changes(ModalListScreen):
 
     def draw_row(self, width: int) -> Content:
         """Return the difference under the cursor."""
-        found = self._list.current
+        found = self.rows_list.current
         return Content("") if found is None else difference_content(found, self.state, width)
 
     def refusal(self, verb: str) -> str:
         """Return why an action cannot run now."""
-        found = self._list.current
+        found = self.rows_list.current
         if found is None:
             is_of_row = verb in {"record", "timeline", "operation", "open", "copy", "export"}
-            return "No change is selected." if is_of_row else ""
+            return self.none_selected if is_of_row else ""
         refusals = {
             "record": (found.after, "The record is gone; its timeline has every version."),
             "operation": (found.operations, NO_OPERATION),
@@ -142,23 +131,23 @@ class Changes(ModalListScreen):
         """Compare again."""
         state, session = self.state, self.session
         earlier, later, chosen = self._earlier, self._later, self._filter
-        self._list.notice = ("Comparing …",)
+        self.rows_list.notice = ("Comparing …",)
 
         def show(answer: CompareAnswer) -> None:
             self._answer = answer
             self._rows.replace(ordered(answer.differences))
-            self._list.notice = (
+            self.rows_list.notice = (
                 "Nothing changed between these moments.",
                 "[ chooses an earlier one, / another filter, esc goes back.",
             )
-            self._list.show(self._rows)
+            self.rows_list.show(self._rows)
             self.draw()
 
         def failed(error: MemtuiError) -> None:
             self._answer = None
-            self._list.notice = (f"✗ {error}", "[ and ] choose other moments, r reads again.")
+            self.rows_list.notice = (f"✗ {error}", "[ and ] choose other moments, r reads again.")
             self._rows.replace([])
-            self._list.show(self._rows)
+            self.rows_list.show(self._rows)
             self.draw()
 
         self._reading.latest(
@@ -211,28 +200,28 @@ class Changes(ModalListScreen):
         """Show every version of the record."""
         answer = self._answer
         if answer is not None:
-            record = _record(self._difference)
+            record = _record(self.row)
             await show_over(self, Timeline(self.state, answer.binding_key, record))
 
     def action_record(self) -> None:
         """Show the record in Records."""
-        answer, record = self._answer, self._difference.after
+        answer, record = self._answer, self.row.after
         if answer is not None and record is not None:
             chosen = record.handle.provider_record_id
             self.post_message(GoTo("records", binding_key=answer.binding_key, select=chosen))
 
     def action_operation(self) -> None:
         """Show the newest operation that changed the record."""
-        newest = self._difference.operations[0]
+        newest = self.row.operations[0]
         self.post_message(GoTo("operations", select=newest.operation_id))
 
     def action_open(self) -> None:
         """Open where the record came from."""
-        open_source(self, self.acts, _record(self._difference).source)
+        open_source(self, self.acts, _record(self.row).source)
 
     def action_copy(self) -> None:
         """Copy the change as a difference."""
-        self.copy(difference_text(self._difference), "Copied the change.")
+        self.copy(difference_text(self.row), "Copied the change.")
 
     def action_export(self) -> None:
         """Ask for a file and write all changes into it."""

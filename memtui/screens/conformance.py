@@ -49,10 +49,11 @@ _OVER_A_SOCKET = "http://plugin"
 _TIMEOUT_S = 5.0
 
 
-class Conformance(RunScreen):
+class Conformance(RunScreen["CheckResult"]):
     """Check a memory plugin rule by rule; nothing is sent without a yes."""
 
     ACTION_GROUP = "conformance"
+    NOUN = "check"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("conformance")
 
     def __init__(self, state: AppState, binding: BindingView) -> None:
@@ -71,11 +72,6 @@ class Conformance(RunScreen):
     def make_list(self) -> VirtualList[CheckResult]:
         """Return the list."""
         return VirtualList(columns(), self._rows, name="check-list")
-
-    @property
-    def _list(self) -> VirtualList[CheckResult]:
-        found: VirtualList[CheckResult] = self.query_one("#check-list", VirtualList)
-        return found
 
     @property
     def _place(self) -> str:
@@ -104,7 +100,7 @@ class Conformance(RunScreen):
 
     def draw_row(self, width: int) -> Content:
         """Return the check under the cursor."""
-        return row_content(self._list.current, width)
+        return row_content(self.rows_list.current, width)
 
     def labels(self) -> dict[str, str]:
         """Return footer words for the moment."""
@@ -123,13 +119,13 @@ class Conformance(RunScreen):
             return "Nothing is running."
         if verb == "export" and self._report is None:
             return "There is no finished run to write."
-        if verb == "copy" and self._list.current is None:
-            return "No check is selected."
+        if verb == "copy" and self.rows_list.current is None:
+            return self.none_selected
         return ""
 
     def on_mount(self) -> None:
         """Say what a run does."""
-        self._list.notice = (
+        self.rows_list.notice = (
             "Nothing was checked yet.",
             WARNING,
             self.why_disabled("conformance.run") or "r runs.",
@@ -154,7 +150,7 @@ class Conformance(RunScreen):
         url, uds = config.get("url"), config.get("uds")
 
         def ended(state: State, *notice: str) -> None:
-            self._state, self._list.notice = state, notice
+            self._state, self.rows_list.notice = state, notice
             self._show()
             self.ended()
 
@@ -169,7 +165,7 @@ class Conformance(RunScreen):
             ended("failed", f"✗ {error}", "r runs again, esc goes back.")
 
         self._state, self._report, self._results, self._leftovers = "running", None, [], ()
-        self._list.notice = ("Greeting the server …",)
+        self.rows_list.notice = ("Greeting the server …",)
         self._show()
         self.run.start(
             lambda: run_conformance(
@@ -197,7 +193,7 @@ class Conformance(RunScreen):
             return
         shown = [one for one in self._results if not self._failed_only or one.outcome == "fail"]
         self._rows.replace(shown)
-        self._list.rows_changed()
+        self.rows_list.rows_changed()
         self.draw()
 
     def action_failures(self) -> None:
@@ -222,7 +218,7 @@ class Conformance(RunScreen):
 
     def action_copy(self) -> None:
         """Copy the check with its request and reply."""
-        if (one := self._list.current) is not None:
+        if (one := self.rows_list.current) is not None:
             self.copy(as_text(one), "Copied the check.")
 
 

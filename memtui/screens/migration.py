@@ -56,10 +56,11 @@ class StepRow:
     """Its place in the list, which names it."""
 
 
-class Migration(RunScreen):
+class Migration(RunScreen[StepRow]):
     """Move the records of a binding to another and prove it; each change needs a yes."""
 
     ACTION_GROUP = "migration"
+    NOUN = "row"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("migration")
 
     def __init__(self, state: AppState, source: BindingView, destination: BindingView) -> None:
@@ -79,11 +80,6 @@ class Migration(RunScreen):
         """Return the list."""
         return VirtualList(columns(), self._rows, name="migration-list")
 
-    @property
-    def _list(self) -> VirtualList[StepRow]:
-        found: VirtualList[StepRow] = self.query_one("#migration-list", VirtualList)
-        return found
-
     def draw_head(self, width: int) -> Content:
         """Return from where to where, the steps, and what goes on."""
         del width
@@ -94,7 +90,7 @@ class Migration(RunScreen):
 
     def draw_row(self, width: int) -> Content:
         """Return the row under the cursor."""
-        return row_content(self._list.current, width)
+        return row_content(self.rows_list.current, width)
 
     def refusal(self, verb: str) -> str:
         """Return why a step cannot be taken now."""
@@ -107,7 +103,7 @@ class Migration(RunScreen):
         untargeted = f"{here} serves nobody, so there is nothing to cut over."
         reasons = (
             ("stop", not self.stoppable or self._switching, "Nothing is running."),
-            ("copy", self._list.current is None, "No row is selected."),
+            ("copy", self.rows_list.current is None, self.none_selected),
             (_STEPS, self.run.busy, "Wait until this is done; x stops it."),
             ("apply", self._plan is None, "See the dry run first; p makes it."),
             ("apply", self._destination.read_only, locked),
@@ -147,7 +143,7 @@ class Migration(RunScreen):
             self.ended()
 
         def broken(status: Content, *notice: str) -> None:
-            self._status, self._list.notice = status, notice
+            self._status, self.rows_list.notice = status, notice
             self.ended()
             self._look()
 
@@ -180,8 +176,8 @@ class Migration(RunScreen):
 
     def _show(self, rows: Iterable[StepRow], status: Content) -> None:
         self._rows.replace([replace(row, number=number) for number, row in enumerate(rows)])
-        self._list.show(self._rows)
-        self._list.go_to(0)
+        self.rows_list.show(self._rows)
+        self.rows_list.go_to(0)
         self._status = status
 
     def _tell(self, status: Content) -> None:
@@ -203,11 +199,11 @@ class Migration(RunScreen):
             max_chars=self.state.settings.fact_max_chars,
             max_count=self.state.settings.fact_max_count,
         )
-        self._list.notice = ("Reading the source …", "Nothing is written by a dry run.")
+        self.rows_list.notice = ("Reading the source …", "Nothing is written by a dry run.")
 
         def show(found: Plan) -> None:
             self._plan = found
-            self._list.notice = (f"{found.source} holds nothing to move.", "esc goes back.")
+            self.rows_list.notice = (f"{found.source} holds nothing to move.", "esc goes back.")
             self._show(planned(found), _planned_words(found))
 
         self._take(
@@ -347,7 +343,7 @@ class Migration(RunScreen):
 
     def action_copy(self) -> None:
         """Copy the row."""
-        if (row := self._list.current) is not None:
+        if (row := self.rows_list.current) is not None:
             records = "" if row.records is None else fmt.count(row.records)
             words = "  ".join(part for part in (row.what, records, row.where) if part)
             self.copy(words, "Copied the row.")

@@ -3,6 +3,7 @@
 For a screen author. Derive from `ModalListScreen`, set `ACTION_GROUP`, bind its actions with
 `BINDINGS = bindings_for(ACTION_GROUP)`, and give:
 
+- `NOUN`: what a row is, for "No version is selected.";
 - `make_list()`: the list, called once;
 - `draw_head(width)` and `draw_row(width)`: the contents of head and details;
 - `refusal(verb)`: why an action cannot run now, beyond what the registry says it needs;
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -28,6 +29,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 
 from memtui.actions import ACTIONS, Need
+from memtui.contract import NotFound
 from memtui.screens.base import ServiceScreen, past_words
 from memtui.screens.dialogs import Sheet
 from memtui.screens.help import group_help, group_title
@@ -38,11 +40,14 @@ from memtui.widgets.frame import KeyFooter, PastBanner, Pressed
 from memtui.widgets.panes import DetailPane, Fitted
 from memtui.widgets.virtual_list import Highlighted, Opened, VirtualList
 
+R = TypeVar("R")
 
-class ModalListScreen(ServiceScreen, ModalScreen[None]):
+
+class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
     """A list with details over the whole screen; see the module's text."""
 
     ACTION_GROUP: ClassVar[str]
+    NOUN: ClassVar[str]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
 
     def __init__(self, state: AppState) -> None:
@@ -61,9 +66,26 @@ class ModalListScreen(ServiceScreen, ModalScreen[None]):
                     yield Fitted(id="modal-row")
             yield KeyFooter(id="modal-footer")
 
-    def make_list(self) -> VirtualList[Any]:
+    def make_list(self) -> VirtualList[R]:
         """Return the list."""
         raise NotImplementedError
+
+    @property
+    def rows_list(self) -> VirtualList[R]:
+        """The list."""
+        return self.query_one(VirtualList)
+
+    @property
+    def row(self) -> R:
+        """The row under the cursor; raises `NotFound` where there is none."""
+        if (row := self.rows_list.current) is None:
+            raise NotFound(self.none_selected)
+        return row
+
+    @property
+    def none_selected(self) -> str:
+        """The sentence for what needs a row."""
+        return f"No {self.NOUN} is selected."
 
     def draw_head(self, width: int) -> Content:
         """Return the lines above the list."""
@@ -152,14 +174,14 @@ class ModalListScreen(ServiceScreen, ModalScreen[None]):
             self.dismiss(None)
 
 
-async def show_over(screen: ServiceScreen, over: ModalListScreen) -> None:
+async def show_over(screen: ServiceScreen, over: ModalListScreen[Any]) -> None:
     """Show it over a screen in a conversation; then go where the person wants to from there."""
     await screen.ask(over)
     if over.wanted is not None:
         screen.post_message(over.wanted)
 
 
-class RunScreen(ModalListScreen):
+class RunScreen(ModalListScreen[R]):
     """Lists what something that runs has found; going back stops it first."""
 
     def __init__(self, state: AppState) -> None:

@@ -34,10 +34,11 @@ _FOREVER = "for good"
 _WHEN = "30d, 6h, 2027-01-31T14:30; empty: never   enter take it   esc go back"
 
 
-class Namespaces(ModalListScreen):
+class Namespaces(ModalListScreen[Namespace]):
     """List the namespaces of a binding and change them; nothing is deleted without its name."""
 
     ACTION_GROUP = "namespaces"
+    NOUN = "namespace"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("namespaces")
 
     def __init__(self, state: AppState, binding: BindingView) -> None:
@@ -56,12 +57,8 @@ class Namespaces(ModalListScreen):
         return VirtualList(columns(self.state.clock), self._rows, name="namespace-list")
 
     @property
-    def _list(self) -> VirtualList[Namespace]:
-        return self.query_one(VirtualList)
-
-    @property
     def _current(self) -> Namespace | None:
-        return self._list.current
+        return self.rows_list.current
 
     def draw_head(self, width: int) -> Content:
         """Return whose namespaces these are, how many, and why nothing can be changed."""
@@ -85,7 +82,7 @@ class Namespaces(ModalListScreen):
             if self._doing:
                 return "Wait until this is done."
         if verb in {"expiry", "delete", "copy"} and self._current is None:
-            return "No namespace is selected."
+            return self.none_selected
         if verb == "undo" and (self._gone is None or self._gone.forget_operation_id is None):
             return "No namespace with records was deleted here."
         return ""
@@ -96,7 +93,7 @@ class Namespaces(ModalListScreen):
 
     def action_read(self) -> None:
         """Read the namespaces again."""
-        self._list.notice = ("Reading the namespaces …",)
+        self.rows_list.notice = ("Reading the namespaces …",)
         session, key = self.session, self._binding.key
         self._reading.latest(
             lambda: session.service.namespaces.all(session.caller, key), self._show, self._not_read
@@ -104,22 +101,22 @@ class Namespaces(ModalListScreen):
 
     def _show(self, found: tuple[Namespace, ...]) -> None:
         self._found = tuple(sorted(found, key=lambda one: one.name))
-        self._list.notice = (
+        self.rows_list.notice = (
             "No namespace is known.",
             read_only_reason(self._binding) or "a makes one; memories written by agents do too.",
         )
         self._rows.replace(self._found)
-        self._list.show(self._rows)
+        self.rows_list.show(self._rows)
         if self._written is not None:
-            self._list.go_to_key(self._written)
+            self.rows_list.go_to_key(self._written)
             self._written = None
         self.draw()
 
     def _not_read(self, error: MemtuiError) -> None:
         self._found = None
-        self._list.notice = (f"✗ {error}", "r reads again, esc goes back.")
+        self.rows_list.notice = (f"✗ {error}", "r reads again, esc goes back.")
         self._rows.replace([])
-        self._list.show(self._rows)
+        self.rows_list.show(self._rows)
         self.draw()
 
     async def _put(self, name: str, when: str) -> None:

@@ -275,10 +275,11 @@ _BUSY: dict[Doing, str] = {
 }
 
 
-class PruneReview(ModalListScreen):
+class PruneReview(ModalListScreen[Line]):
     """Review what could go from the places of a context; nothing goes without a yes."""
 
     ACTION_GROUP = "prune"
+    NOUN = "line"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("prune")
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
 
@@ -304,10 +305,6 @@ class PruneReview(ModalListScreen):
         columns = review_columns(lambda: self._review)
         return VirtualList(columns, self._rows, name="prune-list")
 
-    @property
-    def _list(self) -> VirtualList[Line]:
-        return self.query_one(VirtualList)
-
     def on_mount(self) -> None:
         """Look for candidates."""
         self._read()
@@ -320,7 +317,7 @@ class PruneReview(ModalListScreen):
 
         session = self.session
         self._doing, self._nothing = "looking", ("Looking for what could go …",)
-        self._list.notice = self._nothing
+        self.rows_list.notice = self._nothing
         self.draw()
 
         async def plan() -> Review:
@@ -382,7 +379,7 @@ class PruneReview(ModalListScreen):
 
     def _draw_rows(self) -> None:
         """Draw the candidates, or the diff of what is marked now."""
-        shown = self._list
+        shown = self.rows_list
         if self._diff_shown:
             shown.notice = ("Nothing is marked.", "t goes back, space marks.")
             self._rows.replace(self._review.diff())
@@ -399,7 +396,7 @@ class PruneReview(ModalListScreen):
 
     def draw_row(self, width: int) -> Content:
         """Return the line under the cursor whole."""
-        return line_content(self._list.current, self._review, self.state.clock(), width)
+        return line_content(self.rows_list.current, self._review, self.state.clock(), width)
 
     def labels(self) -> dict[str, str]:
         """Return how many would be forgotten, and what `t` shows."""
@@ -428,13 +425,13 @@ class PruneReview(ModalListScreen):
 
     def action_turn(self) -> None:
         """Mark or unmark the candidate, or all of its reason, and go on to the next."""
-        current = self._list.current
+        current = self.rows_list.current
         if self._diff_shown or current is None:
             return
         self._review.turn(current)
         self._draw_rows()
         if current.sort is not Sort.REASON:
-            self._list.move(1)
+            self.rows_list.move(1)
 
     def action_all(self) -> None:
         """Mark everything that is not pinned."""
@@ -455,7 +452,7 @@ class PruneReview(ModalListScreen):
         """Show the diff, or the list."""
         self._diff_shown = not self._diff_shown
         columns = diff_columns() if self._diff_shown else review_columns(lambda: self._review)
-        self._list.columns = tuple(columns)
+        self.rows_list.columns = tuple(columns)
         self._draw_rows()
 
     # Acting.
@@ -497,7 +494,7 @@ class PruneReview(ModalListScreen):
 
     def action_merge(self) -> None:
         """Make one fact of the cluster under the cursor."""
-        current = self._list.current
+        current = self.rows_list.current
         records = self._review.cluster(current.cluster) if current is not None else []
         if len(records) < 2:
             self.toast("Nothing else says the same; go to a duplicate.", severity="warning")
@@ -510,7 +507,7 @@ class PruneReview(ModalListScreen):
 
     def action_copy(self) -> None:
         """Copy the text of the fact."""
-        current = self._list.current
+        current = self.rows_list.current
         if current is not None and current.sort is not Sort.REASON:
             self.copy(current.text, "Copied the fact.")
 

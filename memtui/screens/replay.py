@@ -10,7 +10,7 @@ from textual import on
 from textual.binding import BindingType
 from textual.content import Content
 
-from memtui.contract import MemtuiError, NotFound
+from memtui.contract import MemtuiError
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Sheet
 from memtui.screens.modal import ModalListScreen, show_over
@@ -48,10 +48,11 @@ _TEXT_CHARS = 400
 """Of a record beside others; the context's own text stands whole."""
 
 
-class Replay(ModalListScreen):
+class Replay(ModalListScreen["RunStep"]):
     """What a run was given and did, in order; what is there of it today is read once a page."""
 
     ACTION_GROUP = "replay"
+    NOUN = "step"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("replay")
 
     def __init__(self, state: AppState, run_id: str) -> None:
@@ -75,18 +76,6 @@ class Replay(ModalListScreen):
         begun = self._run.started_at if self._run else step.operation.started_at
         return words.offset(step.operation.started_at - begun)
 
-    @property
-    def _list(self) -> VirtualList[RunStep]:
-        found: VirtualList[RunStep] = self.query_one("#step-list", VirtualList)
-        return found
-
-    @property
-    def _step(self) -> RunStep:
-        """The step under the cursor; raises `NotFound` where there is none."""
-        if (step := self._list.current) is None:
-            raise NotFound("No step is selected.")
-        return step
-
     def draw_head(self, width: int) -> Content:
         """Return whose run it is, what it came to, and what of it is there today."""
         del width
@@ -106,13 +95,13 @@ class Replay(ModalListScreen):
     def draw_row(self, width: int) -> Content:
         """Return the step under the cursor."""
         state = self.state
-        return step_content(self._list.current, state.clock(), state.zone, width)
+        return step_content(self.rows_list.current, state.clock(), state.zone, width)
 
     def refusal(self, verb: str) -> str:
         """Return why an action cannot run now."""
-        step = self._list.current
+        step = self.rows_list.current
         if verb in {"operation", "copy", "record", "told", "told_now"} and step is None:
-            return "No step is selected."
+            return self.none_selected
         if verb in {"record", "told"} and step is not None and not step.records:
             return "This step touched no record."
         if verb == "told_now" and step is not None and step.context is None:
@@ -125,7 +114,7 @@ class Replay(ModalListScreen):
 
     def action_read(self) -> None:
         """Read the run again, and what is there of it today."""
-        self._list.notice = ("Replaying the run …",)
+        self.rows_list.notice = ("Replaying the run …",)
         self._read(0, self._show)
 
     def happened(self, news: News) -> None:
@@ -146,20 +135,20 @@ class Replay(ModalListScreen):
     def _show(self, played: Played) -> None:
         self._run, self._after = played.run, played.next_after
         self._rows.replace(played.steps, more=played.next_after is not None)
-        self._list.notice = ("Nothing of this run may be seen.", "esc goes back.")
-        self._list.show(self._rows)
+        self.rows_list.notice = ("Nothing of this run may be seen.", "esc goes back.")
+        self.rows_list.show(self._rows)
         self.draw()
 
     def _add(self, played: Played) -> None:
         self._run, self._after = played.run, played.next_after
         self._rows.append(played.steps, more=played.next_after is not None)
-        self._list.rows_changed()
+        self.rows_list.rows_changed()
         self.draw()
 
     def _not_read(self, error: MemtuiError) -> None:
-        self._list.notice = (f"✗ {error}", "r reads again, esc goes back.")
+        self.rows_list.notice = (f"✗ {error}", "r reads again, esc goes back.")
         self._rows.replace([])
-        self._list.show(self._rows)
+        self.rows_list.show(self._rows)
         self.draw()
 
     @on(PagesWanted)
@@ -169,7 +158,7 @@ class Replay(ModalListScreen):
 
     def action_told_now(self) -> None:
         """Show what the run would be told now, as a difference to what it was told."""
-        session, operation = self.session, self._step.operation
+        session, operation = self.session, self.row.operation
 
         async def compared() -> Callable[[int], Content]:
             found = await session.service.runs.told_now(session.caller, operation.operation_id)
@@ -181,7 +170,7 @@ class Replay(ModalListScreen):
 
     def action_operation(self) -> None:
         """Show the step in Operations."""
-        self.post_message(GoTo("operations", select=self._step.operation.operation_id))
+        self.post_message(GoTo("operations", select=self.row.operation.operation_id))
 
     @conversation
     async def action_record(self) -> None:
@@ -204,7 +193,7 @@ class Replay(ModalListScreen):
 
     async def _chosen(self, title: str) -> RunRecord | None:
         """Return the only record of the step, else the one that the person chooses."""
-        records = self._step.records
+        records = self.row.records
         if len(records) == 1:
             return records[0]
         choices = [
@@ -214,7 +203,7 @@ class Replay(ModalListScreen):
 
     def action_copy(self) -> None:
         """Copy the text that the run was told, else what the step was about."""
-        step = self._step
+        step = self.row
         if step.context is not None and step.context.text is not None:
             self.copy(step.context.text, "Copied the text that it was told.")
         else:

@@ -41,10 +41,11 @@ _PAGE = 100
 _HINT = "agent:coding since:7d type:write; empty: all   enter take it   esc go back"
 
 
-class Runs(ModalListScreen):
+class Runs(ModalListScreen["Run"]):
     """List runs, the last to do something first; `enter` replays one."""
 
     ACTION_GROUP = "runs"
+    NOUN = "run"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("runs")
 
     def __init__(self, state: AppState, told: Told | None = None) -> None:
@@ -62,15 +63,10 @@ class Runs(ModalListScreen):
         return VirtualList(columns(self.state.clock), self._rows, name="run-list")
 
     @property
-    def _list(self) -> VirtualList[Run]:
-        found: VirtualList[Run] = self.query_one("#run-list", VirtualList)
-        return found
-
-    @property
     def _run(self) -> Run:
         """The run under the cursor; raises `NotFound` where there is none."""
-        if (run := self._list.current) is None:
-            raise NotFound("No run is selected.")
+        if (run := self.rows_list.current) is None:
+            raise NotFound(self.none_selected)
         return run
 
     def draw_head(self, width: int) -> Content:
@@ -87,12 +83,12 @@ class Runs(ModalListScreen):
 
     def draw_row(self, width: int) -> Content:
         """Return the run under the cursor."""
-        return run_content(self._list.current, self.state.clock(), self.state.zone, width)
+        return run_content(self.rows_list.current, self.state.clock(), self.state.zone, width)
 
     def refusal(self, verb: str) -> str:
         """Return why an action cannot run now."""
         needs_run = verb in {"replay", "operations", "copy"}
-        return "No run is selected." if needs_run and self._list.current is None else ""
+        return self.none_selected if needs_run and self.rows_list.current is None else ""
 
     def on_mount(self) -> None:
         """Read the first page."""
@@ -100,7 +96,7 @@ class Runs(ModalListScreen):
 
     def action_read(self) -> None:
         """Read the runs again."""
-        self._list.notice = ("Reading the runs …",)
+        self.rows_list.notice = ("Reading the runs …",)
         self._read(None, self._show)
 
     def happened(self, news: News) -> None:
@@ -124,8 +120,8 @@ class Runs(ModalListScreen):
     def _show(self, page: RunPage) -> None:
         self._total, self._before = page.total, page.next_before
         self._rows.replace(page.runs, more=page.next_before is not None)
-        self._list.notice = self._why_none()
-        self._list.rows_changed()
+        self.rows_list.notice = self._why_none()
+        self.rows_list.rows_changed()
         self.draw()
 
     def _why_none(self) -> tuple[str, str]:
@@ -141,14 +137,14 @@ class Runs(ModalListScreen):
     def _add(self, page: RunPage) -> None:
         self._total, self._before = page.total, page.next_before
         self._rows.append(page.runs, more=page.next_before is not None)
-        self._list.rows_changed()
+        self.rows_list.rows_changed()
         self.draw()
 
     def _not_read(self, error: MemtuiError) -> None:
-        self._list.notice = (f"✗ {error}", "r reads again, esc goes back.")
+        self.rows_list.notice = (f"✗ {error}", "r reads again, esc goes back.")
         self._total = None
         self._rows.replace([])
-        self._list.show(self._rows)
+        self.rows_list.show(self._rows)
         self.draw()
 
     @on(PagesWanted)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from textual.binding import BindingType
 from textual.content import Content
 
-from memtui.contract import MemtuiError, NotFound, Record, SourceRef
+from memtui.contract import MemtuiError, Record, SourceRef
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.open_source import open_source
 from memtui.screens.state import GoTo
@@ -66,10 +66,11 @@ class Version(NamedTuple):
         return self.entry.created_by and self.entry.created_by.rpartition(":")[2]
 
 
-class Timeline(ModalListScreen):
+class Timeline(ModalListScreen[Version]):
     """Every version of a record that is known, the newest first."""
 
     ACTION_GROUP = "timeline"
+    NOUN = "version"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("timeline")
 
     def __init__(self, state: AppState, binding_key: str, record: Record) -> None:
@@ -83,18 +84,6 @@ class Timeline(ModalListScreen):
     def make_list(self) -> VirtualList[Version]:
         """Return the list."""
         return VirtualList(columns(self.state), self._rows, name="version-list")
-
-    @property
-    def _list(self) -> VirtualList[Version]:
-        found: VirtualList[Version] = self.query_one("#version-list", VirtualList)
-        return found
-
-    @property
-    def _version(self) -> Version:
-        """The version under the cursor; raises `NotFound` where there is none."""
-        if (version := self._list.current) is None:
-            raise NotFound("No version is selected.")
-        return version
 
     def draw_head(self, width: int) -> Content:
         """Return whose timeline it is, and what of it is not known."""
@@ -112,16 +101,16 @@ class Timeline(ModalListScreen):
 
     def draw_row(self, width: int) -> Content:
         """Return the version under the cursor."""
-        state, version = self.state, self._list.current
+        state, version = self.state, self.rows_list.current
         if version is None:
             return Content("")
         return version_content(version, state.clock(), state.zone, width)
 
     def refusal(self, verb: str) -> str:
         """Return why an action cannot run now."""
-        if (version := self._list.current) is None:
+        if (version := self.rows_list.current) is None:
             is_of_row = verb in {"see", "open", "operation", "copy"}
-            return "No version is selected." if is_of_row else ""
+            return self.none_selected if is_of_row else ""
         begun = version.entry.valid_from
         is_ahead = begun is not None and begun > self.state.true_clock()
         refusals = {
@@ -142,22 +131,22 @@ class Timeline(ModalListScreen):
     def action_read(self) -> None:
         """Read the versions again."""
         session, record, key = self.session, self._record, self._binding_key
-        self._list.notice = ("Reading the versions …",)
+        self.rows_list.notice = ("Reading the versions …",)
 
         def show(answer: TimelineAnswer) -> None:
             self._answer = answer
             self._rows.replace(versions_of(answer.timeline))
-            self._list.notice = (
+            self.rows_list.notice = (
                 "No version of it is known.",
                 "It was never changed through memtui, and its provider keeps none.",
             )
-            self._list.show(self._rows)
+            self.rows_list.show(self._rows)
             self.draw()
 
         def failed(error: MemtuiError) -> None:
-            self._list.notice = (f"✗ {error}", "r reads again, esc goes back.")
+            self.rows_list.notice = (f"✗ {error}", "r reads again, esc goes back.")
             self._rows.replace([])
-            self._list.show(self._rows)
+            self.rows_list.show(self._rows)
             self.draw()
 
         self._reading.latest(
@@ -170,21 +159,21 @@ class Timeline(ModalListScreen):
 
     def action_see(self) -> None:
         """Show everything as it was when the version began to hold."""
-        self.post_message(GoTo(as_of=self._version.entry.valid_from))
+        self.post_message(GoTo(as_of=self.row.entry.valid_from))
 
     def action_operation(self) -> None:
         """Show the operation that made the version."""
-        operation = self._version.entry.made_by
+        operation = self.row.entry.made_by
         if operation is not None:
             self.post_message(GoTo("operations", select=operation.operation_id))
 
     def action_open(self) -> None:
         """Open where the version came from."""
-        open_source(self, self.acts, self._version.source)
+        open_source(self, self.acts, self.row.source)
 
     def action_copy(self) -> None:
         """Copy the text of the version."""
-        self.copy(self._version.entry.text, "Copied the text of the version.")
+        self.copy(self.row.entry.text, "Copied the text of the version.")
 
 
 def versions_of(entries: tuple[TimelineEntry, ...]) -> list[Version]:
