@@ -41,6 +41,7 @@ CALLER = Caller(company_id="local", principal="user:bench", door="benchmark")
 COMPANY = Scope(company_id="local")
 KEYS = ("default", "milvus")
 CHANGED = 0.04
+PROJECTS, HALF = 20, 2
 Sides = tuple[dict[str, Record], dict[str, Record]]
 
 
@@ -62,10 +63,10 @@ async def write(service: MemoryService, side: int, number: int, text: str) -> No
     await service.write(
         CALLER,
         WriteRequest(
-            scope=Scope(company_id="local", project_id=f"p{number % 20}"),
+            scope=Scope(company_id="local", project_id=f"p{number % PROJECTS}"),
             source=SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local"),
             content=f"r{number}: {text}", binding_key=KEYS[side],
-            kind="fact" if number % 2 else "note",
+            kind="fact" if number % 4 < HALF else "note",
         ),
     )  # fmt: skip
 
@@ -82,9 +83,18 @@ async def held(service: MemoryService) -> Sides:
 
 
 async def fill(home: Path, records: int) -> None:
-    async with opened(home) as service:
-        for number in range(records):
-            await write(service, 0, number, "first")
+    """Write the files of a vault by hand, as they are where people begin."""
+    async with opened(home):
+        root = find_paths(home).data / "bindings/local/default/vault/projects"
+    for project in range(PROJECTS):
+        numbers = range(project, records, PROJECTS)
+        folder = root / f"p{project}"
+        (folder / "memory").mkdir(parents=True)
+        facts = "".join(f"- r{number}: first\n" for number in numbers if number % 4 < HALF)
+        (folder / "facts.md").write_text(f"# Facts\n\n{facts}")
+        for number in numbers:
+            if number % 4 >= HALF:
+                (folder / f"memory/r{number}.md").write_text(f"r{number}: first\n")
 
 
 async def edit(home: Path, turn: int, records: int) -> None:
