@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import blake2b
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from memtui.contract import (
@@ -26,6 +26,7 @@ from memtui.contract import (
     MemtuiError,
     Model,
     NotFound,
+    Problem,
     Record,
     Unavailable,
     Unsupported,
@@ -122,7 +123,19 @@ class _Side:
     count: int = 0
     is_whole: bool = True
     unread: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
     made: dict[str, str] = field(default_factory=dict)
+
+    def problem_of(self, record_id: str) -> Problem | None:
+        """Return why the file that had a record, or a folder above it, cannot be read."""
+        path = PurePosixPath(record_id.partition("#")[0])
+        places = [f"/{one}" for one in (path, *path.parents) if one.name]
+        for one in self.problems:
+            if one.location is None:
+                continue
+            if any(f"/{one.location.path}".endswith(place) for place in places):
+                return one
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +215,7 @@ class _Sync:
         self._noted: list[Pair] = []
         self._dropped: list[Pair] = []
         self._state: InStep
+        self._sees_all = False
 
     async def run(self, delete: int | None) -> Synced:
         """Read both sides, and bring them in step."""
@@ -209,6 +223,7 @@ class _Sync:
         doomed: _Doomed = ([], [])
         for one in known:
             await self._meet(one, doomed)
+        await self._follow_renamed(doomed)
         await self._pair_the_rest()
         await self._delete(doomed, delete, len(known))
         return await self._done()
@@ -232,11 +247,11 @@ class _Sync:
         record, other = one.records[kept], one.records[lost]
         if record and other:
             changed = _other_fields(self._prints(record), self._prints(other))
-            await self._try(self._change(record, other, changed, lost), record)
+            await self._try(self._change(record, other, changed, lost), record, "changed", lost)
         elif record:
-            await self._try(self._copy(record, lost), record)
+            await self._try(self._copy(record, lost), record, "written", lost)
         elif other:
-            await self._try(self._forget(one.pair, other, lost), other)
+            await self._try(self._forget(one.pair, other, lost), other, "deleted", lost)
         return await self._done()
 
     # Read
@@ -246,10 +261,12 @@ class _Sync:
             self._caller, self._sides[0].key, self._sides[1].key
         )
         self._state = state
+        self._sees_all = await self._service.pairs.sees_all(self._caller)
         for side, binding in zip(self._sides, self._bindings, strict=True):
             async for page in self._ends.pages(binding):
                 side.records |= {one.handle.provider_record_id: one for one in page.records}
                 side.is_whole, side.unread = not page.at_least, page.unread
+                side.problems = page.problems
             side.owners = frozenset(owner_of(one.scope) for one in side.records.values())
             side.count = len(side.records)
             if binding.capabilities.validity:
@@ -299,12 +316,13 @@ class _Sync:
         there = 1 if left is None else 0
         record = left or right
         if record is None:
-            self._dropped.append(one.pair)
+            if self._sees_all and all(side.is_whole for side in self._sides):
+                self._dropped.append(one.pair)
         elif left and right:
             await self._meet_both(one, left, right)
         elif self._rebuild and there == 0:
             self._dropped.append(one.pair)
-            await self._try(self._copy(record, 1), record)
+            await self._try(self._copy(record, 1), record, "written", 1)
         elif one.changed[there]:
             gone = Meeting.REMOVED_LEFT if there == 1 else Meeting.REMOVED_RIGHT
             self._conflicts.append(Divided(what=gone, records=one.records))
@@ -317,15 +335,39 @@ class _Sync:
         if not changed[0] and not changed[1]:
             self._same += 1
         elif changed[0] and changed[1]:
-            if _says(left) == _says(right):
+            if all(_alike(left, right, name) for name in changed[0] | changed[1]):
                 self._noted.append(self._pair_of(left, right))
                 self._same += 1
             else:
                 self._conflicts.append(Divided(what=Meeting.BOTH_CHANGED, records=(left, right)))
         elif changed[0]:
-            await self._try(self._change(left, right, changed[0], 1), left)
+            await self._try(self._change(left, right, changed[0], 1), left, "changed", 1)
         else:
-            await self._try(self._change(right, left, changed[1], 0), right)
+            await self._try(self._change(right, left, changed[1], 0), right, "changed", 0)
+
+    async def _follow_renamed(self, doomed: _Doomed) -> None:
+        """Pair what is gone under its id and is there under another, as a file that was moved."""
+        for there, ones in enumerate(doomed):
+            side = self._sides[1 - there]
+            unpaired: dict[tuple[object, ...], list[Record]] = defaultdict(list)
+            for record in side.records.values() if ones else ():
+                unpaired[_says_untitled(record)].append(record)
+            for pair, record in list(ones):
+                if not (same := unpaired[_says_untitled(record)]):
+                    continue
+                moved = same.pop(0)
+                ones.remove((pair, record))
+                del side.records[moved.handle.provider_record_id]
+                both = (moved, record) if there == 1 else (record, moved)
+                ids = (both[0].handle.provider_record_id, both[1].handle.provider_record_id)
+                now = Pair(ids=ids, prints=pair.prints)
+                self._dropped.append(pair)
+                self._noted.append(now)
+                left, right = (
+                    self._differing(one, prints)
+                    for one, prints in zip(both, pair.prints, strict=True)
+                )
+                await self._meet_both(_Known(now, both, (left, right)), *both)
 
     async def _pair_the_rest(self) -> None:
         """Pair what says the same on both sides, and write what only one side has."""
@@ -346,7 +388,7 @@ class _Sync:
             self._conflicts.append(Divided(what=Meeting.SAME_KEY, records=(left, right)))
         for here, there in ((0, 1), (1, 0)):
             for record in self._sides[here].records.values():
-                await self._try(self._copy(record, there), record)
+                await self._try(self._copy(record, there), record, "written", there)
                 self._pace.add()
         await self._write_gone_facts()
 
@@ -365,10 +407,15 @@ class _Sync:
 
     # Change
 
-    async def _try(self, change: Coroutine[Any, Any, None], record: Record) -> None:
-        """Await a change; where it fails, the others go on."""
+    async def _try(
+        self, change: Coroutine[Any, Any, None], record: Record, done: str, to: int
+    ) -> None:
+        """Await a change of a side, and count it as `done`; where it fails, the others go on."""
         try:
-            await change
+            if self._dry_run:
+                change.close()
+            else:
+                await change
         except MemtuiError as error:
             self._failed += 1
             self._in_a_row = self._in_a_row + 1 if isinstance(error, Unavailable) else 0
@@ -380,12 +427,10 @@ class _Sync:
                 raise
         else:
             self._in_a_row = 0
+            self._counts[done][self._sides[to].key] += 1
 
     async def _copy(self, record: Record, to: int) -> None:
         """Write a record to the other side, a fact with all that it said before."""
-        self._counts["written"][self._sides[to].key] += 1
-        if self._dry_run:
-            return
         stored = await self._write(record, to, WriteMode.APPEND)
         for version in self._past_of(record, to):
             await self._write(version, to, WriteMode.UPSERT, stored.handle.provider_record_id)
@@ -405,12 +450,9 @@ class _Sync:
             return
         for versions in left.versions.values():
             if versions and versions[-1].valid_to is not None:
-                await self._try(self._write_past(versions), versions[-1])
+                await self._try(self._write_past(versions), versions[-1], "written", 1)
 
     async def _write_past(self, versions: Sequence[Record]) -> None:
-        self._counts["written"][self._sides[1].key] += 1
-        if self._dry_run:
-            return
         name: str | None = None
         for version in reversed(versions):
             request = self._request(version, 1, WriteMode.UPSERT, name)
@@ -453,9 +495,6 @@ class _Sync:
         self, record: Record, other: Record, changed: frozenset[str], to: int
     ) -> None:
         """Bring the other side's record to say what this one does."""
-        self._counts["changed"][self._sides[to].key] += 1
-        if self._dry_run:
-            return
         stored = None
         if changed <= _CORRECTED:
             try:
@@ -519,9 +558,8 @@ class _Sync:
     # Delete
 
     async def _delete(self, doomed: _Doomed, confirmed: int | None, pairs: int) -> None:
-        sees_all = await self._service.pairs.sees_all(self._caller)
         reasons = [
-            self._why_held(1 - there, ones, pairs, sees_all=sees_all) if ones else None
+            self._why_held(1 - there, ones, pairs) if ones else None
             for there, ones in enumerate(doomed)
         ]
         asked = sum(len(ones) for ones, why in zip(doomed, reasons, strict=True) if why)
@@ -537,10 +575,10 @@ class _Sync:
                 self._held.append(HeldBack(key=self._sides[there].key, record_ids=ids, reason=why))
                 continue
             for pair, record in ones:
-                await self._try(self._forget(pair, record, there), record)
+                await self._try(self._forget(pair, record, there), record, "deleted", there)
 
-    def _why_held(
-        self, gone: int, ones: Sequence[tuple[Pair, Record]], pairs: int, *, sees_all: bool
+    def _why_held(  # noqa: PLR0911 — one reason after the other
+        self, gone: int, ones: Sequence[tuple[Pair, Record]], pairs: int
     ) -> str | None:
         """Say why what is gone on a side is not deleted on the other; None: it may be."""
         side = self._sides[gone]
@@ -548,7 +586,10 @@ class _Sync:
             return "A rebuild deletes nothing."
         if not side.is_whole:
             return f"{side.key} could not be read whole. {' '.join(side.unread)}".strip()
-        if not sees_all:
+        for pair, _ in ones:
+            if problem := side.problem_of(pair.ids[gone]):
+                return f"{pair.ids[gone]} may be there and cannot be read. {problem.sentence()}"
+        if not self._sees_all:
             return f"You do not see all of {side.key}, so nobody knows what is gone there."
         remade = [name for name, made in self._state.made.items()
                   if name.startswith(f"{gone} ") and side.made.get(name[2:]) != made]  # fmt: skip
@@ -563,10 +604,8 @@ class _Sync:
         return many if len(ones) > _MOST_DELETED * pairs else None
 
     async def _forget(self, pair: Pair, record: Record, there: int) -> None:
-        self._counts["deleted"][self._sides[there].key] += 1
-        if not self._dry_run:
-            await self._forget_record(record, there)
-            self._dropped.append(pair)
+        await self._forget_record(record, there)
+        self._dropped.append(pair)
 
     async def _forget_record(self, record: Record, there: int) -> None:
         name = record.handle.provider_record_id
@@ -585,7 +624,9 @@ class _Sync:
         """Keep what is in step, so that a crash costs little."""
         if not self._dry_run:
             gone, self._dropped = self._dropped, []
-            there, self._noted = self._noted, []
+            lefts = {one.ids[0]: one for one in self._noted}
+            there = {one.ids[1]: one for one in lefts.values()}.values()
+            self._noted = []
             await self._service.pairs.note(self._caller, self._state, gone=gone, there=there)
 
     async def _done(self) -> Synced:
@@ -645,6 +686,22 @@ def _says(record: Record) -> tuple[object, ...]:
     kind = record.kind if record.kind != "note" else None
     own = owner_of(record.scope)
     return own, kind, record.topic, record.title, record.text, tuple(sorted(record.tags))
+
+
+def _says_untitled(record: Record) -> tuple[object, ...]:
+    """Return what is left of that of a file under another name, of which a title may be made."""
+    own, kind, topic, _title, *rest = _says(record)
+    return own, kind, topic, *rest
+
+
+def _alike(left: Record, right: Record, name: str) -> bool:
+    """Whether two records have the same in a field; metadata may be a provider's own."""
+    if name == "metadata":
+        return True
+    if name == "kind":
+        return _says(left)[1] == _says(right)[1]
+    one, other = getattr(left, name), getattr(right, name)
+    return sorted(one) == sorted(other) if name == "tags" else bool(one == other)
 
 
 def _key(record: Record) -> tuple[object, ...] | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +26,7 @@ from memtui.contract import (
 )
 from memtui.migration.ends import Ends, open_ends
 from memtui.migration.syncing import Synced, resolve, sync
-from memtui.service import Caller, MemoryService, open_service
+from memtui.service import Caller, Membership, MemoryService, Role, open_service
 
 COMPANY = Scope(company_id="local")
 WEB = Scope(company_id="local", project_id="web")
@@ -169,6 +171,71 @@ async def test_of_an_empty_side_nothing_is_deleted(pair: Pair):
     done = await pair.sync(rebuild=True)
     assert (done.written, done.deleted) == ({"other": 6}, {})
     assert await pair.is_even()
+
+
+async def test_a_rebuild_deletes_nothing(pair: Pair):
+    await filled(pair, 11)
+    await pair.forget(0, await pair.one(0, "The note 6 tells of something."))
+    [held] = (await pair.sync(rebuild=True)).held_back
+    assert (held.key, held.reason) == ("other", "A rebuild deletes nothing.")
+    assert len(await pair.records(1)) == 22
+
+
+async def test_what_cannot_be_read_is_not_deleted(pair: Pair):
+    await filled(pair, 11)
+    note = await pair.one(0, "The note 6 tells of something.")
+    assert note.location is not None
+    file = Path(note.location.path)
+    file.write_text("---\ntags: [half, written\n")
+    while len(await pair.records(0)) == 22:
+        await asyncio.sleep(0.05)
+    [held] = (await pair.sync()).held_back
+    assert "may be there and cannot be read" in held.reason
+    assert len(await pair.records(1)) == 22
+
+
+async def test_files_that_were_renamed_are_the_same_records(pair: Pair):
+    await filled(pair, 6)
+    notes = [one for one in await pair.records(0) if one.kind == "note"]
+    for one in notes:
+        assert one.location is not None
+        file = Path(one.location.path)
+        file.rename(file.with_name(f"other-{file.name}"))
+    moved = {one.handle.provider_record_id for one in notes}
+    while moved & {one.handle.provider_record_id for one in await pair.records(0)}:
+        await asyncio.sleep(0.05)
+    done = await pair.sync()
+    assert (done.is_whole, done.written, done.deleted) == (True, {}, {})
+    assert await pair.is_even()
+    assert len(await pair.records(1)) == 12
+    assert (await pair.sync()).in_step == 12
+
+
+async def test_other_fields_changed_on_both_sides_are_told(pair: Pair):
+    await filled(pair, 2)
+    text = "The note 1 tells of something."
+    for side, change in ((0, {"pinned": True}), (1, {"summary": "of something"})):
+        one = await pair.one(side, text)
+        request = CorrectRequest.model_validate(
+            {"scope": WEB, "handle": one.handle, "binding_key": pair.keys[side], **change}
+        )
+        await pair.service.correct(pair.caller, request)
+    assert [one.what for one in (await pair.sync()).conflicts] == ["changed on both sides"]
+
+
+async def test_who_does_not_see_a_record_leaves_its_pair_alone(pair: Pair):
+    own = Scope(company_id="local", subject_id="ana")
+    await pair.write(0, "Hers alone.", scope=own)
+    await pair.sync()
+    for name in ("ana", "bob"):
+        member = Membership(principal=f"user:{name}", subject_id=name, role=Role.OWNER)
+        await pair.service.members.set(pair.caller, member)
+    bob = pair.caller.model_copy(update={"principal": "user:bob"})
+    ends = await open_ends(pair.service, bob, "default", "other")
+    assert (await sync(ends, pair.data)).records == (0, 0)
+    await pair.edit(0, await pair.one(0, "Hers alone."), "Hers alone, edited.")
+    assert (await pair.sync()).changed == {"other": 1}
+    assert [one.text for one in await pair.records(1)] == ["Hers alone, edited."]
 
 
 async def test_a_dry_run_changes_nothing(pair: Pair):
