@@ -35,7 +35,7 @@ def test_shells_and_launchers_stand_between(words: tuple[str, ...], between: boo
 
 
 def test_a_run_is_noted_under_its_client_until_that_is_gone(paths: Paths) -> None:
-    own = client_process()
+    own = joining._process(os.getpid())
     assert own is not None
     assert noted(paths, own) is None
     first, theirs, second = RunNote("first"), RunNote("theirs"), RunNote("second", compacted=True)
