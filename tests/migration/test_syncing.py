@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from memtui.config import Paths, Settings
+from memtui.config import Paths, find_paths, load_settings
 from memtui.contract import (
     BrowseRequest,
     CorrectRequest,
@@ -30,6 +32,8 @@ from memtui.service import Caller, Membership, MemoryService, Role, open_service
 
 COMPANY = Scope(company_id="local")
 WEB = Scope(company_id="local", project_id="web")
+CALLER = Caller(company_id="local", principal="user:ana", door="test")
+NUMBER = 12
 SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 
 
@@ -84,28 +88,45 @@ class Pair:
         return await self.texts(0) == await self.texts(1)
 
 
-@pytest.fixture(params=["milvus"])
-async def pair(
-    request: pytest.FixtureRequest, paths: Paths, settings: Settings, caller: Caller
-) -> AsyncIterator[Pair]:
-    service = await open_service(paths, settings)
-    await service.bindings.add(caller, "other", request.param, {})
-    yield Pair(service, caller, paths, await open_ends(service, caller, "default", "other"))
-    await service.close()
+@asynccontextmanager
+async def opened(paths: Paths) -> AsyncIterator[Pair]:
+    service = await open_service(paths, load_settings(paths, principal=CALLER.principal))
+    try:
+        if "other" not in {one.key for one in await service.bindings.all(CALLER)}:
+            await service.bindings.add(CALLER, "other", "milvus", {})
+        yield Pair(service, CALLER, paths, await open_ends(service, CALLER, "default", "other"))
+    finally:
+        await service.close()
 
 
-async def filled(pair: Pair, number: int = 24) -> None:
-    """Bring a few facts and notes in step."""
-    for place in range(number):
-        await pair.write(place % 2, f"The note {place} tells of something.")
-        await pair.write(place % 2, f"key_{place}: value {place}", fact=True)
-    assert (await pair.sync()).is_whole
+@pytest.fixture(scope="module")
+def in_step(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> Path:
+    """A home, to be copied, whose two bindings hold the same facts and notes."""
+    paths = find_paths(tmp_path_factory.mktemp("in_step"))
+    paths.create()
+    shutil.copy(empty_database, paths.database)
+
+    async def fill() -> None:
+        async with opened(paths) as pair:
+            for place in range(NUMBER):
+                await pair.write(place % 2, f"The note {place} tells of something.")
+                await pair.write(place % 2, f"key_{place}: value {place}", fact=True)
+            assert (await pair.sync()).is_whole
+
+    asyncio.run(fill())
+    return paths.data
+
+
+@pytest.fixture
+async def pair(in_step: Path, new_paths: Paths) -> AsyncIterator[Pair]:
+    shutil.copytree(in_step, new_paths.data)
+    async with opened(new_paths) as pair:
+        yield pair
 
 
 async def test_what_changed_on_one_side_goes_to_the_other(pair: Pair):
-    await filled(pair)
     assert await pair.is_even()
-    assert sum((await pair.texts(0)).values()) == 48
+    assert sum((await pair.texts(0)).values()) == 2 * NUMBER
     await pair.edit(0, await pair.one(0, "key_3: value 3"), "key_3: by the vault")
     await pair.edit(1, await pair.one(1, "key_4: value 4"), "key_4: by the other")
     await pair.edit(1, await pair.one(1, "The note 5 tells of something."), "Note 5, edited.")
@@ -121,11 +142,10 @@ async def test_what_changed_on_one_side_goes_to_the_other(pair: Pair):
     assert ("web", "fact", "key_4: by the other") in said
     assert ("web", "fact", "key_7: value 7") not in said
     again = await pair.sync()
-    assert (again.in_step, again.written, again.changed) == (47, {}, {})
+    assert (again.in_step, again.written, again.changed) == (2 * NUMBER - 1, {}, {})
 
 
 async def test_what_changed_on_both_sides_is_told_and_kept(pair: Pair):
-    await filled(pair)
     await pair.edit(0, await pair.one(0, "key_3: value 3"), "key_3: mine")
     await pair.edit(1, await pair.one(1, "key_3: value 3"), "key_3: yours")
     await pair.forget(0, await pair.one(0, "key_4: value 4"))
@@ -148,14 +168,13 @@ async def test_what_changed_on_both_sides_is_told_and_kept(pair: Pair):
 
 
 async def test_many_deletions_wait_for_a_yes(pair: Pair):
-    await filled(pair)
     doomed = [one for one in await pair.records(1) if one.kind == "note"][:10]
     await pair.forget(1, *doomed)
     done = await pair.sync()
     [held] = done.held_back
     assert (held.key, len(held.record_ids)) == ("default", 10)
     assert "more than 5 %" in held.reason
-    assert len(await pair.records(0)) == 48
+    assert len(await pair.records(0)) == 2 * NUMBER
     with pytest.raises(Invalid, match="held back is 10, not 9"):
         await pair.sync(delete=9)
     assert (await pair.sync(delete=10)).deleted == {"default": 10}
@@ -163,39 +182,35 @@ async def test_many_deletions_wait_for_a_yes(pair: Pair):
 
 
 async def test_of_an_empty_side_nothing_is_deleted(pair: Pair):
-    await filled(pair, 3)
     await pair.forget(1, *await pair.records(1))
     [held] = (await pair.sync()).held_back
     assert "holds nothing of web any more" in held.reason
-    assert len(await pair.records(0)) == 6
+    assert len(await pair.records(0)) == 2 * NUMBER
     done = await pair.sync(rebuild=True)
-    assert (done.written, done.deleted) == ({"other": 6}, {})
+    assert (done.written, done.deleted) == ({"other": 2 * NUMBER}, {})
     assert await pair.is_even()
 
 
 async def test_a_rebuild_deletes_nothing(pair: Pair):
-    await filled(pair, 11)
     await pair.forget(0, await pair.one(0, "The note 6 tells of something."))
     [held] = (await pair.sync(rebuild=True)).held_back
     assert (held.key, held.reason) == ("other", "A rebuild deletes nothing.")
-    assert len(await pair.records(1)) == 22
+    assert len(await pair.records(1)) == 2 * NUMBER
 
 
 async def test_what_cannot_be_read_is_not_deleted(pair: Pair):
-    await filled(pair, 11)
     note = await pair.one(0, "The note 6 tells of something.")
     assert note.location is not None
     file = Path(note.location.path)
     file.write_text("---\ntags: [half, written\n")
-    while len(await pair.records(0)) == 22:
+    while len(await pair.records(0)) == 2 * NUMBER:
         await asyncio.sleep(0.05)
     [held] = (await pair.sync()).held_back
     assert "may be there and cannot be read" in held.reason
-    assert len(await pair.records(1)) == 22
+    assert len(await pair.records(1)) == 2 * NUMBER
 
 
 async def test_files_that_were_renamed_are_the_same_records(pair: Pair):
-    await filled(pair, 6)
     notes = [one for one in await pair.records(0) if one.kind == "note"]
     for one in notes:
         assert one.location is not None
@@ -207,12 +222,11 @@ async def test_files_that_were_renamed_are_the_same_records(pair: Pair):
     done = await pair.sync()
     assert (done.is_whole, done.written, done.deleted) == (True, {}, {})
     assert await pair.is_even()
-    assert len(await pair.records(1)) == 12
-    assert (await pair.sync()).in_step == 12
+    assert len(await pair.records(1)) == 2 * NUMBER
+    assert (await pair.sync()).in_step == 2 * NUMBER
 
 
 async def test_other_fields_changed_on_both_sides_are_told(pair: Pair):
-    await filled(pair, 2)
     text = "The note 1 tells of something."
     for side, change in ((0, {"pinned": True}), (1, {"summary": "of something"})):
         one = await pair.one(side, text)
@@ -232,14 +246,13 @@ async def test_who_does_not_see_a_record_leaves_its_pair_alone(pair: Pair):
         await pair.service.members.set(pair.caller, member)
     bob = pair.caller.model_copy(update={"principal": "user:bob"})
     ends = await open_ends(pair.service, bob, "default", "other")
-    assert (await sync(ends, pair.data)).records == (0, 0)
+    assert (await sync(ends, pair.data)).records == (2 * NUMBER, 2 * NUMBER)
     await pair.edit(0, await pair.one(0, "Hers alone."), "Hers alone, edited.")
     assert (await pair.sync()).changed == {"other": 1}
-    assert [one.text for one in await pair.records(1)] == ["Hers alone, edited."]
+    assert await pair.one(1, "Hers alone, edited.")
 
 
 async def test_a_dry_run_changes_nothing(pair: Pair):
-    await filled(pair, 2)
     await pair.write(0, "more: to come", fact=True)
     before = [await pair.texts(0), await pair.texts(1)]
     done = await pair.sync(dry_run=True)
@@ -249,7 +262,6 @@ async def test_a_dry_run_changes_nothing(pair: Pair):
 
 async def test_random_edits_on_both_sides_end_in_step(pair: Pair):
     chance = random.Random(5)
-    await filled(pair, 15)
     for turn in range(3):
         touched: set[str] = set()
         for number in range(12):
@@ -276,7 +288,6 @@ async def test_random_edits_on_both_sides_end_in_step(pair: Pair):
 
 
 async def test_an_older_version_is_kept_where_a_person_says_so(pair: Pair):
-    await filled(pair, 2)
     await pair.edit(0, await pair.one(0, "key_0: value 0"), "key_0: older")
     await pair.edit(1, await pair.one(1, "key_0: value 0"), "key_0: younger")
     kept = await pair.one(0, "key_0: older")
@@ -288,14 +299,12 @@ async def test_an_older_version_is_kept_where_a_person_says_so(pair: Pair):
 
 
 async def test_each_value_between_two_syncs_is_followed(pair: Pair):
-    await pair.write(0, "branch: main", fact=True)
-    await pair.sync()
-    for value in ("release", "trunk"):
-        await pair.edit(0, (await pair.records(0))[0], f"branch: {value}")
+    for older, newer in pairwise(("value 1", "release", "trunk")):
+        await pair.edit(0, await pair.one(0, f"key_1: {older}"), f"key_1: {newer}")
     done = await pair.sync()
     assert (done.changed, done.failures) == ({"other": 1}, ())
     versions = await pair.service.pairs.versions(pair.caller, "other")
-    [found] = versions.values()
-    assert [one.text for one in found] == ["branch: main", "branch: release", "branch: trunk"]
+    [found] = [own for own in versions.values() if own[0].text == "key_1: value 1"]
+    assert [one.text for one in found] == ["key_1: value 1", "key_1: release", "key_1: trunk"]
     windows = [(one.valid_from, one.valid_to) for one in found]
     assert all(until == begin for (_, until), (begin, _) in pairwise(windows))
