@@ -190,11 +190,13 @@ class Store(ABC):
             client.create_collection(
                 name,
                 schema=schema,
-                index_params=index,
                 properties={MODEL: model, _MADE: made or secrets.token_hex(8)},
                 consistency_level="Strong",
                 timeout=self._seconds,
             )
+            # The client would ask after half a second whether the index of nothing is whole.
+            client.create_index(name, index, timeout=self._seconds, sync=False)
+            client.load_collection(name, timeout=self._seconds)
 
     def rename(self, old: str, new: str) -> None:
         """Put a collection in the place of another, which is dropped."""
