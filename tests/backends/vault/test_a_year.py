@@ -83,13 +83,13 @@ class Generator:
         self.number += 1
         return f"value {self.number}"
 
-    def begin(self) -> None:
+    def begin(self, facts: int = FACTS) -> None:
         """Write half of the facts by hand, before memtui sees the vault."""
         for project in PROJECTS:
             lines = []
             for topic in TOPICS[:3]:
                 lines.append(f"## {topic}")
-                for key in KEYS[: FACTS // 2 // 3 // len(PROJECTS)]:
+                for key in KEYS[: facts // 2 // 3 // len(PROJECTS)]:
                     text = f"{key}: {self.fresh()}"
                     lines.append(f"- {text}")
                     self.account.add((project, topic, text))
