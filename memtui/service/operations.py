@@ -75,7 +75,7 @@ from memtui.service.visibility import (
     without_prefix,
 )
 from memtui.store import appending, journal
-from memtui.store.operation import Operation, ranked_stages
+from memtui.store.operation import Operation
 from memtui.store.sight import Sight, until
 
 ModelT = TypeVar("ModelT", bound=Model)
@@ -88,6 +88,8 @@ _LEAST_SNIPPETS, _MOST_SNIPPETS = 50, 1_000
 _LOGGED_IDS = 1_000
 _LOGGED_CHARS = 4_000
 _LOGGED_OWNERS = 100
+_LOGGED_RANKS = 50
+"""Of so many records a query's log says what each stage gave them."""
 _SYNC_RECORDS = 10_000
 """A rebuild reads everything, so it gets the timeout of a large bulk call."""
 
@@ -189,7 +191,7 @@ class Operations(Group):
             ids = [snippet.handle.provider_record_id for snippet in snippets]
             stages = _stages_of(bundle.stages, ids)
             if stages:
-                entry.request = {**entry.request, "stages": ranked_stages(stages, ids)}
+                entry.request = {**entry.request, "stages": _stages_json(stages, ids)}
         return QueryAnswer.like(
             bundle,
             **entry.answer(),
@@ -755,6 +757,19 @@ def _stages_of(stages: Iterable[ExplainStage], ids: Container[str]) -> tuple[Exp
         one.model_copy(update={"scores": {k: v for k, v in one.scores.items() if k in ids}})
         for one in stages
     )
+
+
+def _stages_json(stages: Iterable[ExplainStage], ids: Sequence[str]) -> list[Json]:
+    """Return the stages of an answer as a request holds them: scores by rank, no record's id.
+
+    `Operation.stages` reads them.
+    """
+    found = []
+    for stage in stages:
+        scores = [stage.scores.get(one) for one in ids[:_LOGGED_RANKS]]
+        by_rank = {"scores": scores} if any(score is not None for score in scores) else {}
+        found.append({"name": stage.name, "detail": stage.detail, **by_rank})
+    return found
 
 
 def _redacted_filter(wanted: Filter) -> Filter:

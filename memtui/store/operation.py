@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -21,8 +21,6 @@ from memtui.contract import (
     UtcDatetime,
 )
 
-_RANKS = 50
-"""Of so many records a query's log says what each stage gave them."""
 ASKED = ("query", "prompt", "content", "text", "record_id")
 """Where a request has what it was about: the first of these that is a text."""
 
@@ -46,16 +44,6 @@ class OperationHandle(Model):
         return RecordHandle.model_construct(
             provider_key=self.provider_key, provider_record_id=self.provider_record_id
         )
-
-
-def ranked_stages(stages: Iterable[ExplainStage], ids: Sequence[str]) -> list[Json]:
-    """Return the stages of an answer as a request holds them: scores by rank, no record's id."""
-    found = []
-    for stage in stages:
-        scores = [stage.scores.get(one) for one in ids[:_RANKS]]
-        by_rank = {"scores": scores} if any(score is not None for score in scores) else {}
-        found.append({"name": stage.name, "detail": stage.detail, **by_rank})
-    return found
 
 
 Place = tuple[str, str]

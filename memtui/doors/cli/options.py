@@ -274,6 +274,8 @@ def filter_of(
             taker, or a field that line and flag give two values.
     """
     given: dict[str, object] = {name: value for name, value in flags.items() if value is not None}
+    if not line and not given:
+        return Filter()
     for field in {"since", "until"} & given.keys():
         given[field] = session.moment(str(given[field]))
     found = parse_filter(" ".join(line or ()), now=session.now, zone=session.zone)

@@ -81,7 +81,7 @@ async def query(
     request = scope.request(
         session,
         QueryRequest,
-        **asked_with(chosen),
+        **(asked_with(chosen) if chosen.model_fields_set else {}),
         query=text,
         top_k=top_k,
         intent=intent,
