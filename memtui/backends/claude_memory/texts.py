@@ -21,7 +21,7 @@ from memtui.backends.files.reading import (
     first_line,
     parse_moment,
 )
-from memtui.backends.vault import frontmatter
+from memtui.backends.vault import markdown
 from memtui.contract import Conflict, Invalid, Json, Problem, Record
 
 INDEX = "MEMORY.md"
@@ -177,10 +177,10 @@ def composed(values: Json, own: Json, text: str, *, is_flat: bool) -> str:
     """
     if is_flat:
         flat = {name: value for name, value in own.items() if name != "node_type"}
-        content = frontmatter.compose(values | flat, text)
+        content = markdown.compose(values | flat, text)
     else:
-        inner = frontmatter.compose(own, "").split("\n")[1 : len(own) + 1]
-        above, _, body = frontmatter.compose(values, text).partition("\n---\n")
+        inner = markdown.compose(own, "").split("\n")[1 : len(own) + 1]
+        above, _, body = markdown.compose(values, text).partition("\n---\n")
         nested = "\n".join(f"  {line}" for line in inner)
         content = f"{above}\nmetadata:\n{nested}\n---\n{body}"
     _refuse_changed(content, text)
@@ -203,7 +203,7 @@ def with_body(content: str, record: Record, text: str) -> str:
         Conflict: the file does not say any more what the record does.
         Invalid: the file cannot say this text.
     """
-    parts = frontmatter.split(content)
+    parts = markdown.split(content)
     if isinstance(parts, Problem):
         raise Invalid(f"{parts.message} Mend the file by hand first.")
     now = parts.text.replace("\r\n", "\n")
@@ -213,17 +213,17 @@ def with_body(content: str, record: Record, text: str) -> str:
         raise Conflict("The file changed while you did; look at both versions.", proposed=text)
     before = now[: len(now) - len(now.lstrip("\n"))]
     after = now[len(now.rstrip("\n")) :]
-    body = frontmatter.with_line_ends_of(parts, f"{before}{text}{after}")
-    changed = frontmatter.with_text(parts, body)
+    body = markdown.with_line_ends_of(parts, f"{before}{text}{after}")
+    changed = markdown.with_text(parts, body)
     fields: Json = {}
     if record.title == first_line(record.text):
         fields["name"] = first_line(text)
     if record.summary == first_line(record.text, HOOK_CHARS):
         fields["description"] = first_line(text, HOOK_CHARS)
-    written = frontmatter.parse(parts.front)
+    written = markdown.parse(parts.front)
     known = written if isinstance(written, dict) else {}
     fields = {key: value for key, value in fields.items() if key in known}
-    joined = frontmatter.with_fields(changed, fields).joined()
+    joined = markdown.with_fields(changed, fields).joined()
     _refuse_changed(joined, text)
     return joined
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from memtui.backends.files.reading import Flaw
-from memtui.backends.vault import frontmatter
+from memtui.backends.vault import markdown
 from memtui.contract import Json, Problem
 
 _HEADING_LIMIT = 1_000
@@ -135,10 +135,10 @@ class Document:
 
 def read_document(text: str) -> Document:
     """Split `text` into frontmatter and body."""
-    parts = frontmatter.split(text)
+    parts = markdown.split(text)
     if isinstance(parts, Problem):
         return Document(text, flaw=Flaw(parts.message))
-    values = frontmatter.parse(parts.front)
+    values = markdown.parse(parts.front)
     if isinstance(values, Problem):
         return Document(text, flaw=Flaw(values.message))
     readable = {

@@ -250,7 +250,7 @@ class VaultAdapter(Adapter):
             folder.clear_leftovers(index.leftovers)
         vectors, trouble = None, ""
         try:
-            model = open_embedder(config, context)
+            model = open_embedder(config, context) if config.embedding else None
             if scratch is not None and model is not None and not model.is_instant:
                 trouble = (
                     f"{context.data_dir} cannot be written, so it keeps no vectors of {model.name}."

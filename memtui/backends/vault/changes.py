@@ -27,7 +27,7 @@ from memtui.contract import (
 )
 from memtui.fact_values import pair_of
 
-from . import facts, links
+from . import facts, markdown
 from .facts import FactsFile
 from .files import Folder, readable
 from .history import Fact, FactsDocument, Frame, Ledger, Version, natural_name
@@ -291,7 +291,9 @@ def correct(folder: Folder, request: CorrectRequest, path: str, name: str) -> No
     changes: dict[str, Any] = {"pinned": request.pinned}
     if request.tags is not None:
         said = f"{text}\n{fact.bullet.details}"
-        kept = links.tags_beside(said, request.tags, fact.current.tags, stays=request.text is None)
+        kept = markdown.tags_beside(
+            said, request.tags, fact.current.tags, stays=request.text is None
+        )
         if lost := [tag for tag in document.content.tags if tag not in request.tags]:
             raise Invalid(
                 f"The tag {lost[0]} stands in the frontmatter of {path}; take it out there."

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from memtui.contract import Invalid, Problem
 from memtui.fact_values import Pair, pair_of
 
-from . import frontmatter
+from . import markdown
 from .files import readable
 
 _BULLET = re.compile(r"(?P<indent> {0,3})(?P<marker>[-*+])(?P<space>[ \t]+)(?P<text>.*)", re.DOTALL)
@@ -99,16 +99,16 @@ def clean(text: str) -> str:
 
 def parse(content: str) -> FactsFile:
     """Find the facts of a file, whatever its frontmatter holds."""
-    document = frontmatter.split(content)
+    document = markdown.split(content)
     lines = tuple(split_lines(content))
     if isinstance(document, Problem):
         return replace(_Parser(lines, 0).run(), problem=document)
-    fields = frontmatter.parse(document.front)
+    fields = markdown.parse(document.front)
     body = document.first_text_line - 1 if document.front is not None else 0
     found = _Parser(lines, body).run()
     if isinstance(fields, Problem):
         return replace(found, problem=fields)
-    return replace(found, tags=frontmatter.words(fields.get("tags")))
+    return replace(found, tags=markdown.words(fields.get("tags")))
 
 
 def split_lines(content: str) -> list[str]:

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, ValidationError
 from memtui.contract import Invalid, Json, Model, Problem, Record, Scope, UtcDatetime
 from memtui.fact_values import pair_of, parsed
 
-from . import facts, links
+from . import facts, markdown
 from .facts import Bullet
 from .files import File, Folder
 from .layout import StoredRecord, handle_of, history_path, place_of, source_of
@@ -404,7 +404,7 @@ class FactsDocument:
                 self.record_of(fact),
                 self._place.area,
                 names=self._names(fact.current),
-                links=links.read(f"{fact.current.text}\n{fact.bullet.details}").links,
+                links=markdown.marks_of(f"{fact.current.text}\n{fact.bullet.details}").links,
             )
             for fact in self.facts.values()
         ]
@@ -445,7 +445,7 @@ class FactsDocument:
     ) -> Record:
         place, pair = self._place, pair_of(version.text)
         more = more or {}
-        marks = links.read(f"{version.text}\n{more.get('details', '')}")
+        marks = markdown.marks_of(f"{version.text}\n{more.get('details', '')}")
         kind = {"entry_type": "fact"}
         if pair:
             kind = {"entry_type": "kv", "key": pair.key, "value": parsed(pair.value)}

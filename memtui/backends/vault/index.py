@@ -22,7 +22,7 @@ from memtui.contract import Invalid, Json, Location, Problem, Record, Scope, Sni
 from memtui.fuzzy import finds
 from memtui.provider_kit import Broken, DerivedDatabase, scrub
 
-from . import changes, links, notes
+from . import changes, notes
 from .files import Folder
 from .history import FactsDocument
 from .layout import (
@@ -39,6 +39,7 @@ from .layout import (
     source_of,
     split_id,
 )
+from .markdown import folded, link_name
 
 T = TypeVar("T")
 VERSION = 5
@@ -85,8 +86,22 @@ CREATE VIRTUAL TABLE search USING fts5 (
   {_FOUND}, content = 'records', content_rowid = 'rowid',
   tokenize = "porter unicode61 remove_diacritics 2"
 );
-{links.SCHEMA}
+CREATE TABLE names (
+  id TEXT NOT NULL, name TEXT NOT NULL, whole TEXT NOT NULL, rank INTEGER NOT NULL
+);
+CREATE INDEX names_id ON names (id);
+CREATE INDEX names_name ON names (name);
+CREATE TABLE links (
+  id TEXT NOT NULL, path TEXT NOT NULL, line INTEGER NOT NULL, name TEXT NOT NULL,
+  target TEXT NOT NULL, heading TEXT, words TEXT, relation TEXT
+);
+CREATE INDEX links_id ON links (id);
+CREATE INDEX links_name ON links (name);
 """
+"""`names`: what a note can be linked by, and `links`: what is written; `name` is the last part of
+either, folded, by which they are joined."""
+FILE, _TITLE, _ALIAS = range(3)
+"""What a note has a name from; the first counts before the others."""
 _CHOSEN = "SELECT value FROM json_each(?)"
 _UNFOUND = f"""
 INSERT INTO search (search, rowid, {_FOUND})
@@ -479,7 +494,7 @@ def _put_units(connection: sqlite3.Connection, units: Mapping[str, _Unit | None]
     rows = connection.execute(query, (chosen,)).fetchall()
     before = {row["id"]: row["revision"] for row in rows}
     meaning = {(row["id"], row["revision"]): row["meaning"] for row in rows}
-    links.drop(connection, before)
+    _drop_links(connection, before)
     connection.execute(_UNFOUND, (chosen,))
     connection.execute(f"DELETE FROM records WHERE path IN ({_CHOSEN})", (chosen,))
     [last] = connection.execute("SELECT COALESCE(max(rowid), 0) FROM records").fetchone()
@@ -508,9 +523,56 @@ def _put_units(connection: sqlite3.Connection, units: Mapping[str, _Unit | None]
         ),
     )
     current = [(path, one) for path, unit in held.items() for one in unit.records if one.is_current]
-    links.put(connection, current)
+    _put_links(connection, current)
     after = {one.id: one.record.revision for _, one in current}
     return [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
+
+
+def _put_links(connection: sqlite3.Connection, stored: Iterable[tuple[str, StoredRecord]]) -> None:
+    """Keep what records link to, each given with its file, and what notes can be linked by."""
+    names: list[tuple[str, str, str, int]] = []
+    links: list[tuple[str | int | None, ...]] = []
+    for path, one in stored:
+        if one.id == path:
+            names += _names_of(path, one.record.title, one.aliases)
+        first = one.record.location.line if one.record.location else 1
+        links += [
+            (
+                one.id,
+                path,
+                first + link.line,
+                _last(link_name(link.target)),
+                link.target,
+                link.heading,
+                link.words,
+                link.relation,
+            )
+            for link in one.links
+        ]
+    connection.executemany("INSERT INTO names VALUES (?, ?, ?, ?)", names)
+    if links:
+        connection.executemany("INSERT INTO links VALUES (?, ?, ?, ?, ?, ?, ?, ?)", links)
+
+
+def _names_of(
+    path: str, title: str | None, aliases: Sequence[str]
+) -> Iterator[tuple[str, str, str, int]]:
+    whole = link_name(path)
+    last = _last(whole)
+    yield path, last, whole, FILE
+    for rank, words in ((_TITLE, title), *((_ALIAS, alias) for alias in aliases)):
+        if words and (name := folded(words)) != last:
+            yield path, _last(name), name, rank
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _drop_links(connection: sqlite3.Connection, ids: Iterable[str]) -> None:
+    for one in ids:
+        connection.execute("DELETE FROM names WHERE id = ?", (one,))
+        connection.execute("DELETE FROM links WHERE id = ?", (one,))
 
 
 def _is_recent(signature: str) -> bool:

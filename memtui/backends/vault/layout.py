@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from memtui.contract import OWNER_FIELDS, Invalid, Json, Record, RecordHandle, Scope, SourceRef
 
 if TYPE_CHECKING:
-    from .links import Wikilink
+    from .markdown import Wikilink
 
 KEY = "vault"
 FACTS = "facts.md"

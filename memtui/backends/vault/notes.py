@@ -28,9 +28,8 @@ from memtui.contract import (
 )
 from memtui.provider_kit import read_moment
 
-from . import frontmatter, links
+from . import markdown
 from .files import File, Folder, decoded, encoded, readable
-from .frontmatter import Document
 from .layout import (
     IDS,
     Place,
@@ -42,6 +41,7 @@ from .layout import (
     source_fields,
     source_of,
 )
+from .markdown import Document
 
 Written = Callable[[str], str | None]
 """The digest of what memtui last put at a path: empty for a removal, None if it is not known."""
@@ -64,10 +64,10 @@ def read(
     """Read a note. An empty file is no record; a broken one is a `Problem` with its message."""
     if isinstance(file, Problem):
         return file
-    document = frontmatter.split(file.content)
+    document = markdown.split(file.content)
     if isinstance(document, Problem):
         return document
-    fields = frontmatter.parse(document.front)
+    fields = markdown.parse(document.front)
     if isinstance(fields, Problem):
         return fields
     if not document.text or (document.front is None and not document.text.strip()):
@@ -82,15 +82,15 @@ def read_document(folder: Folder, path: str, file: File) -> StoredRecord | None:
     nothing of whose memory it is.
     """
     content = readable(file.content)
-    document = frontmatter.split(content)
-    fields = {} if isinstance(document, Problem) else frontmatter.parse(document.front)
+    document = markdown.split(content)
+    fields = {} if isinstance(document, Problem) else markdown.parse(document.front)
     if isinstance(document, Problem) or isinstance(fields, Problem):
         text, first_line, fields = content.strip("\n"), 1, {}
     else:
         text, first_line = document.text, document.first_text_line
     if not text.strip():
         return None
-    place, where, marks = place_of(path), folder.location(path), links.read(text)
+    place, where, marks = place_of(path), folder.location(path), markdown.marks_of(text)
     stem, heading = _stem(path), _HEADING.match(text)
     record = Record(
         handle=handle_of(path),
@@ -104,14 +104,14 @@ def read_document(folder: Folder, path: str, file: File) -> StoredRecord | None:
         title=_text(fields.get("title")) or (heading and heading.group(1)) or stem,
         kind=place.kind,
         topic=_text(fields.get("topic")),
-        tags=marks.added_to(frontmatter.words(fields.get("tags"))),
+        tags=marks.added_to(markdown.words(fields.get("tags"))),
         updated_at=file.modified,
         revision=digest(file.content),
         location=folder.location(path, first_line),
         metadata={"entry_type": "document"},
         read_only=True,
     )
-    aliases = frontmatter.texts(fields.get("aliases", fields.get("alias")))
+    aliases = markdown.texts(fields.get("aliases", fields.get("alias")))
     return StoredRecord(record, place.area, names=stem, links=marks.links, aliases=aliases)
 
 
@@ -122,7 +122,7 @@ def _record(
     heading = _HEADING.match(text)
     plain_name = "" if _DATED.match(stem) else stem
     subject = _text(fields.get("subject_id")) or place.subject_id
-    marks = links.read(text)
+    marks = markdown.marks_of(text)
     record = Record(
         handle=handle_of(path),
         text=text,
@@ -139,7 +139,7 @@ def _record(
         summary=_text(fields.get("summary")),
         kind=_text(fields.get("kind")) or place.kind,
         topic=_text(fields.get("topic")),
-        tags=marks.added_to(frontmatter.words(fields.get("tags"))),
+        tags=marks.added_to(markdown.words(fields.get("tags"))),
         created_at=read_moment(fields.get("created")),
         updated_at=file.modified,
         created_by=_text(fields.get("created_by")),
@@ -154,7 +154,7 @@ def _record(
         place.area,
         names=f"{subject or ''} {plain_name}".strip(),
         links=marks.links,
-        aliases=frontmatter.texts(fields.get("aliases", fields.get("alias"))),
+        aliases=markdown.texts(fields.get("aliases", fields.get("alias"))),
     )
 
 
@@ -260,11 +260,11 @@ def _content(request: WriteRequest, place: Place, now: datetime) -> str:
     fields = {"created": request.created_at or now} | _fields(request, place)
     too_much = Invalid("The memory's metadata is too large, too deep or not UTF-8 for a note.")
     yaml = {key: value for key, value in fields.items() if key != "metadata"}
-    if len(json.dumps(yaml, ensure_ascii=False, default=str)) > 2 * frontmatter.MAX_FRONT_CHARS:
+    if len(json.dumps(yaml, ensure_ascii=False, default=str)) > 2 * markdown.MAX_FRONT_CHARS:
         raise too_much  # writing YAML takes a second a megabyte
-    content = frontmatter.compose(fields, request.content)
-    document = frontmatter.split(content)
-    if isinstance(document, Problem) or isinstance(frontmatter.parse(document.front), Problem):
+    content = markdown.compose(fields, request.content)
+    document = markdown.split(content)
+    if isinstance(document, Problem) or isinstance(markdown.parse(document.front), Problem):
         raise too_much
     return content
 
@@ -311,11 +311,11 @@ def correct(folder: Folder, request: CorrectRequest, path: str) -> None:
     if request.topic is not None and (request.topic or None) != record.topic:
         fields["topic"] = request.topic
     if request.tags is not None and request.tags != record.tags:
-        front = frontmatter.parse(document.front)
-        kept = () if isinstance(front, Problem) else frontmatter.words(front.get("tags"))
+        front = markdown.parse(document.front)
+        kept = () if isinstance(front, Problem) else markdown.words(front.get("tags"))
         text = record.text if request.text is None else request.text
         fields["tags"] = list(
-            links.tags_beside(text, request.tags, kept, stays=request.text is None)
+            markdown.tags_beside(text, request.tags, kept, stays=request.text is None)
         )
     if request.sets_expiry and request.expires_at != record.expires_at:
         fields["expires"] = request.expires_at
@@ -323,13 +323,13 @@ def correct(folder: Folder, request: CorrectRequest, path: str) -> None:
 
 
 def _save(folder: Folder, path: str, document: Document, text: str | None, fields: Json) -> None:
-    text = None if text is None else frontmatter.with_line_ends_of(document, text)
-    changed = frontmatter.with_fields(document, fields)
+    text = None if text is None else markdown.with_line_ends_of(document, text)
+    changed = markdown.with_fields(document, fields)
     if text is not None and text != document.text:
         check_utf8(text)
         if not text:
             raise Invalid("A record needs text; forget it if it is no longer wanted.")
-        changed = frontmatter.with_text(changed, text)
+        changed = markdown.with_text(changed, text)
     if changed != document:
         folder.replace(path, changed.joined())
 

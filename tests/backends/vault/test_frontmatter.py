@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.backends.vault import frontmatter
-from memtui.backends.vault.frontmatter import Document
+from memtui.backends.vault import markdown
+from memtui.backends.vault.markdown import Document
 from memtui.contract import Invalid, Problem
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -26,27 +26,27 @@ values = st.recursive(
 
 
 def taken(content: str) -> Document:
-    document = frontmatter.split(content)
+    document = markdown.split(content)
     assert isinstance(document, Document)
     return document
 
 
 @given(texts | lines)
 def test_parts_joined_are_the_file(content: str) -> None:
-    document = frontmatter.split(content)
+    document = markdown.split(content)
     assert isinstance(document, Problem) or document.joined() == content
 
 
 @given(texts | lines)
 def test_a_written_text_is_read_back_exactly(text: str) -> None:
-    content = frontmatter.compose({"created": datetime(2026, 3, 9, 1, 2, 3, 4, UTC)}, text)
+    content = markdown.compose({"created": datetime(2026, 3, 9, 1, 2, 3, 4, UTC)}, text)
     assert taken(content).text == text
 
 
 @given(values)
 def test_a_written_field_is_read_back_exactly(value: object) -> None:
-    front = taken(frontmatter.compose({"metadata": {"value": value}}, "x")).front
-    fields = frontmatter.parse(front)
+    front = taken(markdown.compose({"metadata": {"value": value}}, "x")).front
+    fields = markdown.parse(front)
     assert isinstance(fields, dict)
     found = fields["metadata"]["value"]
     assert found == value
@@ -55,11 +55,11 @@ def test_a_written_field_is_read_back_exactly(value: object) -> None:
 
 @given(texts | lines, texts | lines)
 def test_a_new_text_changes_only_the_body(content: str, text: str) -> None:
-    document = frontmatter.split(content)
+    document = markdown.split(content)
     if isinstance(document, Problem):
         return
     try:
-        changed = frontmatter.with_text(document, text)
+        changed = markdown.with_text(document, text)
     except Invalid:
         return
     assert taken(changed.joined()).text == text
@@ -87,7 +87,7 @@ Text.
 
 def test_fields_change_only_their_lines() -> None:
     moment = datetime(2027, 1, 1, tzinfo=UTC)
-    document = frontmatter.with_fields(
+    document = markdown.with_fields(
         taken(HAND),
         {"tags": ["x", "no"], "topic": "yes: it is", "pinned": True, "expires": moment},
     )
@@ -101,7 +101,7 @@ def test_fields_change_only_their_lines() -> None:
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_fields_of_a_file_without_frontmatter(newline: str) -> None:
     content = f"{newline}Text{newline}without."
-    document = frontmatter.with_fields(taken(content), {"pinned": True})
+    document = markdown.with_fields(taken(content), {"pinned": True})
     assert document.joined() == newline.join(["---", "pinned: true", "---", "", content])
     assert taken(document.joined()).text == content
 
@@ -112,7 +112,7 @@ def test_fields_of_a_file_without_frontmatter(newline: str) -> None:
 )
 def test_what_cannot_be_edited_by_line_is_refused(front: str, field: str) -> None:
     with pytest.raises(Invalid):
-        frontmatter.with_fields(taken(f"---\n{front}---\nText\n"), {field: "new"})
+        markdown.with_fields(taken(f"---\n{front}---\nText\n"), {field: "new"})
 
 
 @given(
@@ -122,11 +122,11 @@ def test_what_cannot_be_edited_by_line_is_refused(front: str, field: str) -> Non
 def test_any_tags_in_any_frontmatter(some: list[str], tags: list[str]) -> None:
     content = f"---\n{''.join(some)}---\nText\n"
     document = taken(content)
-    before = frontmatter.parse(document.front)
+    before = markdown.parse(document.front)
     if isinstance(before, Problem):
         return
-    after = frontmatter.with_fields(document, {"tags": tags})
-    assert frontmatter.parse(after.front) == before | {"tags": tags}
+    after = markdown.with_fields(document, {"tags": tags})
+    assert markdown.parse(after.front) == before | {"tags": tags}
     assert after.text == document.text
 
 
@@ -160,16 +160,16 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     ],
 )  # fmt: skip
 def test_broken_frontmatter_is_a_problem(front: str, word: str) -> None:
-    problem = frontmatter.parse(front)
+    problem = markdown.parse(front)
     assert isinstance(problem, Problem)
     assert word in problem.message
 
 
 def test_unclosed_frontmatter_is_a_problem() -> None:
-    assert isinstance(frontmatter.split("---\na: 1\n\nText\n"), Problem)
+    assert isinstance(markdown.split("---\na: 1\n\nText\n"), Problem)
 
 
 def test_moments_without_a_zone_are_utc() -> None:
-    assert frontmatter.parse("created: 2026-03-09 10:00:00\n") == {
+    assert markdown.parse("created: 2026-03-09 10:00:00\n") == {
         "created": datetime(2026, 3, 9, 10, tzinfo=UTC)
     }

@@ -8,7 +8,7 @@ import pytest
 
 from memtui.backends.vault import VaultAdapter
 from memtui.backends.vault.layout import handle_of
-from memtui.backends.vault.links import Wikilink, read
+from memtui.backends.vault.markdown import Wikilink, marks_of
 from memtui.contract import (
     BrowseRequest,
     CorrectRequest,
@@ -45,7 +45,7 @@ from .conftest import COMPANY, SCOPE, Open, fact, note, put
     ],
 )
 def test_inline_tags_are_those_that_obsidian_reads(text: str, tags: list[str]) -> None:
-    assert list(read(text).tags) == tags
+    assert list(marks_of(text).tags) == tags
 
 
 def link(target: str, heading: str = "", words: str = "", line: int = 0, rel: str = "") -> Wikilink:
@@ -67,7 +67,7 @@ def link(target: str, heading: str = "", words: str = "", line: int = 0, rel: st
     ],
 )  # fmt: skip
 def test_links_are_those_that_obsidian_reads(text: str, links: list[Wikilink]) -> None:
-    assert list(read(text).links) == links
+    assert list(marks_of(text).links) == links
 
 
 async def links_of(adapter: VaultAdapter, path: str, scope: Scope = COMPANY) -> Links:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memtui.backends.vault.links import read
+from memtui.backends.vault.markdown import marks_of
 from memtui.contract import (
     BrowseRequest,
     Conflict,
@@ -63,7 +63,7 @@ async def test_any_text_comes_back(
         await adapter.close()
     record = await adapter.get(written, SCOPE)
     assert record is not None
-    said = read(text).added_to(tuple(tags))
+    said = marks_of(text).added_to(tuple(tags))
     assert (record.text, record.tags, record.topic) == (text, said, topic)
     assert title is None or record.title == title
 

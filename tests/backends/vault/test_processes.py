@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from memtui.backends.vault import frontmatter
+from memtui.backends.vault import markdown
 from memtui.backends.vault.history import Ledger
 from memtui.contract import BrowseRequest, Problem
 
@@ -80,7 +80,7 @@ async def test_a_killed_writer_leaves_whole_files(
         elif path.endswith("facts.md"):
             assert text.endswith("\n")
         else:
-            document = frontmatter.split(text)
+            document = markdown.split(text)
             assert not isinstance(document, Problem)
             assert document.text.count("word") == 2000
     adapter = await open_vault()

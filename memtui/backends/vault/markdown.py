@@ -1,5 +1,8 @@
 """Markdown files with YAML frontmatter, edited line by line so that the rest stays to the byte.
 
+Wikilinks and inline tags are read as Obsidian reads them: in code, comments and URLs there are
+none. A line `- relation [[Note]]` also says what sort of link it is, as basic-memory writes it.
+
 Large metadata stands on one line as JSON, which YAML reads too, and is read as JSON: it may be as
 large as what a memory plugin takes, and YAML takes seconds for that.
 """
@@ -10,6 +13,8 @@ import functools
 import json
 import math
 import re
+import unicodedata
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
@@ -29,6 +34,23 @@ _TOO_DEEP = Problem(message=f"The frontmatter is nested more than {_MAX_DEPTH} d
 _NO_METADATA = "metadata: {}"
 _BARE_NEWLINE = re.compile(r"(?<!\r)\n")
 _PLAIN = re.compile(r"[A-Za-z_][\w ./@+-]*(?<! )", re.ASCII)
+_TAG_CHARS = r"""[^\s!"#$%&'()*+,.:;<=>?@\[\\\]^`{|}~\u2000-\u206F\u2E00-\u2E7F]"""
+_HINT = re.compile(rf"#(?<!\S#){_TAG_CHARS}")
+"""What begins each tag; most texts have none, and are not looked at further."""
+_TAG = re.compile(rf"#({_TAG_CHARS}+)")
+_NEXT = re.compile(r"`|~~~|<!--|%%|\[\[|#")
+_LINK = re.compile(r"\[\[([^\[\]|#\n]{0,500})(#[^\[\]|\n]{0,500})?(?:\|([^\[\]\n]{0,500}))?\]\]")
+_TICKS = re.compile(r"`+")
+_BLANK_LINE = re.compile(r"\n[ \t]*\n")
+_MARGIN = re.compile(r"(?:[ \t>]|[-*+][ \t])*")
+_RELATION = re.compile(r"[ \t]*[-*+][ \t]+([^\[\]`#\n]{1,60}?)[ \t]+")
+_CONTEXT = re.compile(r"[ \t]*(?:\([^\n]*\))?[ \t]*(?:\r?\n|\Z)")
+_SPAN_CHARS = 2_000
+_ATTACHMENT = re.compile(
+    r"\.(?:avif|bmp|gif|jpe?g|png|svg|webp|pdf|flac|m4a|mp3|ogg|wav|3gp|mkv|mov|mp4|ogv|webm"
+    r"|canvas|base)$",
+    re.IGNORECASE,
+)
 
 
 class _TooMany(Exception):
@@ -343,3 +365,133 @@ def _dumper() -> Any:
     OneLine.add_representer(str, write_string)
     OneLine.add_representer(datetime, write_moment)
     return OneLine
+
+
+@dataclass(frozen=True, slots=True)
+class Wikilink:
+    """A link as it is written."""
+
+    target: str
+    """A note's name, title or path."""
+    heading: str | None
+    words: str | None
+    """What is shown instead of the target."""
+    line: int
+    """Lines before it in the text."""
+    relation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What a text says besides its words."""
+
+    tags: tuple[str, ...] = ()
+    links: tuple[Wikilink, ...] = ()
+
+    def added_to(self, tags: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the tags that are kept beside a text, and after them those that it says."""
+        return (*tags, *(tag for tag in self.tags if tag not in tags))
+
+
+_NOTHING = Marks()
+
+
+def marks_of(text: str) -> Marks:
+    """Return the tags and links of a text, each tag once."""
+    if "[[" not in text and _HINT.search(text) is None:
+        return _NOTHING
+    tags: dict[str, None] = {}
+    links: list[Wikilink] = []
+    line, counted, place = 0, 0, 0
+    while found := _NEXT.search(text, place):
+        start, sign = found.start(), found[0]
+        place = found.end()
+        if sign == "#":
+            if (start == 0 or text[start - 1].isspace()) and (tag := _tag_at(text, start)):
+                tags[tag] = None
+        elif sign == "[[":
+            match = _LINK.match(text, start)
+            if match and text[start - 1 : start] != "\\" and (link := _link(text, match)):
+                line, counted = line + text.count("\n", counted, start), start
+                links.append(Wikilink(*link, line, _relation(text, match)))
+            place = match.end() if match else place
+        else:
+            place = _end_of_block(text, start, sign)
+    return Marks(tuple(tags), tuple(links))
+
+
+def tags_beside(
+    text: str, wanted: Sequence[str], kept: Collection[str], *, stays: bool
+) -> tuple[str, ...]:
+    """Return which of a record's wanted tags are to be kept beside its text, which says the others.
+
+    `kept` are those that are kept there by now.
+
+    Raises:
+        Invalid: the text, which `stays`, says a tag that is not wanted.
+    """
+    inline = marks_of(text).tags
+    for tag in inline if stays else ():
+        if tag not in wanted:
+            raise Invalid(f"The tag #{tag} stands in the record's text; take it out there.")
+    return tuple(tag for tag in wanted if tag in kept or tag not in inline)
+
+
+def _tag_at(text: str, start: int) -> str | None:
+    """Return the tag that begins at a `#`; a number is none, as it is an issue's."""
+    match = _TAG.match(text, start)
+    tag = match[1].strip("/") if match else ""
+    return tag if any(not (char.isdecimal() or char == "/") for char in tag) else None
+
+
+def _link(text: str, match: re.Match[str]) -> tuple[str, str | None, str | None] | None:
+    target, heading, words = match.groups(default="")
+    target = target.removesuffix("\\").strip()  # in a table, the pipe is escaped
+    is_embed = text[match.start() - 1 : match.start()] == "!"
+    if not target or (is_embed and words.isdecimal()) or _ATTACHMENT.search(target):
+        return None
+    return target, heading.lstrip("#").strip() or None, words.strip() or None
+
+
+def _relation(text: str, match: re.Match[str]) -> str | None:
+    begin = text.rfind("\n", 0, match.start()) + 1
+    before = _RELATION.fullmatch(text, begin, match.start())
+    return before[1] if before and _CONTEXT.match(text, match.end()) else None
+
+
+def _end_of_block(text: str, start: int, sign: str) -> int:
+    """Return where the code or comment ends that begins with a sign; what is none is passed by."""
+    if sign in {"<!--", "%%"}:
+        closing = "-->" if sign == "<!--" else "%%"
+        end = text.find(closing, start + len(sign))
+        if end >= 0:
+            return end + len(closing)
+        return len(text) if sign == "<!--" else start + len(sign)
+    run = _TICKS.match(text, start)
+    marks = run[0] if run else "~~~"
+    margin = text[text.rfind("\n", 0, start) + 1 : start]
+    if len(marks) >= 3 and _MARGIN.fullmatch(margin):
+        closing_line = re.compile(rf"^[ \t>]*{marks}+[ \t\r]*$", re.MULTILINE)
+        closed = closing_line.search(text, start + len(marks))
+        return closed.end() if closed else len(text)
+    if run is None:
+        return start + len(sign)
+    paragraph = _BLANK_LINE.search(text, run.end(), run.end() + _SPAN_CHARS)
+    most = paragraph.start() if paragraph else run.end() + _SPAN_CHARS
+    for other in _TICKS.finditer(text, run.end(), most):
+        if len(other[0]) == len(marks):
+            return other.end()
+    return run.end()
+
+
+def folded(name: str) -> str:
+    """Return a name as names are compared: whatever its case and its Unicode form."""
+    if name.isascii():
+        return name.lower()
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def link_name(target: str) -> str:
+    """Return the folded name that a link's target or a note's path has, without `.md`."""
+    path = target.replace("\\", "/").rstrip("/")
+    return folded(path[:-3] if path[-3:].lower() == ".md" else path)
