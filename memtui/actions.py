@@ -27,6 +27,7 @@ DIALOG_GROUPS = {
     "namespaces": "the namespaces of a binding",
     "conformance": "the conformance report",
     "migration": "a migration",
+    "in_step": "two bindings in step",
     "runs": "the runs",
     "replay": "the replay of a run",
     "timeline": "the timeline of a record",
@@ -250,6 +251,12 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "migrate",
             "m",
             "Move the records of this binding to another: dry run, apply, verify, cut over.",
+            _DESTINATION,
+        ),
+        _do(
+            "in_step",
+            "i",
+            "Hold this binding in step with another, a vault with its collections.",
             _DESTINATION,
         ),
         _do(
@@ -556,6 +563,29 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("help", "question_mark f1", "Show every key of the migration."),
         _do("leave", "escape q", "Go back; what runs is stopped first.", label="back"),
     ),
+    "in_step": (
+        _do("look", "p", "Say again what would be done.", label="dry run"),
+        _do("sync", "a", "Bring both in step; what is held back stays as it is.", _CHANGE),
+        _do("left", "l", "Decide the conflict: the first binding's version stays.", _CHANGE),
+        _do("right", "r", "Decide the conflict: the second binding's version stays.", _CHANGE),
+        _do(
+            "delete",
+            "d",
+            "Let the deletions pass that are held back, after a yes.",
+            _CHANGE,
+            label="let delete",
+        ),
+        _do(
+            "rebuild",
+            "b",
+            "Write again what the second binding lacks, after a yes.",
+            _CHANGE,
+        ),
+        _do("stop", "x", "Stop what is running; what was done stays."),
+        _do("copy", "y", "Copy the row."),
+        _do("help", "question_mark f1", "Show every key of this."),
+        _do("leave", "escape q", "Go back; what runs is stopped first.", label="back"),
+    ),
     "runs": (
         _do(
             "replay",
@@ -663,6 +693,7 @@ _FOOTERS = {
     "namespaces": "add expiry delete undo help leave",
     "conformance": "run stop failures export help leave",
     "migration": "plan apply verify cut_over back stop help leave",
+    "in_step": "look sync left right delete stop help leave",
     "runs": "replay operations filter copy help leave",
     "replay": "told_now operation record told copy help leave",
     "timeline": "see open operation copy help leave",

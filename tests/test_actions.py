@@ -21,6 +21,7 @@ from memtui.screens.bindings.screen import BindingsScreen
 from memtui.screens.budget.screen import BudgetScreen
 from memtui.screens.changes import Changes
 from memtui.screens.conformance import Conformance
+from memtui.screens.in_step import InStepScreen
 from memtui.screens.migration import Migration
 from memtui.screens.namespaces import Namespaces
 from memtui.screens.operations.screen import OperationsScreen
@@ -46,6 +47,7 @@ CARRIERS = {
     "namespaces": Namespaces,
     "conformance": Conformance,
     "migration": Migration,
+    "in_step": InStepScreen,
     "runs": Runs,
     "replay": Replay,
     "timeline": Timeline,

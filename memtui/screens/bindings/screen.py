@@ -54,8 +54,10 @@ if TYPE_CHECKING:
 
 
 _LOOK_SECONDS = 2.0
+_VAULT = "vault"
+"""The provider that one of two bindings in step has to be of."""
 
-_MORE = ("namespaces", "conformance", "migrate", "sync", "embedding", "profile")
+_MORE = ("namespaces", "conformance", "migrate", "in_step", "sync", "embedding", "profile")
 """The actions that are told of below a binding."""
 
 
@@ -91,15 +93,24 @@ class BindingsScreen(MemtuiScreen):
 
     def load(self) -> None:
         """Read the bindings, then ask each for its health; look for memories once."""
-        bindings, caller = self._service, self.session.caller
+        bindings, caller, pairs = self._service, self.session.caller, self.session.service.pairs
 
-        async def read() -> tuple[tuple[BindingView, ...], frozenset[str]]:
+        async def read() -> BindingsView:
             found = await bindings.all(caller)
             plugins = filter(bindings.is_plugin, {one.provider_key for one in found})
-            return tuple(found), await asyncio.to_thread(lambda: frozenset(plugins))
+            return BindingsView(
+                bindings=tuple(found),
+                plugins=await asyncio.to_thread(lambda: frozenset(plugins)),
+                in_step=tuple(await pairs.all(caller)),
+            )
 
-        def show(found: tuple[tuple[BindingView, ...], frozenset[str]]) -> None:
-            self.view = replace(self.view, bindings=found[0], plugins=found[1])
+        def show(found: BindingsView) -> None:
+            self.view = replace(
+                self.view,
+                bindings=found.bindings,
+                plugins=found.plugins,
+                in_step=found.in_step,
+            )
             self._ask_all()
 
         def show_unusable(problems: list[str]) -> None:
@@ -620,6 +631,33 @@ class BindingsScreen(MemtuiScreen):
         asked = Choose(f"Move the records of {source.key} to which binding?", choices)
         if (destination := await self.ask(asked)) is not None:
             await self.ask(Migration(self.state, source, destination))
+            self.load()
+
+    @conversation
+    async def action_in_step(self) -> None:
+        """Ask for the binding to hold in step with, and show how far both are."""
+        from memtui.screens.in_step import InStepScreen
+
+        own = self._binding
+        known = dict(self.view.steps_of(own.key))
+        choices = []
+        for one in sorted(self.view.bindings, key=lambda one: one.key not in known):
+            if one.key != own.key and _VAULT in {one.provider_key, own.provider_key}:
+                note = "(in step)" if one.key in known else _obstacle(one)
+                choices.append(Choice(one, f"{one.key}  {note}".rstrip(), one.provider_key))
+        if not choices:
+            self.toast(
+                f"There is no vault to hold {own.key} in step with; a adds one.",
+                severity="warning",
+            )
+            return
+        asked = Choose(f"Hold {own.key} in step with which binding?", choices)
+        if (other := await self.ask(asked)) is not None:
+            turned = own.provider_key != _VAULT
+            if other.key in known:
+                turned = known[other.key].left != own.key
+            both = (other, own) if turned else (own, other)
+            await self.ask(InStepScreen(self.state, *both))
             self.load()
 
     @conversation

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         SyncAnswer,
         TargetView,
     )
+    from memtui.service.in_step import InStep
 
 _PROBLEMS_SHOWN = 50
 _STEM = Content.styled("│  ", DIM)
@@ -58,6 +59,8 @@ class BindingsView:
     """None while the search is under way."""
     agents: tuple[Connected, ...] = ()
     """Who is connected now."""
+    in_step: tuple[InStep, ...] = ()
+    """Which of them are held in step."""
     plugins: frozenset[str] = frozenset()
     """The providers behind which is a memory plugin."""
 
@@ -65,6 +68,12 @@ class BindingsView:
         """Return how far a binding's texts are embedded, where it has a model."""
         health = self.healths.get(key)
         return health.health.embedding if health else None
+
+    def steps_of(self, key: str) -> Iterator[tuple[str, InStep]]:
+        """Yield the bindings that one is held in step with, and how far."""
+        for one in self.in_step:
+            if key in {one.left, one.right}:
+                yield one.right if key == one.left else one.left, one
 
     def holder(self, finding: Finding) -> BindingView | None:
         """Return the binding through which a finding is read already."""
@@ -135,7 +144,8 @@ def _binding_rows(
     health = view.healths.get(binding.key)
     problems = health.health.problems if health else ()
     branch = "└─ " if last else "├─ "
-    yield TreeRow(_binding_line(branch, binding, health, state), binding)
+    steps = [_step_note(other, one) for other, one in view.steps_of(binding.key)]
+    yield TreeRow(line(_binding_line(branch, binding, health, state), *steps, gap="  "), binding)
     for target in binding.targets:
         yield TreeRow(stem + _target_line(binding, target, state), binding, target)
     for problem in problems[:_PROBLEMS_SHOWN]:
@@ -178,6 +188,17 @@ def _binding_line(
     arrow = Content.styled(" ◀", f"bold {ACCENT}") if active else None
     provider = display(f" {binding.provider_key}", limit=40, style=DIM)
     return line(line(lead, arrow, provider, gap=""), *notes, gap="  ")
+
+
+def _step_note(other: str, found: InStep) -> Content:
+    """Return with whom a binding is held in step, and what is open."""
+    return display(f"⇄ {other}{_open_words(found)}", style=WARN if _open_words(found) else DIM)
+
+
+def _open_words(found: InStep) -> str:
+    conflicts = f", {counted(found.conflicts, 'conflict')}" if found.conflicts else ""
+    held = f", {counted(found.held_back, 'deletion')} held back" if found.held_back else ""
+    return conflicts + held
 
 
 def _embedding_note(found: Embedding) -> Content | None:
@@ -318,7 +339,7 @@ def row_detail(row: TreeRow, view: BindingsView, state: AppState, width: int) ->
     if row.agent is not None:
         return _agent_detail(row.agent, state, width)
     if row.binding is not None:
-        return _binding_detail(row, row.binding, view.healths.get(row.binding.key), state, width)
+        return _binding_detail(row, row.binding, view, state, width)
     facts = [
         ("company", state.scope.company_id),
         ("bindings", count(len(view.bindings))),
@@ -329,8 +350,9 @@ def row_detail(row: TreeRow, view: BindingsView, state: AppState, width: int) ->
 
 
 def _binding_detail(
-    row: TreeRow, binding: BindingView, health: BindingHealth | None, state: AppState, width: int
+    row: TreeRow, binding: BindingView, view: BindingsView, state: AppState, width: int
 ) -> Content:
+    health = view.healths.get(binding.key)
     mark, word, style = health_words(binding, health)
     head = display(f"{binding.provider_key}·{binding.key}", limit=100, style=STRONG)
     blocks = [line(head, display(f"{mark} {word}", style=style), gap="  ")]
@@ -354,6 +376,7 @@ def _binding_detail(
         ("captures", capture_words(binding.captures) or "nothing; p chooses"),
         *([("texts go to", ", ".join(binding.agreed))] if binding.agreed else []),
         *([] if binding.embeds else [("embedding", "stopped; M goes on")]),
+        *_step_facts(binding, view, state),
         *([("shared", "another company's memories lie there too")] if binding.shared else []),
         *_health_facts(health, state),
         ("added", exact(binding.created_at, state.zone)),
@@ -362,6 +385,14 @@ def _binding_detail(
     if config:
         blocks += [Content(""), display("Config", style=STRONG), *pairs(config, width)]
     return lines(blocks)
+
+
+def _step_facts(
+    binding: BindingView, view: BindingsView, state: AppState
+) -> Iterator[tuple[str, str]]:
+    for other, found in view.steps_of(binding.key):
+        when = since(found.synced_at, state.true_clock()) if found.synced_at else ""
+        yield "in step", f"with {other}, {when}{_open_words(found)}; i shows it"
 
 
 def _health_facts(health: BindingHealth | None, state: AppState) -> list[tuple[str, str]]:
