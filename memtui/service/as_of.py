@@ -63,13 +63,10 @@ class _Past:
     """What is known of a binding's past beside its records of now."""
 
     changed: dict[str, Record | None]
-    """As the journal has them, the records whose past the provider does not tell, by id; None: not
-    there at the moment."""
+    """As the journal has them, the records whose past the provider does not tell whole, by id;
+    None: not there at the moment."""
     kept: frozenset[str]
     """The records whose past the provider tells."""
-    seen: dict[str, Record]
-    """As the journal has them, those records of `kept` that were changed later: a window says
-    nothing of pins and tags."""
 
 
 class BindingThen:
@@ -104,22 +101,17 @@ class BindingThen:
         if self._past is None:
             place = self._binding.company_id, self._binding.key
             then = await self._ask(journal.states_at, *place, self._moment)
-            kept: frozenset[str] = frozenset()
+            kept: dict[str, list[Record]] = {}
             if self._keeps and then:
-                kept = frozenset(await self._versions(Scope(company_id=place[0])))
-            self._past = _Past(
-                {
-                    identity: one.record
-                    for identity, one in then.items()
-                    if identity not in kept or one.taken_back
-                },
-                kept,
-                {
-                    identity: one.record
-                    for identity, one in then.items()
-                    if identity in kept and one.record is not None
-                },
-            )
+                kept = await self._versions(Scope(company_id=place[0]))
+            changed = {
+                identity: one.record
+                for identity, one in then.items()
+                if identity not in kept
+                or one.taken_back
+                or _is_fuller(one.record, self._version(kept[identity]))
+            }
+            self._past = _Past(changed, frozenset(kept))
         return self._past
 
     async def _rolled_back(self, record: Record) -> Record | None:
@@ -131,13 +123,12 @@ class BindingThen:
         if identity in past.changed:
             return await self._as_known(past.changed[identity])
         if identity in past.kept or (self._keeps and record.valid_from is not None):
-            return self._as_seen(past, record)
+            return record
         return await self._as_known(record)
 
-    def _as_seen(self, past: _Past, record: Record) -> Record:
-        """Return a version that the provider tells, with the pins and tags that it had then."""
-        seen = past.seen.get(_id(record))
-        return seen if seen is not None and seen.text == record.text else record
+    def _version(self, versions: Iterable[Record]) -> Record | None:
+        """Return the version that held at the moment."""
+        return next((one for one in versions if holds_at(one, self._moment)), None)
 
     async def _as_known(self, record: Record | None) -> Record | None:
         """Return a record as it was then, which memtui did not change between then and this."""
@@ -170,9 +161,7 @@ class BindingThen:
         if self._keeps:
             versions = (await self._versions(scope)).get(identity)
             if versions:
-                found = (one for one in versions if holds_at(one, self._moment))
-                version = next(found, None)
-                return version and self._as_seen(past, version)
+                return self._version(versions)
         record = await self.present.get(handle, scope)
         return await self._as_known(record)
 
@@ -247,7 +236,7 @@ class BindingThen:
         """Whether the provider's own list of the moment has a record that was changed since."""
         versions = (await self._versions(request.scope)).get(identity)
         if versions:
-            found = next((one for one in versions if holds_at(one, self._moment)), None)
+            found = self._version(versions)
         else:
             handle = RecordHandle(provider_key=self.present.key, provider_record_id=identity)
             found = await self.present.get(handle, request.scope)
@@ -391,6 +380,15 @@ def lists(scope: Scope, owner: Scope, *, narrow: bool) -> bool:
         return sees(scope, owner)
     asked = ((getattr(scope, name), getattr(owner, name)) for name in _NARROWING)
     return all(wanted in {None, own} for wanted, own in asked)
+
+
+def _is_fuller(seen: Record | None, version: Record | None) -> bool:
+    """Whether the journal tells what a version does not: its window says nothing of pins and tags,
+    nor of when they were changed."""
+    if seen is None or version is None or seen.text != version.text:
+        return False
+    names = ("pinned", "tags", "updated_at")
+    return any(getattr(seen, name) != getattr(version, name) for name in names)
 
 
 def _place(record: Record, sort: str) -> tuple[bool, str | int]:

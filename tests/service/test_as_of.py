@@ -237,12 +237,15 @@ async def test_log_context_and_history_end_at_the_moment(service: MemoryService)
 async def test_a_pin_is_that_of_the_moment(service: MemoryService) -> None:
     fact = WriteRequest(scope=SCOPE, source=SOURCE, content="region: eu", kind="fact", tags=("a",))
     [it] = (await service.write(CALLER, fact)).handles
+    note = WriteRequest(scope=SCOPE, source=SOURCE, content="Written after it.")
+    [later] = (await service.write(CALLER, note)).handles
     then = CALLER.at(datetime.now(UTC))
     change = CorrectRequest(scope=SCOPE, handle=it, pinned=True, tags=("b",))
     await service.correct(CALLER, change)
     record = (await service.get(then, it, SCOPE)).record
-    [listed_one] = (await service.browse(then, BrowseRequest(scope=SCOPE))).records
-    assert record == listed_one
+    newest = BrowseRequest(scope=SCOPE, sort="-updated_at")
+    first, second = (await service.browse(then, newest)).records
+    assert (first.handle, second) == (later, record)
     assert (record.pinned, record.tags) == (False, ("a",))
 
 
