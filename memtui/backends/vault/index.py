@@ -28,6 +28,7 @@ from .history import FactsDocument
 from .layout import (
     FACTS,
     HISTORY,
+    WORKSPACE,
     Area,
     StoredRecord,
     handle_of,
@@ -357,8 +358,9 @@ class Index:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has never seen a file, or sees none any more."""
-        return self.read(lambda c: c.execute("SELECT 1 FROM files LIMIT 1").fetchone()) is None
+        """Whether it has never seen a file of the vault's folder, or sees none there any more."""
+        own = "SELECT 1 FROM files WHERE instr(path, ?) = 0 LIMIT 1"
+        return self.read(lambda c: c.execute(own, (f"/{WORKSPACE}/",)).fetchone()) is None
 
     def scrub(self) -> bool:
         """Keep nothing of what is gone: not a word, not a page, not a name.

@@ -63,8 +63,9 @@ async def test_what_is_read_is_what_the_patterns_name_and_git_does_not_ignore(
     assert "docs/kept.draft.md" in listed
     assert not {"docs/build/out.md", "docs/a.draft.md", "docs/deep/secret.md"} & set(listed)
 
-    adapter = await open_vault(config={"workspaces": {"web": str(code)}})
-    assert sorted(await documents(adapter)) == sorted(read)
+    for _ in range(2):  # a vault that has no folder yet stays one
+        adapter = await open_vault(config={"workspaces": {"web": str(code)}})
+        assert sorted(await documents(adapter)) == sorted(read)
     for path in ("docs/a.draft.md", "docs/deep/secret.md", "../../etc/passwd.md", "src/notes.md"):
         assert await adapter.get(handle_of(ID + path), COMPANY) is None
     only = {"path": str(code), "patterns": ["*.md", "!/docs/**"]}
