@@ -81,7 +81,9 @@ async def test_a_question_to_all_names_where_each_result_is_from_and_who_fails(
     (tmp_path / "shelf").rename(tmp_path / "gone")
     (tmp_path / "shelf").write_text("no folder")
     async with running(paths, settings, "query", size=(120, 50)) as (app, pilot):
-        await pilot.press("escape", "0", "i", *"deploy", "enter")
+        await pilot.press("escape", "i", *"deploy", "enter")
+        await until(pilot, lambda: "1 result " in screen_text(app))
+        await pilot.press("0")
         await until(pilot, lambda: "2 results" in screen_text(app))
         await until(pilot, lambda: "from 2 of 3 bindings" in screen_text(app))
         shown = screen_text(app)

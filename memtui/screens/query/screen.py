@@ -175,8 +175,9 @@ class QueryScreen(MemtuiScreen):
         super().__init__(state)
         self._past = Background(self, "past")
         self._asked_last: QueryRequest | None = None
-        self._asked_at: datetime | None = None
-        """The moment of the past that the last question was asked at; None: now."""
+        self._asked_of: tuple[datetime | None, bool] = (None, False)
+        """The moment of the past that the last question was asked at, None: now, and whether all
+        bindings were asked."""
 
     def compose_body(self) -> ComposeResult:
         """Lay out question, options, cards, detail and cost."""
@@ -194,10 +195,12 @@ class QueryScreen(MemtuiScreen):
     def load(self) -> None:
         """Read the questions asked before, and say for which scope the next one is.
 
-        What was asked at another moment of the past, or now, is asked again at this one.
+        What was asked at another moment of the past, or now, is asked again at this one, and what
+        was asked of one binding of all, or the other way round.
         """
         self._draw_around()
-        if self.view.asking and self._asked_last and self._asked_at != self.state.as_of:
+        is_shown = self.view.asking or self.view.answer is not None
+        if is_shown and self._asked_last and self._asked_of != self._asks_of:
             self._ask(self._asked_last.query)
         session, chosen = self.session, self.state.log_filter
         asked = Filter(
@@ -211,6 +214,10 @@ class QueryScreen(MemtuiScreen):
             self._show_past,
             self.fail,
         )
+
+    @property
+    def _asks_of(self) -> tuple[datetime | None, bool]:
+        return self.state.as_of, self.state.asks_all
 
     def forget(self) -> None:
         """Take the answer away, to ask again."""
@@ -286,7 +293,7 @@ class QueryScreen(MemtuiScreen):
         )
         self.query_one("#ask-input", Input).value = text
         self.view = replace(self.view, asking=True, error="")
-        self._asked_last, self._asked_at = request, session.caller.as_of
+        self._asked_last, self._asked_of = request, self._asks_of
 
         def so_far(answer: EverywhereQuery) -> None:
             if request is self._asked_last and self.is_attached:
