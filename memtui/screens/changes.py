@@ -318,27 +318,12 @@ def difference_content(found: Difference, state: AppState, width: int) -> Conten
     whose = display(f"{record.kind} · {scope_words(record.scope)}", limit=200, style=DIM)
     head = [line(display(f"{sign} {found.kind.value}", style=f"{STRONG} {style}"), whose, gap="  ")]
     before, after = found.before, found.after
+    fields = fmt.changed_fields(before, after) if before and after else []
     changed: list[Line] = [
         *diff_lines(before.text if before else None, after.text if after else None),
-        *(_fields(before, after) if before and after else ()),
+        *(labelled(*one) for one in fields),
     ]
     return joined([head, changed, _made(found, state), _hints(found)], width)
-
-
-def _fields(before: Record, after: Record) -> list[Line]:
-    """Return what changed beside the text."""
-    named = {
-        "title": (before.title, after.title),
-        "topic": (before.topic, after.topic),
-        "kind": (before.kind, after.kind),
-        "tags": (", ".join(before.tags), ", ".join(after.tags)),
-        "pinned": ("yes" if before.pinned else "no", "yes" if after.pinned else "no"),
-    }
-    return [
-        labelled(name, f"{was or 'none'} → {now or 'none'}")
-        for name, (was, now) in named.items()
-        if was != now
-    ]
 
 
 def _made(found: Difference, state: AppState) -> list[Line]:
@@ -369,13 +354,17 @@ def _hints(found: Difference) -> list[Line]:
 
 def difference_text(found: Difference) -> str:
     """Return a difference as text: what was there behind `-`, what is there now behind `+`."""
-    sides = (("-", found.before), ("+", found.after))
-    return "\n".join(
+    before, after = found.before, found.after
+    told = [
         f"{sign} {part}"
-        for sign, record in sides
+        for sign, record in (("-", before), ("+", after))
         if record is not None
         for part in record.text.splitlines() or [""]
-    )
+    ]
+    if before is not None and after is not None:
+        fields = [f"{name}: {change}" for name, change in fmt.changed_fields(before, after)]
+        told = fields if before.text == after.text else told + fields
+    return "\n".join(told)
 
 
 def as_table(found: Sequence[Difference]) -> Table:

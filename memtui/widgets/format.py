@@ -19,6 +19,7 @@ from memtui.contract import (
     Namespace,
     OperationStatus,
     Problem,
+    Record,
     SourceKind,
     SourceRef,
     Usage,
@@ -121,6 +122,27 @@ def changed(change: UndoCandidate) -> str:
     if change.settings:
         return counted(len(change.settings), "setting")
     return counted(change.records, "record") if change.records else ""
+
+
+def changed_fields(before: Record, after: Record) -> list[tuple[str, str]]:
+    """Return what changed of a record beside its text: `("pinned", "no → yes")`."""
+    named = {
+        "title": (before.title, after.title),
+        "topic": (before.topic, after.topic),
+        "kind": (before.kind, after.kind),
+        "tags": (", ".join(before.tags), ", ".join(after.tags)),
+        "pinned": ("yes" if before.pinned else "no", "yes" if after.pinned else "no"),
+        "expires": (_until(before), _until(after)),
+    }
+    return [
+        (name, f"{was or 'none'} → {now or 'none'}")
+        for name, (was, now) in named.items()
+        if was != now
+    ]
+
+
+def _until(record: Record) -> str | None:
+    return exact(record.expires_at) if record.expires_at else None
 
 
 def take_back(operation: Operation, what: str, now: datetime) -> str:

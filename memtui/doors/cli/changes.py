@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.contract import Record
 from memtui.doors.cli.options import FilterLine, ScopeOptions, Until, filter_of
 from memtui.doors.cli.output import Dim, Line, columns, table
+from memtui.doors.cli.records import change_of
 from memtui.doors.cli.session import Session
 from memtui.filters import Taker
 from memtui.widgets import format as shown
@@ -79,10 +79,7 @@ def _difference(session: Session, one: Difference) -> Iterator[Line]:
     record = one.after or one.before
     if record is not None:
         yield Dim(f"{one.kind}  {record.handle.provider_record_id}")
-    if one.before is not None:
-        yield from _text("-", one.before)
-    if one.after is not None:
-        yield from _text("+", one.after)
+    yield from change_of(one.before, one.after)
     for operation in one.operations:
         yield Dim(
             f"    #{operation.seq}  {operation.operation_type}  "
@@ -91,11 +88,6 @@ def _difference(session: Session, one: Difference) -> Iterator[Line]:
         )
     if not one.operations:
         yield Dim("    not through memtui")
-
-
-def _text(sign: str, record: Record) -> Iterator[Line]:
-    for line in record.text.split("\n"):
-        yield f"  {sign} {line}"
 
 
 def _summary(session: Session, answer: CompareAnswer) -> str:

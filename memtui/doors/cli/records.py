@@ -263,10 +263,21 @@ def change_lines(session: Session, change: Change) -> Iterator[Line]:
         f"{shown.since(operation.started_at, session.now)} by {operation.principal}, "
         f"from {shown.source_line(operation.source)}  {operation.operation_id}"
     )
-    if change.before is not None:
-        yield f"  - {change.before.text}"
-    if change.after is not None:
-        yield f"  + {change.after.text}"
+    yield from change_of(change.before, change.after)
+
+
+def change_of(before: Record | None, after: Record | None) -> Iterator[Line]:
+    """Yield what a change did to a record: its text once where it stayed, then all else."""
+    sides = [("-", before), ("+", after)]
+    if before is not None and after is not None and before.text == after.text:
+        sides = [(" ", after)]
+    for sign, record in sides:
+        if record is not None:
+            for line in record.text.split("\n"):
+                yield f"  {sign} {line}"
+    if before is not None and after is not None:
+        for name, change in shown.changed_fields(before, after):
+            yield f"    {name}: {change}"
 
 
 _LOOKED_AT = 500
