@@ -738,6 +738,7 @@ _KEY_WORDS = {
     "plus": "+",
     "minus": "-",
     "dollar_sign": "$",
+    "number_sign": "#",
     "at": "@",
     "left_square_bracket": "[",
     "right_square_bracket": "]",

@@ -175,7 +175,7 @@ class ChooseMoment(Dialog[datetime]):
         """Return the moments of a day, the last one first; those of one operation are one."""
         begin = datetime.combine(day, time(), self._zone)
         end = (begin + timedelta(days=1)).astimezone(UTC) - timedelta(microseconds=1)
-        ends = [] if end > self._state.true_clock() else [DayMoment(end, "", "the end of the day")]
+        ends = [] if end > self._state.true_clock() else [DayMoment(end, "", "its end")]
         changes: dict[object, DayMoment] = {}
         for moment in sorted(moments, reverse=True):
             operation = next((one for one in found if _is_during(moment, one)), None)

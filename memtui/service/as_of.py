@@ -383,8 +383,7 @@ def lists(scope: Scope, owner: Scope, *, narrow: bool) -> bool:
 
 
 def _is_fuller(seen: Record | None, version: Record | None) -> bool:
-    """Whether the journal tells what a version does not: its window says nothing of pins and tags,
-    nor of when they were changed."""
+    """Whether the journal tells of a record what its version does not: pins, tags, their change."""
     if seen is None or version is None or seen.text != version.text:
         return False
     names = ("pinned", "tags", "updated_at")

@@ -272,12 +272,17 @@ class BadConfig(Invalid):
 
     def __init__(self, provider: str, known: Sequence[str], error: ValidationError) -> None:
         found = error.errors()
-        first, where = found[0], ".".join(str(part) for part in found[0]["loc"])
+        where = ".".join(str(part) for part in found[0]["loc"])
+        said = found[0]["msg"].removeprefix("Value error, ").rstrip(".")
         super().__init__(
-            f"The config of {provider} does not fit{where and f' at {where}'}: {first['msg']}; "
+            f"The config of {provider} does not fit{where and f' at {where}'}: {said}; "
             f"its keys are: {', '.join(known)}."
         )
-        self.fields = {str(one["loc"][0]): one["msg"] for one in reversed(found) if one["loc"]}
+        self.fields = {
+            str(one["loc"][0]): one["msg"].removeprefix("Value error, ")
+            for one in reversed(found)
+            if one["loc"]
+        }
 
 
 def _package(entry: EntryPoint) -> str:

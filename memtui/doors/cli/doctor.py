@@ -309,7 +309,8 @@ async def _archive(service: MemoryService, caller: Caller) -> Check:
 def _binding(company_id: str, found: BindingHealth) -> Check:
     health = found.health
     name = f"binding {company_id}/{found.key}"
-    words = [health.status, health.message]
+    told = [one.message for one in health.problems]
+    words = [health.status, "" if health.message in told else health.message.rstrip(".")]
     if health.records is not None:
         words.append(counted(health.records, "record"))
     if health.embedding is not None:
