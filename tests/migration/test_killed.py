@@ -57,7 +57,7 @@ async def test_a_sync_killed_at_random_moments_ends_in_step(
         process = _start(paths, "syncer")
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        time.sleep(chance.uniform(0.1, 0.6))
+        time.sleep(chance.uniform(0.02, 0.3))
         process.send_signal(signal.SIGKILL)
         cut += "done" not in process.communicate()[0]
     assert cut > 1
