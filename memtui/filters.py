@@ -350,7 +350,8 @@ def parse_when(text: str, *, now: datetime, zone: tzinfo = UTC) -> datetime:
         raise Invalid(f"{text} lies outside of the calendar; give a nearer time.") from error
     except ValueError as error:
         raise Invalid(
-            f"{text!r} is no time; give 7d, 6h, today, 14:30, 2026-03-01 or 2026-03-01T14:30."
+            f"{text!r} is no time; give 7d, 3 weeks ago, today, last monday, 14:30, 2026-03-01 or "
+            "2026-03-01T14:30."
         ) from error
 
 

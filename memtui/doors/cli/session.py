@@ -247,7 +247,8 @@ def build(model: type[ModelT], /, **values: Any) -> ModelT:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"]).replace("_", " ")
-        raise Invalid(f"The {field or 'request'} does not fit: {first['msg']}.") from error
+        said = first["msg"].removeprefix("Value error, ")
+        raise Invalid(f"The {field or 'request'} does not fit: {said}.") from error
 
 
 _LOG_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"

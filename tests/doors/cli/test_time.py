@@ -63,6 +63,11 @@ def test_changes_and_history_say_who_and_why(here: Run) -> None:
     assert here("correct", "projects/web/facts.md#/region", "--pin", *place).code == 0
     history = here("history", "projects/web/facts.md#/region", *place).out
     assert "    region: us\n    pinned: no → yes\n" in history
+    ends_first = ("--valid-from", "2026-05-01", "--valid-to", "2026-04-01")
+    wrong = here("note", "region: eu", *kind, *place, *ends_first)
+    assert (wrong.code, wrong.err) == (
+        2, "The request does not fit: the window must end after it begins.\n",
+    )  # fmt: skip
     wrong = here("changes", "--since", "1d", "--until", "2d")
     assert (wrong.code, wrong.out) == (2, "")
     assert "turn them round" in wrong.err
