@@ -141,9 +141,12 @@ async def check_writable(ends: Ends) -> None:
     """Refuse a destination that only reads.
 
     Raises:
-        Denied: it is read-only, or its company, provider or memtui itself is.
+        Denied: it is read-only, or its company, provider or memtui itself is, or the caller looks
+            at the past.
     """
     key = ends.destination.key
+    if ends.caller.as_of is not None:
+        raise Denied("This is the past, where nothing can be changed; go back to now first.")
     if ends.service.read_only:
         raise Denied("memtui runs read-only; start it without --read-only to migrate.")
     if (await ends.service.companies.get(ends.caller)).read_only:

@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from memtui.config import Paths, find_paths, load_settings
 from memtui.contract import (
     BrowseRequest,
     CorrectRequest,
+    Denied,
     ForgetRequest,
     Invalid,
     NotFound,
@@ -252,11 +254,15 @@ async def test_who_does_not_see_a_record_leaves_its_pair_alone(pair: Pair):
     assert await pair.one(1, "Hers alone, edited.")
 
 
-async def test_a_dry_run_changes_nothing(pair: Pair):
+async def test_a_dry_run_and_the_past_change_nothing(pair: Pair):
+    then = pair.caller.at(datetime.now(UTC))
     await pair.write(0, "more: to come", fact=True)
     before = [await pair.texts(0), await pair.texts(1)]
     done = await pair.sync(dry_run=True)
     assert done.written == {"other": 1}
+    ends = await open_ends(pair.service, then, "default", "other")
+    with pytest.raises(Denied, match="go back to now"):
+        await sync(ends, pair.data)
     assert [await pair.texts(0), await pair.texts(1)] == before
 
 
