@@ -388,7 +388,31 @@ class EditingScreen(ListScreen[R]):
             self.changed(Named(answer.binding_key, record_key(record)), record)
         if answer.records:
             self.select(record_key(answer.records[0]))
+        if answer.similar:
+            instead = await self.ask(_same_or_near(answer))
+            if instead:
+                await self._change_instead(answer, new.text)
+                return
         self.toast(said("Written. u takes it back.", answer))
+
+    async def _change_instead(self, written: MutationAnswer, text: str) -> None:
+        """Give the text to the record that said so already, and take the new one back."""
+        session, record = self.session, written.similar[0].record
+        request = CorrectRequest(
+            scope=place_of(record),
+            handle=record.handle,
+            binding_key=written.binding_key,
+            revision=record.revision,
+            text=text,
+        )
+        answer = await self.change(lambda: session.service.correct(session.caller, request))
+        undone = await self._reverse((written.operation_id,))
+        self.own(*undone, answer)
+        self._show_reversed(undone)
+        for now in answer.records:
+            self.changed(Named(answer.binding_key, record_key(record)), now)
+            self.select(record_key(now))
+        self.toast("Changed that one, and the new one is gone. u takes both back.")
 
     # Forgetting.
 
@@ -578,6 +602,19 @@ class EditingScreen(ListScreen[R]):
         return self.came_back(answers)
 
 
+def _same_or_near(written: MutationAnswer) -> Choose[bool]:
+    """Return the question whether the record that says so already is to be changed instead."""
+    one = written.similar[0]
+    how = "As good as there already" if one.is_same else "Close to what is there"
+    return Choose(
+        f"{how} ({one.likeness:.2f}): “{record_name(one.record)[:_SIMILAR_CHARS]}”",
+        [
+            Choice(False, "keep both"),  # noqa: FBT003
+            Choice(True, "change that one to your words, and take the new one back"),  # noqa: FBT003
+        ],
+    )
+
+
 def _held_in(state: AppState) -> tuple[ServiceSession | None, str | None]:
     """Return company and binding that what is known of records holds for."""
     return state.session, state.resolution.binding_key if state.resolution else None
@@ -631,11 +668,6 @@ def said(done: str, *answers: MutationAnswer) -> str:
         )
     if missing := sum(len(answer.missing) for answer in answers):
         words.append(f"{fmt.counted(missing, 'record')} had gone before.")
-    for one in [one for answer in answers for one in answer.similar][:1]:
-        how = "As good as there already" if one.is_same else "Close to what is there"
-        words.append(
-            f"{how}: “{record_name(one.record)[:_SIMILAR_CHARS]}”; e on it changes that one."
-        )
     if linked := sum(len(answer.linked) for answer in answers):
         words.append(f"{fmt.counted(linked, 'record')} came back under a new id.")
     return " ".join(words)

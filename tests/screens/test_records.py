@@ -303,6 +303,23 @@ async def test_a_note_is_added_with_the_scope_it_stands_in(
     assert written.door == "tui"
 
 
+async def test_what_was_there_already_can_be_changed_instead(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    there, said = "deploys run on monday mornings", "deploys run on monday mornings!"
+    await write_notes(service, caller, [there])
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, WriteRecord))
+        await pilot.press(*said, "tab", *"mech", "ctrl+s")
+        await until(pilot, lambda: "As good as there already" in screen_text(app))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: texts(app) == [said])
+        await pilot.press("u")
+        await until(pilot, lambda: sorted(texts(app)) == [there, said])
+
+
 async def test_the_own_editor(
     paths: Paths,
     settings: Settings,
