@@ -48,7 +48,9 @@ Sides = tuple[dict[str, Record], dict[str, Record]]
 @asynccontextmanager
 async def opened(home: Path) -> AsyncIterator[MemoryService]:
     paths = find_paths(home)
-    service = await open_service(paths, load_settings(paths, fact_max_count=0, provider_timeout_ms=60_000))
+    service = await open_service(
+        paths, load_settings(paths, fact_max_count=0, provider_timeout_ms=60_000)
+    )
     if "milvus" not in {one.key for one in await service.bindings.all(CALLER)}:
         await service.bindings.add(CALLER, "milvus", "milvus", {})
     yield service

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -545,26 +546,39 @@ def names(connection: Connection, aim: Aim, *, drop: bool = False) -> tuple[int,
     """Return how many links between ids, and ids kept beside the providers, name gone records.
 
     Those are ids of the served plugin, and of records that two bindings hold in step. With `drop`
-    they are deleted.
+    they are deleted. Of what is in step stays that there was such a record, so that the next sync
+    takes the other side's for one to be deleted, and not for a new one.
     """
     found = [0, 0]
     for key, known in aim.gone.items():
         row = bindings.binding(connection, aim.company_id, key)
+        own_id = row.binding_id if row else ""
         for ids in parts(sorted(known)):
             linked = or_(LINKS.c.old_record_id.in_(ids), LINKS.c.new_record_id.in_(ids))
-            own_id = row.binding_id if row else ""
             for place, table, *where in (
                 (0, LINKS, LINKS.c.binding_key == key, linked),
                 (1, PLUGIN_IDS, PLUGIN_IDS.c.binding_id == own_id,
                  PLUGIN_IDS.c.record_id.in_(ids)),
-                (1, SYNC_PAIRS, SYNC_PAIRS.c.left_id == own_id,
-                 SYNC_PAIRS.c.left_record.in_(ids)),
-                (1, SYNC_PAIRS, SYNC_PAIRS.c.right_id == own_id,
-                 SYNC_PAIRS.c.right_record.in_(ids)),
             ):  # fmt: skip
                 own = (table.c.company_id == aim.company_id, *where)
                 counted = select(func.count()).select_from(table).where(*own)
                 found[place] += connection.execute(counted).scalar_one()
                 if drop:
                     connection.execute(delete(table).where(*own))
+            for side in ("left", "right"):
+                name = SYNC_PAIRS.c[f"{side}_record"]
+                own = (
+                    SYNC_PAIRS.c.company_id == aim.company_id,
+                    SYNC_PAIRS.c[f"{side}_id"] == own_id,
+                )
+                paired = connection.execute(select(name).where(*own, name.in_(ids))).all()
+                found[1] += len(paired)
+                for (record_id,) in paired if drop else ():
+                    nameless = {
+                        name: f"purged {secrets.token_hex(8)}",
+                        SYNC_PAIRS.c[f"{side}_prints"]: b"",
+                    }
+                    connection.execute(
+                        update(SYNC_PAIRS).where(*own, name == record_id).values(nameless)
+                    )
     return found[0], found[1]

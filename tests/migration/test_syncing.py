@@ -31,6 +31,7 @@ from memtui.contract import (
 from memtui.migration.ends import Ends, open_ends
 from memtui.migration.syncing import Synced, resolve, sync
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
+from memtui.service.survey import PurgeRequest
 
 COMPANY = Scope(company_id="local")
 WEB = Scope(company_id="local", project_id="web")
@@ -314,3 +315,13 @@ async def test_each_value_between_two_syncs_is_followed(pair: Pair):
     assert [one.text for one in found] == ["key_1: value 1", "key_1: release", "key_1: trunk"]
     windows = [(one.valid_from, one.valid_to) for one in found]
     assert all(until == begin for (_, until), (begin, _) in pairwise(windows))
+
+
+async def test_what_is_purged_on_one_side_does_not_come_back(pair: Pair) -> None:
+    gone = await pair.one(1, "The note 5 tells of something.")
+    await pair.forget(1, gone)
+    request = PurgeRequest(record_id=gone.handle.provider_record_id, binding_key="other")
+    await pair.service.purging.apply(pair.caller, request)
+    done = await pair.sync()
+    assert (done.deleted, done.written, done.held_back) == ({"default": 1}, {}, ())
+    assert await pair.is_even()
