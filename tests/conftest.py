@@ -48,6 +48,7 @@ def pytest_configure() -> None:
     ssl.create_default_context = cache(ssl.create_default_context)  # type: ignore[assignment]
     if find_spec("sniffio") is None:
         sys.modules["sniffio"] = None  # type: ignore[assignment]
+    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # its handlers get in the way of a test's forks
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -534,6 +534,8 @@ def _private_folder() -> Iterator[str]:
 
 def _client(uri: str, seconds: float, *, token: str = "", database: str = "") -> Any:
     """Connect. What its own log says is left out: errors are told once, by memtui."""
+    # Where an editor or another program is started, gRPC would write on the screen.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     try:
         from pymilvus import MilvusClient
     except ImportError as error:
