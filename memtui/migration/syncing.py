@@ -9,6 +9,7 @@ unpaired and says the same is one record.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -230,7 +231,8 @@ class _Sync:
 
     async def decide(self, record_id: str, kept: int) -> Synced:
         """Bring one record in step, the side `kept` as it is."""
-        found = [one for one in await self._read() if record_id in one.pair.ids]
+        known = await self._read()
+        found = [one for one in known if record_id in one.pair.ids and _meeting(one)]
         lost = 1 - kept
         if not found:
             found = [
@@ -238,7 +240,7 @@ class _Sync:
                 for both in self._rivals()
                 if record_id in {one.handle.provider_record_id for one in both}
             ]
-        if not found or not (found[0].records[0] or found[0].records[1]):
+        if not found:
             raise NotFound(
                 f"There is no conflict about {record_id}; `memtui vault conflicts "
                 f"{self._bindings[1].key}` lists them."
@@ -252,7 +254,11 @@ class _Sync:
             await self._try(self._copy(record, lost), record, "written", lost)
         elif other:
             await self._try(self._forget(one.pair, other, lost), other, "deleted", lost)
-        return await self._done()
+        # Only this was looked at: what else holds deletions back still does.
+        left = max(0, self._state.conflicts - (not self._failed))
+        self._state = self._state.model_copy(update={"conflicts": left})
+        await self._note()
+        return self._answer()
 
     # Read
 
@@ -278,7 +284,8 @@ class _Sync:
                     if (made := one.metadata.get("made"))
                 }
         self._pace.total = max(side.count for side in self._sides)
-        return [self._known(pair) for pair in pairs]
+        # In a thread: hashing thousands of records takes a while, and an app is drawn meanwhile.
+        return await asyncio.to_thread(lambda: [self._known(pair) for pair in pairs])
 
     def _known(self, pair: Pair) -> _Known:
         left, right = (
@@ -323,9 +330,8 @@ class _Sync:
         elif self._rebuild and there == 0:
             self._dropped.append(one.pair)
             await self._try(self._copy(record, 1), record, "written", 1)
-        elif one.changed[there]:
-            gone = Meeting.REMOVED_LEFT if there == 1 else Meeting.REMOVED_RIGHT
-            self._conflicts.append(Divided(what=gone, records=one.records))
+        elif meeting := _meeting(one):
+            self._conflicts.append(Divided(what=meeting, records=one.records))
         else:
             doomed[there].append((one.pair, record))
         self._pace.add()
@@ -334,12 +340,11 @@ class _Sync:
         changed = one.changed
         if not changed[0] and not changed[1]:
             self._same += 1
+        elif meeting := _meeting(one):
+            self._conflicts.append(Divided(what=meeting, records=(left, right)))
         elif changed[0] and changed[1]:
-            if all(_alike(left, right, name) for name in changed[0] | changed[1]):
-                self._noted.append(self._pair_of(left, right))
-                self._same += 1
-            else:
-                self._conflicts.append(Divided(what=Meeting.BOTH_CHANGED, records=(left, right)))
+            self._noted.append(self._pair_of(left, right))
+            self._same += 1
         elif changed[0]:
             await self._try(self._change(left, right, changed[0], 1), left, "changed", 1)
         else:
@@ -352,11 +357,12 @@ class _Sync:
             unpaired: dict[tuple[object, ...], list[Record]] = defaultdict(list)
             for record in side.records.values() if ones else ():
                 unpaired[_says_untitled(record)].append(record)
-            for pair, record in list(ones):
+            gone, ones[:] = list(ones), []
+            for pair, record in gone:
                 if not (same := unpaired[_says_untitled(record)]):
+                    ones.append((pair, record))
                     continue
                 moved = same.pop(0)
-                ones.remove((pair, record))
                 del side.records[moved.handle.provider_record_id]
                 both = (moved, record) if there == 1 else (record, moved)
                 ids = (both[0].handle.provider_record_id, both[1].handle.provider_record_id)
@@ -645,6 +651,9 @@ class _Sync:
         )
         await self._note()
         self._pace.tell()
+        return self._answer()
+
+    def _answer(self) -> Synced:
         return Synced(
             left=self._sides[0].key, right=self._sides[1].key,
             records=(self._sides[0].count, self._sides[1].count),
@@ -652,6 +661,18 @@ class _Sync:
             conflicts=tuple(self._conflicts), held_back=tuple(self._held), dry_run=self._dry_run,
             **{name: dict(counts) for name, counts in self._counts.items()},
         )  # fmt: skip
+
+
+def _meeting(one: _Known) -> Meeting | None:
+    """Return what happened to a record on both sides; None: nothing that they disagree about."""
+    (left, right), (of_left, of_right) = one.records, one.changed
+    if left and right:
+        both = of_left and of_right
+        differ = both and not all(_alike(left, right, name) for name in of_left | of_right)
+        return Meeting.BOTH_CHANGED if differ else None
+    if left:
+        return Meeting.REMOVED_RIGHT if of_left else None
+    return Meeting.REMOVED_LEFT if right and of_right else None
 
 
 def _other_fields(now: bytes, then: bytes) -> frozenset[str]:

@@ -325,3 +325,21 @@ async def test_what_is_purged_on_one_side_does_not_come_back(pair: Pair) -> None
     done = await pair.sync()
     assert (done.deleted, done.written, done.held_back) == ({"default": 1}, {}, ())
     assert await pair.is_even()
+
+
+async def test_deciding_a_conflict_lets_no_deletion_pass(pair: Pair) -> None:
+    """What holds deletions back after one conflict was decided is what held them before."""
+    await pair.edit(0, await pair.one(0, "key_3: value 3"), "key_3: mine")
+    await pair.edit(1, await pair.one(1, "key_3: value 3"), "key_3: yours")
+    state, pairs = await pair.service.pairs.of(pair.caller, *pair.keys)
+    other = dict.fromkeys(state.made, "another collection")
+    await pair.service.pairs.note(pair.caller, state.model_copy(update={"made": other}))
+    mine = (await pair.one(0, "key_3: mine")).handle.provider_record_id
+    await resolve(pair.ends, pair.data, mine, "default")
+    assert (await pair.service.pairs.of(pair.caller, *pair.keys))[0].made == other
+    await pair.forget(1, await pair.one(1, "key_4: value 4"))
+    [held] = (await pair.sync()).held_back
+    assert "made anew" in held.reason
+    calm = next(one for one in pairs if one.ids[0] != mine)
+    with pytest.raises(NotFound, match="no conflict"):
+        await resolve(pair.ends, pair.data, calm.ids[0], "other")
