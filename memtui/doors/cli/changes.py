@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memtui.contract import Invalid
 from memtui.doors.cli.options import FilterLine, ScopeOptions, Until, filter_of
 from memtui.doors.cli.output import Dim, Line, columns, table
 from memtui.doors.cli.records import change_of
@@ -38,6 +41,7 @@ async def changes(
     It compares what was there then with what is there now, or was at --until: what came and went
     in between is in neither. --days counts that too.
     """
+    _refuse_moment(session, line)
     earlier = session.moment(since)
     later = None if until is None else session.moment(until)
     whole, binding = scope.scope(session), scope.binding
@@ -59,6 +63,24 @@ async def changes(
         session.caller, whole, earlier, later, chosen=chosen, binding_key=binding
     )
     session.out.answer(answer, _differences(session, answer), _summary(session, answer))
+
+
+def _refuse_moment(session: Session, line: list[str] | None) -> None:
+    """Refuse moments in the place of a filter: as words of memories they find no change."""
+    if not line:
+        return
+    for names in ([" ".join(line)], line):
+        if all(map(partial(_is_moment, session), names)):
+            first = names[0]
+            raise Invalid(f"{first} is a moment and no filter; say --since {shlex.quote(first)}.")
+
+
+def _is_moment(session: Session, words: str) -> bool:
+    try:
+        session.moment(words)
+    except Invalid:
+        return False
+    return True
 
 
 def _days(answer: MomentsAnswer) -> Iterator[list[str]]:

@@ -71,3 +71,11 @@ def test_changes_and_history_say_who_and_why(here: Run) -> None:
     wrong = here("changes", "--since", "1d", "--until", "2d")
     assert (wrong.code, wrong.out) == (2, "")
     assert "turn them round" in wrong.err
+
+
+def test_a_moment_is_no_filter_of_changes(here: Run) -> None:
+    for words in (["yesterday"], ["last monday"], ["2026-01-01", "2026-02-01"]):
+        ran = here("changes", *words)
+        assert ran.code == 2
+        assert f"say --since {shlex.quote(words[0])}" in ran.err
+    assert here("changes", "deployed", "today").code == 0
