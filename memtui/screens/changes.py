@@ -135,20 +135,17 @@ class Changes(ModalListScreen["Difference"]):
 
         def show(answer: CompareAnswer) -> None:
             self._answer = answer
-            self._rows.replace(ordered(answer.differences))
-            self.rows_list.notice = (
+            self.fill(
+                self._rows,
+                ordered(answer.differences),
                 "Nothing changed between these moments.",
                 "[ chooses an earlier one, / another filter, esc goes back.",
             )
-            self.rows_list.show(self._rows)
-            self.draw()
 
         def failed(error: MemtuiError) -> None:
             self._answer = None
-            self.rows_list.notice = (f"✗ {error}", "[ and ] choose other moments, r reads again.")
-            self._rows.replace([])
-            self.rows_list.show(self._rows)
-            self.draw()
+            hint = "[ and ] choose other moments, r reads again."
+            self.fill(self._rows, (), f"✗ {error}", hint)
 
         self._reading.latest(
             lambda: session.service.past.compare(

@@ -18,6 +18,7 @@ from something that runs for a while: start it with `run`, and call `ended()` on
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
@@ -38,6 +39,7 @@ from memtui.screens.state import AppState, GoTo
 from memtui.widgets.background import Stoppable
 from memtui.widgets.frame import KeyFooter, PastBanner, Pressed
 from memtui.widgets.panes import DetailPane, Fitted
+from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import Highlighted, Opened, VirtualList
 
 R = TypeVar("R")
@@ -86,6 +88,13 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
     def none_selected(self) -> str:
         """The sentence for what needs a row."""
         return f"No {self.NOUN} is selected."
+
+    def fill(self, rows: AppendedRows[R], found: Iterable[R], *notice: str) -> None:
+        """Show what was found, or where it is nothing, why."""
+        rows.replace(list(found))
+        self.rows_list.notice = notice
+        self.rows_list.show(rows)
+        self.draw()
 
     def draw_head(self, width: int) -> Content:
         """Return the lines above the list."""

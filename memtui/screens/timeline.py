@@ -135,19 +135,15 @@ class Timeline(ModalListScreen[Version]):
 
         def show(answer: TimelineAnswer) -> None:
             self._answer = answer
-            self._rows.replace(versions_of(answer.timeline))
-            self.rows_list.notice = (
+            self.fill(
+                self._rows,
+                versions_of(answer.timeline),
                 "No version of it is known.",
                 "It was never changed through memtui, and its provider keeps none.",
             )
-            self.rows_list.show(self._rows)
-            self.draw()
 
         def failed(error: MemtuiError) -> None:
-            self.rows_list.notice = (f"✗ {error}", "r reads again, esc goes back.")
-            self._rows.replace([])
-            self.rows_list.show(self._rows)
-            self.draw()
+            self.fill(self._rows, (), f"✗ {error}", "r reads again, esc goes back.")
 
         self._reading.latest(
             lambda: session.service.past.timeline(
