@@ -75,17 +75,49 @@ class _Known(NamedTuple):
     """What of it is not known."""
 
 
+class _Line(ForeignInput):
+    """Takes what is typed; the keys of the calendar move in it while nothing is.
+
+    The line has the cursor from the beginning and hands those keys on itself: would the first
+    letter move the cursor here, letters typed fast would be on their way to the calendar yet.
+    """
+
+    def __init__(self, calendar: Calendar) -> None:
+        super().__init__(
+            placeholder="2026-03-09, 14:30, 3 weeks ago, last monday",
+            compact=True,
+            select_on_focus=False,
+            classes="dialog-input",
+        )
+        self._calendar = calendar
+
+    async def on_key(self, event: Key) -> None:
+        """Hand a key of the calendar on."""
+        if not self.value and (action := Calendar.KEYS.get(event.key)):
+            event.stop()
+            event.prevent_default()
+            await self.app.run_action(action, self._calendar)
+
+    def on_focus(self) -> None:
+        """Show where the keys go."""
+        self._calendar.has_cursor = True
+
+    def on_blur(self) -> None:
+        """Show that the keys go elsewhere."""
+        self._calendar.has_cursor = False
+
+
 class ChooseMoment(Dialog[datetime]):
     """Let a person choose a moment of the past.
 
-    The calendar has the cursor: arrows choose a day, `enter` goes on to the changes of that day,
-    and there takes a moment. Whatever is typed goes into the line above.
+    Arrows choose a day of the calendar, `enter` goes on to the changes of that day, and there
+    takes a moment. Whatever is typed goes into the line above.
     """
 
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (22, "-high")]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide"), (160, "-wider")]
     BOX = "dialog-moment"
-    AUTO_FOCUS = "Calendar"
+    AUTO_FOCUS = "Input"
 
     def __init__(self, state: AppState, title: str) -> None:
         super().__init__(title, _KEYS)
@@ -99,15 +131,11 @@ class ChooseMoment(Dialog[datetime]):
     def body(self) -> ComposeResult:
         """Yield the line, the calendar and the changes of its day."""
         today = self._state.true_clock().astimezone(self._zone).date()
-        yield ForeignInput(
-            placeholder="2026-03-09, 14:30, 3 weeks ago, last monday",
-            compact=True,
-            select_on_focus=False,
-            classes="dialog-input",
-        )
+        calendar = Calendar(self._state.clock().astimezone(self._zone).date(), today)
+        yield _Line(calendar)
         yield Static(classes="dialog-error")
         with Container(classes="moment-split"):
-            yield Calendar(self._state.clock().astimezone(self._zone).date(), today)
+            yield calendar
             with Vertical():
                 yield Static(classes="moment-day")
                 yield VirtualList(self._columns(), self._rows, name="moment-list")
@@ -198,19 +226,12 @@ class ChooseMoment(Dialog[datetime]):
             self.dismiss(moment.at)
 
     def action_back(self) -> None:
-        """Go back to the calendar, and from there without an answer."""
-        if self.focused is None or self.focused is self._calendar:
+        """Go back to an empty line, and from there without an answer."""
+        if self._line.has_focus and not self._line.value:
             self.dismiss(None)
         else:
             self._line.value = ""
-            self._calendar.focus()
-
-    def on_key(self, event: Key) -> None:
-        """Take what is typed over the calendar into the line."""
-        if self.focused is self._calendar and event.is_printable and event.character:
-            event.stop()
             self._line.focus()
-            self._line.insert_text_at_cursor(event.character)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Say which moment is meant, as far as it can be told, and show its day."""

@@ -8,7 +8,6 @@ from datetime import date, timedelta
 from math import sqrt
 from typing import ClassVar, NamedTuple
 
-from textual.binding import BindingType
 from textual.content import Content
 from textual.events import Click
 from textual.message import Message
@@ -60,26 +59,28 @@ def mark(count: int, most: int) -> str:
     return MARKS[1 + min(3, int(4 * sqrt(count / (most + 1))))] if count > 0 else MARKS[0]
 
 
-class Calendar(Widget, can_focus=True):
+class Calendar(Widget):
     """Months as grids, as many as fit, the latest last.
 
-    Arrows move from day to day, `[` and `]` between days on which something happened.
+    It takes no keys itself: `KEYS` has the action of each, for the line that stands over it.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("left", "move(-1)", "the day before"),
-        ("right", "move(1)", "the day after"),
-        ("up", "move(-7)", "the week before"),
-        ("down", "move(7)", "the week after"),
-        ("pageup", "move_months(1)", "the month before"),
-        ("pagedown", "move_months(-1)", "the month after"),
-        ("left_square_bracket", "marked(-1)", "the marked day before"),
-        ("right_square_bracket", "marked(1)", "the marked day after"),
-        ("home", "first", "the first marked day"),
-        ("end", "last", "today"),
-        ("enter", "choose", "choose the day"),
-    ]
+    KEYS: ClassVar[Mapping[str, str]] = {
+        "left": "move(-1)",
+        "right": "move(1)",
+        "up": "move(-7)",
+        "down": "move(7)",
+        "pageup": "move_months(1)",
+        "pagedown": "move_months(-1)",
+        "left_square_bracket": "marked(-1)",
+        "right_square_bracket": "marked(1)",
+        "home": "first",
+        "end": "last",
+        "enter": "choose",
+    }
 
+    has_cursor: reactive[bool] = reactive(default=True)
+    """Whether keys move in it now."""
     day: reactive[date] = reactive(date.today)
     """The day under the cursor."""
     counts: reactive[Mapping[date, int]] = reactive(dict)
@@ -194,6 +195,6 @@ class Calendar(Widget, can_focus=True):
         if day == self._today:
             style = f"{style} underline"
         if day == self.day:
-            style = "bold reverse" if self.has_focus else "bold underline"
+            style = "bold reverse" if self.has_cursor else "bold underline"
         number = Content.styled(f"{day.day:>2}", style)
         return number + Content.styled(mark(count, most), ACCENT) + Content(" ")

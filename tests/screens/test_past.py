@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
@@ -95,6 +96,20 @@ async def test_a_moment_is_written_and_what_is_none_is_said_below_the_line(
         assert app.state.as_of is not None
         assert app.state.as_of.date() == day
         assert "◷ THE PAST, as of" in screen_text(app)
+
+
+async def test_a_moment_typed_at_once_is_taken_whole(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings
+) -> None:
+    await write_notes(service, caller, ["Deploy from main"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await choosing(app, pilot)
+        for letter in "3 weeks ago":
+            app.post_message(Key("space" if letter == " " else letter, letter))
+        app.post_message(Key("enter", None))
+        await until(pilot, lambda: app.state.as_of is not None)
+        assert app.state.as_of is not None
+        assert app.state.as_of.date() == (datetime.now(UTC) - timedelta(weeks=3)).date()
 
 
 async def test_the_calendar_moves_between_days_and_goes_no_further_than_today(
