@@ -467,7 +467,7 @@ class StateController:
     def _settled(self, state: AppState) -> None:
         self._settling = None
         before, after = self.state.session, state.session
-        entered = before is None or after is None or before.company is not after.company
+        entered = _company_of(before) != _company_of(after)
         self._set(replace(state, spending=() if entered else self.state.spending))
         self.check_health()
         if entered:
@@ -584,6 +584,10 @@ class StateController:
         await self.state.session.service.close()
 
 
+def _company_of(session: ServiceSession | None) -> str:
+    return session.company.company_id if session else ""
+
+
 def _read_kept(read: Callable[[Path], K], path: Path, none: K) -> tuple[K, str]:
     """Return what a file of the app's own holds, or nothing and why it cannot be read."""
     try:
@@ -594,6 +598,7 @@ def _read_kept(read: Callable[[Path], K], path: Path, none: K) -> tuple[K, str]:
 
 async def _resolve(session: ServiceSession, wanted: AppState) -> AppState:
     company = await session.service.companies.get(session.caller)
+    by_id = {one.company_id: one for one in (*wanted.companies, company)}
     bindings = tuple(await session.service.bindings.all(session.caller))
     key = wanted.filter.binding_key or wanted.binding_key
     if key not in {one.key for one in bindings}:
@@ -608,6 +613,8 @@ async def _resolve(session: ServiceSession, wanted: AppState) -> AppState:
     same = wanted.resolution is not None and wanted.resolution.binding_key == resolved
     return replace(
         wanted,
+        session=replace(session, company=company),
+        companies=tuple(by_id.values()),
         read_only=session.service.read_only or company.read_only,
         bindings=bindings,
         resolution=resolution,

@@ -28,7 +28,8 @@ from memtui.contract import (
 from memtui.store.operation import Operation
 from memtui.store.settings import SettingChange
 
-_PLACE = re.compile(r"\{(\w+)\}")
+LINK_PLACE = re.compile(r"\{(\w+)\}")
+"""A part of the source reference in a link template."""
 
 
 class Capture(StrEnum):
@@ -279,19 +280,22 @@ class CompanyView(Model):
     def link(self, source: SourceRef) -> str | None:
         """Return the URL or path that a source opens at: the template's, else its reference.
 
-        None where the template's places cannot all be filled.
+        None where the template's places cannot all be filled. A place that begins the template is
+        an address by itself and stays as it is; any other is quoted.
         """
         template = self.link_templates.get(source.kind)
         if template is None:
             return source.external_ref
         values = source.model_dump()
-        if any(values.get(name) is None for name in _PLACE.findall(template)):
+        if any(values.get(name) is None for name in LINK_PLACE.findall(template)):
             return source.external_ref
         from urllib.parse import quote
 
-        return _PLACE.sub(
-            lambda match: quote(str(values[match[1]]), safe="", errors="replace"), template
-        )
+        def filled(place: re.Match[str]) -> str:
+            value = str(values[place[1]])
+            return quote(value, safe="", errors="replace") if place.start() else value
+
+        return LINK_PLACE.sub(filled, template)
 
 
 class BindingHealth(Model):

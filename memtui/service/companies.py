@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -23,8 +24,10 @@ from memtui.contract import (
     NotFound,
     OperationType,
     Scope,
+    SourceKind,
+    SourceRef,
 )
-from memtui.service.answers import CompanyView
+from memtui.service.answers import LINK_PLACE, CompanyView
 from memtui.service.core import (
     Core,
     Group,
@@ -34,7 +37,7 @@ from memtui.service.core import (
     to_its_end,
 )
 from memtui.service.recorder import RunningOperation
-from memtui.service.redaction import may_hold_secret, redact_json
+from memtui.service.redaction import may_hold_secret, redact, redact_json
 from memtui.service.visibility import Caller
 from memtui.store import appending, bindings
 from memtui.store.compiled import CompanyRow
@@ -63,6 +66,11 @@ _texts = attrgetter(
     *(f"scope.{name}" for name in Scope.model_fields if name != "company_id"),
 )
 _TEXTS = {"operation_id", "request", "error_message", "scope", "source", *_NAMES}
+_LONGEST_NAME = 200
+_LONGEST_LINK = 2_000
+_LINK_SCHEMES = frozenset({"http", "https", "file"})
+LINK_PLACES = tuple(name for name in SourceRef.model_fields if name != "kind")
+"""What may stand in braces in a link template: the parts of a source reference."""
 OLDEST = 100
 """Operations that are looked at to tell an imported log."""
 
@@ -204,14 +212,14 @@ class Companies(Group):
         """Add the company that `caller.company_id` names.
 
         Raises:
-            Invalid: the id is no slug.
+            Invalid: the id is no slug, or the name or a link template does not fit.
             Conflict: there is one of this id.
         """
         row = CompanyRow(
             company_id=check_key(caller.company_id, "company id"),
-            name=name,
+            name=_checked_name(name),
             read_only=read_only,
-            link_templates=link_templates or {},
+            link_templates=_changed_links({}, link_templates or {}),
             created_at=self._core.clock(),
         )
         await self._core.change(
@@ -221,6 +229,42 @@ class Companies(Group):
             lasting="A company stays once it was added; only what is in it changes.",
         )
         return CompanyView.like(row)
+
+    async def update(
+        self,
+        caller: Caller,
+        *,
+        name: str | None = None,
+        link_templates: Mapping[str, str] | None = None,
+    ) -> CompanyView:
+        """Change the caller's company: its name for people, and how its sources open.
+
+        `link_templates` has a template by source kind; an empty one takes the kind's away, and a
+        kind that is not named keeps its own.
+
+        Raises:
+            Denied: the caller may not change the settings, or the company is read-only.
+            Invalid: the name or a template does not fit, or nothing is to be changed.
+            NotFound: there is no such company.
+        """
+        if name is None and not link_templates:
+            raise Invalid("Nothing to change; give a name or a link template.")
+        company_id, links = caller.company_id, link_templates or {}
+        new_name = None if name is None else _checked_name(name)
+        asked = {"update_company": company_id, "name": new_name, "links": sorted(links)}
+
+        def change(database: Connection) -> CompanyRow:
+            row = find_company(database, company_id)
+            changed = replace(
+                row,
+                name=row.name if new_name is None else new_name,
+                link_templates=_changed_links(row.link_templates, links),
+            )
+            values = {"name": changed.name, "link_templates": changed.link_templates}
+            bindings.update_company(database, company_id, values)
+            return changed
+
+        return CompanyView.like(await self._core.change(caller, asked, change))
 
     @to_its_end
     async def set_read_only(self, caller: Caller, *, read_only: bool) -> CompanyView:
@@ -443,6 +487,46 @@ class Companies(Group):
         begun = {one: at for one, (owner, at) in owners.items() if owner == company_id} | sealed
         fresh = {one.own_id: one for one in batch if not _is_known(one, begun)}
         return list(fresh.values()), {*owners, *sealed}
+
+
+def _checked_name(name: str) -> str:
+    """Return a company's name. Raises `Invalid` where it cannot be shown in a line."""
+    name = name.strip()
+    if not name.isprintable() or not 0 < len(name) <= _LONGEST_NAME:
+        raise Invalid(f"A company's name is 1 to {_LONGEST_NAME} printable characters.")
+    return name
+
+
+def _changed_links(links: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
+    """Return link templates with changes; an empty one goes. Raises `Invalid`."""
+    for kind, template in changes.items():
+        if problem := link_problem(kind, template):
+            raise Invalid(f"The link template of {kind} does not fit: {problem}")
+    return {kind: one.strip() for kind, one in {**links, **changes}.items() if one.strip()}
+
+
+def link_problem(kind: str, template: str) -> str:
+    """Return what is wrong with the link template of a source kind, as a sentence, or nothing."""
+    unknown = sorted(set(LINK_PLACE.findall(template)) - set(LINK_PLACES))
+    offered = ", ".join(f"{{{name}}}" for name in LINK_PLACES)
+    scheme, has_scheme, _ = template.strip().partition("://")
+    problems = {
+        f"there is no such kind of source; the kinds are {', '.join(SourceKind)}.": (
+            kind not in set(SourceKind)
+        ),
+        f"it is at most {_LONGEST_LINK:,} printable characters.": (
+            not template.isprintable() or len(template) > _LONGEST_LINK
+        ),
+        f"{{{''.join(unknown[:1])}}} is no part of a source; take one of {offered}.": bool(unknown),
+        "a brace has no partner; write a part of the source as {issue_id}.": (
+            not {"{", "}"}.isdisjoint(LINK_PLACE.sub("", template))
+        ),
+        "it opens only as https://, http:// or file://, or as the path of a file.": (
+            bool(has_scheme) and scheme not in _LINK_SCHEMES
+        ),
+        "it holds a secret; leave the secret out.": bool(redact(template)[1]),
+    }
+    return next((sentence for sentence, holds in problems.items() if holds), "")
 
 
 def awaits_owner(core: Core, company_id: str) -> bool:

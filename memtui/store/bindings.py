@@ -98,6 +98,16 @@ def add_company(connection: Connection, row: CompanyRow) -> None:
         raise Conflict(f"There is already a company {row.company_id}.") from error
 
 
+def update_company(connection: Connection, company_id: str, values: dict[str, Any]) -> None:
+    """Change columns of a company."""
+    from sqlalchemy import update
+
+    from memtui.store.tables import CompanyTable
+
+    table = CompanyTable.__table__  # type: ignore[attr-defined]
+    connection.execute(update(table).where(table.c.company_id == company_id).values(values))
+
+
 def set_read_only(connection: Connection, company_id: str, *, read_only: bool) -> None:
     """Say whether a company may be changed."""
     compiled.SET_READ_ONLY.run(connection, company=company_id, value=read_only)

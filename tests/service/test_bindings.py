@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from typing import ClassVar
 
@@ -121,6 +122,43 @@ async def test_a_binding_is_shown_with_all_of_it(service: MemoryService, caller:
     company = await service.companies.get(caller)
     assert company.link_templates == {"issue": "https://t/{issue_id}"}
     assert [found.company_id for found in await service.companies.all()] == ["acme"]
+
+
+async def test_a_companys_name_and_links_are_changed_and_come_back(
+    service: MemoryService, caller: Caller
+) -> None:
+    before = await service.companies.get(caller)
+    links = {"run": " https://r/{run_id} ", "issue": ""}
+    changed = await service.companies.update(caller, name=" Acme & Sons ", link_templates=links)
+    assert (changed.name, changed.link_templates) == ("Acme & Sons", {"run": "https://r/{run_id}"})
+    assert await service.companies.get(caller) == changed
+    await service.companies.update(caller, name="Acme")
+    assert (await service.companies.get(caller)).link_templates == changed.link_templates
+    for _ in range(2):
+        [last, *_] = await service.undoable(caller)
+        await service.undo(caller, last.operation.operation_id)
+    assert await service.companies.get(caller) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "template", "said"),
+    [
+        ("a\nb", "run", "", "1 to 200 printable characters"),
+        (" ", "run", "", "1 to 200 printable characters"),
+        ("A", "isue", "https://t", "the kinds are issue_comment"),
+        ("A", "issue", "https://t/{isue_id}", "{isue_id} is no part of a source"),
+        ("A", "issue", "https://t/{issue_id", "a brace has no partner"),
+        ("A", "issue", "ftp://t/{issue_id}", "opens only as https://"),
+        ("A", "issue", "https://bo:hunter2secret@t/{issue_id}", "holds a secret"),
+    ],
+)
+async def test_what_does_not_fit_a_company_changes_nothing(
+    service: MemoryService, caller: Caller, name: str, kind: str, template: str, said: str
+) -> None:
+    before = await service.companies.get(caller)
+    with pytest.raises(Invalid, match=re.escape(said)):
+        await service.companies.update(caller, name=name, link_templates={kind: template})
+    assert await service.companies.get(caller) == before
 
 
 async def test_a_target_moves_to_the_binding_that_is_set_last(

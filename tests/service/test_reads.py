@@ -477,6 +477,8 @@ def company(**templates: str) -> CompanyView:
         ({"kind": "issue", "external_ref": "x.md:3"}, {"issue": "https://t/{issue_id}"}, "x.md:3"),
         ({"kind": "issue", "issue_id": "A-1"}, {"issue": "https://t/{nothing}"}, None),
         ({"kind": "external_document", "external_ref": "notes.md:7"}, {}, "notes.md:7"),
+        ({"kind": "external_document", "external_ref": "https://w/a b"},
+         {"external_document": "{external_ref}"}, "https://w/a b"),
         ({"kind": "run", "run_id": "{issue_id}", "issue_id": "A"}, {"run": "r/{run_id}"},
          "r/%7Bissue_id%7D"),
         ({"kind": "run", "run_id": "\ud800"}, {"run": "r/{run_id}"}, "r/%3F"),

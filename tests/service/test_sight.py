@@ -438,6 +438,7 @@ MANAGERS: dict[str, Call] = {
     "namespaces.put": lambda h, c: h.service.namespaces.put(c, "default", "custom:x"),
     "namespaces.delete": lambda h, c: h.service.namespaces.delete(c, "default", "custom:x"),
     "companies.set_read_only": lambda h, c: h.service.companies.set_read_only(c, read_only=True),
+    "companies.update": lambda h, c: h.service.companies.update(c, name="Again"),
     "companies.add": lambda h, c: h.service.companies.add(c, "Again"),
     "companies.remove": lambda h, c: h.service.companies.remove(c, "other"),
     "companies.import_log": lambda h, c: h.service.companies.import_log(

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from memtui.contract import Invalid, SourceKind
 from memtui.doors.cli.input import confirm_name
 from memtui.doors.cli.options import Switch, complete_name, pairs
-from memtui.doors.cli.output import columns, table
+from memtui.doors.cli.output import Line, columns, fields, table
 from memtui.doors.cli.session import Session, build
 from memtui.widgets import format as shown
+
+if TYPE_CHECKING:
+    from memtui.service import Caller, CompanyView
+
+
+Links = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KIND=URL",
+        help="How a source of this kind opens; {issue_id} … stand for its parts; may be repeated.",
+    ),
+]
 
 
 async def companies_list(session: Session) -> None:
@@ -29,23 +43,75 @@ async def companies_add(
     name: Annotated[
         str | None, typer.Option(help="Its name for people; the id where it is left out.")
     ] = None,
-    link: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KIND=URL", help="How a source opens; {issue_id} … stand for its parts."
-        ),
-    ] = None,
+    link: Links = None,
     *,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Refuse every change in it.")
     ] = False,
 ) -> None:
     """Add a company."""
-    caller = session.caller.model_copy(update={"company_id": company_id})
+    caller = _in(session, company_id)
     company = await session.service.companies.add(
         caller, name or company_id, link_templates=pairs(link, "--link"), read_only=read_only
     )
     session.out.answer(company, [company.company_id])
+
+
+CompanyId = Annotated[
+    str | None,
+    typer.Argument(metavar="ID", help="Its id; left out: the company that you work in."),
+]
+
+
+async def companies_show(session: Session, company_id: CompanyId = None) -> None:
+    """Show one company: its name, its access, and how its sources open."""
+    company = await session.service.companies.get(_in(session, company_id))
+    session.out.answer(company, _detail(company))
+
+
+async def companies_configure(
+    session: Session,
+    company_id: CompanyId = None,
+    name: Annotated[str | None, typer.Option(help="Its name for people.")] = None,
+    link: Links = None,
+    no_link: Annotated[
+        list[SourceKind] | None,
+        typer.Option(metavar="KIND", help="Take the link template of this kind away."),
+    ] = None,
+) -> None:
+    """Change a company's name and how its sources open.
+
+    What is not named stays; undo takes it back. A link template is an address with parts of a
+    source in braces, as in `--link 'issue=https://tracker.example/{issue_id}'`.
+    """
+    links = pairs(link, "--link")
+    if both := sorted(links.keys() & set(no_link or ())):
+        raise Invalid(f"--link and --no-link both name {both[0]}; give one of them.")
+    company = await session.service.companies.update(
+        _in(session, company_id),
+        name=name,
+        link_templates={**links, **dict.fromkeys(no_link or (), "")},
+    )
+    session.out.answer(company, _detail(company))
+
+
+def _in(session: Session, company_id: str | None) -> Caller:
+    """Return who calls, in the company of this id; None: in the one that is worked in."""
+    if company_id is None:
+        return session.caller
+    return session.caller.model_copy(update={"company_id": company_id})
+
+
+def _detail(company: CompanyView) -> Iterator[Line]:
+    links = company.link_templates
+    yield from fields(
+        [
+            ("id", company.company_id),
+            ("name", company.name),
+            ("access", "read-only" if company.read_only else "open for changes"),
+            *((f"{kind} opens", links[kind]) for kind in SourceKind if kind in links),
+        ]
+    )
 
 
 async def companies_read_only(
@@ -58,7 +124,7 @@ async def companies_read_only(
     What stays possible in a read-only one: to read it, to seal and fetch its archive, to import
     more of an imported log, and to remove it where an import made it.
     """
-    caller = session.caller.model_copy(update={"company_id": company_id})
+    caller = _in(session, company_id)
     company = await session.service.companies.set_read_only(caller, read_only=switch == "on")
     access = "read-only" if company.read_only else "open for changes"
     session.out.answer(company, [f"{company.company_id} is {access}"])
@@ -78,8 +144,7 @@ async def companies_remove(
     """
     warning = ""
     if confirm is None:
-        own = session.caller.model_copy(update={"company_id": company_id})
-        there = await session.service.companies.content(own)
+        there = await session.service.companies.content(_in(session, company_id))
         what = shown.counted(there.operations, "operation")
         warning = f"This removes {there.name} and {what} for good."
     confirm_name(company_id, confirm, warning, "--confirm")
