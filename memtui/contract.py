@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -341,6 +341,8 @@ class Capabilities(Model):
     """Records refer to each other, and it is known what refers to one."""
     tags: bool = False
     """The tags of its records are counted without reading them all."""
+    without: bool = False
+    """It can be read as it would be without some records, on this machine and at no cost."""
 
     def words(self) -> list[str]:
         """The abilities that are there, as words for a person."""
@@ -1158,6 +1160,16 @@ class Adapter(ABC):
         A provider that keeps nothing of what it has forgotten leaves this as it is.
         """
         return EraseReply()
+
+    async def without(self, record_ids: Collection[str]) -> Adapter:
+        """Return what it holds now as it would be without some records; capability `without`.
+
+        The copy answers `query` and `browse` as this adapter would once the records were forgotten,
+        ranks and all. It follows nothing that happens later, can only be read, costs nothing, sends
+        nothing anywhere, and is thrown away when it is closed. An id of no record leaves nothing
+        out. Raises `Unsupported` where its config does not let that be.
+        """
+        raise Unsupported(f"The provider {self.key} cannot be read without some of its records.")
 
     async def health(self) -> Health:
         """Say whether the provider can serve, cheaply; never raises for being down."""

@@ -105,6 +105,8 @@ class Embedder(ABC):
     """Whether they may go there."""
     is_instant: bool = False
     """So fast that a search may wait until what is new is embedded."""
+    is_asked: bool = False
+    """A server is asked for each vector."""
 
     @abstractmethod
     def embed(self, texts: Sequence[str], *, is_query: bool = False) -> Embeddings:
@@ -219,6 +221,8 @@ def open_embedder(
 
 class _Guarded(Embedder):
     """A model on another machine, behind the company's agreement."""
+
+    is_asked = True
 
     def __init__(self, inner: Embedder, context: BindingContext) -> None:
         self._inner, self._redact = inner, context.redact
@@ -350,6 +354,8 @@ _LOOK_SECONDS = 0.2
 
 class _OpenAI(Embedder):
     """A server that speaks OpenAI's embeddings API."""
+
+    is_asked = True
 
     def __init__(
         self,

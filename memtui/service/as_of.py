@@ -47,7 +47,7 @@ from memtui.store import journal
 
 _OF_NOW = (
     "profile", "correction", "writable", "sync", "namespace_changes", "restore", "watch",
-    "agents_search", "links", "tags",
+    "agents_search", "links", "tags", "without",
 )  # fmt: skip
 """Abilities of a provider that are of the present alone."""
 _NARROWING = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")

@@ -18,6 +18,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Coroutine,
     Iterator,
     Mapping,
@@ -461,6 +462,18 @@ class _Foreign:
         finally:
             self._loop.stop()
 
+    async def without(self, record_ids: Collection[str]) -> Adapter:
+        """Return the adapter's copy without some records, on the same loop."""
+
+        async def copied() -> tuple[Adapter, object]:
+            copy = await self._adapter.without(record_ids)
+            return copy, getattr(copy, "capabilities", None)
+
+        copy, able = await self._loop.call(copied)
+        if not isinstance(copy, Adapter):
+            raise self._loop.wrong("without", "an adapter", type(copy).__name__)
+        return cast("Adapter", _ForeignCopy(copy, able, type(copy), self._loop))
+
     async def watch(self) -> AsyncIterator[Sequence[RecordHandle]]:
         """Yield what the adapter yields."""
         changes = await self._loop.call(partial(_begun, self._adapter))
@@ -474,7 +487,17 @@ class _Foreign:
                 await self._loop.call(changes.aclose)
 
 
+class _ForeignCopy(_Foreign):
+    """A copy that a stranger's adapter made of itself; its loop is the adapter's."""
+
+    async def close(self) -> None:
+        """Throw the copy away."""
+        await self._loop.call(self._adapter.close)
+
+
 _HANDLES = TypeAdapter(Sequence[RecordHandle])
+_OWN_WAY = frozenset({"close", "without"})
+"""Coroutines whose replies are not values."""
 
 
 async def _begun(adapter: Adapter) -> AsyncIterator[Sequence[RecordHandle]]:
@@ -490,7 +513,7 @@ def _replies() -> dict[str, tuple[TypeAdapter[Any], str]]:
     """Each coroutine of the contract with what it returns, and that in words."""
     found = {}
     for name, member in vars(Adapter).items():
-        if inspect.iscoroutinefunction(member) and name != "close":
+        if inspect.iscoroutinefunction(member) and name not in _OWN_WAY:
             hint = get_type_hints(member)["return"]
             words = getattr(hint, "__name__", str(hint)).replace("memtui.contract.", "")
             found[name] = TypeAdapter(hint), words

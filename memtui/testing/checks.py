@@ -418,6 +418,49 @@ class ReadChecks(Kit):
         await self.forget(adapter, handle)
         assert await self.listed(adapter) == [], "browse lists a forgotten record"
 
+    async def test_without_is_as_after_a_forget(self, adapter: Adapter) -> None:
+        """What is read without some records is what is read once they are forgotten."""
+        need(adapter, "exact", "without")
+        texts = ("badger sett", "badger badger", "badger sett of the hill", "quiet heron", "badger")
+        handles = [await self.write(adapter, f"The {text}.") for text in texts]
+        gone = [handles[0], handles[1]]
+        queries = ("badger sett", "the badger of the hill", "heron")
+
+        async def told(by: Adapter) -> list[object]:
+            answers = [
+                await by.query(QueryRequest(scope=self.scope(), query=query)) for query in queries
+            ]
+            ranks = [
+                [(snippet.handle, snippet.text, snippet.score) for snippet in answer.snippets]
+                for answer in answers
+            ]
+            if not by.capabilities.browse:
+                return [ranks]
+            page = await by.browse(BrowseRequest(scope=self.scope(), sort="title"))
+            return [ranks, [record.handle for record in page.records], page.total]
+
+        before = await told(adapter)
+        whole = await adapter.without(())
+        less = await whole.without([handle.provider_record_id for handle in gone])
+        direct = await adapter.without([handle.provider_record_id for handle in gone])
+        assert await told(whole) == before, "without nothing left out must be as it is"
+        assert await told(adapter) == before, "reading without a record must change nothing"
+        await self.write(adapter, "The badger of tomorrow.")
+        expected = await told(less)
+        assert await told(direct) == expected, "a copy's copy must be as the adapter's own"
+        assert await told(whole) == before, "a copy must not follow what is written later"
+        for copy in (whole, less, direct):
+            await copy.close()
+            await copy.close()
+        for handle in await self._of_tomorrow(adapter):
+            await self.forget(adapter, handle)
+        await self.forget(adapter, *gone)
+        assert await told(adapter) == expected, "without a record must be as after its forget"
+
+    async def _of_tomorrow(self, adapter: Adapter) -> list[RecordHandle]:
+        found = await adapter.query(QueryRequest(scope=self.scope(), query="tomorrow"))
+        return [one.handle for one in found.snippets if "tomorrow" in one.text]
+
     async def test_abilities_that_are_not_there(self, adapter: Adapter) -> None:
         """A method whose capability is unset raises `Unsupported`."""
         can, scope, handle = adapter.capabilities, self.scope(), self.unknown(adapter)
@@ -433,6 +476,7 @@ class ReadChecks(Kit):
             "history": lambda: adapter.history(handle, scope),
             "links": lambda: adapter.links([handle], scope),
             "tags": lambda: adapter.tags(scope),
+            "without": lambda: adapter.without(()),
             "namespaces": adapter.namespaces,
             "restore": lambda: adapter.restore((), scope),
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar, Self
 
 from pydantic import Field
@@ -58,7 +58,7 @@ class InMemoryAdapter(Adapter):
     config_model = InMemoryConfig
     capabilities = Capabilities(
         browse=True, correction=True, history=True, restore=True, keeps_ids=True, expiry=True,
-        pin=True, summaries=True, full_text=True,
+        pin=True, summaries=True, full_text=True, without=True,
     )  # fmt: skip
 
     def __init__(self, context: BindingContext, config: InMemoryConfig) -> None:
@@ -203,6 +203,14 @@ class InMemoryAdapter(Adapter):
             else:
                 self._records[record_id] = snapshot.record
         return WriteReply(records=tuple(s.handle for s in snapshots if s.record is not None))
+
+    async def without(self, record_ids: Collection[str]) -> Adapter:
+        """Return a copy without some records."""
+        await self._enter("without")
+        copy = type(self)(self._context, self._config)
+        kept = {name: one for name, one in self._records.items() if name not in record_ids}
+        vars(copy)["_records"] = kept
+        return copy
 
     async def health(self) -> Health:
         """Say how many records there are, or that the provider was told to fail."""

@@ -91,7 +91,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
     config_model = ClaudeMemoryConfig
     holds = "folder"
     capabilities = Capabilities(
-        browse=True, correction=True, restore=True, full_text=True, watch=True
+        browse=True, correction=True, restore=True, full_text=True, watch=True, without=True
     )
 
     def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -22,6 +22,7 @@ from memtui.backends.fact_base import (
 from memtui.backends.facts.database import FILE, FactsDatabase, has_password, place_of
 from memtui.backends.facts.rows import KEY, Details, Fact, FactRows, written
 from memtui.contract import (
+    Adapter,
     BindingContext,
     BrowsePage,
     BrowseRequest,
@@ -119,7 +120,7 @@ class FactsAdapter(FactProvider):
     config_model = FactsConfig
     abilities = Capabilities(
         browse=True, correction=True, namespaces=True, restore=True, keeps_ids=True,
-        chosen_owners=True, full_text=True,
+        chosen_owners=True, full_text=True, without=True,
     )  # fmt: skip
     usage = USAGE
     capabilities = abilities
@@ -321,6 +322,17 @@ class FactsAdapter(FactProvider):
             )
         elif now != wanted:
             rows.replace(now, wanted)
+
+    @blocking
+    def without(self, record_ids: Collection[str]) -> Adapter:
+        """Return the facts as they are now but for some, in tables of their own in memory."""
+        with self._read() as rows:
+            kept = [fact for fact in rows.every() if fact.record_id not in record_ids]
+        database = FactsDatabase.in_memory()
+        with database.write() as connection:
+            FactRows(connection, has_details=True).fill(kept)
+        read_only = self.context.model_copy(update={"read_only": True})
+        return FactsAdapter(read_only, self._config, database)
 
     @blocking
     def erase(self, request: EraseRequest) -> EraseReply:

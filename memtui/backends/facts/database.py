@@ -35,6 +35,7 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
+from sqlalchemy.pool import QueuePool
 
 from memtui.contract import Conflict, Denied, Invalid, MemtuiError, Unavailable, place_of_url
 
@@ -119,6 +120,18 @@ class FactsDatabase:
         except BaseException:
             database.close()
             raise
+        return database
+
+    @classmethod
+    def in_memory(cls) -> FactsDatabase:
+        """Return empty tables that are gone once they are closed."""
+        engine = create_engine(
+            "sqlite://", poolclass=QueuePool, pool_size=1, max_overflow=0,
+            connect_args={"check_same_thread": False},
+        )  # fmt: skip
+        _listen(engine)
+        database = cls(engine)
+        database._prepare(create=True)
         return database
 
     @contextmanager
@@ -276,9 +289,13 @@ def _sqlite(folder: Path) -> Engine:
     engine = create_engine(
         URL.create("sqlite", database=str(path)), connect_args={"timeout": _WAIT_MS / 1000}
     )
+    _listen(engine)
+    return engine
+
+
+def _listen(engine: Engine) -> None:
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
-    return engine
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:

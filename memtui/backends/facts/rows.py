@@ -304,6 +304,35 @@ class FactRows:
             conditions.append(_r.created <= self._moment(written(request.as_of)))
         return list(self._facts(self._select(*conditions).order_by(_r.created, _r.record_id)))
 
+    def every(self) -> Iterator[Fact]:
+        """Yield every fact there is, expired ones too."""
+        return self._facts(self._select())
+
+    def fill(self, facts: Sequence[Fact]) -> None:
+        """Put facts into tables that hold none, as they are."""
+        for kind, table in TABLES.items():
+            values = [
+                {
+                    "id": one.id,
+                    OWNERS[kind]: one.owner,
+                    "fact": one.text,
+                    "createdAt": one.created_at,
+                    "source": one.source,
+                    **({"createdBy": one.created_by} if kind == "drive" else {}),
+                }
+                for one in facts
+                if one.scope == kind
+            ]
+            if values:
+                self._connection.execute(insert(table), values)
+        details = [
+            one.details.model_dump() | {"scope": one.scope, "id": one.id}
+            for one in facts
+            if one.details
+        ]
+        if details:
+            self._connection.execute(insert(DETAILS), details)
+
     def browse(self, request: BrowseRequest, now: datetime) -> tuple[list[Fact], int, str | None]:
         """Return a page, the exact total, and the cursor, which holds the last fact's place.
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Collection,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from copy import copy
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -79,7 +87,9 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
     """
 
     config_model: ClassVar[type[FilesConfig]] = FilesConfig
-    capabilities = Capabilities(browse=True, writable=False, full_text=True, watch=True)
+    capabilities = Capabilities(
+        browse=True, writable=False, full_text=True, watch=True, without=True
+    )
     holds: ClassVar[str]
     """What the path must be: `folder` or `file`."""
 
@@ -97,6 +107,8 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         self._records: dict[str, Record] | None = None
         """By id, in the files' order."""
         self._index: TextIndex | None = None
+        self._is_still = False
+        """Whether it holds what was read once, whatever becomes of the files."""
         self._stopped = asyncio.Event()
 
     @classmethod
@@ -186,6 +198,22 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         fits, kind, records = matcher(request.filter), request.filter.kind, self._load()[0].values()
         there = [r for r in records if self.is_listed(r) or r.kind == kind]
         return page([r for r in there if sees(request.scope, r.scope) and fits(r)], request)
+
+    @blocking
+    def without(self, record_ids: Collection[str]) -> Adapter:
+        """Return what the files hold now, without some records; its agents' search is not in it."""
+        self._load()
+        still = copy(self)
+        still.stand_still(record_ids)
+        return still
+
+    def stand_still(self, left_out: Collection[str]) -> None:
+        """From now on hold what was read last but for some records, whatever becomes of it."""
+        self.capabilities = self.capabilities.model_copy(update={"agents_search": False})
+        self._lock, self._stopped = Lock(), asyncio.Event()
+        self._index, self._is_still = None, True
+        read = self._records or {}
+        self._records = {name: one for name, one in read.items() if name not in left_out}
 
     @blocking
     def problems(self, scope: Scope) -> Sequence[Problem]:
@@ -285,7 +313,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
             return self._fresh(), self._reader.problems
 
     def _fresh(self) -> dict[str, Record]:
-        if self._records is None or self._reader.changed():
+        if self._records is None or (not self._is_still and self._reader.changed()):
             self._records = None
             self._drop_index()
             reader = FileReader(memo=self._reader.memo)

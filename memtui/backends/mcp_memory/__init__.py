@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -40,6 +40,7 @@ from memtui.backends.mcp_memory.graph import (
     relation_ends,
 )
 from memtui.contract import (
+    Adapter,
     BindingContext,
     Capabilities,
     Conflict,
@@ -184,6 +185,13 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
                     backlinks_capped=len(to_it) > MOST_BACKLINKS,
                 )
         return {name: one for name, one in found.items() if one.links or one.backlinks}
+
+    async def without(self, record_ids: Collection[str]) -> Adapter:
+        """Refuse: forgetting one record here can remove others, or list its entity again.
+
+        Raises `Unsupported`.
+        """
+        return await Adapter.without(self, record_ids)
 
     # Changes. Each is made on a graph that it is given, and again where the server has put a file
     # in place that it read before; so each says what is to be there in the end.

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
@@ -170,6 +170,7 @@ class VaultAdapter(Adapter):
         watch=True,
         links=True,
         tags=True,
+        without=True,
     )
 
     def __init__(
@@ -522,6 +523,29 @@ class VaultAdapter(Adapter):
         usage = self._vectors.embed(most)
         return EmbedReply(embedding=self._vectors.progress(), usage=usage)
 
+    @blocking
+    def without(self, record_ids: Collection[str]) -> Adapter:
+        """Return what the index holds now, without some records.
+
+        Raises `Unsupported` where a server embeds each question: it would be sent them anew.
+        """
+        self._index.refresh()
+        if self._vectors is not None:
+            if self._vectors.asks_a_server():
+                raise Unsupported(
+                    f"{self._context.binding_key} finds by meaning, and its model's server would "
+                    "be sent the questions anew."
+                )
+            self._vectors.fill()
+        return _StillVault(
+            self._context.model_copy(update={"read_only": True}),
+            self._folder,
+            self._index.without(record_ids, self._context.now()),
+            vectors=self._vectors,
+            scratch=None,
+            trouble=self._trouble,
+        )
+
     # Put back, and erase
 
     @blocking
@@ -717,6 +741,14 @@ class VaultAdapter(Adapter):
         named = {path for one in changed for path in self._folder.names(one)}
         paths = {unit_path(path) for path in named if self._folder.is_read(path)}
         return self._index.update(path for path in paths if path) if any(paths) else []
+
+
+class _StillVault(VaultAdapter):
+    """A vault as its index was once, with the vectors of the vault itself."""
+
+    async def close(self) -> None:
+        """Throw the copy of the index away."""
+        await asyncio.to_thread(self._index.close)
 
 
 def _workspaces(config: VaultConfig, vault: Path) -> list[Workspace]:

@@ -11,7 +11,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -104,10 +104,10 @@ either, folded, by which they are joined."""
 FILE, _TITLE, _ALIAS = range(3)
 """What a note has a name from; the first counts before the others."""
 _CHOSEN = "SELECT value FROM json_each(?)"
-_UNFOUND = f"""
-INSERT INTO search (search, rowid, {_FOUND})
-SELECT 'delete', rowid, {_FOUND} FROM records WHERE path IN ({_CHOSEN})
-"""
+_UNFOUND_ROWS = (
+    f"INSERT INTO search (search, rowid, {_FOUND}) SELECT 'delete', rowid, {_FOUND} FROM records"
+)
+_UNFOUND = f"{_UNFOUND_ROWS} WHERE path IN ({_CHOSEN})"
 _MADE_FOUND = f"""
 INSERT INTO search (rowid, {_FOUND}) SELECT rowid, {_FOUND} FROM records WHERE rowid > ?
 """
@@ -362,6 +362,19 @@ class Index:
         own = "SELECT 1 FROM files WHERE instr(path, ?) = 0 LIMIT 1"
         return self.read(lambda c: c.execute(own, (f"/{WORKSPACE}/",)).fetchone()) is None
 
+    def without(self, ids: Collection[str], now: datetime) -> Index:
+        """Return a copy in memory in which some records are forgotten, and which follows no file.
+
+        Raises:
+            Unavailable: the index is busy, or the vault is gone.
+        """
+
+        def fill(copy: sqlite3.Connection) -> None:
+            self.read(lambda ours: ours.backup(copy))
+            _forget(copy, ids, now)
+
+        return _Still(self._folder, fill)
+
     def scrub(self) -> bool:
         """Keep nothing of what is gone: not a word, not a page, not a name.
 
@@ -374,6 +387,35 @@ class Index:
     def close(self) -> None:
         """Close the index file."""
         self._database.close()
+
+
+class _Still(Index):
+    """An index in memory that stays as it was filled."""
+
+    def __init__(self, folder: Folder, fill: Callable[[sqlite3.Connection], None]) -> None:
+        super().__init__(Path(), folder, 0, writable=False)
+        self._database = _database(None)
+        self._database.run(fill)
+
+    def refresh(self, *, force: bool = False) -> None:
+        """Follow nothing."""
+
+
+def _forget(connection: sqlite3.Connection, ids: Collection[str], now: datetime) -> None:
+    """Do to some rows what the index does once their records are forgotten.
+
+    A note's is gone. A fact's stands among those of the past, where its words still count for how
+    rare a word is.
+    """
+    connection.execute("BEGIN")
+    gone = json.dumps([one for one in ids if split_id(one)[1] is None])
+    connection.execute(f"{_UNFOUND_ROWS} WHERE id IN ({_CHOSEN})", (gone,))
+    connection.execute(f"DELETE FROM records WHERE id IN ({_CHOSEN})", (gone,))
+    connection.execute(
+        f"UPDATE records SET is_current = 0, valid_to = ? WHERE is_current AND id IN ({_CHOSEN})",
+        (microseconds(now), json.dumps(list(ids))),
+    )
+    connection.execute("COMMIT")
 
 
 def _scrub(connection: sqlite3.Connection) -> bool:

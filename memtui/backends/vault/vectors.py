@@ -248,6 +248,21 @@ class Vectors:
         self._turn = threading.Lock()
         self._loaded: _Loaded | None = None
 
+    def asks_a_server(self) -> bool:
+        """Whether a server is asked for the vector of each query. Raises `Unavailable`."""
+        with _in_files(self._folder):
+            serving = self._serving()
+        return serving is not None and serving.model.is_asked
+
+    def fill(self) -> None:
+        """Note the digest of every row of the index that has none yet; an instant model's vector.
+
+        Raises `MemtuiError` where the model cannot be had.
+        """
+        self._fill()
+        if self._wanted.is_instant:
+            self.embed(_WAITED_FOR)
+
     def scores(self, query: str) -> Scores | None:
         """Hold a query against every text; None as long as no model has seen all of them.
 
