@@ -9,20 +9,22 @@ a "not") is a difference. Where the order itself carries the meaning, it has to 
 from __future__ import annotations
 
 import hashlib
-import math
-import random
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
-from operator import mul
+from typing import TYPE_CHECKING, TypeAlias
 
 from memtui.contract import Invalid
 from memtui.embedding import STATIC, embedder
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def _split(words: str) -> frozenset[str]:
@@ -313,68 +315,61 @@ def _without(words: Iterable[str], dropped: Iterable[str]) -> list[str]:
     return kept
 
 
-_TABLES = 12
-_BITS = 12
-_NEARBY = 32
+VectorRows: TypeAlias = "Sequence[Sequence[float]] | NDArray[np.float32]"
+"""Vectors of one length, one a row."""
+Vectors: TypeAlias = Callable[[Sequence[str]], VectorRows]
+"""Turns texts into vectors, in order."""
+
+_ROWS = 512
+"""Vectors that are compared with all earlier ones in one product."""
 
 
 def join_by_meaning(
-    texts: Sequence[str], vectors: Sequence[Sequence[float]], threshold: float
+    forms: Sequence[Form], vectors: VectorRows, threshold: float
 ) -> Iterator[tuple[int, int, float]]:
     """Yield (joined, kept, cosine) for each text that repeats an earlier one in other words.
 
-    Two texts are compared where their vectors fall into one bucket of a hash that keeps neighbours
-    together (which of two coordinates is the greater, many times over), and only if their numbers,
-    negations and names are the same. A kept text is never joined to another.
+    Only texts with the same numbers, negations and names are compared. A kept text is never joined
+    to another.
     """
-    units = [_unit(vector) for vector in vectors]
-    if not units or not units[0]:
-        return
-    guards = [guard(text) for text in texts]
-    draw, size = random.Random(len(units[0])), len(units[0])  # noqa: S311 — the same each time
-    tables: list[tuple[list[tuple[int, int]], dict[tuple[bool, ...], list[int]]]] = [
-        ([(draw.randrange(size), draw.randrange(size)) for _ in range(_BITS)], defaultdict(list))
-        for _ in range(_TABLES)
-    ]
-    for number, unit in enumerate(units):
-        buckets = [
-            table[tuple(unit[one] > unit[other] for one, other in pairs)] for pairs, table in tables
-        ]
-        nearby = sorted({near for bucket in buckets for near in bucket[:_NEARBY]})
-        cosines = (
-            (sum(map(mul, unit, units[near])), -near)
-            for near in nearby
-            if guards[near] == guards[number]
-        )
-        cosine, kept = max(cosines, default=(-1.0, 0))
-        if cosine >= threshold:
-            yield number, -kept, min(cosine, 1.0)
-        else:
-            for bucket in buckets:
-                bucket.append(number)
+    import numpy as np
+
+    rows = np.asarray(vectors, np.float32).reshape(len(forms), -1)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    units = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    alike: dict[Hashable, list[int]] = defaultdict(list)
+    for number, form in enumerate(forms):
+        alike[guard(form)].append(number)
+    for numbers in alike.values():
+        own, joined = units[numbers], set[int]()
+        for start in range(0, len(numbers) if len(numbers) > 1 else 0, _ROWS):
+            cosines = own[start : start + _ROWS] @ own[: start + _ROWS].T
+            near: dict[int, list[int]] = defaultdict(list)
+            for row, earlier in zip(*np.nonzero(cosines >= threshold), strict=True):
+                if earlier < start + row:
+                    near[int(row)].append(int(earlier))
+            for row, places in near.items():
+                kept = [place for place in places if place not in joined]
+                if kept:
+                    best = max(kept, key=lambda place: (cosines[row, place], -place))
+                    joined.add(start + row)
+                    cosine = min(float(cosines[row, best]), 1.0)
+                    yield numbers[start + row], numbers[best], cosine
 
 
-def guard(text: str) -> tuple[object, ...]:
+def guard(form: Form) -> Hashable:
     """Return what must not differ between duplicates: numbers, negations and names.
 
     What is written with a capital is a name, anywhere but at the beginning.
     """
-    content = form_of(text).content
-    _, _, rest = text.strip().partition(" ")
+    content = form.content
+    _, _, rest = form.text.strip().partition(" ")
     return (
-        sorted(word for word in content if is_number(word)),
-        sorted(word for word in content if word in NEGATIONS),
-        {name for name in names_in(rest) if not is_number(name)},
+        tuple(sorted(word for word in content if is_number(word))),
+        tuple(sorted(word for word in content if word in NEGATIONS)),
+        frozenset(name for name in names_in(rest) if not is_number(name)),
     )
 
-
-def _unit(vector: Sequence[float]) -> list[float]:
-    length = math.sqrt(sum(map(mul, vector, vector)))
-    return [value / length for value in vector] if length else [0.0] * len(vector)
-
-
-Vectors = Callable[[Sequence[str]], Sequence[Sequence[float]]]
-"""Turns texts into vectors of one length, in order."""
 
 _BUCKET = 8
 """Texts of one key that a text is compared with, so that no input makes the work quadratic."""
@@ -466,26 +461,26 @@ def find_clusters(
     """
     ranked = sorted(entries, key=_preference)
     indexes: dict[str, DuplicateIndex] = defaultdict(DuplicateIndex)
-    leaders: dict[str, list[Item]] = defaultdict(list)
+    leaders: dict[str, list[tuple[Item, Form]]] = defaultdict(list)
     members: dict[str, list[Duplicate]] = {}
     for entry in ranked:
         form = form_of(entry.text)
         found = indexes[entry.group].find(form)
         if found is None:
             indexes[entry.group].add(form)
-            leaders[entry.group].append(entry)
+            leaders[entry.group].append((entry, form))
             members[entry.id] = []
         else:
             number, match = found
-            members[leaders[entry.group][number].id].append(Duplicate(entry, match))
+            members[leaders[entry.group][number][0].id].append(Duplicate(entry, match))
     for group in leaders.values():
         if vectors is None:
             break
-        texts = [leader.text for leader in group]
-        for joined, kept, cosine in join_by_meaning(texts, vectors(texts), threshold):
+        rows = vectors([leader.text for leader, _ in group])
+        for joined, kept, cosine in join_by_meaning([form for _, form in group], rows, threshold):
             sentence = f"It means the same, in other words ({cosine:.0%} alike)."
             match = Match(Likeness.MEANING, sentence)
-            members[group[kept].id].append(Duplicate(group[joined], match))
+            members[group[kept][0].id].append(Duplicate(group[joined][0], match))
     clusters = [
         Cluster(
             id=hashlib.sha256(leader.id.encode(errors="surrogatepass")).hexdigest()[:8],
@@ -494,7 +489,7 @@ def find_clusters(
             duplicates=tuple(sorted(repeats, key=lambda duplicate: duplicate.item.id)),
         )
         for group in leaders.values()
-        for leader in group
+        for leader, _ in group
         if (repeats := members[leader.id])
     ]
     return sorted(clusters, key=lambda cluster: cluster.survivor.id)
@@ -532,4 +527,4 @@ def static_vectors() -> Vectors | None:
         model = embedder(STATIC)
     except Invalid:
         return None
-    return lambda texts: model.embed(texts).vectors.tolist()
+    return lambda texts: model.embed(texts).vectors

@@ -21,7 +21,8 @@ from textual.content import Content
 from memtui.context.assembly import ContextSection, assemble, section_of_records
 from memtui.context.cost import TokenCounter
 from memtui.contract import Conflict, Invalid, MemtuiError, Record, RecordHandle
-from memtui.pruning.plan import PlanItem, PruneCandidate, PrunePlan, PruneRules, Reason
+from memtui.pruning.candidates import PruneCandidate, PruneRules, Reason
+from memtui.pruning.plan import PlanItem, PrunePlan
 from memtui.screens.base import conversation
 from memtui.screens.budget.view import COMPANY, Place, by_words
 from memtui.screens.dialogs import Confirm, Prompt
@@ -40,14 +41,20 @@ if TYPE_CHECKING:
     from memtui.screens.editing import EditingScreen
 
 WORDS = {
-    Reason.EXACT_DUPLICATE: "says exactly the same",
+    Reason.HOLDS_SECRET: "holds a secret",
+    Reason.POISONED: "reads like an order, or hides something",
+    Reason.EXACT_DUPLICATE: "same text apart from punctuation",
     Reason.EXPIRED: "expired",
     Reason.CONTRADICTED: "contradicted by a newer one",
     Reason.NEAR_DUPLICATE: "says nearly the same",
     Reason.FORGOTTEN_BEFORE: "deleted by hand before",
+    Reason.SAME_MEANING: "means the same, in other words",
+    Reason.SAYS_OTHERWISE: "a later one says otherwise",
     Reason.DISAGREES: "scopes disagree",
     Reason.CHANGES_OFTEN: "changes often",
     Reason.CHANGED_LATE: "stood for months, then changed",
+    Reason.REDACTED: "a secret was taken out",
+    Reason.COSTLY: "long, and never read",
     Reason.NEVER_READ: "never read",
     Reason.STALE: "not read for a while",
     Reason.TOO_LONG: "too long",

@@ -16,13 +16,15 @@ from memtui.contract import (
     Scope,
     owner_of,
 )
+from memtui.pruning.candidates import PruneRules, Retrieval, find_candidates
 from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.patterns import Version, find_patterns
-from memtui.pruning.plan import PrunePlan, PruneRules, Retrieval, find_candidates, make_plan
+from memtui.pruning.plan import PrunePlan, make_plan
 from memtui.service.answers import RetrievalCount
 from memtui.service.context import DEFAULT_MODEL, own_records
 from memtui.service.core import Group
 from memtui.service.patterns import versions_of
+from memtui.service.redaction import redact
 from memtui.service.visibility import Caller, as_agents_read
 from memtui.store import journal
 
@@ -117,6 +119,7 @@ class Pruning(Group):
             rules=request.rules,
             vectors=static_vectors(),
             patterns=find_patterns(versions, now=now),
+            secrets_of=lambda text: redact(text)[1],
         )
         return make_plan(records, candidates, tokens_of=tokens_of, size_of=size_of)
 

@@ -42,11 +42,11 @@ def likest(text: str, found: Sequence[Snippet], *, by_meaning: bool) -> tuple[Si
     has_vectors = by_meaning and find_spec("wordllama") is not None
     measured = _cosines(text, texts) if has_vectors else _shared(text, texts)
     own, told = form_of(text), []
-    for one, other, measure in zip(found, texts, measured, strict=True):
-        match = compare(own, form_of(other))
+    for one, form, measure in zip(found, map(form_of, texts), measured, strict=True):
+        match = compare(own, form)
         if match is not None:
             likeness = 1.0 if match.likeness is Likeness.EXACT else SAME
-        elif has_vectors and guard(other) == guard(text):
+        elif has_vectors and guard(form) == guard(own):
             likeness = min(measure, 1.0)
         else:
             likeness = min(measure, SAME - 0.01)

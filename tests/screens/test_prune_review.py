@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from memtui.contract import Record, RecordHandle, Scope
-from memtui.pruning.plan import Reason, Retrieval, find_candidates, make_plan
+from memtui.pruning.candidates import Reason, Retrieval, find_candidates
+from memtui.pruning.plan import make_plan
 from memtui.screens.budget.view import Place
 from memtui.screens.prune import (
+    WORDS,
     Part,
     Review,
     Sort,
@@ -28,7 +30,7 @@ def fact(name: str, text: str, **changes: object) -> Record:
         "text": text,
         "scope": SCOPE,
         "kind": "fact",
-        "created_at": NOW - timedelta(days=1),
+        "created_at": NOW - timedelta(days=8),
     }
     return Record.model_validate(values | changes)
 
@@ -49,7 +51,7 @@ def review(*facts: Record, read: tuple[str, ...] = ()) -> Review:
 
 
 DUPLICATES = (
-    fact("a", "Deploy from main", created_at=NOW),
+    fact("a", "Deploy from main", created_at=NOW - timedelta(days=7)),
     fact("b", "deploy from main."),
     fact("c", "Deploy from MAIN"),
     fact("d", "Nobody asked for this"),
@@ -67,14 +69,14 @@ def marked(found: Review) -> list[str]:
 def test_candidates_stand_under_their_surest_reason_with_what_stays() -> None:
     found = review(*DUPLICATES, read=("a",))
     assert named(found) == [
-        ("reason", "says exactly the same", True),
+        ("reason", "same text apart from punctuation", True),
         ("stays", "Deploy from main", False),
         ("goes", "deploy from main.", True),
         ("goes", "Deploy from MAIN", True),
         ("reason", "never read", False),
         ("goes", "Nobody asked for this", False),
     ]
-    assert reason_words(found.lines[0], found) == "says exactly the same, 2 of 2 marked"
+    assert reason_words(found.lines[0], found) == "same text apart from punctuation, 2 of 2 marked"
 
 
 def test_a_candidate_and_a_whole_reason_turn() -> None:
@@ -154,8 +156,9 @@ def test_every_reason_has_words() -> None:
     lines = review(expired, long).lines
     assert {one.reason for one in lines if one.sort is Sort.REASON} == {
         Reason.EXPIRED,
-        Reason.NEVER_READ,
+        Reason.COSTLY,
     }
+    assert {*WORDS} == {*Reason}
     assert any("201 characters" in one.sentence for one in lines)
 
 

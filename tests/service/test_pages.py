@@ -18,6 +18,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
+from memtui.pruning.candidates import PruneRules
 from memtui.service import (
     Caller,
     ContextRequest,
@@ -59,7 +60,9 @@ async def service(paths: Paths, few_a_page: None) -> AsyncIterator[MemoryService
 
 
 async def test_a_prune_plan_sees_all(service: MemoryService) -> None:
-    answer = await service.prune_plan(ANA, PruneRequest(scope=OF_ANA))
+    answer = await service.prune_plan(
+        ANA, PruneRequest(scope=OF_ANA, rules=PruneRules(unread_days=0))
+    )
     assert len({one.record.text for one in answer.plan.candidates}) == 5
 
 

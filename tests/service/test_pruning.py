@@ -24,7 +24,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.pruning.plan import PruneRules, Reason
+from memtui.pruning.candidates import PruneRules, Reason
 from memtui.service import (
     Caller,
     ContextRequest,
@@ -227,7 +227,7 @@ async def test_what_an_agent_says_again_after_a_person_deleted_it(service: Memor
     handle = await write(service, "Uses SQLite", APOLLO)
     await service.forget(AGENT, ForgetRequest(scope=APOLLO, handles=(handle,)))
     await write(service, "Uses SQLite", APOLLO)
-    assert reasons(await plan(service, APOLLO)) == {("Uses SQLite", "never_read")}
+    assert reasons(await plan(service, APOLLO)) == set()
 
 
 async def test_only_delivered_contexts_make_a_fact_read(
@@ -235,6 +235,7 @@ async def test_only_delivered_contexts_make_a_fact_read(
 ) -> None:
     await write(service, "Uses SQLite")
     await service.context(CALLER, ContextRequest(scope=ANA))
+    clock.now += timedelta(days=8)
     assert reasons(await plan(service)) == {("Uses SQLite", "never_read")}
     await service.context(CALLER, ContextRequest(scope=ANA, delivered=True))
     assert reasons(await plan(service)) == set()

@@ -15,7 +15,8 @@ from memtui.doors.cli.session import Session
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
-    from memtui.pruning.plan import PruneCandidate, PrunePlan, Reason
+    from memtui.pruning.candidates import PruneCandidate, Reason
+    from memtui.pruning.plan import PrunePlan
     from memtui.service import MutationAnswer, PruneAnswer
 
 _NO_LIMIT = 2**31
@@ -34,14 +35,18 @@ async def facts_prune(
     reason: Annotated[
         list[str] | None,
         typer.Option(
-            help="Mark these instead of what is suggested: exact_duplicate, near_duplicate, "
-            "expired, contradicted, forgotten_before, disagrees, changes_often, changed_late, "
-            "never_read, stale, too_long; may be repeated."
+            help="Mark these instead of what is suggested: holds_secret, poisoned, "
+            "exact_duplicate, expired, contradicted, near_duplicate, forgotten_before, "
+            "same_meaning, says_otherwise, disagrees, changes_often, changed_late, redacted, "
+            "costly, never_read, stale, too_long; may be repeated."
         ),
     ] = None,
     stale_days: Annotated[
         int, typer.Option(min=0, help="Days without a read after which a fact is stale.")
     ] = 30,
+    unread_days: Annotated[
+        int, typer.Option(min=0, help="Days for which a new record is not called unread.")
+    ] = 7,
     kind: Annotated[str, typer.Option(help="The sort of record; all takes every one.")] = FACT,
     only_company: Annotated[
         bool,
@@ -53,7 +58,7 @@ async def facts_prune(
     Marked are those whose loss loses nothing (duplicates, expired, contradicted and once deleted
     ones, none of them pinned), or those of the given reasons. undo brings back what was applied.
     """
-    from memtui.pruning.plan import PruneRules
+    from memtui.pruning.candidates import PruneRules
     from memtui.service import PruneRequest
 
     if only_company and (scope.project or scope.subject or scope.agent):
@@ -66,7 +71,9 @@ async def facts_prune(
         PruneRequest,
         kind=None if kind == "all" else kind,
         rules=PruneRules(
-            stale_days=stale_days, max_characters=session.settings.fact_max_chars or _NO_LIMIT
+            stale_days=stale_days,
+            unread_days=unread_days,
+            max_characters=session.settings.fact_max_chars or _NO_LIMIT,
         ),
         model=session.settings.context_model,
         only_company=only_company,
@@ -84,7 +91,7 @@ async def facts_prune(
 
 
 def _reasons(names: Sequence[str]) -> list[Reason]:
-    from memtui.pruning.plan import Reason
+    from memtui.pruning.candidates import Reason
 
     try:
         return [Reason(name) for name in names]

@@ -286,11 +286,11 @@ class BudgetScreen(EditingScreen[FactRow]):
             )
 
     async def _count_same(self) -> Mapping[str, int]:
-        from memtui.pruning.plan import Reason
+        from memtui.pruning.candidates import Reason
         from memtui.service.pruning import PruneRequest
 
         session, view = self.session, self.view
-        twice = (Reason.EXACT_DUPLICATE, Reason.NEAR_DUPLICATE)
+        twice = (Reason.EXACT_DUPLICATE, Reason.NEAR_DUPLICATE, Reason.SAME_MEANING)
         found = {}
         for place in view.places if 0 < len(view.rows) <= _MOST_COMPARED else ():
             request = PruneRequest(

@@ -72,7 +72,7 @@ def test_the_settings_give_budget_and_model(
 
 def test_only_a_delivered_one_counts_as_read(here: Run, text: str) -> None:
     def never_read() -> int:
-        plan = here("facts", "prune", *U, "--json").document
+        plan = here("facts", "prune", *U, "--unread-days", "0", "--json").document
         return sum(one["reason"] == "never_read" for one in plan["candidates"])
 
     here("context", *BOTH)

@@ -141,7 +141,11 @@ def test_hostile_text_is_shown_and_kept(here: Run) -> None:
     text = HOSTILE.replace("\x00", "")
     add(here, text)
     assert texts(here) == [text.strip()]
-    for command in (["facts", "list"], ["context"], ["facts", "prune", "--reason", "never_read"]):
+    for command in (
+        ["facts", "list"],
+        ["context"],
+        ["facts", "prune", "--unread-days", "0", "--reason", "never_read"],
+    ):
         assert_harmless(here(*command, *U).out)
 
 
@@ -155,7 +159,7 @@ def test_prune_shows_and_applies(here: Run) -> None:
     assert {cluster["survivor_id"], *cluster["duplicate_ids"]} == {first, second}
     assert plan["tokens_saved"] == plan["tokens_before"] - plan["tokens_after"] > 0
     assert [line["sign"] for line in plan["diff"]] == ["-", " "]
-    assert {one["reason"] for one in plan["candidates"]} == {"exact_duplicate", "never_read"}
+    assert {one["reason"] for one in plan["candidates"]} == {"exact_duplicate"}
     assert len(listed(here)) == 3
     assert "- " in here("facts", "prune", *U).out
     applied = here("facts", "prune", *U, "--apply")
@@ -166,7 +170,8 @@ def test_prune_shows_and_applies(here: Run) -> None:
     assert len(listed(here)) == 3
     assert here("facts", "prune", *U, "--apply", "--dry-run").code == 2
     assert here("facts", "prune", *U, "--reason", "ugly").code == 2
-    never = here("facts", "prune", *U, "--reason", "never_read", "--apply", "--json").document
+    unread = ("--unread-days", "0", "--reason", "never_read")
+    never = here("facts", "prune", *U, *unread, "--apply", "--json").document
     assert len(never["forgotten"]) == 3
 
 

@@ -1,0 +1,370 @@
+"""Which records could go, and why: candidates, each with its reason and the figures of it."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from memtui.contract import Model, Record, RecordHandle, UtcDatetime
+from memtui.pruning.duplicates import (
+    DuplicateIndex,
+    Form,
+    Item,
+    Likeness,
+    Vectors,
+    compare,
+    find_clusters,
+    form_of,
+)
+from memtui.pruning.patterns import Pattern
+from memtui.pruning.signs import hidden_in, order_in, otherwise, topic_keys
+
+_PAIR = re.compile(r"\s*([\w.\-]+):\s+\S")
+
+_LABELS = frozenset(
+    {"note", "todo", "fixme", "tip", "warning", "important", "example", "see", "fact", "remember"}
+)
+"""Words before a colon that label a text; there may be many texts of one label."""
+
+
+_TAKEN_OUT = re.compile(r"\[REDACTED:([A-Z_]+)\]")
+"""What redaction leaves in the place of a secret."""
+_QUOTED = 60
+_BUCKET = 8
+"""Texts that a text is compared with, so that no input makes the work quadratic."""
+
+
+class Reason(StrEnum):
+    """Why a record could go: what may do harm first, then the surest."""
+
+    HOLDS_SECRET = "holds_secret"  # noqa: S105 — a word, no password
+    """A secret stands in it in the clear."""
+    POISONED = "poisoned"
+    """It reads like an order to its reader, or hides characters."""
+    EXACT_DUPLICATE = "exact_duplicate"
+    EXPIRED = "expired"
+    CONTRADICTED = "contradicted"
+    """A newer fact of the same key has another value."""
+    NEAR_DUPLICATE = "near_duplicate"
+    FORGOTTEN_BEFORE = "forgotten_before"
+    """A text like it was deleted by hand."""
+    SAME_MEANING = "same_meaning"
+    """Another says it in other words, by their vectors."""
+    SAYS_OTHERWISE = "says_otherwise"
+    """A later text is the same but for what it says of it."""
+    DISAGREES = "disagrees"
+    """Another scope that is told with it has another value of its key."""
+    CHANGES_OFTEN = "changes_often"
+    CHANGED_LATE = "changed_late"
+    """Its value stood for months before it changed to this one."""
+    REDACTED = "redacted"
+    """A secret was taken out of it."""
+    COSTLY = "costly"
+    """Long, and never read."""
+    NEVER_READ = "never_read"
+    STALE = "stale"
+    """Read once, but not for a while."""
+    TOO_LONG = "too_long"
+
+
+class PruneRules(Model):
+    """What counts as a reason."""
+
+    stale_days: int = 30
+    """Days without a retrieval after which a record is stale (seed 002)."""
+    max_characters: int = 200
+    """Longest fact (seed 004 §6.2); other kinds of record have no limit."""
+    unread_days: int = 7
+    """A younger record is not called unread: nothing had to ask for it yet."""
+    costly_tokens: int = 40
+    """From so many tokens on, a record that was never read is costly."""
+    likeness: float = 0.95
+    """Cosine from which on two vectors mean the same (seed 002)."""
+
+
+class Retrieval(Model):
+    """How often queries returned a record, and when last."""
+
+    count: int = 0
+    last_at: UtcDatetime | None = None
+
+
+class PruneCandidate(Model):
+    """One record and one reason for which it could go."""
+
+    record: Record
+    reason: Reason
+    sentence: str
+    cluster_id: str | None = None
+    """Shared by the duplicates of one survivor."""
+    survivor: RecordHandle | None = None
+    """The record that stays and says the same, or says it anew."""
+    tokens_saved: int
+    suggested: bool
+    """Whether a plan marks it by itself. A pinned record is never suggested."""
+
+
+def find_candidates(
+    records: Iterable[Record],
+    *,
+    now: datetime,
+    tokens_of: Callable[[str], int],
+    retrievals: Mapping[RecordHandle, Retrieval] | None = None,
+    forgotten: Mapping[str, datetime] | None = None,
+    rules: PruneRules | None = None,
+    vectors: Vectors | None = None,
+    patterns: Iterable[Pattern] = (),
+    secrets_of: Callable[[str], Sequence[str]] = lambda _text: (),
+) -> tuple[PruneCandidate, ...]:
+    """Return every record that could go, with its reasons; the order is by record id and reason.
+
+    Only records of one scope (company, agent, project, subject) are held against each other. A
+    record whose validity window has closed is history, not a candidate; an expired one is no
+    survivor. Suggested are what loses nothing: duplicates by their words, expired and contradicted
+    facts, and what was deleted before. All else needs a person: what is only alike in meaning, what
+    may be poisoned, what nobody read, and those whose changes show a pattern.
+
+    Args:
+        records: What the scope holds.
+        now: The moment to judge expiry and staleness at.
+        tokens_of: What a record's text costs a prompt, in tokens.
+        retrievals: How often each was returned; one that is missing was never returned. None:
+            not known, so that no record is called unread.
+        forgotten: Texts deleted by hand, and when. Only what was made after that has come back: a
+            survivor of the duplicate that was deleted, or what an undo restored, has not.
+        rules: The limits; the seeds' by default.
+        vectors: Joins texts of the same meaning where the semantic extra is there.
+        patterns: What the changes of facts show; of any scopes.
+        secrets_of: Names the sorts of secrets that stand in a text in the clear.
+    """
+    search = _Search(now, tokens_of, secrets_of, retrievals, rules or PruneRules())
+    current = [record for record in records if record.valid_to is None or record.valid_to > now]
+    alive = [record for record in current if not search.expired(record)]
+    found = [
+        *search.of_one(current),
+        *search.duplicates(alive, vectors),
+        *search.contradicted(alive),
+        *search.otherwise(alive),
+        *search.forgotten(alive, forgotten or {}),
+        *search.showing(alive, patterns),
+    ]
+    order = list(Reason)
+    return tuple(sorted(found, key=lambda one: (_id(one.record), order.index(one.reason))))
+
+
+_LIKE = {
+    Likeness.EXACT: Reason.EXACT_DUPLICATE,
+    Likeness.NEAR: Reason.NEAR_DUPLICATE,
+    Likeness.MEANING: Reason.SAME_MEANING,
+}
+_SAFE = frozenset(
+    {
+        Reason.EXACT_DUPLICATE,
+        Reason.NEAR_DUPLICATE,
+        Reason.EXPIRED,
+        Reason.CONTRADICTED,
+        Reason.FORGOTTEN_BEFORE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    now: datetime
+    tokens_of: Callable[[str], int]
+    secrets_of: Callable[[str], Sequence[str]]
+    retrievals: Mapping[RecordHandle, Retrieval] | None
+    rules: PruneRules
+
+    def _found(
+        self,
+        record: Record,
+        reason: Reason,
+        sentence: str,
+        *,
+        sure: bool = True,
+        cluster_id: str | None = None,
+        survivor: Record | None = None,
+    ) -> PruneCandidate:
+        return PruneCandidate(
+            record=record,
+            reason=reason,
+            sentence=sentence,
+            cluster_id=cluster_id,
+            survivor=survivor.handle if survivor else None,
+            tokens_saved=self.tokens_of(record.text),
+            suggested=reason in _SAFE and sure and not record.pinned,
+        )
+
+    def expired(self, record: Record) -> bool:
+        return record.expires_at is not None and record.expires_at <= self.now
+
+    def of_one(self, records: Iterable[Record]) -> Iterator[PruneCandidate]:
+        """Yield the reasons that a record carries in itself."""
+        most = self.rules.max_characters
+        for record in records:
+            if self.expired(record):
+                sentence = f"It expired on {record.expires_at:%Y-%m-%d %H:%M} UTC."
+                yield self._found(record, Reason.EXPIRED, sentence)
+            size = len(record.text)
+            if record.kind == "fact" and size > most:
+                sentence = f"It has {size:,} characters; a fact has at most {most:,}."
+                yield self._found(record, Reason.TOO_LONG, sentence)
+            yield from self._of_text(record)
+            if self.retrievals is not None:
+                use = self.retrievals.get(record.handle, Retrieval())
+                yield from self._of_use(record, use)
+
+    def _of_text(self, record: Record) -> Iterator[PruneCandidate]:
+        if secrets := self.secrets_of(record.text):
+            sentence = f"A secret stands in it in the clear: {', '.join(dict.fromkeys(secrets))}."
+            yield self._found(record, Reason.HOLDS_SECRET, sentence)
+        if taken_out := dict.fromkeys(_TAKEN_OUT.findall(record.text)):
+            sentence = f"A secret was taken out of it: {', '.join(taken_out)}."
+            yield self._found(record, Reason.REDACTED, sentence)
+        if order := order_in(record.text):
+            sentence = f"It reads like an order to its reader: {_quoted(order)}."
+            yield self._found(record, Reason.POISONED, sentence)
+        if hidden := hidden_in(record.text):
+            characters = "1 character" if hidden == 1 else f"{hidden:,} characters"
+            sentence = f"It has {characters} that a person does not see and a model reads."
+            yield self._found(record, Reason.POISONED, sentence)
+
+    def _of_use(self, record: Record, use: Retrieval) -> Iterator[PruneCandidate]:
+        made, rules = record.created_at, self.rules
+        if use.count:
+            if use.last_at is not None and self.now - use.last_at >= timedelta(rules.stale_days):
+                days = (self.now - use.last_at).days
+                sentence = f"No query has returned it for {days:,} days."
+                yield self._found(record, Reason.STALE, sentence)
+            return
+        if made is not None and self.now - made < timedelta(rules.unread_days):
+            return
+        since = f" since it was made on {made:%Y-%m-%d}" if made else ""
+        yield self._found(record, Reason.NEVER_READ, f"No query has returned it{since}.")
+        if (tokens := self.tokens_of(record.text)) >= rules.costly_tokens:
+            sentence = f"It costs {tokens:,} tokens wherever it is told."
+            yield self._found(record, Reason.COSTLY, sentence)
+
+    def duplicates(
+        self, records: Sequence[Record], vectors: Vectors | None
+    ) -> Iterator[PruneCandidate]:
+        by_id = {_id(record): record for record in records}
+        entries = (
+            Item(
+                id=name,
+                text=record.text,
+                group=scope_key(record),
+                pinned=record.pinned,
+                reads=(self.retrievals or {}).get(record.handle, Retrieval()).count,
+                at=record.updated_at or record.created_at,
+            )
+            for name, record in by_id.items()
+        )
+        for cluster in find_clusters(entries, vectors=vectors, threshold=self.rules.likeness):
+            survivor = by_id[cluster.survivor.id]
+            for duplicate in cluster.duplicates:
+                yield self._found(
+                    by_id[duplicate.item.id],
+                    _LIKE[duplicate.match.likeness],
+                    f"{duplicate.match.sentence} {_quoted(survivor.text)} stays. "
+                    f"{cluster.why_survivor}",
+                    cluster_id=cluster.id,
+                    survivor=survivor,
+                )
+
+    def contradicted(self, records: Sequence[Record]) -> Iterator[PruneCandidate]:
+        """Yield each fact `key: value` whose key has another value in a newer fact (seed 002 §7).
+
+        Keys are compared within a scope and a topic, the facts file's heading. A fact without a
+        time, or of the same time as the newest, is not judged: nobody can tell which of them holds.
+        One that says the same in another order is a duplicate and no contradiction, so that never
+        both are to go.
+        """
+        of_key: dict[tuple[str, ...], list[tuple[datetime, str, Record]]] = defaultdict(list)
+        for record in records:
+            match = _PAIR.match(record.text) if record.kind == "fact" else None
+            key = match[1].casefold() if match else None
+            at = record.valid_from or record.updated_at or record.created_at
+            if key and key not in _LABELS and at is not None:
+                name = record.handle.provider_record_id
+                of_key[scope_key(record), record.topic or "", key].append((at, name, record))
+        for facts in of_key.values():
+            newest_at, _, newest = max(facts, key=lambda fact: fact[:2])
+            holds = form_of(newest.text)
+            for at, _, record in facts:
+                if at < newest_at and compare(form_of(record.text), holds) is None:
+                    sentence = f"A newer fact of its key says {_quoted(newest.text)}."
+                    yield self._found(record, Reason.CONTRADICTED, sentence, survivor=newest)
+
+    def otherwise(self, records: Sequence[Record]) -> Iterator[PruneCandidate]:
+        """Yield each text of which a later one in the scope says otherwise, newest first.
+
+        A key and its value is `contradicted`'s to judge.
+        """
+        dated = [
+            (at, _id(record), record)
+            for record in records
+            if (at := record.valid_from or record.updated_at or record.created_at) is not None
+        ]
+        later: dict[tuple[str, str], list[tuple[datetime, Form, Record]]] = defaultdict(list)
+        for at, _, record in sorted(dated, key=lambda one: one[:2], reverse=True):
+            form, scope = form_of(record.text), scope_key(record)
+            if form.key and record.kind == "fact":
+                continue
+            places = [later[scope, key] for key in topic_keys(form)]
+            known = ((how, newer) for place in places for since, other, newer in place
+                     if since > at and (how := otherwise(form, other)) is not None)  # fmt: skip
+            if (found := next(known, None)) is not None:
+                how, newer = found
+                sentence = f"A later one says it {how}: {_quoted(newer.text)}."
+                yield self._found(record, Reason.SAYS_OTHERWISE, sentence, survivor=newer)
+            for place in places:
+                if len(place) < _BUCKET:
+                    place.append((at, form, record))
+
+    def forgotten(
+        self, records: Sequence[Record], texts: Mapping[str, datetime]
+    ) -> Iterator[PruneCandidate]:
+        index = DuplicateIndex()
+        known = sorted(texts, key=lambda text: (texts[text], text))
+        for text in known:
+            index.add(form_of(text))
+        for record in records if known else ():
+            found = index.find(form_of(record.text))
+            if found is None or record.created_at is None:
+                continue
+            text = known[found[0]]
+            if record.created_at > texts[text]:
+                sentence = f"You deleted {_quoted(text)} before."
+                yield self._found(record, Reason.FORGOTTEN_BEFORE, sentence)
+
+    def showing(
+        self, records: Sequence[Record], patterns: Iterable[Pattern]
+    ) -> Iterator[PruneCandidate]:
+        """Yield the records in whose changes a pattern shows."""
+        known = {record.handle: record for record in records}
+        for pattern in patterns:
+            for handle in dict.fromkeys(one.record.handle for one in pattern.versions):
+                if handle in known:
+                    yield self._found(known[handle], Reason(pattern.kind.value), pattern.sentence)
+
+
+def scope_key(record: Record) -> str:
+    """Name the scope within which records are compared; the run and issue do not divide it."""
+    scope = record.scope
+    parts = (scope.company_id, scope.agent_id, scope.project_id, scope.subject_id)
+    return "\x1f".join(part or "" for part in parts)
+
+
+def _id(record: Record) -> str:
+    return f"{record.handle.provider_key}\x1f{record.handle.provider_record_id}"
+
+
+def _quoted(text: str) -> str:
+    line = " ".join(text.split())
+    return f"“{line if len(line) <= _QUOTED else line[: _QUOTED - 1] + '…'}”"
