@@ -653,6 +653,18 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("columns", "C", "Choose the columns that are shown.", _TABLE),
         _do("wider", "greater_than_sign", "Widen the sorting column.", _TABLE),
         _do("narrower", "less_than_sign", "Narrow the sorting column.", _TABLE),
+        _do(
+            "grow",
+            "right_curly_bracket",
+            "Give the list more room, and its details less; dragging the border does too.",
+            label="more list",
+        ),
+        _do(
+            "shrink",
+            "left_curly_bracket",
+            "Give the details more room, and the list less.",
+            label="more details",
+        ),
     ),
     "filter": (
         _do("apply", "enter", "Filter by what is written."),
@@ -742,6 +754,8 @@ _KEY_WORDS = {
     "at": "@",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
     "greater_than_sign": ">",
     "less_than_sign": "<",
     "space": "space",

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         ViewChosen,
         ViewsChanged,
     )
+    from memtui.widgets.panes import Split
 
 T = TypeVar("T")
 
@@ -304,6 +305,10 @@ class MemtuiApp(App[None]):
     def on_views_changed(self, message: ViewsChanged) -> None:
         """Offer the saved views of the operation log as they are now."""
         self.controller.use_views(message.views)
+
+    def on_split_moved(self, message: Split.Moved) -> None:
+        """Remember where the border between a list and its details was put."""
+        self.controller.keep_share(message.place, message.share)
 
     async def on_view_chosen(self, message: ViewChosen) -> None:
         """Show the operation log as in a saved view."""

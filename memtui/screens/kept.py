@@ -68,6 +68,8 @@ class SavedSession(Model):
     companies: dict[str, SavedCompany] = {}
     filters: tuple[str, ...] = ()
     """Filter lines applied before, the newest last."""
+    shares: dict[str, int] = {}
+    """Percent of the room that a list has beside its details, or above them, by screen."""
 
     def of(self, company_id: str) -> SavedCompany:
         """Return where one was in a company."""

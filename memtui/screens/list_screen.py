@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Container
 from textual.content import Content
 
 from memtui.actions import Need
@@ -28,7 +27,7 @@ from memtui.screens.base import MemtuiScreen, ServiceScreen
 from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.state import ConfigurationChanged
 from memtui.widgets import format as fmt
-from memtui.widgets.panes import DetailPane, Fitted
+from memtui.widgets.panes import DetailPane, Fitted, Split
 from memtui.widgets.virtual_list import (
     ColumnsAsked,
     Highlighted,
@@ -56,7 +55,7 @@ class ListScreen(MemtuiScreen, Generic[R]):
 
     def compose_body(self) -> ComposeResult:
         """Lay out list and details."""
-        with Container(classes="split"):
+        with Split(self.MODE, self.state.shares):
             yield self.make_list()
             yield self.make_detail()
 
@@ -228,18 +227,31 @@ class ListScreen(MemtuiScreen, Generic[R]):
 
 
 def choose_columns(screen: ServiceScreen, rows_list: VirtualList[Any]) -> None:
-    """Offer to hide or show one column of a list; the last one that is shown stays."""
-    hidden = rows_list.hidden
-    shown = [column.key for column in rows_list.columns if column.key not in hidden]
+    """Offer to show or hide one column of a list; the last one that is shown stays.
+
+    One that is left out for want of room can be shown in the place of others.
+    """
+    drawn = rows_list.shown_columns
+
+    def state(column: str) -> str:
+        if column in drawn:
+            return "● shown"
+        return "○ hidden" if column in rows_list.hidden else "○ no room"
+
     choices = [
-        Choice(column.key, column.title, "show" if column.key in hidden else "hide")
+        Choice(column.key, column.title, state(column.key))
         for column in rows_list.columns
-        if column.key in hidden or len(shown) > 1
+        if drawn != [column.key]
     ]
 
     def turn(key: str | None) -> None:
-        if key is not None:
-            rows_list.hidden = rows_list.hidden ^ {key}
-            rows_list.refresh()
+        if key is None:
+            return
+        if key in drawn:
+            rows_list.hidden |= {key}
+            rows_list.wanted -= {key}
+        else:
+            rows_list.hidden -= {key}
+            rows_list.wanted |= {key}
 
-    screen.app.push_screen(Choose("Columns", choices), turn)
+    screen.app.push_screen(Choose("Columns: enter shows or hides one", choices), turn)

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Container, Vertical
+from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 
@@ -38,7 +38,7 @@ from memtui.screens.keymap import footer_entries
 from memtui.screens.state import AppState, GoTo
 from memtui.widgets.background import Stoppable
 from memtui.widgets.frame import KeyFooter, PastBanner, Pressed
-from memtui.widgets.panes import DetailPane, Fitted
+from memtui.widgets.panes import DetailPane, Fitted, Split
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import Highlighted, Opened, VirtualList
 
@@ -62,7 +62,7 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
         with Vertical(classes="modal-frame"):
             yield PastBanner()
             yield Fitted(id="modal-head")
-            with Container(classes="split"):
+            with Split(self.ACTION_GROUP, self.state.shares):
                 yield self.make_list()
                 with DetailPane(classes="split-detail"):
                     yield Fitted(id="modal-row")

@@ -107,6 +107,8 @@ class AppState:
     """Filter lines applied before, the newest last."""
     views: tuple[SavedView, ...] = ()
     """The saved views of the operation log."""
+    shares: Mapping[str, int] = field(default_factory=dict)
+    """Percent of the room that a list has, where a person moved its border (`Split`)."""
     read_only: bool = False
     """Whether every change is refused, by setting or by company."""
     keymap: Keymap = field(default_factory=Keymap)
@@ -258,6 +260,7 @@ class StateController:
         self.state = AppState(
             scope=Scope(company_id=self._company or "local"),
             filters=self.saved.filters,
+            shares=self.saved.shares,
             read_only=settings.read_only,
             keymap=load_keymap(settings.keymap),
             clock=self._looked_at,
@@ -423,6 +426,13 @@ class StateController:
     def use_views(self, views: tuple[SavedView, ...]) -> None:
         """Offer other saved views of the operation log."""
         self._set(replace(self.state, views=views))
+
+    def keep_share(self, place: str, share: int | None) -> None:
+        """Remember how much of the room a list has; None: what it begins with."""
+        kept = {name: one for name, one in self.saved.shares.items() if name != place}
+        shares = kept if share is None else {**kept, place: share}
+        self.saved = self.saved.model_copy(update={"shares": shares})
+        self._set(replace(self.state, shares=shares))
 
     def _news(self, news: News) -> None:
         """Hand on what came into the log; settings that others changed are read again."""

@@ -29,7 +29,9 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[R]):
-    """One column. A flexible one is at least its width and takes what the others leave over.
+    """One column. Its width is what it gets at most while others would not fit beside it.
+
+    A flexible one takes what the others leave over.
 
     `cell` returns what stands there for a row: any value in the column's tone, a `Cell` in a tone
     of its own, or None for a dim dash.
@@ -66,39 +68,60 @@ def share_width(
     width: int,
     *,
     hidden: Collection[str] = (),
+    wanted: Collection[str] = (),
     wider: Mapping[str, int] | None = None,
+    content: Mapping[str, int] | None = None,
 ) -> list[tuple[Column[R], int]]:
     """Return the columns that fit into `width` cells, and how wide each is.
 
-    `wider` is what a person added to a column's width, or took off it.
+    `wanted` are those that a person chose to see: they go after all others. `wider` is what a
+    person added to a column's width, or took off it. `content` is the widest cell of a column among
+    the rows in view: no column takes more room than that before the others have what they need, and
+    what is left over goes to the last flexible one.
     """
-    extra = dict(wider or {})
-    for column in columns:
-        if column.share:
-            least = int(-(-width * column.share // 1))
-            extra[column.key] = max(extra.get(column.key, 0), least - column.width)
+    seen, extra = content or {}, wider or {}
+    least = {
+        one.key: max(2, _least(one, width, seen.get(one.key)) + extra.get(one.key, 0))
+        for one in columns
+    }
     shown = [column for column in columns if column.key not in hidden]
+
+    def needed() -> int:
+        return sum(least[column.key] for column in shown) + GAP * (len(shown) - 1)
+
     room = width - GUTTER
-    while len(shown) > 1 and _needed(shown, extra) > room:
-        shown.remove(min(shown, key=lambda column: column.keep))
-    rest = room - _needed(shown, extra)
-    widths = [_width(column, extra) for column in shown]
-    flexible = [index for index, column in enumerate(shown) if column.flexible]
-    if flexible and rest > 0:
-        each, left = divmod(rest, len(flexible))
-        for place, index in enumerate(flexible):
-            widths[index] += each + (left if place == len(flexible) - 1 else 0)
-    if len(shown) == 1:
-        widths = [max(1, min(widths[0], room))]
-    return list(zip(shown, widths, strict=True))
+    while len(shown) > 1 and needed() > room:
+        shown.remove(min(shown, key=lambda column: (column.key in wanted, column.keep)))
+    rest = room - needed()
+    widths = dict(least) if len(shown) > 1 else {shown[0].key: max(1, min(needed(), room))}
+    lacks = {
+        column.key: min(seen[column.key], _most(column, width)) - least[column.key]
+        for column in shown
+        if column.key in seen and not extra.get(column.key)
+    }
+    for place, (key, cells) in enumerate(sorted(lacks.items(), key=lambda one: one[1])):
+        given = max(0, min(cells, rest // (len(lacks) - place)))
+        widths[key] += given
+        rest -= given
+    if flexible := [column for column in shown if column.flexible]:
+        widths[flexible[-1].key] += max(0, rest)
+    return [(column, widths[column.key]) for column in shown]
 
 
-def _needed(columns: Sequence[Column[R]], extra: Mapping[str, int]) -> int:
-    return sum(_width(column, extra) for column in columns) + GAP * (len(columns) - 1)
+def _least(column: Column[R], width: int, content: int | None) -> int:
+    wanted = max(column.width, int(-(-width * column.share // 1)))
+    return wanted if content is None else min(wanted, content)
 
 
-def _width(column: Column[R], extra: Mapping[str, int]) -> int:
-    return max(2, column.width + extra.get(column.key, 0))
+def _most(column: Column[R], width: int) -> int:
+    return width if column.flexible else 2 * column.width
+
+
+def cells_of(text: str, limit: int) -> int:
+    """Return how many cells a text takes once it is made visible, `limit` at most."""
+    if len(text) < limit and text.isascii() and text.isprintable():
+        return len(text)
+    return min(limit, cell_len(visible(text, limit=limit)))
 
 
 def fit_cell(text: str, width: int, align: Literal["left", "right"] = "left") -> str:

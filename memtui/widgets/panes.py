@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from textual.binding import BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Container, VerticalScroll
 from textual.content import Content
-from textual.events import Click
+from textual.events import Click, MouseDown, MouseMove
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -18,6 +19,9 @@ from memtui.widgets.display import BAD, DIM, LEADS, STRONG, display, lines
 from memtui.widgets.keys import bindings_for
 
 _ROW_PADDING = 2
+_SPLIT_STEP = 5
+_LEAST_SHARE = 15
+"""Percent of the room that a list, or its details, keep."""
 
 
 class ListMoves:
@@ -56,6 +60,131 @@ class ListMoves:
         """Move up half a page."""
         self.move(-max(1, self.page_lines // 2))
 
+    def action_grow(self) -> None:
+        """Give the list more of the room, and its details less."""
+        self._split(_SPLIT_STEP)
+
+    def action_shrink(self) -> None:
+        """Give the list less of the room, and its details more."""
+        self._split(-_SPLIT_STEP)
+
+    def _split(self, by: int) -> None:
+        for around in self.ancestors if isinstance(self, Widget) else ():
+            if isinstance(around, Split):
+                around.give(around.share + by)
+
+
+class Split(Container):
+    """A list and what stands beside it, or below it; the border between them can be moved.
+
+    `name` is what its shares are kept under, `shares` what was kept of all of them
+    (`share_name`): percent of the room that the list has. Without one the styles say.
+    """
+
+    class Moved(Message):
+        """The border was moved; None: back to where it begins."""
+
+        def __init__(self, place: str, share: int | None) -> None:
+            super().__init__()
+            self.place = place
+            self.share = share
+
+    def __init__(
+        self,
+        name: str,
+        shares: Mapping[str, int],
+        *,
+        id: str | None = None,  # noqa: A002 - Textual's own name
+        classes: str | None = "split",
+    ) -> None:
+        super().__init__(name=name, id=id, classes=classes)
+        self._shares = dict(shares)
+        self._dragged = False
+
+    @property
+    def _beside(self) -> bool:
+        return self.layout.name == "horizontal"
+
+    @property
+    def _place(self) -> str:
+        return f"{self.name} {'beside' if self._beside else 'below'}"
+
+    @property
+    def _both(self) -> tuple[Widget, Widget] | None:
+        """List and details, where both are shown."""
+        shown = [child for child in self.children if child.display]
+        return (shown[0], shown[1]) if len(shown) == 2 else None
+
+    @property
+    def share(self) -> int:
+        """Percent of the room that the list has."""
+        if self._both is None:
+            return 100
+        sizes = [one.outer_size for one in self._both]
+        first, second = (one.width if self._beside else one.height for one in sizes)
+        return round(100 * first / max(1, first + second))
+
+    def give(self, share: int | None) -> None:
+        """Give the list so many percent of the room, as far as both parts stay to be seen."""
+        if self._both is None:
+            return
+        if share is None:
+            self._shares.pop(self._place, None)
+        else:
+            share = max(_LEAST_SHARE, min(100 - _LEAST_SHARE, share))
+            self._shares[self._place] = share
+        self._apply()
+        self.post_message(self.Moved(self._place, share))
+
+    def on_mount(self) -> None:
+        """Put the border where it was kept."""
+        self._apply()
+
+    def on_resize(self) -> None:
+        """Put the border where it was kept for this way of standing."""
+        self._apply()
+
+    def _apply(self) -> None:
+        share = self._shares.get(self._place)
+        for part, percent in zip(self.children, (share, share and 100 - share), strict=False):
+            size = None if percent is None else f"{percent}fr"
+            part.styles.width = size if self._beside else None
+            part.styles.height = None if self._beside else size
+
+    def _is_border(self, x: int, y: int) -> bool:
+        if self._both is None:
+            return False
+        edge = self._both[1].region
+        return edge.contains(x, y) and (x == edge.x if self._beside else y == edge.y)
+
+    def on_mouse_down(self, event: MouseDown) -> None:
+        """Take hold of the border."""
+        if self._is_border(event.screen_x, event.screen_y):
+            event.stop()
+            self._dragged = True
+            self.capture_mouse()
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        """Let the border follow the mouse."""
+        if self._dragged:
+            event.stop()
+            at, whole = (event.screen_x - self.region.x, self.size.width)
+            if not self._beside:
+                at, whole = (event.screen_y - self.region.y, self.size.height)
+            self.give(round(100 * at / max(1, whole)))
+
+    def on_mouse_up(self) -> None:
+        """Let go of the border."""
+        if self._dragged:
+            self._dragged = False
+            self.release_mouse()
+
+    def on_click(self, event: Click) -> None:
+        """Put the border back where it begins, for a double click on it."""
+        if event.chain > 1 and self._is_border(event.screen_x, event.screen_y):
+            event.stop()
+            self.give(None)
+
 
 class DetailPane(ListMoves, VerticalScroll, can_focus=True):
     """The pane beside a list; it scrolls with the list's keys."""
@@ -67,6 +196,11 @@ class DetailPane(ListMoves, VerticalScroll, can_focus=True):
     def page_lines(self) -> int:
         """Lines in view."""
         return self.size.height
+
+    def focus_on_click(self) -> bool:
+        """Leave the focus where it is while the border is dragged."""
+        mouse = self.app.mouse_position
+        return self.region.shrink(self.styles.border.spacing).contains(int(mouse.x), int(mouse.y))
 
     def enter(self) -> None:
         """Take the focus."""
@@ -122,7 +256,7 @@ class OptionRows(ListMoves, OptionList):
         rows: Sequence[Content],
         highlighted: int | None,
         *,
-        passed: Container[int] = frozenset(),
+        passed: Collection[int] = frozenset(),
     ) -> None:
         """Show other rows with the cursor on one of them; it passes over those in `passed`."""
         self.clear_options()

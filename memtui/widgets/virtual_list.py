@@ -25,13 +25,15 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from memtui.visible import visible
-from memtui.widgets.columns import GAP, GUTTER, Column, Tone, fit_cell, share_width
+from memtui.widgets.columns import GAP, GUTTER, Column, Tone, cells_of, fit_cell, share_width
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import ListMoves
 from memtui.widgets.rows import Rows, Selection
 
 R = TypeVar("R")
 
+_WIDEST = 200
+"""Cells of a column that are counted; no list is much wider."""
 _PARTS = ("header", "cursor", "cursor-blurred", "selected", "placeholder", *get_args(Tone)[1:])
 
 
@@ -105,6 +107,11 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
 
     sort: reactive[tuple[str, bool] | None] = reactive(None)
     """The column the rows are ordered by, and whether from high to low."""
+    columns: reactive[tuple[Column[Any], ...]] = reactive(())
+    hidden: reactive[frozenset[str]] = reactive(frozenset())
+    """Columns that a person does not want to see."""
+    wanted: reactive[frozenset[str]] = reactive(frozenset())
+    """Columns that a person chose to see, whatever else has to go for them."""
     notice: reactive[tuple[str, ...]] = reactive(())
     """What to say instead of rows while there are none: what is the case, and what to do next."""
 
@@ -112,14 +119,19 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         self, columns: Sequence[Column[R]], rows: Rows[R], *, name: str | None = None
     ) -> None:
         super().__init__(name=name, id=name, classes="split-list")
-        self.columns = tuple(columns)
         self.rows = rows
         self.selection: Selection[R] = Selection(rows)
-        self.hidden: frozenset[str] = frozenset()
         self.wider: dict[str, int] = {}
+        self._content: dict[str, int] = {}
+        """The widest cell of each column among the rows that were in view."""
+        self._measured = range(0)
+        """The lines whose cells are in it."""
+        self.set_reactive(VirtualList.columns, tuple(columns))
         self._cursor = 0
         self._cursor_key: str | None = None
         self._asked: tuple[int, ...] = ()
+        self._sorted = False
+        """Whether the rows are about to come in another order."""
 
     # The cursor and what it stands on.
 
@@ -180,13 +192,19 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         """Return a column by its key."""
         return next(column for column in self.columns if column.key == key)
 
+    @property
+    def shown_columns(self) -> list[str]:
+        """The keys of the columns that are drawn: neither hidden, nor left out for want of room."""
+        return [column.key for column, _ in self._shown()]
+
     # What the owner tells.
 
     def show(self, rows: Rows[R]) -> None:
         """Draw from another model; the cursor stays on its row where the model has it."""
+        if rows is not self.rows:
+            self._content.clear()
         self.rows = rows
         self.selection.model = rows
-        self._asked = ()
         self.rows_changed()
 
     def rows_changed(self, *, added_above: int = 0, follow: bool = False) -> None:
@@ -203,6 +221,10 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
             self._cursor += added_above
             self.scroll_to(y=self.scroll_offset.y + added_above, animate=False, force=True)
         self._pin()
+        if self._sorted:
+            self._sorted = False
+            self._reveal()
+        self._measure_again()
         self._ask()
         self._changed_cursor()
 
@@ -363,7 +385,35 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         return Style(color=self.get_component_rich_style(f"virtual-list--{name}").color)
 
     def _shown(self) -> list[tuple[Column[R], int]]:
-        return share_width(self.columns, self._cells, hidden=self.hidden, wider=self.wider)
+        return share_width(
+            self.columns,
+            self._cells,
+            hidden=self.hidden,
+            wanted=self.wanted,
+            wider=self.wider,
+            content=self._content,
+        )
+
+    def _measure_again(self) -> None:
+        self._measured = range(0)
+        self._measure()
+
+    def _measure(self) -> None:
+        """Learn how wide the cells are of the lines that came into view.
+
+        A column only grows while it is of the same rows, so that it does not move under the eye.
+        """
+        if not self.rows.count:
+            self._content.clear()
+        top = self.scroll_offset.y
+        view = range(top, min(top + self.page_lines, self.rows.count))
+        rows = [row for line in view if line not in self._measured if (row := self.rows.row(line))]
+        self._measured = view
+        for column in self.columns if rows else ():
+            if column.key not in self.hidden:
+                widest = max(cells_of(column.of(row).text, _WIDEST) for row in rows)
+                title = cell_len(column.title) + 1  # and the arrow of an order
+                self._content[column.key] = max(self._content.get(column.key, title), widest)
 
     # Keeping things in their place.
 
@@ -381,12 +431,27 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         """Keep the cursor in view and ask for what has come into it."""
         self._fit()
         self._reveal()
+        self._measure()
         self._ask()
+
+    def watch_sort(self) -> None:
+        """Keep the cursor's row in view once the rows are in their new order."""
+        self._sorted = True
+
+    def watch_columns(self) -> None:
+        """Begin with the widths of other columns."""
+        self._content.clear()
+        self._measure_again()
+
+    def watch_hidden(self) -> None:
+        """Learn how wide the columns are that are shown now."""
+        self._measure_again()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Ask for the lines that came into view."""
         super().watch_scroll_y(old_value, new_value)
         if round(old_value) != round(new_value):
+            self._measure()
             self._ask()
             self.post_message(Scrolled(self))
 

@@ -47,6 +47,25 @@ def test_a_column_with_a_share_gets_it_before_others_are_shown(width: int) -> No
         assert len(shown) == 3
 
 
+@given(
+    st.integers(20, 200),
+    st.fixed_dictionaries({"a": st.integers(2, 20), "b": st.integers(2, 30), "c": st.just(150)}),
+)
+def test_nothing_is_cut_beside_room_that_nobody_needs(width: int, content: dict[str, int]) -> None:
+    shown = {column.key: cells for column, cells in share_width(COLUMNS, width, content=content)}
+    assert sum(shown.values()) + GAP * (len(shown) - 1) + GUTTER == width
+    assert all(cells <= content[key] for key, cells in shown.items() if key != "c")
+    least = GUTTER + min(6, content["a"]) + GAP + min(10, content["b"]) + GAP + 20
+    assert (len(shown) == 3) == (width >= least)
+
+
+def test_a_column_that_a_person_wants_goes_last() -> None:
+    assert [one.key for one, _ in share_width(COLUMNS, 24, wanted={"b"})] == ["b"]
+    assert [one.key for one, _ in share_width(COLUMNS, 24)] == ["c"]
+    wider = share_width(COLUMNS, 80, wider={"a": -2}, content={"a": 6, "b": 4, "c": 9})
+    assert [(one.key, cells) for one, cells in wider] == [("a", 4), ("b", 4), ("c", 65)]
+
+
 @given(st.text(), st.integers(0, 60), st.sampled_from(["left", "right"]))
 def test_a_cell_is_as_wide_as_its_column_and_nothing_in_it_is_obeyed(
     text: str, width: int, align: str

@@ -107,11 +107,12 @@ async def test_hostile_rows_stay_in_their_columns_and_are_never_raw() -> None:
     async with app.run_test(size=(60, 24)) as pilot:
         await pilot.pause()
         shown = app.query_one(VirtualList)
+        bar = shown.render_line(0).text.index("b")
         for y in range(1, len(HOSTILE) + 1):
             strip = shown.render_line(y)
             assert_harmless(strip.text)
             assert strip.cell_length == 60
-            assert strip.crop(17, 18).text == "|"
+            assert strip.crop(bar, bar + 1).text == "|"
 
 
 async def test_new_rows_follow_at_the_top_and_move_nothing_elsewhere() -> None:
@@ -178,3 +179,37 @@ async def test_an_empty_list_says_what_to_do_next() -> None:
         assert "Nothing here ␛[2J." in shown
         assert "Press n." in shown
         await pilot.press("j", "enter", "G")
+
+
+async def test_columns_are_as_wide_as_what_comes_into_view_and_the_order_keeps_its_row() -> None:
+    words = ["a"] * 50 + ["long enough"]
+    rows: AppendedRows[int] = AppendedRows(str)
+    rows.replace(list(range(51)))
+    columns: list[Column[int]] = [
+        Column("number", "n", str, 9, "right", keep=2, order=int),
+        Column("word", "word", lambda row: words[row], 16, keep=1),
+        Column("end", "end", lambda _: Cell("|"), 30, flexible=True, keep=3),
+    ]
+
+    class Shown(App[None]):
+        def compose(self) -> ComposeResult:
+            yield VirtualList(columns, rows, name="log")
+
+    app = Shown()
+    async with app.run_test(size=(60, 10)) as pilot:
+        await pilot.pause()
+        shown = app.query_one(VirtualList)
+        bar = shown.render_line(1).text.index("|")
+        shown.focus()
+        await pilot.press("G")
+        await pilot.pause()
+        assert shown.render_line(1).text.index("|") == bar + len("long enough") - len("word ")
+        shown.hidden = frozenset({"word"})
+        await pilot.pause()
+        assert shown.shown_columns == ["number", "end"]
+        shown.sort = ("number", True)
+        rows.replace(shown.ordered(range(51)))
+        shown.rows_changed()
+        await pilot.pause()
+        assert shown.current == 50
+        assert shown.scroll_offset.y == 0

@@ -60,7 +60,7 @@ from memtui.widgets.detail_lines import key_hint
 from memtui.widgets.display import DIM, STRONG, display, line
 from memtui.widgets.frame import Pressed
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.panes import DetailPane, Fitted, Notice, State
+from memtui.widgets.panes import DetailPane, Fitted, Notice, Split, State
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import ColumnsAsked, Highlighted, Opened, SortAsked, VirtualList
 
@@ -130,7 +130,7 @@ class AnalyticsScreen(MemtuiScreen):
             yield Fitted(id="analytics-how")
         with Container(id="charts-half"):
             yield Notice(id="analytics-notice")
-            with Container(id="analytics-split"):
+            with Split(self.MODE, self.state.shares, id="analytics-split", classes=None):
                 yield ChartGrid(id="chart-grid")
                 with Vertical(id="analytics-side"):
                     table: VirtualList[Group] = VirtualList((), self._groups, name="group-list")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widgets import OptionList
@@ -42,7 +41,7 @@ from memtui.widgets.display import DIM, display
 from memtui.widgets.format import embedding_words
 from memtui.widgets.frame import KeyFooter
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.panes import DetailPane, Fitted, OptionRows
+from memtui.widgets.panes import DetailPane, Fitted, OptionRows, Split
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
@@ -81,7 +80,7 @@ class BindingsScreen(MemtuiScreen):
 
     def compose_body(self) -> ComposeResult:
         """Lay out tree and detail."""
-        with Container(classes="split"):
+        with Split(self.MODE, self.state.shares):
             yield OptionRows(id="binding-tree")
             with DetailPane(classes="split-detail"):
                 yield Fitted(id="binding-detail")

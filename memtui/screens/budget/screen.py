@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container, Vertical
+from textual.containers import Vertical
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widgets import OptionList, Static
@@ -70,7 +70,7 @@ from memtui.widgets.background import Background
 from memtui.widgets.charts import Charts
 from memtui.widgets.display import DIM, STRONG, display, line, lines
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.panes import DetailPane, Notice, OptionRows
+from memtui.widgets.panes import DetailPane, Notice, OptionRows, Split
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
 
@@ -129,7 +129,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         yield Static(id="budget-head")
         yield Notice(id="budget-notice")
         yield OptionRows(id="budget-offers")
-        with Container(id="budget-split"):
+        with Split(self.MODE, self.state.shares, id="budget-split", classes=None):
             with Vertical(id="budget-left"):
                 yield Static(id="budget-title")
                 yield self.make_list()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container, Horizontal, Vertical
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
@@ -53,7 +53,7 @@ from memtui.widgets.detail_lines import (
 )
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, line, lines
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.panes import DetailPane, Fitted, Notice, OptionRows, State
+from memtui.widgets.panes import DetailPane, Fitted, Notice, OptionRows, Split, State
 
 if TYPE_CHECKING:
     from memtui.service.answers import QueryAnswer
@@ -183,7 +183,7 @@ class QueryScreen(MemtuiScreen):
         """Lay out question, options, cards, detail and cost."""
         yield AskLine(id="ask")
         yield Static(id="ask-options")
-        with Container(classes="split"):
+        with Split(self.MODE, self.state.shares):
             with Vertical(classes="split-list"):
                 yield Static(id="query-title")
                 yield Notice(id="query-notice")
