@@ -93,10 +93,9 @@ class _Line(ForeignInput):
 
     async def on_key(self, event: Key) -> None:
         """Hand a key of the calendar on."""
-        if not self.value and (action := Calendar.KEYS.get(event.key)):
+        if not self.value and await self._calendar.take_key(event.key):
             event.stop()
             event.prevent_default()
-            await self.app.run_action(action, self._calendar)
 
     def on_focus(self) -> None:
         """Show where the keys go."""

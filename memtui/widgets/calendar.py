@@ -6,7 +6,7 @@ import calendar
 from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
 from math import sqrt
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from textual.content import Content
 from textual.events import Click
@@ -59,25 +59,26 @@ def mark(count: int, most: int) -> str:
     return MARKS[1 + min(3, int(4 * sqrt(count / (most + 1))))] if count > 0 else MARKS[0]
 
 
+_KEYS = {
+    "left": "move(-1)",
+    "right": "move(1)",
+    "up": "move(-7)",
+    "down": "move(7)",
+    "pageup": "move_months(1)",
+    "pagedown": "move_months(-1)",
+    "left_square_bracket": "marked(-1)",
+    "right_square_bracket": "marked(1)",
+    "home": "first",
+    "end": "last",
+    "enter": "choose",
+}
+
+
 class Calendar(Widget):
     """Months as grids, as many as fit, the latest last.
 
-    It takes no keys itself: `KEYS` has the action of each, for the line that stands over it.
+    It never has the focus: the line above it hands it the keys that it knows.
     """
-
-    KEYS: ClassVar[Mapping[str, str]] = {
-        "left": "move(-1)",
-        "right": "move(1)",
-        "up": "move(-7)",
-        "down": "move(7)",
-        "pageup": "move_months(1)",
-        "pagedown": "move_months(-1)",
-        "left_square_bracket": "marked(-1)",
-        "right_square_bracket": "marked(1)",
-        "home": "first",
-        "end": "last",
-        "enter": "choose",
-    }
 
     has_cursor: reactive[bool] = reactive(default=True)
     """Whether keys move in it now."""
@@ -97,6 +98,10 @@ class Calendar(Widget):
         super().__init__()
         self._today = today
         self.set_reactive(Calendar.day, min(day, today))
+
+    async def take_key(self, key: str) -> bool:
+        """Do what a key does; return whether it does anything."""
+        return key in _KEYS and await self.app.run_action(_KEYS[key], self)
 
     def watch_day(self) -> None:
         """Tell of it."""

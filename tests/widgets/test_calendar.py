@@ -7,6 +7,7 @@ from datetime import date, timedelta
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.events import Key
 
 from memtui.widgets.calendar import Calendar
 from tests.screens.hostile import screen_text
@@ -41,6 +42,9 @@ class _Host(App[None]):
 
     def compose(self) -> ComposeResult:
         yield self.shown
+
+    async def on_key(self, event: Key) -> None:
+        await self.shown.take_key(event.key)
 
     def on_calendar_chosen(self) -> None:
         self.chosen.append(self.shown.day)
