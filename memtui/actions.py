@@ -53,7 +53,7 @@ class Need(StrEnum):
     PROFILE = "This provider makes no profiles."
     UNDO = "There is nothing to undo."
     UNKNOWN_OUTCOME = "The outcome of this operation is known."
-    FINDING = "No memories found on this machine are selected."
+    FINDING = "Nothing was found on this machine that could still be added; f looks again."
     TABLE = "This list has no columns."
     BINDING = "No binding is selected."
     NAMESPACES = "This provider has no namespaces."
@@ -151,6 +151,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             for tab in SCREENS
         ),
         _do("help", "question_mark f1", "Show every key of this screen."),
+        _do("tour", "f3", "Show what memtui is in one screen, and what to try first."),
         _do("palette", "ctrl+p", "Find any action, theme, company, binding or saved view."),
         _do("scope", "s", "Choose company, project, agent, subject, issue and run.", _SERVICE),
         _do("filter", "slash", "Narrow what every screen shows."),
@@ -194,6 +195,13 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "a",
             "Add the memories found here as a read-only binding, or a binding of your own.",
             _CHANGE,
+        ),
+        _do(
+            "add_all",
+            "A",
+            "Add all memories found on this machine as read-only bindings, after one yes.",
+            (*_CHANGE, Need.FINDING),
+            label="add all found",
         ),
         _do("enable", "e", "Enable or disable the binding.", _CHANGE_BINDING, label="on/off"),
         _do(

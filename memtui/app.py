@@ -115,6 +115,7 @@ class MemtuiApp(App[None]):
         screen: str | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         terminal: list[Any] | None = None,
+        tours: bool = False,
     ) -> None:
         if screen is not None and screen not in _MODES:
             from memtui.contract import Invalid
@@ -125,6 +126,8 @@ class MemtuiApp(App[None]):
         self._company = company
         self._clock = clock
         self._terminal = terminal
+        self._tours = tours
+        """Whether the tour is shown to who has not seen it in this home."""
         self._first_screen = screen or ""
         self._loaded = self._spared = False
         self._holding = True
@@ -135,6 +138,8 @@ class MemtuiApp(App[None]):
         self._variables: dict[str, str] = {}
         """What the styles in force were made with."""
         self._frames: list[MemtuiScreen] = []
+        self._arriving: GoTo | None = None
+        """Where one went and has not arrived yet."""
         self._early: WeakKeyDictionary[ModalScreen[Any], int] = WeakKeyDictionary()
         """How many keys wait for a dialog that is still being laid out."""
         for mode in _MODES:
@@ -224,6 +229,8 @@ class MemtuiApp(App[None]):
         await self._show(self._first_screen)
         if self.controller.saved_problem:
             toast(self, self.controller.saved_problem, severity="warning")
+        elif self._tours and not (self.controller.saved.toured or self._typed):
+            self.action_tour()
         self.controller.open()
         self.controller.follower.begin()
         self.set_interval(_HEALTH_SECONDS, self.controller.check_health)
@@ -288,6 +295,7 @@ class MemtuiApp(App[None]):
     def _hand_down(self, state: AppState) -> None:
         for frame in self._frames:
             frame.state = state
+        self._arrive()
         if state.health is not None and not self._spared and not self.is_headless:
             self._spared = True
             gc.freeze()  # collections would walk over all that is loaded by now
@@ -330,14 +338,24 @@ class MemtuiApp(App[None]):
             self.controller.choose_scope(message.scope)
         if message.mode:
             await self._show(message.mode)
-        if message.select is not None and self.frame is not None:
-            self.frame.point_at(message.select)
         self.controller.choose(
             filter_line=message.filter_line,
             binding_key=message.binding_key,
             everywhere=message.everywhere,
             as_of=message.as_of,
         )
+        self._arriving = message
+        self._arrive()
+
+    def _arrive(self) -> None:
+        """Do what is to be done where one went, once what was chosen for there is in force."""
+        if self._arriving is None or self.controller.settling or self.frame is None:
+            return
+        arrived, self._arriving = self._arriving, None
+        if arrived.select is not None:
+            self.frame.point_at(arrived.select)
+        if arrived.then:
+            self.frame.carry_on(arrived.then)
 
     async def _go(self, mode: str) -> None:
         if self._loaded:
@@ -443,6 +461,14 @@ class MemtuiApp(App[None]):
             groups, why = groups_on(self.frame.MODE), self.frame.why_disabled
             content = partial(group_help, groups, self.state.keymap, why)
             self.push_screen(Sheet("Keys", content))
+
+    def action_tour(self) -> None:
+        """Show what there is in one screen, and what to try first."""
+        from memtui.screens.tour import Tour
+
+        if self.frame is not None:
+            self.controller.toured()
+            self.push_screen(Tour(self.frame))
 
     def action_palette(self) -> None:
         """Show the command palette."""
@@ -643,6 +669,7 @@ def run_app(
         company=company,
         screen=screen,
         terminal=terminal,
+        tours=True,
     )
     gc.set_threshold(_ALLOCATIONS_A_COLLECTION)
     handler = _PrivateLog(paths.log_file, delay=True)

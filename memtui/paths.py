@@ -83,6 +83,11 @@ class Paths:
         return self.data / "session.json"
 
     @property
+    def demo_file(self) -> Path:
+        """What says that this home holds a demo, and no memories of anybody's own."""
+        return self.data / "demo.json"
+
+    @property
     def views_file(self) -> Path:
         """The looks at the operation log that a person gave a name."""
         return self.data / "views.json"

@@ -124,6 +124,11 @@ class Finding(Model):
         """Whether a binding can be made of it."""
         return bool(self.config)
 
+    def is_read_by(self, provider: str, config: Json) -> bool:
+        """Whether a binding of that provider and config reads it already."""
+        is_same = provider == self.provider and self.config.items() <= config.items()
+        return (self.usable and is_same) or self.path in map(str, config.values())
+
 
 def discover(
     home: Path,

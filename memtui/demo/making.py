@@ -36,7 +36,7 @@ Progress = Callable[[str, int, int], None]
 
 COMPANY = "acme"
 
-_MARKER, _LOCK = "demo.json", "demo.lock"
+_LOCK = "demo.lock"
 _HOME_VARIABLE = "MEMTUI_HOME"
 _SQLITE_ENDS = ("", "-wal", "-shm")
 _SEED = 60
@@ -282,7 +282,7 @@ def _read_marker(paths: Paths) -> Marker | None:
     Raises:
         Invalid: it cannot be read, or the folder holds memories and no marker.
     """
-    path = paths.data / _MARKER
+    path = paths.demo_file
     elsewhere = f"give it an empty folder: {_HOME_VARIABLE}=~/memtui-demo memtui demo"
     try:
         marker = Marker.model_validate_json(path.read_bytes())
@@ -306,7 +306,7 @@ def _read_marker(paths: Paths) -> Marker | None:
 
 def _write_marker(paths: Paths, marker: Marker) -> None:
     try:
-        with replacing(paths.data / _MARKER) as fresh:
+        with replacing(paths.demo_file) as fresh:
             fresh.write_text(marker.model_dump_json(indent=1), "utf-8")
     except OSError as error:
         raise Invalid(f"Cannot write to {paths.data}: {error.strerror}.") from error
@@ -326,6 +326,6 @@ def _remove(paths: Paths, binding_ids: Iterable[str]) -> None:
             while folder != paths.data and folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
                 folder = folder.parent
-        (paths.data / _MARKER).unlink(missing_ok=True)
+        paths.demo_file.unlink(missing_ok=True)
     except OSError as error:
         raise Invalid(f"Cannot remove the demo in {paths.data}: {error}.") from error

@@ -188,6 +188,8 @@ class MemtuiScreen(ServiceScreen):
         super().__init__(state, id=f"screen-{self.MODE}")
         self._stale = True
         self._wanted: str | None = None
+        self._next = ""
+        """The action that is carried out as soon as it can be."""
         self._knowing = Background(self, "filter-words")
         self.reads = Background(self, "reads")
         """Reads what the screen shows."""
@@ -303,6 +305,25 @@ class MemtuiScreen(ServiceScreen):
         self._wanted = name
         self.reload()
 
+    def carry_on(self, action_id: str) -> None:
+        """Carry out an action as soon as it can be, unless the person leaves the screen before."""
+        self._next = action_id
+        self._go_on()
+
+    def on_worker_state_changed(self) -> None:
+        """Go on where something was read."""
+        self._go_on()
+
+    def _go_on(self) -> None:
+        is_read = self.state.phase is Phase.READY and not (self._stale or self.reading)
+        if self._next and is_read and self.is_current and not self.why_disabled(self._next):
+            wanted, self._next = self._next, ""
+            self.call_later(self.perform, wanted)
+
+    def on_screen_suspend(self) -> None:
+        """Let go of what has not begun."""
+        self._next = ""
+
     def watch_state(self, before: AppState, now: AppState) -> None:
         """Redraw the frame, and load where data depends on what changed."""
         if not self.is_mounted:
@@ -393,6 +414,7 @@ class MemtuiScreen(ServiceScreen):
             self.query_one("#key-footer", KeyFooter).entries = action_entries(
                 actions, self.state.keymap, self.why_disabled, labels
             )
+            self._go_on()
 
     def footer(self) -> list[Action]:
         """Return what the footer shows: the keys that matter here and now."""

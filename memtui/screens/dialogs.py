@@ -622,8 +622,11 @@ class Sheet(Dialog[None]):
 
     def on_resize(self) -> None:
         """Be as high as the text, and leave room for what is around it where it is long."""
-        highest = self.size.height * 9 // 10 - _AROUND_SHEET
-        self.query_one(VerticalScroll).styles.max_height = max(1, highest)
+        self.query_one(VerticalScroll).styles.max_height = max(1, self.most_lines(self.size.height))
+
+    def most_lines(self, height: int) -> int:
+        """Return how many lines of text are shown at once on so many lines."""
+        return height * 9 // 10 - _AROUND_SHEET
 
     def action_scroll(self, by: int) -> None:
         """Scroll by some lines."""

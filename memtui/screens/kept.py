@@ -70,6 +70,8 @@ class SavedSession(Model):
     """Filter lines applied before, the newest last."""
     shares: dict[str, int] = {}
     """Percent of the room that a list has beside its details, or above them, by screen."""
+    toured: bool = False
+    """Whether the tour was shown."""
 
     def of(self, company_id: str) -> SavedCompany:
         """Return where one was in a company."""

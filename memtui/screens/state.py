@@ -187,6 +187,8 @@ class GoTo(Message):
     binding_key: str | None = None
     select: str | None = None
     """What it should put its cursor on, in its own words: a record's or an operation's id."""
+    then: str = ""
+    """An action that is carried out there as soon as it can be, by its id."""
     scope: Scope | None = None
     """Given alone: another company brings its own filter line and binding."""
     as_of: datetime | None = None
@@ -244,7 +246,8 @@ class StateController:
         self._told_of_embedding = 0.0
         self._purging = Background(app, "purge")
         self._finding = Background(app, "discovery")
-        self._looked_around = False
+        self.tells_of_findings = True
+        """Whether a toast is to tell what was found on this machine at a first start."""
         self._told = ""
         self._settling: AppState | None = None
         """What is handed down once its binding is resolved."""
@@ -451,6 +454,11 @@ class StateController:
         self._settle(self._chosen)
 
     @property
+    def settling(self) -> bool:
+        """Whether the binding of what was chosen last is still being resolved."""
+        return self._settling is not None
+
+    @property
     def _chosen(self) -> AppState:
         """The state with all that was chosen last, also while its binding is being resolved."""
         return self._settling or self.state
@@ -471,6 +479,7 @@ class StateController:
             else:
                 self.follower.follow(self.state.session)
                 self._failed(error)
+                self._share(self.state)
 
         self._resolving.latest(lambda: _resolve(session, wanted), self._settled, failed)
 
@@ -553,14 +562,19 @@ class StateController:
     def _set(self, state: AppState) -> None:
         self.state = state
         self._share(state)
-        if state.health is not None and not self._looked_around:
-            self._looked_around = True
+        if state.health is not None and self.tells_of_findings:
+            self.tells_of_findings = False
             if is_first_start(state):
                 self._finding.latest(find_memories, self._offer, self._failed)
 
     def _offer(self, findings: tuple[Finding, ...]) -> None:
         if said := offer(findings, self.state.keymap.label("app.go_bindings")):
             toast(self._app, said, title="Memories on this machine", timeout=12)
+
+    def toured(self) -> None:
+        """Note in the session that the person has seen the tour, which tells of findings itself."""
+        self.tells_of_findings = False
+        self.saved = self.saved.model_copy(update={"toured": True})
 
     def remember(self, screen: str, theme: str) -> None:
         """Note in the session where the person is."""

@@ -268,6 +268,14 @@ class BindingView(CaptureSwitches):
     created_at: UtcDatetime
 
 
+class FoundAdded(Model):
+    """The bindings that were made of what was found, and why others could not be made."""
+
+    added: tuple[BindingView, ...]
+    problems: tuple[str, ...] = ()
+    """A sentence each; what it tells of was left as it is."""
+
+
 class CompanyView(Model):
     """A company and how its sources open."""
 

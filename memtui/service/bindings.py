@@ -7,20 +7,22 @@ compared; two homes that point at one folder know nothing of each other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from memtui.contract import (
     Adapter,
     Conflict,
+    Denied,
     Health,
     Invalid,
     Json,
     MemtuiError,
     NotFound,
 )
-from memtui.service.answers import BindingHealth, BindingView, Capture, TargetView
+from memtui.service.answers import BindingHealth, BindingView, Capture, FoundAdded, TargetView
 from memtui.service.core import (
     Core,
     Group,
@@ -37,6 +39,7 @@ from memtui.store.compiled import BindingRow, TargetRow
 from memtui.store.database import Connection
 
 if TYPE_CHECKING:
+    from memtui.backends.discovery import Finding
     from memtui.service.provider_views import ProviderView
 
 _TARGET_TYPES = ("company", "project", "agent")
@@ -115,6 +118,34 @@ class Bindings(Group):
             entry.binding = row
             await core.configure(entry, lambda database: table.add_binding(database, row))
         return _view(row, [])
+
+    async def add_found(self, caller: Caller, findings: Sequence[Finding]) -> FoundAdded:
+        """Add what was found on this machine and no binding reads yet, each read-only.
+
+        What cannot be opened is left out, and the answer says why; the rest is added all the same.
+        A key that is taken gets a number.
+
+        Raises:
+            Denied: the caller may not change the company's settings.
+        """
+        views = await self.all(caller)
+        added: list[BindingView] = []
+        problems: list[str] = []
+        for finding in findings:
+            held = any(finding.is_read_by(one.provider_key, one.config) for one in views)
+            if held or not finding.usable:
+                continue
+            key = _free_key(finding.key, {one.key for one in views})
+            try:
+                view = await self.add(caller, key, finding.provider, finding.config, read_only=True)
+            except Denied:
+                raise
+            except MemtuiError as error:
+                problems.append(f"{finding.title} was not added: {error}")
+            else:
+                added.append(view)
+                views.append(view)
+        return FoundAdded(added=tuple(added), problems=tuple(problems))
 
     async def trial(
         self,
@@ -356,6 +387,11 @@ def _target(caller: Caller, target_type: str, target_id: str) -> tuple[str, str]
     if target_type == "company":
         return target_type, caller.company_id
     return target_type, check_target_id(target_type, target_id)
+
+
+def _free_key(wanted: str, taken: Collection[str]) -> str:
+    numbered = (f"{wanted}-{number}" for number in count(2))
+    return wanted if wanted not in taken else next(key for key in numbered if key not in taken)
 
 
 def _view(row: BindingRow, targets: list[TargetRow], *, shared: bool = False) -> BindingView:

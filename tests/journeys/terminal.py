@@ -74,9 +74,15 @@ class Terminal:
 def opened(
     home: Path, *arguments: str, columns: int, rows: int, environment: Mapping[str, str]
 ) -> Iterator[Terminal]:
-    """Run memtui on a pty of its own, and end it if the test did not."""
-    folder = home / "user"
+    """Run memtui on a pty of its own, and end it if the test did not.
+
+    It is somebody's who has seen the tour.
+    """
+    folder, session = home / "user", home / "memtui" / "session.json"
     folder.mkdir(exist_ok=True)
+    session.parent.mkdir(exist_ok=True)
+    if not session.exists():
+        session.write_text('{"toured": true}')
     child = pexpect.spawn(
         sys.executable,
         ["-m", "memtui", *arguments],

@@ -42,10 +42,14 @@ async def until(pilot: Pilot[Any], true: Callable[[], object]) -> None:
 
 @asynccontextmanager
 async def running(
-    paths: Paths, settings: Settings, screen: str, size: tuple[int, int] = (120, 40)
+    paths: Paths,
+    settings: Settings,
+    screen: str,
+    size: tuple[int, int] = (120, 40),
+    **options: Any,
 ) -> AsyncIterator[tuple[MemtuiApp, Pilot[Any]]]:
     """Run the app on one of its screens until its service is open."""
-    app = Watched(paths, settings, screen=screen)
+    app = Watched(paths, settings, screen=screen, **options)
     async with app.run_test(size=size, notifications=True) as pilot:
         await until(pilot, lambda: app.state.session and app.state.binding)
         yield app, pilot

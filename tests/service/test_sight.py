@@ -502,6 +502,7 @@ OTHERWISE = {
     "embedding.keeping_up": "is `catch_up` again and again",
     "embedding.catch_up": "is `build` of one binding after another",
     "close": "the process's own",
+    "bindings.add_found": "is `add` again and again",
     "bindings.providers": "the process's own",
     "bindings.provider": "the process's own",
     "bindings.provider_view": "the process's own",

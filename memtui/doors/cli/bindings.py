@@ -578,33 +578,41 @@ async def bindings_discover(
         list[str] | None,
         typer.Option(metavar="KEY", help="Add this one as a read-only binding; repeatable."),
     ] = None,
-) -> None:
+    add_all: Annotated[
+        bool, typer.Option("--add-all", help="Add all that can be opened and are not yet bound.")
+    ] = False,
+) -> int:
     """List the memories found on this machine.
 
-    Nothing is added but what --add names, and that read-only: turn it with bindings read-only.
+    Nothing is added without --add or --add-all, and that read-only: bindings read-only turns it.
     """
     import asyncio
 
     from memtui.backends.discovery import discover_here
 
     findings = await asyncio.to_thread(discover_here)
+    service, caller = session.service.bindings, session.caller
     wanted = [_named(findings, key) for key in add or ()]
     added = [
-        await session.service.bindings.add(
-            session.caller, each.key, each.provider, each.config, read_only=True
-        )
+        await service.add(caller, each.key, each.provider, each.config, read_only=True)
         for each in wanted
     ]
-    bound = _bound(findings, await session.service.bindings.all(session.caller))
+    problems: tuple[str, ...] = ()
+    if add_all:
+        done = await service.add_found(caller, findings)
+        added, problems = [*added, *done.added], done.problems
+    bound = _bound(findings, await service.all(caller))
     document = {
         "findings": [
             jsonable(each) | {"usable": each.usable, "binding_key": bound.get(each.key)}
             for each in findings
         ],
         "added": [view.key for view in added],
+        "problems": list(problems),
     }
     told = (f"Added {view.key}, read-only." for view in added)
-    session.out.answer(document, _lines(findings, bound), *told)
+    session.out.answer(document, _lines(findings, bound), *told, *problems)
+    return 1 if problems else 0
 
 
 def _named(findings: Sequence[Finding], key: str) -> Finding:
@@ -624,9 +632,7 @@ def _bound(findings: Sequence[Finding], views: Sequence[BindingView]) -> dict[st
         finding.key: view.key
         for finding in findings
         for view in views
-        if view.provider_key == finding.provider
-        and finding.config
-        and finding.config.items() <= view.config.items()
+        if finding.is_read_by(view.provider_key, view.config)
     }
 
 

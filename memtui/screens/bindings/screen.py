@@ -38,7 +38,7 @@ from memtui.screens.scope_choices import seen_scopes
 from memtui.screens.state import AppState, ConfigurationChanged, GoTo, find_memories
 from memtui.widgets.background import Background
 from memtui.widgets.display import DIM, display
-from memtui.widgets.format import embedding_words
+from memtui.widgets.format import counted, embedding_words
 from memtui.widgets.frame import KeyFooter
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import DetailPane, Fitted, OptionRows, Split
@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 
 
 _LOOK_SECONDS = 2.0
+_LOOKING = "memtui is still looking for memories on this machine."
+_NAMED = 9
+"""Memories found that a question names; the others are counted."""
 _VAULT = "vault"
 """The provider that one of two bindings in step has to be of."""
 
@@ -226,6 +229,8 @@ class BindingsScreen(MemtuiScreen):
         detail = self.query_one("#binding-detail", Fitted)
         detail.fit(lambda width: row_detail(row, view, state, width))
         missing: dict[Need, str] = {Need.TABLE: ""}
+        if not view.addable:
+            missing[Need.FINDING] = "" if view.findings is not None else _LOOKING
         if row.binding is None:
             missing[Need.BINDING] = ""
         else:
@@ -329,6 +334,31 @@ class BindingsScreen(MemtuiScreen):
             self.toast(f"{finding.title} cannot be added: {why}", severity="warning")
         else:
             await self._add_found(finding)
+
+    @conversation
+    async def action_add_all(self) -> None:
+        """Add all that was found and can be opened, read-only, after one yes."""
+        found = self.view.addable
+        named = [f"{one.title}  {short_path(one.path)}" for one in found[:_NAMED]]
+        if len(found) > _NAMED:
+            named.append(f"and {len(found) - _NAMED} more")
+        asked = Confirm(
+            f"Add {counted(len(found), 'memory', 'memories')} found on this machine, read-only?",
+            detail="\n".join([*named, "", "Nothing in them is changed."]),
+            verb="add all",
+            otherwise="leave them",
+        )
+        if not await self.ask(asked):
+            return
+        service, caller = self._service, self.session.caller
+        done = await self.change(lambda: service.add_found(caller, found))
+        if done.added:
+            keys = ", ".join(view.key for view in done.added)
+            self.toast(f"Added {keys}, read-only. b shows the records of one, 0 of all at once.")
+        for problem in done.problems:
+            self.toast(problem, severity="warning")
+        self.post_message(ConfigurationChanged())
+        self.load()
 
     async def _add_found(self, finding: Finding) -> None:
         """Add what was found as it is, read-only, or once its settings were looked through."""

@@ -78,7 +78,7 @@ class BindingsView:
     def holder(self, finding: Finding) -> BindingView | None:
         """Return the binding through which a finding is read already."""
         for binding in self.bindings:
-            if finding.path in map(str, binding.config.values()):
+            if finding.is_read_by(binding.provider_key, binding.config):
                 return binding
         return None
 
@@ -86,6 +86,11 @@ class BindingsView:
     def unbound(self) -> tuple[Finding, ...]:
         """The findings that no binding reads yet."""
         return tuple(one for one in self.findings or () if self.holder(one) is None)
+
+    @property
+    def addable(self) -> tuple[Finding, ...]:
+        """Those of them that a binding can be made of."""
+        return tuple(one for one in self.unbound if one.usable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +237,7 @@ def _found_title(view: BindingsView) -> Content:
     if not view.unbound:
         return display("No other memories were found on this machine.", style=DIM)
     head = display("Found on this machine", style=STRONG)
-    return head + display("   a adds one as a read-only binding, after a yes", style=DIM)
+    return head + display("   a adds one, A all of them: read-only, after a yes", style=DIM)
 
 
 def _finding_line(finding: Finding) -> Content:
@@ -424,8 +429,8 @@ def _finding_detail(finding: Finding, width: int) -> Content:
         ("new key", finding.key),
     ]
     hint = (
-        "a adds it as a read-only binding. Nothing in it is changed, and nothing is added without "
-        "a yes."
+        "a adds it as a read-only binding, A all that was found. Nothing in it is changed, and "
+        "nothing is added without a yes."
         if finding.usable
         else "It cannot be added as it is."
     )

@@ -219,6 +219,10 @@ class QueryScreen(MemtuiScreen):
     def _asks_of(self) -> tuple[datetime | None, bool]:
         return self.state.as_of, self.state.asks_all
 
+    def select(self, name: str) -> None:
+        """Ask a question that was brought here."""
+        self._ask(name)
+
     def forget(self) -> None:
         """Take the answer away, to ask again."""
         asking = self.view.answer is not None or self.view.asking

@@ -58,3 +58,28 @@ def test_a_graph_is_written_corrected_forgotten_and_as_it_was(here: Run, tmp_pat
     assert graph.read_bytes() == before
     refused = here("note", "one name alone", "--kind", "relation", *options)
     assert (refused.code, "arrows between" in refused.err) == (2, True)
+
+
+def test_all_that_was_found_is_added_read_only_by_one_command(here: Run, person: Path) -> None:
+    nothing = here("bindings", "discover", "--add-all", "--json").document
+    assert (nothing["findings"], nothing["added"]) == ([], [])
+    for name in ("one", "two"):
+        memory = person / ".claude" / "projects" / name / "memory"
+        memory.mkdir(parents=True)
+        (memory / "MEMORY.md").write_text("Deploys on Fridays.")
+    torn = person / "torn.jsonl"
+    torn.write_text("{torn")
+    servers = {"memory": {"command": "npx", "env": {"MEMORY_FILE_PATH": str(torn)}}}
+    (person / ".claude.json").write_text(json.dumps({"mcpServers": servers}))
+    config = json.dumps({"path": str(torn)})
+    assert here("bindings", "add", "claude-memory-one", "vault", "--config", config).code != 0
+    listed = here("bindings", "discover", "--json").document
+    assert listed["added"] == []
+    done = here("bindings", "discover", "--add-all")
+    assert done.code == 0, done.err
+    bound = here("bindings", "list", "--json").document["bindings"]
+    usable = [one["provider"] for one in listed["findings"] if one["usable"]]
+    assert sorted(one["provider_key"] for one in bound[1:]) == sorted(usable)
+    assert usable.count("claude-memory") == 2
+    assert all(one["read_only"] for one in bound[1:])
+    assert here("bindings", "discover", "--add-all", "--json").document["added"] == []

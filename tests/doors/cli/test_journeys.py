@@ -419,6 +419,7 @@ def test_the_demo_answers_as_a_script_expects(
 
 def test_the_terminal_app_opens_and_leaves(home: Path, here: Run) -> None:
     here("note", "a memory")
+    (home / "session.json").write_text('{"toured": true}')
     child = terminal(home, "--read-only", TERM="xterm-256color")
     child.setwinsize(30, 120)
     child.expect_exact("a memory")

@@ -1,0 +1,200 @@
+"""The tour: what there is, in one screen, and three things to try. Shown once in each home."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+
+from memtui.actions import ACTIONS, SCREENS
+from memtui.screens.dialogs import Sheet
+from memtui.screens.state import GoTo, Phase, find_memories
+from memtui.widgets.background import Background
+from memtui.widgets.display import ACCENT, DIM, STRONG, display, hanging, line, lines, toast
+from memtui.widgets.format import counted
+
+if TYPE_CHECKING:
+    from memtui.backends.discovery import Finding
+    from memtui.screens.base import MemtuiScreen
+
+_WORDS = {
+    "company": "whose memory this is; none sees another's",
+    "binding": "one memory system that it uses, and whom that serves",
+}
+_ANSWERS = {
+    "bindings": "which memory system serves whom, and how it fares",
+    "operations": "who did what to the memory, when, and at what cost",
+    "query": "what an agent would find, and where that comes from",
+    "records": "all that is remembered: edit, forget, undo",
+    "budget": "what the model is told, its cost, and what could go",
+    "analytics": "cost, speed and hits as charts, or in SQL",
+}
+_PROJECT, _QUESTION = "mech-fighters", "which branch do we deploy from"
+"""Of the demo: where something of everything happened, and what its agents ask there."""
+_NAMED = 3
+"""Providers of memories found that are named."""
+_FOR_AGENTS = """\
+In a shell, these tell Claude Code of memtui; each shows what it changes and asks first:
+
+memtui mcp install claude-code --project-from-folder
+   gives the agent tools to search and to note
+memtui hook install claude-code --project-from-folder
+   tells it what is remembered when a session starts and at each prompt
+
+memtui mcp clients and memtui hook clients list the other programs.
+Then start a new session, and watch it here: 1 shows who is connected, 2 what they do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """Something to try: what the tour says of it, and where it leads."""
+
+    words: str
+    leads: GoTo | None
+    """None: the tour itself shows it."""
+    why_not: str = ""
+    """Why it cannot be done here."""
+
+
+class Tour(Sheet):
+    """What memtui is, in one screen; each line of it is one key away."""
+
+    BOX = "dialog-sheet dialog-tour"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(key, f"try_out({place})", "try") for place, key in enumerate("abc")),
+        *(
+            Binding(",".join(ACTIONS[name].keys), f"go('{tab.mode}')", tab.title, id=name)
+            for tab in SCREENS
+            for name in [f"app.go_{tab.mode}"]
+        ),
+        Binding("enter", "back", "start"),
+    ]
+
+    def __init__(self, frame: MemtuiScreen) -> None:
+        super().__init__("Welcome to memtui", self._drawn)
+        state = frame.state
+        self._frame = frame
+        self._is_demo = state.paths.demo_file.exists()
+        self._findings: Sequence[Finding] | None = None
+        self._looking = Background(self, "discovery")
+        self._chosen: int | None = None
+        """The thing to try that waits for the service to be open."""
+        again = f"{state.keymap.label('app.tour')} brings this back"
+        self._keys = display(f"enter start   {state.keymap.label('app.help')} all keys   {again}")
+
+    def on_mount(self) -> None:
+        """Look for memories on this machine, where they can be added."""
+        self.watch(self._frame, "state", self._go_on, init=False)
+        if not self._is_demo:
+            self._looking.latest(find_memories, self._show_findings, self._frame.fail)
+
+    def _show_findings(self, findings: Sequence[Finding]) -> None:
+        self._findings = findings
+        self._draw(self._drawn)
+
+    def most_lines(self, height: int) -> int:
+        """Leave no more around it than it needs: it is to be seen whole on 24 lines."""
+        return height - 6
+
+    @property
+    def things(self) -> Sequence[Thing]:
+        """What there is to try."""
+        return list(self._of_demo() if self._is_demo else self._of_own())
+
+    def _of_demo(self) -> Iterator[Thing]:
+        scope = self._frame.state.scope.model_copy(update={"project_id": _PROJECT})
+        yield Thing(
+            f"Ask as an agent does: “{_QUESTION}?”",
+            GoTo("query", filter_line="", scope=scope, select=_QUESTION),
+        )
+        yield Thing(
+            "See what agents wrote this week: for which issue, at what cost",
+            GoTo("operations", filter_line="type:write since:7d"),
+        )
+        yield Thing(
+            "Prune: what is said twice, contradicted, or was never read",
+            GoTo("budget", filter_line="", scope=scope, then="budget.prune"),
+        )
+
+    def _of_own(self) -> Iterator[Thing]:
+        found = [one for one in self._findings or () if one.usable]
+        kinds = list(dict.fromkeys(one.provider for one in found))
+        named = ", ".join([*kinds[:_NAMED], *(["…"] if len(kinds) > _NAMED else [])])
+        if self._findings is None:
+            words = why_not = "Looking for memories on this machine."
+        elif found:
+            words = (
+                f"Add {counted(len(found), 'memory', 'memories')} found here, read-only: {named}"
+            )
+            why_not = ""
+        else:
+            words = why_not = "No memories of other programs were found on this machine."
+        yield Thing(words, GoTo("bindings", then="bindings.add_all"), why_not)
+        yield Thing("Write your first memory", GoTo("records", then="records.add"))
+        yield Thing("Let your agents use memtui: two commands", None)
+
+    def _drawn(self, width: int) -> Content:
+        state = self._frame.state
+        made_up = "This is a made-up company: sixty days of what its agents remember."
+        own = "See, search, correct and prune what your agents remember."
+        wide = max(len(tab.title) for tab in SCREENS) + 4
+        keys = [state.keymap.label(f"app.go_{tab.mode}") for tab in SCREENS]
+
+        def row(lead: Content, words: str, style: str = "") -> Content:
+            gap = Content(" " * (wide - lead.cell_length))
+            return hanging(lead + gap, display(words, limit=200, style=style), width)
+
+        def keyed(key: str, name: str = "") -> Content:
+            return line(Content.styled(key, f"bold {ACCENT}"), display(name, style=STRONG))
+
+        return lines(
+            [
+                display(made_up if self._is_demo else own),
+                *(row(display(word, style=STRONG), said) for word, said in _WORDS.items()),
+                Content(""),
+                *(
+                    row(keyed(key, tab.title), _ANSWERS[tab.mode])
+                    for key, tab in zip(keys, SCREENS, strict=True)
+                ),
+                Content(""),
+                display("Try first", style=STRONG),
+                *(
+                    hanging(keyed(key) + Content("  "), _said(thing), width)
+                    for key, thing in zip("abc", self.things, strict=True)
+                ),
+            ]
+        )
+
+    def action_try_out(self, place: int) -> None:
+        """Go where a thing to try is."""
+        thing = self.things[place]
+        if thing.why_not:
+            toast(self, thing.why_not, severity="warning")
+        elif thing.leads is None:
+            commands = display(_FOR_AGENTS, keep_newlines=True)
+            self.app.push_screen(Sheet("memtui for your agents", commands))
+        else:
+            self._chosen = place
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Go where was chosen, once the service is open."""
+        state = self._frame.state
+        if self._chosen is None or (state.session is None and state.phase is Phase.OPENING):
+            return
+        thing, self._chosen = self.things[self._chosen], None
+        self.dismiss(None)
+        if thing.leads is not None:
+            self.app.post_message(thing.leads)
+
+    async def action_go(self, mode: str) -> None:
+        """Go to a screen."""
+        self.dismiss(None)
+        await self.app.run_action(f"go_{mode}", self.app)
+
+
+def _said(thing: Thing) -> Content:
+    return display(thing.words, limit=200, style=DIM if thing.why_not else "")

@@ -1,0 +1,113 @@
+"""The tour, of the demo and of a first start, and adding all that was found on the machine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.containers import VerticalScroll
+
+from memtui.actions import SCREENS
+from memtui.app import MemtuiApp
+from memtui.config import Paths, Settings, find_paths
+from memtui.screens.bindings.screen import BindingsScreen
+from memtui.screens.dialogs import Confirm, WriteRecord
+from memtui.screens.prune import PruneReview
+from memtui.screens.query.screen import QueryScreen
+from memtui.screens.tour import Tour
+from memtui.service import Caller, MemoryService
+from tests.demos import END, Built
+from tests.screens.hostile import screen_text
+from tests.screens.piloting import running, toasts, until
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A person's home folder with nothing in it that memtui could find."""
+    folder = tmp_path / "person"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def fill(machine: Path, logs: int) -> None:
+    """Leave memories of other programs: so many, and one that is torn."""
+    for number in range(logs):
+        memory = machine / ".claude" / "projects" / f"-work-p{number}" / "memory"
+        memory.mkdir(parents=True)
+        (memory / "MEMORY.md").write_text(f"# Project {number}\n\nDeploys on Fridays.\n")
+    torn = {"command": "npx", "env": {"MEMORY_FILE_PATH": str(machine / "none" / "m.jsonl")}}
+    (machine / ".claude.json").write_text(json.dumps({"mcpServers": {"memory": torn}})[:-9])
+
+
+def is_whole(app: MemtuiApp) -> bool:
+    """Whether all of the tour is seen without scrolling."""
+    return app.screen.query_one(VerticalScroll).max_scroll_y == 0
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_the_demo_opens_on_the_tour_once(
+    built: Built, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    shutil.copytree(built.paths.data, tmp_path / "demo")
+    home = find_paths(tmp_path / "demo"), Settings()
+    opened: dict[str, Any] = {"size": size, "tours": True, "clock": lambda: END}
+    async with running(*home, "records", **opened) as (app, pilot):
+        assert isinstance(app.screen, Tour)
+        await pilot.pause()
+        assert is_whole(app)
+        shown = screen_text(app)
+        assert all(f"{tab.number} {tab.title}" in shown for tab in SCREENS)
+        await pilot.press("enter", "f3", "a")
+        query = app.frame
+        assert isinstance(query, QueryScreen)
+        await until(pilot, lambda: query.view.answer)
+        assert "deploy_branch: release" in screen_text(app)
+        await pilot.press("escape", "f3", "b")
+        await until(pilot, lambda: app.state.filter_line == "type:write since:7d")
+        await until(pilot, lambda: "✓ write" in screen_text(app))
+        await pilot.press("f3", "c")
+        await until(pilot, lambda: isinstance(app.screen, PruneReview))
+    async with running(*home, "records", **opened) as (app, pilot):
+        assert app.screen is app.frame
+
+
+@pytest.mark.parametrize(
+    ("logs", "named"), [(0, "No memories of other"), (1, "1 memory"), (9, "9 m")]
+)
+async def test_a_first_start_adds_all_that_was_found_with_one_yes(
+    machine: Path,
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    logs: int,
+    named: str,
+) -> None:
+    fill(machine, logs)
+    async with running(paths, settings, "records", size=(80, 24), tours=True) as (app, pilot):
+        await until(pilot, lambda: named in screen_text(app))
+        assert is_whole(app)
+        await pilot.press("a")
+        if not logs:
+            assert isinstance(app.screen, Tour)
+            await pilot.press("c")
+            assert "memtui mcp install" in screen_text(app)
+            await pilot.press("escape", "b")
+            await until(pilot, lambda: isinstance(app.screen, WriteRecord))
+            return
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert [one.key for one in await service.bindings.all(caller)] == ["default"]
+        await pilot.press("y")
+        screen = app.frame
+        assert isinstance(screen, BindingsScreen)
+        await until(pilot, lambda: len(screen.view.bindings) == 1 + logs)
+        await pilot.press("A")
+        assert "Nothing was found on this machine that could still be added" in toasts(app)[-1]
+    added = (await service.bindings.all(caller))[1:]
+    assert all(one.read_only and one.provider_key == "claude-memory" for one in added)
+    assert len({one.key for one in added}) == logs
