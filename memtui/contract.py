@@ -20,12 +20,20 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -548,12 +556,62 @@ class Comparison(Model):
         return self
 
 
+_MOST_FUZZY = 32
+
+
+class Term(Model):
+    """Several values of a field, any of which will do, or values that it must not have.
+
+    What has no value in the field passes where values are excluded.
+    """
+
+    field: Literal[
+        "agent_id", "project_id", "issue_id", "run_id", "subject_id", "source_kind", "topic", "tag",
+        "kind", "operation_type", "status", "binding_key", "door", "principal", "text", "fuzzy",
+    ]  # fmt: skip
+    """A field of `Filter`; `text` and `fuzzy` are words, and only excluded."""
+    values: Annotated[tuple[str, ...], AfterValidator(lambda texts: tuple(dict.fromkeys(texts)))]
+    excluded: bool = False
+
+    @model_validator(mode="after")
+    def _can_be_asked(self) -> Self:
+        if not self.values or not all(self.values):
+            raise ValueError("a term has values, and none of them is empty")
+        kinds = {
+            "source_kind": SourceKind, "operation_type": OperationType, "status": OperationStatus,
+        }  # fmt: skip
+        if (kind := kinds.get(self.field)) is not None:
+            for value in self.values:
+                kind(value)
+        if self.field == "fuzzy" and max(map(len, self.values)) > _MOST_FUZZY:
+            raise ValueError(f"a fuzzy word has at most {_MOST_FUZZY} characters")
+        words = self.field in {"text", "fuzzy"}
+        if not self.excluded and (words or len(self.values) == 1):
+            raise ValueError(f"one value, or words that must be there, are {self.field} itself")
+        return self
+
+
+def _in_order(terms: tuple[Term, ...]) -> tuple[Term, ...]:
+    if len({(one.field, one.excluded) for one in terms}) < len(terms):
+        raise ValueError("a field is asked for, and excluded, once; join the values")
+    return tuple(sorted(terms, key=lambda one: (one.field, one.excluded)))
+
+
+class FieldTest(NamedTuple):
+    """What a filter asks of one field: to have any of the values, or none of them."""
+
+    field: str
+    values: tuple[str, ...]
+    excluded: bool = False
+
+
 class Filter(Model):
     """The one filter of every screen and command; unset fields do not narrow.
 
     Records honour the scope, source, time (`created_at`), topic, tag, kind, text and fuzzy fields;
     operations honour the scope, source, time (`started_at`), type, status, binding, door,
-    principal, text and fuzzy fields and the comparisons (`memtui.filters.HELD`).
+    principal, text and fuzzy fields and the comparisons (`memtui.filters.HELD`). `field_tests`
+    is what most of them come to.
     """
 
     agent_id: str | None = None
@@ -568,7 +626,7 @@ class Filter(Model):
     """Exclusive."""
     text: str | None = None
     """Every word must occur, whatever its case."""
-    fuzzy: tuple[Annotated[str, Field(min_length=1, max_length=32)], ...] = ()
+    fuzzy: tuple[Annotated[str, Field(min_length=1, max_length=_MOST_FUZZY)], ...] = ()
     """Each must be found where `text` is looked for, as `memtui.fuzzy` says."""
     topic: str | None = None
     tag: str | None = None
@@ -581,6 +639,42 @@ class Filter(Model):
     principal: str | None = None
     comparisons: tuple[Comparison, ...] = ()
     """All of them must hold."""
+    terms: Annotated[tuple[Term, ...], AfterValidator(_in_order)] = ()
+    """All of them must hold, beside the fields: at most two of a field, one of them excluding."""
+
+    def field_tests(self) -> Iterator[FieldTest]:
+        """Yield what is asked of each field but moments, words that must be there and numbers."""
+        for field in _VALUED:
+            if (value := getattr(self, field)) is not None:
+                yield FieldTest(field, (value,))
+        yield from (FieldTest(one.field, one.values, one.excluded) for one in self.terms)
+
+    def any_of(self, field: str) -> tuple[str, ...]:
+        """Return the values that a field may have; none where the filter does not say."""
+        found = (
+            one.values for one in self.field_tests() if one.field == field and not one.excluded
+        )
+        return next(found, ())
+
+    def allows(self, field: str, value: str | None) -> bool:
+        """Whether what has this value in a field, None for none, passes as far as that goes."""
+        return all(
+            (value in one.values) != one.excluded
+            for one in self.field_tests()
+            if one.field == field
+        )
+
+    def narrowed_to(self, **values: object) -> Self:
+        """Return the filter with a field set to one of the values that it may have."""
+        kept = tuple(one for one in self.terms if one.excluded or one.field not in values)
+        return self.model_copy(update={**values, "terms": kept})
+
+
+_VALUED = [
+    name
+    for name in get_args(Term.model_fields["field"].annotation)
+    if name not in {"text", "fuzzy"}
+]
 
 
 OWNER_FIELDS = ("project_id", "subject_id", "agent_id")

@@ -1,10 +1,11 @@
-"""The filter line: `agent:bob type:write since:7d cost>0.01 ~wrd words` to a `Filter` and back."""
+"""The filter line, `agent:bob,eve -type:query since:7d cost>0.01 word`, to a `Filter` and back."""
 
 from __future__ import annotations
 
 import difflib
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
@@ -14,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from memtui.contract import Comparison, Filter, Invalid, Measure
+from memtui.contract import Comparison, Filter, Invalid, Measure, Term
 from memtui.fuzzy import MOST_CHARACTERS
 
 FIELDS: dict[str, str] = {
@@ -36,6 +37,7 @@ FIELDS: dict[str, str] = {
     "by": "principal",
 }
 """The words before a colon, and the `Filter` field each one sets."""
+_WORD_OF = {field: word for word, field in FIELDS.items()}
 
 MEASURES: dict[str, Measure] = {one.value: one for one in Measure} | {"took": Measure.LATENCY}
 """The words before `<`, `<=`, `=`, `>=` or `>`, and what each one compares with a number."""
@@ -56,7 +58,7 @@ _OWNERS = {"agent_id", "project_id", "subject_id"}
 _WORK = {"issue_id", "run_id", "source_kind"}
 _TIME = {"since", "until"}
 HELD: dict[Taker, frozenset[str]] = {
-    Taker.OPERATIONS: frozenset(Filter.model_fields) - {"topic", "tag", "kind"},
+    Taker.OPERATIONS: frozenset(Filter.model_fields) - {"topic", "tag", "kind", "terms"},
     Taker.RECORDS: frozenset(
         _WORDS | _OWNERS | _WORK | _TIME | {"topic", "tag", "kind", "binding_key"}
     ),
@@ -67,6 +69,24 @@ HELD: dict[Taker, frozenset[str]] = {
     ),
 }
 """The fields of a `Filter` that each one can be narrowed by; the one place that says so."""
+
+
+_CHOOSES: dict[Taker, frozenset[str]] = {
+    Taker.FACTS: frozenset({"binding_key"}),
+    Taker.BUDGET: frozenset({"binding_key"} | _OWNERS),
+}
+"""The fields that choose what is looked at, so that a taker can have one value of them alone."""
+
+
+def held_by(chosen: Filter, taker: Taker) -> Filter:
+    """Return what of a filter says something about a taker."""
+    held = HELD[taker]
+    own = {name: getattr(chosen, name) for name in held if name in chosen.model_fields_set}
+    return Filter(**own, terms=tuple(one for one in chosen.terms if _holds(taker, one)))
+
+
+def _holds(taker: Taker, term: Term) -> bool:
+    return term.field in HELD[taker] - _CHOOSES.get(taker, frozenset())
 
 
 def not_held(chosen: Filter, taker: Taker) -> list[str]:
@@ -83,6 +103,7 @@ def not_held(chosen: Filter, taker: Taker) -> list[str]:
         terms.append("words")
     if "fuzzy" not in held and chosen.fuzzy:
         terms.append("~words")
+    terms.extend(_written(one) for one in chosen.terms if not _holds(taker, one))
     return terms
 
 
@@ -100,21 +121,34 @@ def refuse_not_held(chosen: Filter, taker: Taker) -> None:
         )
     if idle:
         held = [f"{word}:" for word, field in FIELDS.items() if field in HELD[taker]]
+        one = [f"{_WORD_OF[field]}:" for field in _WORD_OF if field in _CHOOSES.get(taker, ())]
+        only = (
+            f" {' '.join(one)} {'takes' if len(one) == 1 else 'each take'} one value."
+            if one
+            else ""
+        )
         raise Invalid(
             f"{' and '.join(idle)} cannot narrow {taker}; take it out. "
-            f"What can is {' '.join(held)} and {'' if 'text' in HELD[taker] else '~'}words."
+            f"What can is {' '.join(held)} and {'' if 'text' in HELD[taker] else '~'}words.{only}"
         )
+
+
+def names_bindings(chosen: Filter) -> bool:
+    """Whether it chooses among bindings without naming the one to ask: all are asked, and told."""
+    return chosen.binding_key is None and any(one.field == "binding_key" for one in chosen.terms)
 
 
 def asked_with(chosen: Filter) -> dict[str, Any]:
     """Return what a filter line sets of a question: its topic comes first, the rest must hold."""
     own = ("topic", "binding_key")
-    narrowing = {name: getattr(chosen, name) for name in HELD[Taker.QUESTIONS].difference(own)}
-    return {"filter": Filter(**narrowing), **{name: getattr(chosen, name) for name in own}}
+    narrowing = held_by(chosen, Taker.QUESTIONS).model_copy(update=dict.fromkeys(own))
+    return {"filter": narrowing, **{name: getattr(chosen, name) for name in own}}
 
 
 _JOINING = {"not", "or", "and"}
 _TERM = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
+_PART = re.compile(r"""(?:[^,"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
+"""A value between commas."""
 _FIELD = re.compile(r"([a-z]+):(.*)", re.DOTALL)
 _COMPARED = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.*)", re.DOTALL)
 _AMOUNT = re.compile(r"\$?(-?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20}))(ms|s|min|h)?")
@@ -155,57 +189,128 @@ _DAY = re.compile(rf"(?P<back>today|yesterday)|last (?P<weekday>{'|'.join(_WEEKD
 def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
     """Parse a filter line; terms that are no field become the text to search.
 
-    A value with spaces is quoted: `project:"mech fighters"`. A quoted word is never a field, nor is
-    a URL, nor a word that ends in a colon and names no field. `cost>0.01` compares (`MEASURES`);
-    a duration is in milliseconds or has a unit: `latency>200`, `took>2s`. `~word` is a fuzzy word
-    (`memtui.fuzzy`); `~/notes` is a path.
+    `agent:bob,eve` lets either through; `-` before a field, a word or a fuzzy word leaves out what
+    has it. A value with spaces or a comma is quoted: `project:"mech fighters"`. A quoted word is
+    never a field, nor is a URL, nor a word that ends in a colon and names no field. `cost>0.01`
+    compares (`MEASURES`); a duration is in milliseconds or has a unit: `latency>200`, `took>2s`.
+    `~word` is a fuzzy word (`memtui.fuzzy`); `~/notes` is a path.
 
     Raises:
         Invalid: an unknown field, a bad value, or an unclosed quote.
     """
     if _TERM.sub("", line).strip():
         raise Invalid("The filter has an unclosed quote; close it or take it out.")
-    values: dict[str, object] = {}
-    words: list[str] = []
-    fuzzy: list[str] = []
-    compared: dict[Comparison, None] = {}
-    terms = _TERM.findall(line)
-    _refuse_joined(terms)
-    for term in terms:
+    written = _TERM.findall(line)
+    _refuse_joined(written)
+    found = _Line(now, zone)
+    for term in written:
+        found.take(term)
+    return found.filter()
+
+
+class _Line:
+    """What a line comes to while its terms are taken one by one."""
+
+    def __init__(self, now: datetime, zone: tzinfo) -> None:
+        self.now, self.zone = now, zone
+        self.moments: dict[str, datetime] = {}
+        self.values: dict[str, list[str]] = {}
+        self.excluded: dict[str, list[str]] = defaultdict(list)
+        self.words: list[str] = []
+        self.fuzzy: list[str] = []
+        self.compared: dict[Comparison, None] = {}
+
+    def take(self, written: str) -> None:
+        """Take one term."""
+        out = _excludes(written)
+        term = written[out:]
         if (comparison := _comparison(term)) is not None:
-            compared[comparison] = None
-            continue
-        if term.startswith("~") and not term.startswith("~/"):
-            fuzzy.append(_fuzzy_word(_unquoted(term[1:])))
-            continue
-        match = _FIELD.fullmatch(term)
-        if match is None or _is_word(*match.groups()):
-            words.append(_unquoted(term))
-            continue
-        name, value = match[1], _unquoted(match[2])
+            if out:
+                raise Invalid(f"{written} has a sign to turn round; write it without the -.")
+            self.compared[comparison] = None
+        elif term.startswith("~") and not term.startswith("~/"):
+            (self.excluded["fuzzy"] if out else self.fuzzy).append(_fuzzy_word(_unquoted(term[1:])))
+        elif (match := _FIELD.fullmatch(term)) is not None and not _is_word(*match.groups()):
+            self._take_field(*match.groups(), out=out)
+        else:
+            self._take_word(_unquoted(term), out=out)
+
+    def _take_word(self, word: str, *, out: bool) -> None:
+        if out and not word:
+            raise Invalid("- needs a word or a field behind it, such as -draft or -type:query.")
+        (self.excluded["text"] if out else self.words).append(word)
+
+    def _take_field(self, name: str, written: str, *, out: bool) -> None:
         if name not in FIELDS:
             near = difflib.get_close_matches(name, FIELDS, n=1)
             hint = f"did you mean {near[0]}:?" if near else f"fields are {', '.join(FIELDS)}."
             raise Invalid(f"Unknown filter field {name}:; {hint}")
-        if not value:
-            raise Invalid(f"The filter field {name}: needs a value.")
-        field = FIELDS[name]
-        taken = parse_when(value, now=now, zone=zone) if field in {"since", "until"} else value
-        if values.setdefault(field, taken) != taken:
-            raise Invalid(f"The filter gives {name}: twice; nothing can be both, so take one out.")
-    values["text"] = " ".join(" ".join(words).split()) or None
-    return build_filter(**values, fuzzy=tuple(fuzzy), comparisons=tuple(compared))
+        into, taken = FIELDS[name], _values(name, written)
+        if into in _TIME:
+            self._take_moment(name, taken, out=out)
+            return
+        for value in taken:
+            build_filter(**{into: value})
+        if out:
+            self.excluded[into] += taken
+        elif self.values.setdefault(into, taken) != taken:
+            both = f"{name}:{','.join(map(_quoted_value, self.values[into] + taken))}"
+            raise Invalid(
+                f"The filter gives {name}: twice, and nothing can be both; {both} lets either "
+                "through."
+            )
+
+    def _take_moment(self, name: str, taken: Sequence[str], *, out: bool) -> None:
+        if out or len(taken) > 1:
+            other = "until" if name == "since" else "since"
+            raise Invalid(f"{name}: takes one moment and no -; {other}: is the other side of it.")
+        moment = parse_when(taken[0], now=self.now, zone=self.zone)
+        if self.moments.setdefault(name, moment) != moment:
+            raise Invalid(f"The filter gives {name}: twice; take one out.")
+
+    def filter(self) -> Filter:
+        """Return the filter that all of them make."""
+        single = {name: one[0] for name, one in self.values.items() if len(one) == 1}
+        several = [(name, one, False) for name, one in self.values.items() if len(one) > 1]
+        several += [(name, one, True) for name, one in self.excluded.items()]
+        return build_filter(
+            **single,
+            **self.moments,
+            text=" ".join(" ".join(self.words).split()) or None,
+            fuzzy=tuple(self.fuzzy),
+            comparisons=tuple(self.compared),
+            terms=tuple(
+                Term.model_validate({"field": name, "values": tuple(one), "excluded": out})
+                for name, one, out in several
+            ),
+        )
+
+
+def _excludes(written: str) -> bool:
+    """Whether a term leaves out what it names: `-x`, but neither `-` nor `--x`."""
+    return written.startswith("-") and written[1:2] not in {"", "-"}
+
+
+def _values(name: str, written: str) -> list[str]:
+    """Return the values that commas outside of quotes part, each once."""
+    parts, commas = _PART.findall(written), _PART.sub("", written)
+    values = [_unquoted(part) for part in parts]
+    if len(values) <= len(commas) or not all(values):
+        where = " before and after each comma" if commas else ""
+        raise Invalid(f"The filter field {name}: needs a value{where}.")
+    return list(dict.fromkeys(values))
 
 
 def _refuse_joined(terms: Sequence[str]) -> None:
-    """Raise `Invalid` for a term that is to be left out or chosen from: a filter has neither."""
+    """Raise `Invalid` for a word that seems to join terms."""
     for term, following in zip_longest(terms, terms[1:], fillvalue=""):
-        joins = term.lower() in _JOINING and _is_term(following)
-        if joins or (term[0] in "-!" and _is_term(term[1:])):
+        if term.lower() in _JOINING and _is_term(following.removeprefix("-")):
             raise Invalid(
-                "All terms of a filter must hold, and there is no not and no or; take "
-                f"{term} out, or put it in quotes to look for it as a word."
+                f"All terms of a filter must hold; take {term} out, or put it in quotes to look "
+                "for it as a word. -type:query leaves out, and agent:a,b lets either through."
             )
+        if term[0] == "!" and _is_term(term[1:]):
+            raise Invalid(f"What is left out has a - before it: -{term[1:]}.")
 
 
 def _is_term(term: str) -> bool:
@@ -286,20 +391,36 @@ def build_filter(**values: object) -> Filter:
 def format_filter(chosen: Filter, zone: tzinfo | None = None) -> str:
     """Return the filter line that parses to `chosen`; in `zone` its moments are short."""
     terms = []
-    for word, field in FIELDS.items():
-        value = getattr(chosen, field)
-        if value is None:
-            continue
-        shown = _moment(value, zone) if isinstance(value, datetime) else str(value)
-        terms.append(f"{word}:{shlex.quote(shown)}")
+    for word, name in FIELDS.items():
+        value = getattr(chosen, name)
+        if isinstance(value, datetime):
+            terms.append(f"{word}:{shlex.quote(_moment(value, zone))}")
+        elif value is not None:
+            terms.append(f"{word}:{_quoted_value(str(value))}")
+        terms.extend(_written(one) for one in chosen.terms if one.field == name)
     terms.extend(f"{one.measure}{one.sign}{one.value:f}" for one in chosen.comparisons)
     terms.extend(_quoted_word(word) for word in (chosen.text or "").split())
-    # Empty quotes keep a fuzzy /notes from being the path ~/notes.
-    terms.extend(
-        f"~''{shlex.quote(word)}" if word[0] == "/" else f"~{shlex.quote(word)}"
-        for word in chosen.fuzzy
-    )
+    terms.extend(_quoted_fuzzy(word) for word in chosen.fuzzy)
+    terms.extend(_written(one) for one in chosen.terms if one.field not in _WORD_OF)
     return " ".join(terms)
+
+
+def _written(term: Term) -> str:
+    if term.field in _WORDS:
+        quoted = _quoted_word if term.field == "text" else _quoted_fuzzy
+        return " ".join(f"-{quoted(word)}" for word in term.values)
+    sign = "-" if term.excluded else ""
+    return f"{sign}{_WORD_OF[term.field]}:{','.join(map(_quoted_value, term.values))}"
+
+
+def _quoted_value(value: str) -> str:
+    quoted = shlex.quote(value)
+    return f"'{value}'" if "," in value and quoted == value else quoted
+
+
+def _quoted_fuzzy(word: str) -> str:
+    # Empty quotes keep a fuzzy /notes from being the path ~/notes.
+    return f"~''{shlex.quote(word)}" if word[0] == "/" else f"~{shlex.quote(word)}"
 
 
 def _moment(value: datetime, zone: tzinfo | None) -> str:
@@ -314,10 +435,9 @@ def _moment(value: datetime, zone: tzinfo | None) -> str:
 
 def _quoted_word(word: str) -> str:
     quoted = shlex.quote(word)
-    field = _FIELD.fullmatch(quoted)
-    left_out = quoted[0] == "-" and _is_term(quoted[1:])
-    is_field = field is not None and not _is_word(*field.groups())
-    if left_out or is_field or _COMPARED.fullmatch(quoted):
+    match = _FIELD.fullmatch(quoted)
+    is_field = match is not None and not _is_word(*match.groups())
+    if quoted[0] == "-" or is_field or _COMPARED.fullmatch(quoted):
         return f"'{word}'"
     return quoted
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, Concatenate, Generic, Literal, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ValidationError
@@ -221,35 +221,62 @@ _OF_WORK = frozenset({"issue_id", "run_id"})
 _SEEN_BY = ("agent_id", "project_id", "subject_id")
 
 
-def conditions(wanted: Filter) -> Iterator[tuple[str, Test, Any]]:
-    """Yield what a filter asks of a record: a field, a test and a value; all have to hold."""
-    for field in _EQUAL:
-        if (value := getattr(wanted, field)) is not None:
-            yield field, "is", value
-    if wanted.tag is not None:
-        yield "tags", "has", wanted.tag
+class Condition(NamedTuple):
+    """What a filter asks of a record's field: a test of it holds for one of the values, or none."""
+
+    field: str
+    test: Test
+    values: tuple[Any, ...]
+    excluded: bool = False
+    """Whether it must hold for none of them; a field without a value then passes."""
+
+
+_TESTED: dict[str, tuple[str, Test]] = {
+    **{field: (field, "is") for field in _EQUAL},
+    "tag": ("tags", "has"),
+    "text": ("text", "holds"),
+    "fuzzy": ("text", "finds"),
+}
+
+
+def conditions(wanted: Filter) -> Iterator[Condition]:
+    """Yield what a filter asks of a record; all have to hold."""
+    for field, values, excluded in wanted.field_tests():
+        if field in _TESTED:
+            yield Condition(*_TESTED[field], values, excluded)
     if wanted.since is not None:
-        yield "created_at", "from", wanted.since
+        yield Condition("created_at", "from", (wanted.since,))
     if wanted.until is not None:
-        yield "created_at", "before", wanted.until
+        yield Condition("created_at", "before", (wanted.until,))
     for word in (wanted.text or "").split():
-        yield "text", "holds", word
+        yield Condition("text", "holds", (word,))
     for word in wanted.fuzzy:
-        yield "text", "finds", word
+        yield Condition("text", "finds", (word,))
+
+
+class Translated(NamedTuple, Generic[Clause]):
+    """A condition in a store's own language: one of the clauses must hold, or none of them."""
+
+    clauses: tuple[Clause, ...]
+    """Without any, no record passes, or where they are excluded, every one does."""
+    excluded: bool
+    """A clause that is unknown, as NULL in SQL, does not hold."""
 
 
 def translated(
     wanted: Filter,
     columns: Mapping[str, Column],
     tests: Mapping[Test, Callable[[Column, Any], Clause]],
-) -> Iterator[Clause | None]:
-    """Yield a filter's conditions in a store's own language; None where no record can pass.
+) -> Iterator[Translated[Clause]]:
+    """Yield a filter's conditions in a store's own language; all have to hold.
 
-    `columns` says where the store keeps a field; one that it does not keep lets nothing through.
+    `columns` says where the store keeps a field; in one that it does not keep, no record has a
+    value.
     """
-    for field, test, value in conditions(wanted):
+    for field, test, values, excluded in conditions(wanted):
         column = columns.get(field)
-        yield None if column is None else tests[test](column, value)
+        clauses = () if column is None else tuple(tests[test](column, value) for value in values)
+        yield Translated(clauses, excluded)
 
 
 def matcher(wanted: Filter) -> Callable[[Record], bool]:
@@ -258,10 +285,19 @@ def matcher(wanted: Filter) -> Callable[[Record], bool]:
     Words are looked for in title, text and summary.
     """
     asked = [
-        (field, test, value.casefold() if test == "holds" else value)
-        for field, test, value in conditions(wanted)
+        one._replace(values=tuple(word.casefold() for word in one.values))
+        if one.test == "holds"
+        else one
+        for one in conditions(wanted)
     ]
-    return lambda record: all(_passes(record, *one) for one in asked)
+
+    def passes(record: Record) -> bool:
+        return all(
+            any(_passes(record, field, test, value) for value in values) != excluded
+            for field, test, values, excluded in asked
+        )
+
+    return passes
 
 
 def _passes(record: Record, field: str, test: Test, value: Any) -> bool:

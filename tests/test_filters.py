@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -17,6 +18,7 @@ from memtui.contract import (
     OperationStatus,
     OperationType,
     SourceKind,
+    Term,
 )
 from memtui.filters import (
     FIELDS,
@@ -25,6 +27,7 @@ from memtui.filters import (
     Taker,
     build_filter,
     format_filter,
+    held_by,
     not_held,
     parse_filter,
     parse_when,
@@ -38,7 +41,8 @@ foreign = st.text(min_size=1, max_size=12)
 tricky = st.text(alphabet="ab:/'\"\\ -agent\n", min_size=1, max_size=14) | st.text(
     alphabet="cost<>=.5$s'\"", min_size=1, max_size=9
 )
-values = st.none() | foreign | tricky
+commas = st.text(alphabet="a,'\" ", min_size=1, max_size=6)
+values = st.none() | foreign | tricky | commas
 moments = st.none() | st.integers(-(10**15), 10**16).map(
     lambda micros: NOW + timedelta(microseconds=micros)
 )
@@ -56,6 +60,42 @@ comparisons = st.builds(
     sign=st.sampled_from(["<", "<=", "=", ">=", ">"]),
     value=st.integers(-(10**15), 10**15).map(Decimal),
 )
+kinds = {"source_kind": SourceKind, "operation_type": OperationType, "status": OperationStatus}
+words_left_out = [
+    st.builds(
+        Term,
+        field=st.just(field),
+        values=st.lists(foreign | tricky, min_size=1, max_size=3).map(tuple),
+        excluded=st.just(value=True),
+    )
+    for field in ("text", "fuzzy")
+]
+of_fields = [
+    st.builds(
+        Term,
+        field=st.just(field),
+        values=st.lists(
+            st.sampled_from(kinds[field]).map(str) if field in kinds else foreign | tricky | commas,
+            min_size=2, max_size=3, unique=True,
+        ).map(tuple),
+        excluded=st.booleans(),
+    )
+    for field in FIELDS.values()
+    if field not in {"since", "until"}
+]  # fmt: skip
+terms = st.lists(
+    st.one_of(*of_fields, *words_left_out),
+    max_size=3,
+    unique_by=lambda term: (term.field, term.excluded),
+).map(tuple)
+
+
+def either(chosen: Filter) -> Filter:
+    """A field has one value, or any of several."""
+    several: dict[str, None] = {one.field: None for one in chosen.terms if not one.excluded}
+    return chosen.model_copy(update=several)
+
+
 filters = st.builds(
     Filter,
     **{
@@ -71,11 +111,20 @@ filters = st.builds(
     text=texts,
     fuzzy=st.lists(foreign | tricky, max_size=2).map(tuple),
     comparisons=st.lists(comparisons, max_size=3, unique=True).map(tuple),
-)
+    terms=terms,
+).map(either)
 
 
 def compared(measure: str, sign: str, value: str) -> Comparison:
     return Comparison.model_validate({"measure": measure, "sign": sign, "value": value})
+
+
+def left_in(field: Any, *values: str) -> Term:
+    return Term(field=field, values=values)
+
+
+def left_out(field: Any, *values: str) -> Term:
+    return Term(field=field, values=values, excluded=True)
 
 
 @given(filters)
@@ -93,7 +142,7 @@ def test_any_line_is_a_filter_or_a_sentence(line: str) -> None:
 
 
 def test_every_field_of_the_filter_can_be_typed() -> None:
-    assert {*FIELDS.values(), "text", "fuzzy", "comparisons"} == set(Filter.model_fields)
+    assert {*FIELDS.values(), "text", "fuzzy", "comparisons", "terms"} == set(Filter.model_fields)
     assert set(MEASURES.values()) == set(Measure)
 
 
@@ -138,6 +187,16 @@ def test_every_field_of_the_filter_can_be_typed() -> None:
             compared("score", "<", "0.3")))),
         ("cost>1 cost>1", Filter(comparisons=(compared("cost", ">", "1"),))),
         ("'cost>1' a=b x>y x=1 costly>much", Filter(text="cost>1 a=b x>y x=1 costly>much")),
+        ("agent:coding,ops -type:query,browse -type:get", Filter(terms=(
+            left_in("agent_id", "coding", "ops"),
+            left_out("operation_type", "query", "browse", "get")))),
+        ("agent:'a,b','c d' topic:'x,y'", Filter(topic="x,y", terms=(
+            left_in("agent_id", "a,b", "c d"),))),
+        ("deploy -draft -'two words' -~dply -~/notes -'agent:x'", Filter(text="deploy", terms=(
+            left_out("fuzzy", "dply"),
+            left_out("text", "draft", "two words", "~/notes", "agent:x")))),
+        ("agent:a,a -agent:b --json - -https://x", Filter(agent_id="a", text="--json -", terms=(
+            left_out("agent_id", "b"), left_out("text", "https://x")))),
         ("развёртывание tag:日本", Filter(text="развёртывание", tag="日本")),
     ],
 )  # fmt: skip
@@ -292,26 +351,54 @@ def test_a_moment_is_short_in_a_zone_and_the_same_when_it_is_read(
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["not type:query", "NOT agent:bob", "agent:a or agent:b", "status:ok and type:write",
-     "-type:query", "!agent:bob", "deploy not cost>0.1"],
-)  # fmt: skip
-def test_what_is_to_be_left_out_or_chosen_from_is_refused(line: str) -> None:
-    with pytest.raises(Invalid, match="no not and no or"):
+    ("line", "told"),
+    [
+        ("not type:query", "-type:query leaves out"),
+        ("NOT agent:bob", "take NOT out"),
+        ("agent:a or agent:b", "agent:a,b lets either through"),
+        ("status:ok and -type:write", "take and out"),
+        ("deploy not cost>0.1", "take not out"),
+        ("!agent:bob", "a - before it: -agent:bob"),
+        ("-cost>1", "turn round; write it without the -"),
+        ("-since:7d", "since: takes one moment and no -; until:"),
+        ("until:7d,3d", "until: takes one moment"),
+        ("agent:a,", "needs a value before and after each comma"),
+        ("agent:,a", "before and after each comma"),
+        ("agent:a,''", "before and after each comma"),
+        ("-type:write,wrote", "The filter value 'wrote' for type does not fit"),
+        ("-agnt:a", "did you mean agent:?"),
+        ("-''", "- needs a word or a field behind it"),
+        ("-~", "~ needs a word behind it"),
+    ],
+)
+def test_what_leaves_out_or_chooses_in_another_way_is_told_how(line: str, told: str) -> None:
+    with pytest.raises(Invalid) as caught:
         parse_filter(line, now=NOW)
+    assert told in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "line", ["'not' type:query", "not found", "type:query not", "-rf", "'-type:query'", "or"]
+    "line", ["'not' type:query", "not found", "type:query not", "--rf", "'-type:query'", "or"]
 )
 def test_a_joining_word_that_joins_nothing_is_a_word(line: str) -> None:
     assert parse_filter(line, now=NOW).text is not None
 
 
-def test_a_field_has_one_value() -> None:
+def test_a_field_is_asked_for_once() -> None:
     assert parse_filter("agent:a agent:a", now=NOW).agent_id == "a"
-    with pytest.raises(Invalid, match="agent: twice"):
+    with pytest.raises(Invalid, match="nothing can be both; agent:a,b lets either through"):
         parse_filter("agent:a agent:b", now=NOW)
+    with pytest.raises(Invalid, match="since: twice"):
+        parse_filter("since:7d since:3d", now=NOW)
+
+
+def test_what_chooses_where_to_look_has_one_value() -> None:
+    chosen = parse_filter("project:a,b -binding:x words", now=NOW)
+    assert not_held(chosen, Taker.OPERATIONS) == not_held(chosen, Taker.RECORDS) == []
+    assert not_held(chosen, Taker.FACTS) == ["-binding:x"]
+    assert held_by(chosen, Taker.FACTS).terms == chosen.terms[1:]
+    with pytest.raises(Invalid, match=r"-binding:x and project:a,b cannot .* each take one value"):
+        refuse_not_held(chosen, Taker.BUDGET)
 
 
 def test_every_term_is_held_or_refused_as_the_document_says() -> None:

@@ -23,6 +23,7 @@ from memtui.contract import (
     Scope,
     SourceKind,
     SourceRef,
+    Term,
 )
 from memtui.provider_kit import (
     DerivedDatabase,
@@ -70,6 +71,25 @@ def test_each_field_of_a_filter_narrows(passing: dict[str, Any], failing: dict[s
     assert not matcher(Filter(**failing))(record())
 
 
+@pytest.mark.parametrize(
+    ("term", "passes"),
+    [
+        (Term(field="topic", values=("dogs", "cats")), True),
+        (Term(field="topic", values=("dogs", "owls")), False),
+        (Term(field="topic", values=("cats",), excluded=True), False),
+        (Term(field="topic", values=("dogs", "owls"), excluded=True), True),
+        (Term(field="agent_id", values=("bob",), excluded=True), True),
+        (Term(field="tag", values=("rare",), excluded=True), False),
+        (Term(field="text", values=("dog", "LYNX"), excluded=True), False),
+        (Term(field="fuzzy", values=("dgg",), excluded=True), True),
+        (Term(field="run_id", values=("run-1",), excluded=True), False),
+        (Term(field="status", values=("ok",), excluded=True), True),
+    ],
+)
+def test_a_term_lets_any_of_its_values_through_or_none(term: Term, passes: bool) -> None:
+    assert matcher(Filter(terms=(term,)))(record()) is passes
+
+
 def test_an_issue_is_the_scopes_or_the_sources() -> None:
     by_scope = record(scope=Scope(company_id="c", issue_id="I-1"))
     by_source = record(
@@ -89,7 +109,10 @@ def test_a_record_without_a_time_passes_no_bound() -> None:
 def test_a_field_that_a_store_does_not_keep_lets_nothing_through() -> None:
     tests: Any = {"is": lambda column, value: f"{column} = {value}"}
     wanted = Filter(topic="cats", kind="note")
-    assert list(translated(wanted, {"topic": "theme"}, tests)) == ["theme = cats", None]
+    assert list(translated(wanted, {"topic": "theme"}, tests)) == [
+        (("theme = cats",), False),
+        ((), False),
+    ]
 
 
 def test_another_company_is_not_seen() -> None:

@@ -13,7 +13,7 @@ from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import Filter, MemtuiError, NotFound, Record
-from memtui.filters import HELD, Taker, format_filter, parse_filter, parse_when, refuse_not_held
+from memtui.filters import Taker, format_filter, held_by, parse_filter, parse_when, refuse_not_held
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Prompt
 from memtui.screens.exports import export
@@ -73,7 +73,7 @@ class Changes(ModalListScreen["Difference"]):
         self._earlier = parse_when(SINCE, now=state.clock(), zone=state.local_zone)
         self._later = state.as_of
         """None: now."""
-        self._filter = for_records(state.filter)
+        self._filter = held_by(state.filter, Taker.RECORDS)
         self._answer: CompareAnswer | None = None
         self._rows: AppendedRows[Difference] = AppendedRows(_key)
         self._reading = Background(self, "changes")
@@ -232,12 +232,6 @@ class Changes(ModalListScreen["Difference"]):
             return f"Wrote {number} to {path}."
 
         self.talk(export(self, f"Export {number} to", "changes.csv", _EXPORTED, write))
-
-
-def for_records(chosen: Filter) -> Filter:
-    """Return what of a filter says something about records."""
-    held = chosen.model_dump(include=set(HELD[Taker.RECORDS]))
-    return Filter.model_validate(held)
 
 
 def ordered(found: Iterable[Difference]) -> list[Difference]:

@@ -21,7 +21,7 @@ from textual.message import Message
 from memtui.actions import Need
 from memtui.config import Paths, Settings
 from memtui.contract import Denied, Filter, Health, Invalid, MemtuiError, NotFound, Scope
-from memtui.filters import parse_filter
+from memtui.filters import names_bindings, parse_filter
 from memtui.screens.following import Follower, News
 from memtui.screens.kept import (
     SavedCompany,
@@ -144,7 +144,8 @@ class AppState:
     @property
     def asks_all(self) -> bool:
         """Whether all bindings are asked: a filter that names one asks that one."""
-        return self.everywhere and self.filter.binding_key is None
+        chosen = self.filter
+        return names_bindings(chosen) or (self.everywhere and chosen.binding_key is None)
 
     @property
     def log_filter(self) -> Filter:
@@ -159,7 +160,9 @@ class AppState:
     @property
     def _scoped(self) -> dict[str, str | None]:
         return {
-            name: getattr(self.filter, name) or getattr(self.scope, name) for name in _SCOPE_FIELDS
+            name: getattr(self.filter, name) or (here if not self.filter.any_of(name) else None)
+            for name in _SCOPE_FIELDS
+            for here in [getattr(self.scope, name)]
         }
 
 

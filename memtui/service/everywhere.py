@@ -417,7 +417,15 @@ class Everywhere(Group):
     ) -> Asked:
         if request.binding_key is not None:
             raise Invalid("All bindings are asked, so name none; or ask that one alone.")
-        return await self.begin(caller, within_ms, seen_only=seen_only)
+        asked = await self.begin(caller, within_ms, seen_only=seen_only)
+        asked.outcomes = {
+            key: one
+            for key, one in asked.outcomes.items()
+            if request.filter.allows("binding_key", key)
+        }
+        if not asked.outcomes:
+            raise NotFound("The filter lets through no binding that is there; mend its binding:.")
+        return asked
 
     async def begin(
         self, caller: Caller, within_ms: int | None = None, *, seen_only: bool = False

@@ -774,9 +774,16 @@ def _stages_json(stages: Iterable[ExplainStage], ids: Sequence[str]) -> list[Jso
 
 def _redacted_filter(wanted: Filter) -> Filter:
     """Return a filter without the secrets in its words."""
-    words = wanted.model_dump(include={"text", "fuzzy", "topic", "tag", "kind"})
-    clean, labels = redact_json({**words, "fuzzy": list(wanted.fuzzy)})
-    return wanted.model_copy(update={**clean, "fuzzy": tuple(clean["fuzzy"])} if labels else {})
+    words = wanted.model_dump(include={"text", "topic", "tag", "kind"})
+    lists = {"fuzzy": list(wanted.fuzzy), "terms": [list(one.values) for one in wanted.terms]}
+    clean, labels = redact_json({**words, **lists})
+    if not labels:
+        return wanted
+    terms = tuple(
+        one.model_copy(update={"values": tuple(values)})
+        for one, values in zip(wanted.terms, clean["terms"], strict=True)
+    )
+    return wanted.model_copy(update={**clean, "fuzzy": tuple(clean["fuzzy"]), "terms": terms})
 
 
 def _filter_json(wanted: Filter) -> Json:

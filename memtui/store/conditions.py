@@ -22,6 +22,8 @@ from sqlalchemy import (
     cast,
     func,
     literal_column,
+    not_,
+    or_,
     select,
     tuple_,
     type_coerce,
@@ -29,7 +31,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import default
 
-from memtui.contract import Comparison, Filter, Invalid, Measure
+from memtui.contract import Comparison, FieldTest, Filter, Invalid, Measure
 from memtui.fuzzy import pattern
 from memtui.store.database import quoted, stored_text
 from memtui.store.operation import ASKED, COLUMNS
@@ -121,14 +123,7 @@ def condition(chosen: Filter, *, begun: str = "started_at") -> str:
 
     In DuckDB's SQL; `begun` is the column of the moment that they began.
     """
-    parts = [
-        f"{field} = {_text(getattr(chosen, field))}"
-        for field in _EQUAL
-        if getattr(chosen, field) is not None
-    ]
-    for field, other in _ALSO_IN_SOURCE.items():
-        if (value := getattr(chosen, field)) is not None:
-            parts.append(f"({field} = {_text(value)} OR {other} = {_text(value)})")
+    parts = [part for test in chosen.field_tests() if (part := _asks(test))]
     if chosen.since is not None:
         parts.append(f"{begun} >= {quoted(chosen.since.isoformat())}::TIMESTAMPTZ")
     if chosen.until is not None:
@@ -137,6 +132,28 @@ def condition(chosen: Filter, *, begun: str = "started_at") -> str:
     parts.extend(_mentions(word) for word in (chosen.text or "").split())
     parts.extend(_nearly_mentions(word) for word in chosen.fuzzy)
     return " AND ".join(parts)
+
+
+def _asks(test: FieldTest) -> str:
+    """Return the condition of one field; empty where operations have no such field."""
+    field, values = test.field, test.values
+    if field in {"text", "fuzzy"}:
+        mentions = _mentions if field == "text" else _nearly_mentions
+        found = " OR ".join(map(mentions, values))
+    elif places := _places(field):
+        among = ", ".join(map(_text, values))
+        is_one = f"= {among}" if len(values) == 1 else f"IN ({among})"
+        found = " OR ".join(f"{place} {is_one}" for place in places)
+    else:
+        return ""
+    return f"NOT coalesce({found}, false)" if test.excluded else f"({found})"
+
+
+def _places(field: str) -> tuple[str, ...]:
+    """Return the columns that a field of a filter is looked for in."""
+    if field in _ALSO_IN_SOURCE:
+        return field, _ALSO_IN_SOURCE[field]
+    return (field,) if field in _EQUAL else ()
 
 
 def _mentions(word: str) -> str:
@@ -189,13 +206,8 @@ def conditions(
         own = condition(chosen, begun=BEGUN)
         return [*found, literal_column(own, Boolean)] if own else found
     found += [
-        columns[field] == str(value)
-        for field in _EQUAL
-        if (value := getattr(chosen, field)) is not None
+        part for test in chosen.field_tests() if (part := _asked(company_id, test)) is not None
     ]
-    for field, other in _ALSO_IN_SOURCE.items():
-        if (value := getattr(chosen, field)) is not None:
-            found.append(columns.seq.in_(_seqs_of(company_id, (field, other), value)))
     if chosen.since is not None:
         found.append(columns.started_at >= chosen.since)
     if chosen.until is not None:
@@ -206,12 +218,38 @@ def conditions(
     return found
 
 
-def _seqs_of(company_id: str, places: Sequence[str], value: str) -> CompoundSelect[int]:
+def _asked(company_id: str, test: FieldTest) -> ColumnElement[bool] | None:
+    """What is asked of one field; None where operations have no such field."""
+    columns, values = OPERATIONS.c, test.values
+    found: ColumnElement[bool]
+    match _places(test.field):
+        case (place,):
+            return among(columns[place], test)
+        case (_, _) as places:
+            found = columns.seq.in_(_seqs_of(company_id, places, values))
+        case _ if test.field == "text":
+            found = or_(*map(_has, values))
+        case _ if test.field == "fuzzy":
+            found = or_(*map(_nearly_has, values))
+        case _:
+            return None
+    return not_(found) if test.excluded else found
+
+
+def among(column: Column[Any], test: FieldTest) -> ColumnElement[bool]:
+    """Return that a column has one of the values, or none of them."""
+    texts = [str(value) for value in test.values]
+    if test.excluded:
+        return or_(column.is_(None), column.not_in(texts))
+    return column == texts[0] if len(texts) == 1 else column.in_(texts)
+
+
+def _seqs_of(company_id: str, places: Sequence[str], values: Sequence[str]) -> CompoundSelect[int]:
     """The operations with a value in any of the columns; an OR would use none of their indexes."""
     columns = OPERATIONS.c
     return union_all(
         *(
-            select(columns.seq).where(columns.company_id == company_id, columns[place] == value)
+            select(columns.seq).where(columns.company_id == company_id, columns[place].in_(values))
             for place in places
         )
     )

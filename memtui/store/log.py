@@ -33,7 +33,7 @@ from sqlalchemy import (
 )
 
 from memtui.contract import Filter, OperationStatus, OperationType, Record
-from memtui.store.conditions import conditions
+from memtui.store.conditions import among, conditions
 from memtui.store.database import Connection
 from memtui.store.digest import CONTROL
 from memtui.store.limits import HALF, halves
@@ -367,8 +367,10 @@ class LogReader:
             told: A binding and the ids of a record there: only what let a run know the record.
         """
         run, columns = OPERATIONS.c.run_id, HANDLES.c
-        where = self._matching(chosen.model_copy(update={"run_id": None}))
-        where.append(run.is_not(None) if chosen.run_id is None else run == chosen.run_id)
+        terms = tuple(one for one in chosen.terms if one.field != "run_id")
+        where = self._matching(chosen.model_copy(update={"run_id": None, "terms": terms}))
+        named = [among(run, test) for test in chosen.field_tests() if test.field == "run_id"]
+        where += [run.is_not(None), *named]
         if told is not None:
             touched = self._touched(told[0], _TOLD, told[1])
             where.append(_SEQ.in_(select(columns.seq).where(*touched)))

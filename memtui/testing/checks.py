@@ -35,6 +35,7 @@ from memtui.contract import (
     Snapshot,
     SourceKind,
     SourceRef,
+    Term,
     Unsupported,
     WriteMode,
     WriteRequest,
@@ -642,6 +643,18 @@ class ListChecks(Kit):
             if value is not None:
                 ids = await self.listed(adapter, **{name: value})
                 assert ids == [handle.provider_record_id], f"the filter by {name} is not applied"
+        one_each: dict[str, Any] = {**kept, "text": "lynxes", "fuzzy": "lnx", "since": None}
+        for name, value in one_each.items():
+            if value is None:
+                continue
+            without = Term.model_validate({"field": name, "values": (value,), "excluded": True})
+            ids = await self.listed(adapter, terms=(without,))
+            assert len(ids) == 1, f"excluding a {name} hides what has none, or nothing"
+            assert ids != [handle.provider_record_id], f"an excluded {name} is let through"
+            if name not in {"text", "fuzzy", "source_kind"}:
+                either = Term.model_validate({"field": name, "values": ("zebra", value)})
+                ids = await self.listed(adapter, terms=(either,))
+                assert ids == [handle.provider_record_id], f"one of several of {name} is not found"
         if kept["since"] is not None:
             ids = await self.listed(adapter, until=day(100))
             assert handle.provider_record_id not in ids, "until must be exclusive"

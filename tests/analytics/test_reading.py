@@ -22,7 +22,7 @@ from memtui.analytics.engine import Interrupted, Stop
 from memtui.analytics.reading import OperationLog
 from memtui.analytics.seal import seal as logged_seal
 from memtui.analytics.sealed import Archive
-from memtui.contract import Comparison, Filter, Invalid, Measure, Unavailable, Usage
+from memtui.contract import Comparison, Filter, Invalid, Measure, Term, Unavailable, Usage
 from memtui.service.log import CompanyLog
 from memtui.store.conditions import SORTS
 from memtui.store.database import Database
@@ -89,6 +89,16 @@ FILTERS = [
     Filter(text="развёртывание"),
     Filter(text="drop %"),
     Filter(subject_id="'; --"),
+    Filter(terms=(Term(field="agent_id", values=("coding", HOSTILE)),)),
+    Filter(
+        terms=(
+            Term(field="agent_id", values=("coding",), excluded=True),
+            Term(field="issue_id", values=("ISS-1", HOSTILE), excluded=True),
+            Term(field="operation_type", values=("query", "get")),
+        )
+    ),
+    Filter(terms=(Term(field="text", values=("drop", "развёртывание"), excluded=True),)),
+    Filter(terms=(Term(field="fuzzy", values=("dply",), excluded=True),)),
 ]
 
 

@@ -17,6 +17,7 @@ from memtui.contract import (
     OperationType,
     Scope,
     SourceRef,
+    Term,
     Unavailable,
     Usage,
 )
@@ -216,6 +217,15 @@ def test_money_is_exact_and_unpriced_is_not_zero(database: Database) -> None:
         (Filter(text="100%"), []),
         (Filter(binding_key="mem0", principal="user:bob"), [5]),
         (Filter(project_id="none"), []),
+        (Filter(terms=(Term(field="status", values=("denied", "error")),)), [3]),
+        (Filter(terms=(Term(field="agent_id", values=("coding",), excluded=True),)), [5, 4, 3, 1]),
+        (Filter(terms=(Term(field="issue_id", values=("ISS-1",), excluded=True),)), [5, 3, 2, 1]),
+        (Filter(terms=(Term(field="run_id", values=("r8", "r9")),)), [5]),
+        (
+            Filter(terms=(Term(field="text", values=("BRANCH", "mem0"), excluded=True),)),
+            [5, 4, 3, 2],
+        ),
+        (Filter(terms=(Term(field="fuzzy", values=("brnch",), excluded=True),)), [5, 4, 3, 2]),
     ],
 )
 def test_filters(database: Database, chosen: Filter, expected: list[int]) -> None:

@@ -32,6 +32,7 @@ from sqlalchemy import (
     insert,
     literal,
     literal_column,
+    not_,
     null,
     or_,
     select,
@@ -412,8 +413,9 @@ class FactRows:
             "holds": lambda column, word: find(column, word.lower()) > 0,
             "finds": lambda column, word: column.regexp_match(pattern(word.lower())),
         }
-        for one in translated(wanted, columns, tests):
-            yield false() if one is None else one
+        for clauses, excluded in translated(wanted, columns, tests):
+            found = or_(false(), *clauses)
+            yield not_(func.coalesce(found, false())) if excluded else found
 
     def _place(self, sort: str) -> ColumnElement[Any]:
         updated = func.coalesce(_e.updated_at, _r.created) if self._has_details else _r.created

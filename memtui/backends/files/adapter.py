@@ -195,8 +195,8 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
     @blocking
     def browse(self, request: BrowseRequest) -> BrowsePage:
         """Return one page and the exact total."""
-        fits, kind, records = matcher(request.filter), request.filter.kind, self._load()[0].values()
-        there = [r for r in records if self.is_listed(r) or r.kind == kind]
+        fits, kinds = matcher(request.filter), request.filter.any_of("kind")
+        there = [r for r in self._load()[0].values() if self.is_listed(r) or r.kind in kinds]
         return page([r for r in there if sees(request.scope, r.scope) and fits(r)], request)
 
     @blocking

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 from memtui.contract import (
     BrowsePage,
@@ -136,11 +137,17 @@ async def browse(plugin: Plugin, lister: Lister, request: BrowseRequest) -> Brow
 async def _names(plugin: Plugin, scope: Scope, chosen: Filter) -> tuple[str, ...]:
     names = await plugin.readable(scope)
     asked = {
-        name: value
+        name: values
         for name in SCOPE_IDS
-        if getattr(scope, name) is None and (value := getattr(chosen, name)) is not None
+        if getattr(scope, name) is None and (values := chosen.any_of(name))
     }
-    narrower = plugin.namespaces.readable(scope.model_copy(update=asked), wider=False)
+    narrower = (
+        name
+        for ids in product(*asked.values())
+        for name in plugin.namespaces.readable(
+            scope.model_copy(update=dict(zip(asked, ids, strict=True))), wider=False
+        )
+    )
     return tuple(dict.fromkeys((*narrower, *names))) if asked else names
 
 

@@ -137,9 +137,10 @@ class _Where:
 
     def match(self, wanted: Filter) -> None:
         """Add the fields of a filter; every one that is set narrows."""
-        for clause in translated(wanted, _COLUMNS, _TESTS):
-            if clause is not None:
-                self.add(*clause)
+        for clauses, excluded in translated(wanted, _COLUMNS, _TESTS):
+            found = " OR ".join(sql for sql, _ in clauses) or "0"
+            values = [value for _, value in clauses]
+            self.add(f"NOT COALESCE({found}, 0)" if excluded else found, *values)
 
     def match_metadata(self, wanted: Json) -> None:
         """Add an exact metadata filter; kind, topic and tag name the record's own fields."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cached_property, partial
 from importlib import import_module
@@ -24,6 +24,36 @@ A plain function runs without an event loop and takes no `Session`.
 
 _PACKAGE = "memtui.doors.cli"
 _JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+class FilterCommand(TyperCommand):
+    """A command; in its filter line, where it has one, `-type:query` and `-word` are no options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; what is left out goes to where nothing is taken for an option."""
+        if not any(one.metavar == "FILTER" for one in self.params):
+            return super().parse_args(ctx, args)
+        end = args.index("--") if "--" in args else len(args)
+        options = {name: one for one in self.params for name in one.opts}
+        values = {name for name, one in options.items() if not getattr(one, "is_flag", True)}
+        before = ["", *args]
+        terms = [
+            place
+            for place, arg in enumerate(args[:end])
+            if _is_term(arg, options) and before[place] not in values
+        ]
+        if not terms:
+            return super().parse_args(ctx, args)
+        own = [arg for place, arg in enumerate(args[:end]) if place not in terms]
+        moved = [args[place] for place in terms]
+        return super().parse_args(ctx, [*own, "--", *args[end + 1 :], *moved])
+
+
+def _is_term(arg: str, options: Container[str]) -> bool:
+    """Whether it begins with one `-`, and is neither an option nor several of one letter each."""
+    letters = arg.removeprefix("-")
+    is_option = f"-{arg}" in options or all(f"-{letter}" in options for letter in letters)
+    return arg[:1] == "-" and letters[:1] not in {"", "-"} and len(letters) > 1 and not is_option
 
 
 class LazyCommand(TyperCommand):
@@ -141,7 +171,7 @@ def make(name: str, function: Function) -> TyperCommand:
     call.__annotations__ = {}
     call.__signature__ = inspect.Signature(spread)  # type: ignore[attr-defined]  # read by Typer
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(name)(call)
+    alone.command(name, cls=FilterCommand)(call)
     return cast("TyperCommand", get_command(alone))
 
 

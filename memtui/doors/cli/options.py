@@ -137,7 +137,8 @@ AllBindings = Annotated[
 FilterLine = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="FILTER", help="A filter line as on the screens: agent:bob since:7d words ~fuzzy."
+        metavar="FILTER",
+        help="A filter line as on the screens: agent:bob,eve -type:query since:7d words ~fuzzy.",
     ),
 ]
 
@@ -282,6 +283,9 @@ def filter_of(
     parsed = found.model_dump(exclude_none=True)
     if parsed.get("text") and given.get("text"):
         given["text"] = f"{parsed['text']} {given['text']}"
+    for one in found.terms:
+        if not one.excluded and one.field in given:
+            parsed[one.field] = one.values
     for name in parsed.keys() & given.keys() - {"text"}:
         if str(parsed[name]) != str(given[name]):
             word = next(word for word, field in FIELDS.items() if field == name)

@@ -22,7 +22,7 @@ from memtui.doors.cli.options import (
 )
 from memtui.doors.cli.output import Dim, Line, jsonable, of_bindings, write_exactly
 from memtui.doors.cli.session import Session
-from memtui.filters import Taker, asked_with
+from memtui.filters import Taker, asked_with, names_bindings
 from memtui.visible import visible
 from memtui.widgets import format as shown
 
@@ -88,7 +88,7 @@ async def query(
         metadata_filter=json_object(where, "--where"),
         matching=Matching.AGENTS if as_agents else Matching.MEMTUI,
     )
-    if all_bindings:
+    if all_bindings or names_bindings(chosen):
         found = await session.service.everywhere.query(session.caller, request)
         lines = _stages(found.stages) if explain else _found(session, found)
         session.out.answer(found, lines, *_summary_of_all(found))

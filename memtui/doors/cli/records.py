@@ -22,7 +22,7 @@ from memtui.doors.cli.options import (
 )
 from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, of_bindings, table
 from memtui.doors.cli.session import Session
-from memtui.filters import FIELDS, Taker
+from memtui.filters import FIELDS, Taker, build_filter, names_bindings
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ async def browse(
         cursor=cursor,
         limit=limit,
     )
-    if all_bindings:
+    if all_bindings or names_bindings(chosen):
         answer_all(session, await session.service.everywhere.browse(session.caller, request))
         return
     answer = await session.service.browse(session.caller, request)
@@ -296,9 +296,9 @@ async def say_unknown_of_operations(session: Session, chosen: Filter) -> None:
     known = (
         known_values((await log.page(session.caller, limit=_LOOKED_AT)).operations) if given else {}
     )
-    for name, only in given.items():
+    for name, value, only in given:
         if not (await log.page(session.caller, only, limit=1)).total:
-            _say_unknown(session, name, only, known.get(name, ()))
+            _say_unknown(session, name, value, known.get(name, ()))
 
 
 async def say_unknown_of_records(
@@ -311,29 +311,30 @@ async def say_unknown_of_records(
         request = BrowseRequest(scope=scope, binding_key=binding, filter=only, limit=limit)
         return (await session.service.browse(session.caller, request)).records
 
-    given = _given(chosen.model_copy(update={"binding_key": None}))
+    given = _given(chosen, but="binding")
     looked_at = await browsed(Filter(), _LOOKED_AT) if given else ()
-    for name, only in given.items():
+    for name, value, only in given:
         if not await browsed(only, 1):
-            [(field, _, _)] = conditions(only)
-            known = {str(value) for one in looked_at for value in held(one, field) if value}
-            _say_unknown(session, name, only, known)
+            [condition] = conditions(only)
+            known = {
+                str(other) for one in looked_at for other in held(one, condition.field) if other
+            }
+            _say_unknown(session, name, value, known)
 
 
-def _given(chosen: Filter) -> dict[str, Filter]:
-    """Return each value of a filter by its word, as a filter of its own."""
-    given = {name: getattr(chosen, FIELDS[name]) for name in _NAMES}
-    return {
-        name: Filter.model_validate({FIELDS[name]: value})
-        for name, value in given.items()
-        if value is not None
-    }
+def _given(chosen: Filter, *, but: str = "") -> list[tuple[str, str, Filter]]:
+    """Return each value that a filter asks for: its word, it, and a filter of it alone."""
+    return [
+        (name, value, build_filter(**{FIELDS[name]: value}))
+        for name in _NAMES
+        if name != but
+        for value in chosen.any_of(FIELDS[name])
+    ]
 
 
-def _say_unknown(session: Session, name: str, only: Filter, known: Iterable[str]) -> None:
+def _say_unknown(session: Session, name: str, value: str, known: Iterable[str]) -> None:
     from rapidfuzz import process
 
-    value = getattr(only, FIELDS[name])
     found = process.extract(value, list(known), limit=_MOST_NEAR, score_cutoff=_NEAR)
     near = " and ".join(f"{name}:{other}" for other, _, _ in found)
     session.out.say(f"Nothing has {name}:{value}" + (f"; near is {near}." if near else "."))

@@ -8,7 +8,7 @@ from typing import Any
 from memtui.analytics import figures
 from memtui.analytics.figures import Group
 from memtui.contract import Filter, Measure
-from memtui.filters import FIELDS
+from memtui.filters import FIELDS, build_filter
 from memtui.store.database import quoted
 from memtui.widgets import format as fmt
 from memtui.widgets.charts import bar
@@ -116,18 +116,20 @@ def filter_of_group(chosen: Filter, group: Group) -> Filter | None:
     field = figures.DIMENSIONS[dimension]
     if value is None or field not in FIELDS.values():
         return None
-    return Filter.model_validate(chosen.model_dump() | {field: value})
+    only = build_filter(**{field: value})
+    return chosen.narrowed_to(**{field: getattr(only, field)})
 
 
 def filter_of_bucket(chosen: Filter, bucket: Group, about: Filter) -> Filter:
     """Return a filter narrowed to a bucket of time, and to what a chart is about."""
-    narrowed = {
+    narrowed: dict[str, object] = {
         "since": max(filter(None, (chosen.since, bucket.begins)), default=None),
         "until": min(filter(None, (chosen.until, bucket.ends)), default=None),
-        "operation_type": about.operation_type or chosen.operation_type,
         "comparisons": tuple(dict.fromkeys((*chosen.comparisons, *about.comparisons))),
     }
-    return chosen.model_copy(update=narrowed)
+    if about.operation_type is not None:
+        narrowed["operation_type"] = about.operation_type
+    return chosen.narrowed_to(**narrowed)
 
 
 def statement_of_group(group: Group, chosen: Filter) -> str:

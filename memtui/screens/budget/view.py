@@ -23,7 +23,7 @@ from memtui.context.assembly import (
     WarningKind,
 )
 from memtui.context.cost import Price, PromptShare
-from memtui.contract import Filter, MemtuiError, Namespace, RecordHandle, Scope, owner_of
+from memtui.contract import FieldTest, Filter, MemtuiError, Namespace, RecordHandle, Scope, owner_of
 from memtui.fuzzy import finds
 from memtui.screens.dialogs import Choice
 from memtui.screens.editing import Named, read_column
@@ -206,20 +206,33 @@ def rows_of(context: AssembledContext) -> tuple[FactRow, ...]:
 
 def narrowed(rows: Iterable[FactRow], chosen: Filter) -> list[FactRow]:
     """Return the rows that the words, person, kind and dates of a filter line let through."""
-    words = (chosen.text or "").casefold().split()
+    words = (chosen.text or "").split()
+    asked = [
+        *(one for one in chosen.field_tests() if one.field in _TESTS),
+        *(FieldTest("text", (word,)) for word in words),
+        *(FieldTest("fuzzy", (word,)) for word in chosen.fuzzy),
+    ]
 
     def passes(fact: ContextFact) -> bool:
         made = fact.created_at
         return (
-            all(word in fact.text.casefold() for word in words)
-            and all(finds(word, fact.text) for word in chosen.fuzzy)
-            and chosen.principal in (None, fact.created_by)
-            and chosen.kind in (None, fact.kind)
+            all(
+                any(_TESTS[field](fact, value) for value in values) != excluded
+                for field, values, excluded in asked
+            )
             and (chosen.since is None or (made is not None and made >= chosen.since))
             and (chosen.until is None or (made is not None and made < chosen.until))
         )
 
     return [row for row in rows if passes(row.fact)]
+
+
+_TESTS: dict[str, Callable[[ContextFact, str], bool]] = {
+    "kind": lambda fact, value: fact.kind == value,
+    "principal": lambda fact, value: fact.created_by == value,
+    "text": lambda fact, word: word.casefold() in fact.text.casefold(),
+    "fuzzy": lambda fact, word: finds(word, fact.text),
+}
 
 
 def by_words(principal: str | None) -> str:
