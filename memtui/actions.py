@@ -24,6 +24,7 @@ INPUT_GROUPS = {
 
 DIALOG_GROUPS = {
     "prune": "the prune review",
+    "limits": "the spending limits",
     "namespaces": "the namespaces of a binding",
     "conformance": "the conformance report",
     "migration": "a migration",
@@ -56,6 +57,7 @@ class Need(StrEnum):
     FINDING = "Nothing was found on this machine that could still be added; f looks again."
     TABLE = "This list has no columns."
     BINDING = "No binding is selected."
+    SETTINGS = "There are no settings here; go to the company or to a binding."
     NAMESPACES = "This provider has no namespaces."
     PLUGIN = "Only a memory plugin has a contract to check."
     DESTINATION = "There is no other binding to move to; a adds one."
@@ -128,6 +130,7 @@ _BINDING = (*_SERVICE, Need.BINDING)
 _CHANGE = (*_SERVICE, Need.WRITABLE)
 _CHANGE_ROW = (*_CHANGE, Need.ROW, Need.MEMORY)
 _CHANGE_BINDING = (*_CHANGE, Need.BINDING)
+_SETTINGS = (*_CHANGE, Need.SETTINGS)
 _CHANGE_SCOPE = (*_CHANGE, Need.SCOPE)
 _CORRECTION = (*_CHANGE_ROW, Need.CORRECTION)
 _UNDO = (*_CHANGE_ROW, Need.UNDO)
@@ -167,7 +170,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "limits",
             "dollar_sign",
-            "Show the spending limits and what was spent of each.",
+            "Show the spending limits and what was spent of each; set, change or remove them.",
             _SERVICE,
         ),
         _do(
@@ -214,8 +217,8 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "configure",
             "E",
-            "Change the settings of this binding, checked before they are taken.",
-            _CHANGE_BINDING,
+            "Change the settings of this binding or company, checked before they are taken.",
+            _SETTINGS,
             label="settings",
         ),
         _do(
@@ -286,6 +289,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "Show what the provider says of the scope as a whole.",
             (*_BINDING, Need.PROFILE),
         ),
+        _do("undo", "u", "Take the last change back, after a yes.", _CHANGE),
         _do("check", "c", "Ask every binding for its health again."),
         _do("discover", "f", "Look again for memories on this machine.", label="find"),
         _do("copy", "y", "Copy the selected row."),
@@ -520,6 +524,16 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("help", "question_mark f1", "Show every key of the review."),
         _do("leave", "escape q", "Go back; nothing is forgotten.", label="back"),
     ),
+    "limits": (
+        _do("add", "a n", "Set a limit of the company, a project, an agent or a binding.", _CHANGE),
+        _do("change", "e", "Set another amount.", _CHANGE),
+        _do("remove", "d delete", "Take the limit away, after a yes.", _CHANGE),
+        _do("undo", "u", "Take the last change back, after a yes.", _CHANGE),
+        _do("read", "r f5", "Add up again what was spent.", label="read again"),
+        _do("copy", "y", "Copy how the limit stands."),
+        _do("help", "question_mark f1", "Show every key of the list."),
+        _do("leave", "escape q dollar_sign", "Go back.", label="back"),
+    ),
     "namespaces": (
         _do("add", "a n", "Make a namespace.", _CHANGE, label="new"),
         _do("expiry", "e", "Set when the namespace expires, or that it never does.", _CHANGE),
@@ -710,6 +724,7 @@ _FOOTERS = {
     "budget": "prune add forget mark text",
     "analytics": "half period input dimension saved export",
     "prune": "turn diff none apply merge help leave",
+    "limits": "add change remove undo copy help leave",
     "namespaces": "add expiry delete undo help leave",
     "conformance": "run stop failures export help leave",
     "migration": "plan apply verify cut_over back stop help leave",

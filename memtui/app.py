@@ -327,9 +327,10 @@ class MemtuiApp(App[None]):
             self.frame.use_view(message.view)
 
     def on_configuration_changed(self, message: ConfigurationChanged) -> None:
-        """Resolve again after bindings or targets changed."""
+        """Resolve again, and look at the limits again, after settings changed."""
         message.stop()
         self.controller.resolve_again()
+        self.controller.check_spending()
 
     async def on_go_to(self, message: GoTo) -> None:
         """Show another screen with what it was pointed at; use what else was given everywhere."""
@@ -535,10 +536,12 @@ class MemtuiApp(App[None]):
         self.push_screen(chooser, lambda chosen: None if chosen is None else use(chosen))
 
     def action_limits(self) -> None:
-        """Show every spending limit, added up now."""
-        from memtui.screens.limits import limits_sheet
+        """Show every spending limit, added up now, to look at and to change."""
+        from memtui.screens.limits import LimitsScreen
+        from memtui.screens.modal import show_over
 
-        self.push_screen(limits_sheet(self.state))
+        if self.frame is not None:
+            self.frame.talk(show_over(self.frame, LimitsScreen(self.state)))
 
     def action_past(self) -> None:
         """Show everything as it was at a moment that the person chooses; there, go back to now."""

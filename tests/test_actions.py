@@ -22,6 +22,7 @@ from memtui.screens.budget.screen import BudgetScreen
 from memtui.screens.changes import Changes
 from memtui.screens.conformance import Conformance
 from memtui.screens.in_step import InStepScreen
+from memtui.screens.limits import LimitsScreen
 from memtui.screens.migration import Migration
 from memtui.screens.namespaces import Namespaces
 from memtui.screens.operations.screen import OperationsScreen
@@ -44,6 +45,7 @@ CARRIERS = {
     "budget": BudgetScreen,
     "analytics": AnalyticsScreen,
     "prune": PruneReview,
+    "limits": LimitsScreen,
     "namespaces": Namespaces,
     "conformance": Conformance,
     "migration": Migration,

@@ -40,9 +40,9 @@ attribute `ACTION_GROUP = "list"`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from functools import wraps
-from typing import Any, ClassVar, Literal, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -54,12 +54,12 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from memtui.actions import ACTIONS, INPUT_GROUPS, Action, Need, footer_actions, groups_on
-from memtui.contract import MemtuiError, NotFound
+from memtui.contract import Invalid, MemtuiError, NotFound
 from memtui.filters import Taker, not_held
-from memtui.screens.dialogs import Waiting
+from memtui.screens.dialogs import Confirm, Waiting
 from memtui.screens.following import News
 from memtui.screens.keymap import action_entries
-from memtui.screens.state import AppState, GoTo, Phase, ServiceSession
+from memtui.screens.state import AppState, ConfigurationChanged, GoTo, Phase, ServiceSession
 from memtui.widgets import format as fmt
 from memtui.widgets import spending
 from memtui.widgets.background import Background, Work
@@ -76,6 +76,9 @@ from memtui.widgets.frame import (
     ScreenTabs,
 )
 from memtui.widgets.panes import Notice
+
+if TYPE_CHECKING:
+    from memtui.service.answers import MutationAnswer, UndoCandidate
 
 T = TypeVar("T")
 S = TypeVar("S", bound="ServiceScreen")
@@ -165,6 +168,58 @@ class ServiceScreen(Screen[None]):
 
         self.app.push_screen(waiting, stopped)
         return await outcome
+
+    async def last_change(self) -> UndoCandidate:
+        """Return the last change of all, once none is under way any more.
+
+        Raises:
+            Invalid: there is none.
+        """
+        session = self.session
+
+        async def last() -> list[UndoCandidate]:
+            await self.acts.settled()
+            return await session.service.undoable(session.caller, 1)
+
+        found = await self.wait("waiting for the change under way", last)
+        if not found:
+            raise Invalid("There is nothing to undo.")
+        return found[0]
+
+    def take_back(self, found: UndoCandidate) -> str:
+        """Return the question whether the last change is to be taken back.
+
+        Raises:
+            Invalid: it cannot be.
+        """
+        if found.why_not is not None:
+            raise Invalid(f"The last change cannot be taken back. {found.why_not}")
+        return fmt.take_back(found.operation, fmt.changed(found), self.state.clock())
+
+    def came_back(self, answers: Iterable[MutationAnswer]) -> str:
+        """Return what was taken back, in words; settings are read again."""
+        records = settings = 0
+        for answer in answers:
+            records += len(answer.handles)
+            settings += len(answer.settings)
+        if settings:
+            self.post_message(ConfigurationChanged())
+        counts = {"record": records, "setting": settings}
+        told = [fmt.counted(count, what) for what, count in counts.items() if count]
+        return " and ".join(told) or fmt.counted(0, "record")
+
+    async def undo_last(self) -> None:
+        """Take the last change of all back, after a yes.
+
+        Raises:
+            Invalid: there is none, or it cannot be taken back.
+        """
+        found, session = await self.last_change(), self.session
+        if await self.ask(Confirm(self.take_back(found), verb="take it back")):
+            operation_id = found.operation.operation_id
+            undo = partial(session.service.undo, session.caller, operation_id)
+            done = self.came_back([await self.change(undo)])
+            self.toast(f"Took it back: {done}. Undo that operation to do it again.")
 
 
 class MemtuiScreen(ServiceScreen):

@@ -14,19 +14,16 @@ For a screen author. Derive from `ListScreen`, give what `MemtuiScreen` wants, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.content import Content
 
 from memtui.actions import Need
-from memtui.contract import Invalid, MemtuiError, NotFound
+from memtui.contract import MemtuiError, NotFound
 from memtui.screens.base import MemtuiScreen, ServiceScreen
 from memtui.screens.dialogs import Choice, Choose
-from memtui.screens.state import ConfigurationChanged
-from memtui.widgets import format as fmt
 from memtui.widgets.panes import DetailPane, Fitted, Split
 from memtui.widgets.virtual_list import (
     ColumnsAsked,
@@ -37,9 +34,6 @@ from memtui.widgets.virtual_list import (
     SortAsked,
     VirtualList,
 )
-
-if TYPE_CHECKING:
-    from memtui.service.answers import MutationAnswer, UndoCandidate
 
 R = TypeVar("R")
 
@@ -185,45 +179,6 @@ class ListScreen(MemtuiScreen, Generic[R]):
     def action_mark_all(self) -> None:
         """Mark all rows that are loaded."""
         self.rows_list.action_mark_all()
-
-    async def last_change(self) -> UndoCandidate:
-        """Return the last change of all, once none is under way any more.
-
-        Raises:
-            Invalid: there is none.
-        """
-        session = self.session
-
-        async def last() -> list[UndoCandidate]:
-            await self.acts.settled()
-            return await session.service.undoable(session.caller, 1)
-
-        found = await self.wait("waiting for the change under way", last)
-        if not found:
-            raise Invalid("There is nothing to undo.")
-        return found[0]
-
-    def take_back(self, found: UndoCandidate) -> str:
-        """Return the question whether the last change is to be taken back.
-
-        Raises:
-            Invalid: it cannot be.
-        """
-        if found.why_not is not None:
-            raise Invalid(f"The last change cannot be taken back. {found.why_not}")
-        return fmt.take_back(found.operation, fmt.changed(found), self.state.clock())
-
-    def came_back(self, answers: Iterable[MutationAnswer]) -> str:
-        """Return what was taken back, in words; settings are read again."""
-        records = settings = 0
-        for answer in answers:
-            records += len(answer.handles)
-            settings += len(answer.settings)
-        if settings:
-            self.post_message(ConfigurationChanged())
-        counts = {"record": records, "setting": settings}
-        told = [fmt.counted(count, what) for what, count in counts.items() if count]
-        return " and ".join(told) or fmt.counted(0, "record")
 
 
 def choose_columns(screen: ServiceScreen, rows_list: VirtualList[Any]) -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
-from decimal import ROUND_DOWN, ROUND_UP, Decimal
+from decimal import ROUND_DOWN, ROUND_UP, Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
+from memtui.contract import Invalid
 from memtui.widgets.format import counted, money
 
 if TYPE_CHECKING:
@@ -74,6 +75,23 @@ def stand(status: SpendingStatus, when: str) -> str:
     rest = f"; {counted(unpriced, 'call')} unpriced" if unpriced else ""
     known = spent(status).removesuffix(" tokens")
     return f"{known} of {amount(status)} {when} ({share(status)}){rest}"
+
+
+def parse_amount(measure: str, text: str) -> Decimal | int:
+    """Return the amount that a person writes: dollars (`5`, `$0.25`), or whole tokens (`200,000`).
+
+    Raises:
+        Invalid: it is no number above 0.
+    """
+    plain = text.strip().replace(",", "").removeprefix("$")
+    try:
+        found: Decimal | int = Decimal(plain) if measure == "usd" else int(plain)
+    except (InvalidOperation, ValueError):
+        found = 0
+    if not (Decimal(found).is_finite() and found > 0):
+        example = "dollars such as 5 or 0.25" if measure == "usd" else "whole tokens such as 200000"
+        raise Invalid(f"A limit is more than 0, in {example}, not {text.strip()!r}.")
+    return found
 
 
 def badge(statuses: Sequence[SpendingStatus]) -> tuple[str, ...]:

@@ -186,7 +186,7 @@ async def test_what_was_found_is_looked_through_and_changed_by_the_same_form(
         shown = await form()
         assert shown.draft.read_only
         shown.query(Input).first().value = "told"
-        shown._fields["agent_id"].widget.value = "x"  # type: ignore[attr-defined]
+        shown.fields["agent_id"].widget.value = "x"  # type: ignore[attr-defined]
         await pilot.press("ctrl+s")
         await until(pilot, lambda: "1 record" in said(shown))
         await pilot.press("ctrl+s")
@@ -200,8 +200,8 @@ async def test_what_was_found_is_looked_through_and_changed_by_the_same_form(
         await pilot.press("E")
         shown = await form()
         assert not shown.query(Switch)
-        shown._fields["agent_id"].widget.value = ""  # type: ignore[attr-defined]
-        select = shown._fields["layout"].widget
+        shown.fields["agent_id"].widget.value = ""  # type: ignore[attr-defined]
+        select = shown.fields["layout"].widget
         assert isinstance(select, Select)
         select.value = "user"
         await pilot.press("escape")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from memtui.config import Paths, Settings
+from memtui.contract import SourceKind, SourceRef
+from memtui.screens.bindings.company import CompanyForm
 from memtui.screens.dialogs import Sheet
 from memtui.service import Caller, MemoryService
+from memtui.widgets.panes import OptionRows
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import running, toasts, until, write_notes
 from tests.screens.test_namespaces import to_binding
@@ -33,3 +36,35 @@ async def test_a_binding_is_read_again_and_says_what_it_knows(
         assert_harmless(screen_text(app))
         await pilot.press("escape", "R")
         await until(pilot, lambda: "This provider has nothing to sync." in toasts(app))
+
+
+async def test_the_company_is_named_and_its_sources_get_links(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    before = await service.companies.get(caller)
+    async with running(paths, settings, "bindings", size=(80, 24)) as (app, pilot):
+        await until(pilot, lambda: app.screen.query_one(OptionRows).option_count > 1)
+        await pilot.press("g", "E")
+        await until(pilot, lambda: isinstance(app.screen, CompanyForm))
+        form = app.screen
+        assert isinstance(form, CompanyForm)
+        form.fields["name"].widget.value = "Acme"  # type: ignore[attr-defined]
+        comment = form.fields["issue_comment"].widget
+        comment.value = "https://t/{isue_id}"  # type: ignore[attr-defined]
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "is no part of a source" in screen_text(app))
+        assert form.focused is comment
+        comment.value = "https://t/{issue_id}#{comment_id}"  # type: ignore[attr-defined]
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: screen_text(app).startswith(" Acme "))
+        state = app.state.session
+        assert state is not None
+        ref = SourceRef(
+            kind=SourceKind.ISSUE_COMMENT, company_id="local", issue_id="I-1", comment_id="2"
+        )
+        assert state.company.link(ref) == "https://t/I-1#2"
+        await pilot.press("u")
+        await until(pilot, lambda: "Take back configure" in screen_text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: screen_text(app).startswith(" Local "))
+    assert await service.companies.get(caller) == before

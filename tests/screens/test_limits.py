@@ -9,10 +9,8 @@ import pytest
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings, load_settings
-from memtui.contract import OperationType, Scope, Unavailable, Usage
-from memtui.screens.dialogs import Sheet
-from memtui.screens.limits import limits_content
-from memtui.screens.state import AppState
+from memtui.contract import Invalid, OperationType, Scope, Unavailable, Usage
+from memtui.screens.limits import LimitsScreen
 from memtui.service import (
     Caller,
     LimitMeasure,
@@ -23,6 +21,7 @@ from memtui.service import (
 )
 from memtui.service.limits import Limits
 from memtui.store.operation import OperationDraft
+from memtui.widgets.spending import parse_amount
 from tests.analytics.logs import append
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import running, toasts, until, write_notes
@@ -84,11 +83,11 @@ async def test_the_badge_comes_with_the_spending(
         assert "$6.02 of $5" in top(app)
         assert "vault·default  ● ok" in top(app)
         await pilot.click("#scope-spending")
-        await until(pilot, lambda: isinstance(app.screen, Sheet))
-        assert "✗ passed  agent coding" in screen_text(app)
-        assert "$6.02 of $5 today (120%)" in screen_text(app)
+        await until(pilot, lambda: "✗ passed" in screen_text(app))
+        assert isinstance(app.screen, LimitsScreen)
+        assert "$6.02 of $5 today (120%)" in " ".join(screen_text(app).split())
         await pilot.press("escape", "dollar_sign")
-        await until(pilot, lambda: isinstance(app.screen, Sheet))
+        await until(pilot, lambda: isinstance(app.screen, LimitsScreen))
         await service.limits.remove(ANA, LimitTarget.AGENT, "coding")
         await pilot.press("escape", "r")
         await until(pilot, lambda: "over limit" not in top(app))
@@ -138,12 +137,54 @@ async def test_a_check_that_fails_is_told_once(
         assert toasts(app) == ["The archive's manifest cannot be read."]
 
 
-async def test_the_sheet_says_how_to_set_a_limit(service: MemoryService) -> None:
-    assert "There are no spending limits." in limits_content((), AppState(), 60).plain
-    await limit(service, agent="x")
-    await limit(service)
-    spend(service, "one", "4")
-    text = limits_content(await service.limits.check(ANA), AppState(), 60).plain
-    assert text.index("agent coding") < text.index("agent x")
-    assert "`memtui budget set` sets one" in text
-    assert max(map(len, text.splitlines()[:6])) <= 60
+@pytest.mark.slow
+async def test_a_limit_is_set_changed_removed_and_brought_back(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    async def stand() -> list[tuple[str, str]]:
+        return [(one.target_id, str(one.amount)) for one in await service.limits.all(ANA)]
+
+    async with running(paths, settings, "bindings", (80, 24)) as (app, pilot):
+        await pilot.press("dollar_sign")
+        await until(pilot, lambda: "There are no spending limits." in screen_text(app))
+        await pilot.press("a", *"default")
+        await until(pilot, lambda: getattr(app.screen, "highlighted", None))
+        await pilot.press("enter", "enter", *"$0", "enter")
+        await until(pilot, lambda: "dollars such as 5 or 0.25" in screen_text(app))
+        await pilot.press("backspace", *"2.5", "enter")
+        await until(pilot, lambda: "binding default" in screen_text(app))
+        assert await stand() == [("default", "2.5")]
+        await pilot.press("e")
+        await until(pilot, lambda: "How many US dollars" in screen_text(app))
+        await pilot.press(*"7.5", "enter")
+        await until(pilot, lambda: "$7.50" in screen_text(app))
+        await pilot.press("d", "y")
+        await until(pilot, lambda: "There are no spending limits." in screen_text(app))
+        assert await stand() == []
+        await pilot.press("u")
+        await until(pilot, lambda: "Take back configure" in screen_text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: any("Took it back" in one for one in toasts(app)))
+        assert await stand() == [("default", "7.5")]
+
+
+@pytest.mark.parametrize(
+    ("measure", "text", "amount"),
+    [
+        ("usd", " $1,000.50 ", Decimal("1000.50")),
+        ("tokens", "200,000", 200_000),
+        ("tokens", "1.5", None),
+        ("usd", "inf", None),
+        ("usd", "NaN", None),
+        ("usd", "-1", None),
+        ("tokens", "", None),
+    ],
+)
+def test_an_amount_is_read_as_it_is_written(
+    measure: str, text: str, amount: Decimal | int | None
+) -> None:
+    if amount is not None:
+        assert parse_amount(measure, text) == amount
+        return
+    with pytest.raises(Invalid, match="A limit is more than 0, in"):
+        parse_amount(measure, text)

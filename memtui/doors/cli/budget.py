@@ -14,8 +14,6 @@ from memtui.doors.cli.session import Session, build
 from memtui.widgets import spending
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from memtui.service import SpendingLimit, SpendingStatus
 
 TargetType = Annotated[
@@ -62,7 +60,7 @@ async def budget_set(
         target_type=LimitTarget(target_type),
         target_id=name,
         measure=LimitMeasure.TOKENS if usd is None else LimitMeasure.USD,
-        amount=tokens if usd is None else _dollars(usd),
+        amount=tokens if usd is None else spending.parse_amount("usd", usd),
         period=LimitPeriod(per),
     )
     made = await session.service.limits.set(session.caller, limit)
@@ -163,15 +161,3 @@ def _sentences(session: Session, found: list[SpendingStatus]) -> Iterator[str]:
 
 def _said(limit: SpendingLimit) -> str:
     return f"{spending.target(limit)}: {spending.amount(limit)} a {limit.period}"
-
-
-def _dollars(text: str) -> Decimal:
-    from decimal import Decimal, InvalidOperation
-
-    try:
-        dollars = Decimal(text.removeprefix("$"))
-    except InvalidOperation:
-        dollars = Decimal("NaN")
-    if not dollars.is_finite():
-        raise Invalid(f"--usd takes dollars such as 5 or 0.25, not {text!r}.")
-    return dollars

@@ -14,17 +14,15 @@ import os
 from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.suggester import Suggester
 from textual.widget import Widget
-from textual.widgets import Button, Input, Label, Select, Static, Switch
+from textual.widgets import Button, Select, Switch
 
-from memtui.contract import Health, Json, MemtuiError
-from memtui.screens.dialogs import Dialog
+from memtui.contract import Health, Json
+from memtui.screens.form import FieldRow, Form
 from memtui.visible import visible
 from memtui.widgets.background import Background
 from memtui.widgets.display import BAD, DIM, OK, WARN, display, lines
@@ -173,59 +171,18 @@ class PathInput(ForeignInput):
             self.screen.focus_next()
 
 
-class _FieldRow(Vertical):
-    """One field: its name, what it is written in, and what helps or is wrong."""
-
-    def __init__(self, name: str, label: str, widget: Widget, help: Content) -> None:  # noqa: A002
-        super().__init__(classes="form-field")
-        self.field = name
-        self.widget = widget
-        self._label = label
-        self._help = help
-
-    def compose(self) -> ComposeResult:
-        """Lay the field out."""
-        is_switch = isinstance(self.widget, Switch)
-        with Horizontal(classes="form-line -switch" if is_switch else "form-line"):
-            yield Label(display(self._label, limit=100), classes="form-label")
-            yield self.widget
-            if is_switch:
-                yield Label(classes="form-word")
-        yield Static(self._help, classes="form-help")
-
-    @property
-    def value(self) -> Any:
-        """What is written, as a draft holds it."""
-        widget = self.widget
-        if isinstance(widget, Select):
-            return None if widget.is_blank() else widget.value
-        return widget.value if isinstance(widget, (Input, Switch)) else None
-
-    def say(self, wrong: str = "") -> None:
-        """Say what is wrong with the field, else what helps; and what a switch says."""
-        told = display(f"✗ {wrong}", limit=400, style=BAD) if wrong else self._help
-        self.query_one(".form-help", Static).update(told)
-        for word in self.query(".form-word").results(Label):
-            word.update("yes" if self.value else "no")
-
-
-class BindingForm(Dialog[FormAnswer]):
+class BindingForm(Form[FormAnswer]):
     """Ask for a binding of one provider; dismissed with what was written, whatever becomes of it.
 
     `verb` is what happens in the end: "add". With `has_key` the binding's key and mode are asked
     for too.
     """
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-high"), (30, "-tall")]
-    BINDINGS = [("ctrl+s", "submit", "go on")]
-    BOX: ClassVar[str] = "dialog-editor dialog-form"
-
     def __init__(
         self, title: str, view: ProviderView, draft: Draft, check: Check, *, verb: str,
         has_key: bool,
     ) -> None:  # fmt: skip
-        super().__init__(title, "ctrl+s go on   tab next   esc back")
+        super().__init__(title, go="check", about=tuple(filter(None, (view.opens, view.about))))
         self._view = view
         self._begin = draft
         self._check = check
@@ -235,42 +192,27 @@ class BindingForm(Dialog[FormAnswer]):
         self._passed: Draft | None = None
         """What was written when the check passed."""
 
-    def body(self) -> ComposeResult:
-        """Yield the fields, what the check said, and the buttons."""
-        about = (self._view.opens, self._view.about)
-        with VerticalScroll(can_focus=False):
-            for words in filter(None, about):
-                yield Static(display(words, limit=600, style=DIM), classes="form-about")
-            yield from self._rows()
-        yield Static(classes="dialog-error")
-        with Horizontal(classes="form-buttons"):
-            yield Button("check", id="form-go", compact=True)
-            yield Button("back", id="form-back", compact=True)
-
-    def _rows(self) -> Iterator[_FieldRow]:
+    def rows(self) -> Iterator[FieldRow]:
+        """Yield key and mode where they are asked for, and the provider's settings."""
         if self._has_key:
             words = "A short name for the binding: small letters, digits, - and _."
             key = ForeignInput(self._begin.key, compact=True)
-            yield _FieldRow(_KEY, "key", key, display(words, style=DIM))
+            yield FieldRow(_KEY, "key", key, display(words, style=DIM))
             words = "Refuse every change through it."
             switch = Switch(self._begin.read_only, animate=False)
-            yield _FieldRow(_READ_ONLY, "read-only", switch, display(words, style=DIM))
+            yield FieldRow(_READ_ONLY, "read-only", switch, display(words, style=DIM))
         for field in self._view.config:
             yield self._row(field, self._begin.values.get(field.name))
 
-    def _row(self, field: ConfigField, value: Any) -> _FieldRow:
+    def _row(self, field: ConfigField, value: Any) -> FieldRow:
         hints = [field.help, {"secret": _OF_SECRETS, "list": _LIST}.get(field.kind, "")]
         told = display(" ".join(filter(None, hints)) or field.words, limit=600, style=DIM)
-        return _FieldRow(field.name, field.name, _widget(field, value), told)
-
-    @property
-    def _fields(self) -> dict[str, _FieldRow]:
-        return {row.field: row for row in self.query(_FieldRow)}
+        return FieldRow(field.name, field.name, _widget(field, value), told)
 
     @property
     def draft(self) -> Draft:
         """What is written."""
-        values = {name: row.value for name, row in self._fields.items()}
+        values = self.values
         key, read_only = values.pop(_KEY, None), values.pop(_READ_ONLY, None)
         draft = replace(self._begin, values=values)
         return draft if key is None else replace(draft, key=key.strip(), read_only=read_only)
@@ -280,41 +222,11 @@ class BindingForm(Dialog[FormAnswer]):
         """Whether something is another than at the beginning."""
         return self.draft != self._begin
 
-    def on_mount(self) -> None:
-        """Say what the switches say."""
-        for row in self._fields.values():
-            row.say()
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Take back what was said of another text."""
-        self._changed(event.input)
-
-    def on_switch_changed(self, event: Switch.Changed) -> None:
-        """Take back what was said of another value."""
-        self._changed(event.switch)
-
-    def on_select_changed(self, event: Select.Changed) -> None:
-        """Take back what was said of another value."""
-        self._changed(event.select)
-
-    def _changed(self, widget: Widget) -> None:
-        for row in self._fields.values():
-            if row.widget is widget:
-                row.say()
+    def changed(self) -> None:
+        """Check again what passed as something else."""
         if self._passed is not None and self._passed != self.draft:
             self._passed = None
-            self._say(Content(""), "check")
-
-    def on_input_submitted(self) -> None:
-        """Go on from any field."""
-        self.action_submit()
-
-    def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Go on or back."""
-        if event.button.id == "form-go":
-            self.action_submit()
-        else:
-            self.action_back()
+            self.say(Content(""), "check")
 
     def action_back(self) -> None:
         """Go back with what is written."""
@@ -327,20 +239,20 @@ class BindingForm(Dialog[FormAnswer]):
         if self._has_key and not draft.key:
             wrong = {_KEY: "A binding needs a key.", **wrong}
         if wrong:
-            self._refuse("Something is missing or cannot be read.", wrong)
+            self.refused("Something is missing or cannot be read.", wrong)
         elif draft == self._passed:
             self.dismiss(FormAnswer(draft, config))
         else:
-            self._say(display("… opening it once, to see what is there", style=DIM), "check")
+            self.say(display("… opening it once, to see what is there", style=DIM), "check")
             self._checking.latest(
                 lambda: self._check(draft.key, config, read_only=draft.read_only),
                 lambda health: self._found(draft, health),
-                self._failed,
+                self.failed,
             )
 
     def _found(self, draft: Draft, health: Health) -> None:
         if draft != self.draft:
-            self._say(display("It was changed meanwhile; check it again.", style=WARN), "check")
+            self.say(display("It was changed meanwhile; check it again.", style=WARN), "check")
             return
         self._passed = draft
         mark, style = _MARKS[health.status]
@@ -352,26 +264,8 @@ class BindingForm(Dialog[FormAnswer]):
         said = [display(words, limit=400, style=style)]
         said += [display(one, limit=200, style=WARN) for one in problems]
         said.append(display(f"ctrl+s: {self._verb} it", style=DIM))
-        self._say(lines(said), self._verb)
+        self.say(lines(said), self._verb)
         self.query_one("#form-go", Button).focus()
-
-    def _failed(self, error: MemtuiError) -> None:
-        fields = getattr(error, "fields", {})
-        self._refuse("The settings do not fit." if fields else str(error), fields)
-
-    def _refuse(self, sentence: str, wrong: Mapping[str, str]) -> None:
-        """Say what is wrong, at the fields too, and go to the first of them."""
-        self._say(display(f"✗ {sentence}", limit=600, style=BAD), "check")
-        rows = [row for row in self._fields.values() if row.field in wrong]
-        for row in rows:
-            row.say(wrong[row.field])
-        if rows:
-            rows[0].widget.focus(scroll_visible=False)
-            self.call_after_refresh(rows[0].scroll_visible, animate=False)
-
-    def _say(self, words: Content, go: str) -> None:
-        self.query_one(".dialog-error", Static).update(words)
-        self.query_one("#form-go", Button).label = go
 
 
 def _choice_word(choice: Any) -> str:

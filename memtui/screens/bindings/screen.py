@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widgets import OptionList
 
-from memtui.actions import ACTIONS, Need
+from memtui.actions import ACTIONS, Action, Need
 from memtui.contract import Embedding, Health, Json, Location, MemtuiError, NotFound, Problem
 from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.bindings.view import (
@@ -32,6 +32,7 @@ from memtui.screens.bindings.view import (
 )
 from memtui.screens.dialogs import Choice, Choose, ChooseAll, Confirm, Sheet
 from memtui.screens.following import News
+from memtui.screens.form import throw_away
 from memtui.screens.keymap import action_entries
 from memtui.screens.open_source import open_file
 from memtui.screens.scope_choices import seen_scopes
@@ -59,7 +60,17 @@ _NAMED = 9
 _VAULT = "vault"
 """The provider that one of two bindings in step has to be of."""
 
-_MORE = ("namespaces", "conformance", "migrate", "in_step", "sync", "embedding", "profile")
+_MORE = (
+    "configure",
+    "capture",
+    "namespaces",
+    "conformance",
+    "migrate",
+    "in_step",
+    "sync",
+    "embedding",
+    "profile",
+)
 """The actions that are told of below a binding."""
 
 
@@ -233,6 +244,8 @@ class BindingsScreen(MemtuiScreen):
             missing[Need.FINDING] = "" if view.findings is not None else _LOOKING
         if row.binding is None:
             missing[Need.BINDING] = ""
+            if not row.company:
+                missing[Need.SETTINGS] = ""
         else:
             missing |= _unfit(row.binding, view)
         self.missing = missing
@@ -241,6 +254,13 @@ class BindingsScreen(MemtuiScreen):
         self.query_one("#binding-more", KeyFooter).entries = (
             action_entries(more, state.keymap, self.why_disabled, {}) if row.binding else ()
         )
+
+    def footer(self) -> list[Action]:
+        """Return what the footer shows; of the company it is its settings first."""
+        shown = super().footer()
+        is_company = self._row is not None and self._row.company
+        own = [ACTIONS["bindings.configure"], ACTIONS["bindings.add"], ACTIONS["app.limits"]]
+        return [*own, shown[-1]] if is_company else shown
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Show the selected row in full."""
@@ -390,7 +410,7 @@ class BindingsScreen(MemtuiScreen):
         while True:
             asked = Choose("What shall the new binding open?", self._providers)
             if (view := await self.ask(asked)) is None:
-                if drafts == begun or await self.ask(_throw_away()):
+                if drafts == begun or await self.ask(throw_away()):
                     return
             elif not view.usable:
                 self.toast(view.problem or "", severity="warning")
@@ -446,13 +466,32 @@ class BindingsScreen(MemtuiScreen):
 
     @conversation
     async def action_configure(self) -> None:
-        """Change what the provider of this binding is told."""
+        """Change what the provider of this binding is told, or the company's own settings."""
         from memtui.screens.bindings.form import Draft, written
 
+        if self._row is not None and self._row.company:
+            await self._configure_company()
+            return
         binding = self._binding
         if view := await self._view_of(binding.provider_key):
             draft = Draft(binding.key, binding.read_only, written(view, binding.config))
             await self._fill_whole(view, draft, configures=True)
+
+    async def _configure_company(self) -> None:
+        from memtui.screens.bindings.company import CompanyForm
+
+        companies, caller = self.session.service.companies, self.session.caller
+        company = await self.wait("reading the company", lambda: companies.get(caller))
+        saved = await self.ask(CompanyForm(company, partial(companies.update, caller)))
+        if saved is not None:
+            self.toast(f"Saved the settings of {saved.name}.")
+            self.post_message(ConfigurationChanged())
+
+    @conversation
+    async def action_undo(self) -> None:
+        """Take the last change back, after a yes."""
+        await self.undo_last()
+        self.load()
 
     async def _view_of(self, provider: str) -> ProviderView | None:
         """Return what can be set of a provider; of one that is not used, say why."""
@@ -468,7 +507,7 @@ class BindingsScreen(MemtuiScreen):
     ) -> None:
         """Ask the form till it is done, or what was written may be thrown away."""
         left = await self._fill(view, begun, configures=configures)
-        while left is not None and left != begun and not await self.ask(_throw_away()):
+        while left is not None and left != begun and not await self.ask(throw_away()):
             left = await self._fill(view, left, configures=configures)
 
     async def _update(self, question: Confirm | None, said: str, **changes: bool) -> None:
@@ -731,7 +770,3 @@ def _offer(view: ProviderView) -> str:
     if not view.usable:
         return f"✗ {view.problem}"
     return f"{view.opens} (package {view.package})" if view.foreign else view.opens
-
-
-def _throw_away() -> Confirm:
-    return Confirm("Throw away what you wrote?", verb="throw it away", otherwise="go on")

@@ -13,6 +13,7 @@ from textual.content import Content
 from memtui.contract import Embedding, Problem, Scope
 from memtui.screens.state import AppState
 from memtui.service import Capture
+from memtui.widgets import spending
 from memtui.widgets.agents import told_words
 from memtui.widgets.charts import sparkline
 from memtui.widgets.detail_lines import pairs
@@ -103,6 +104,8 @@ class TreeRow:
     problem: Problem | None = None
     finding: Finding | None = None
     agent: Connected | None = None
+    company: bool = False
+    """Whether it is the row of the company."""
     more: int = 0
     """How many problems are not listed."""
     selectable: bool = True
@@ -114,13 +117,14 @@ class TreeRow:
         path = self.finding.path if self.finding else None
         key = self.binding.key if self.binding else None
         agent = (self.agent.principal, self.agent.run_id) if self.agent else None
-        return self.selectable, key, self.target, self.problem, path, agent, bool(self.more)
+        more = self.company, bool(self.more)
+        return self.selectable, key, self.target, self.problem, path, agent, more
 
 
 def rows_of(view: BindingsView, state: AppState) -> Iterator[TreeRow]:
     """Yield the tree: the company, its bindings with targets and problems, agents, findings."""
     name = state.session.company.name if state.session else state.scope.company_id
-    yield TreeRow(display(name, limit=100, style=STRONG) + _path_note(state))
+    yield TreeRow(display(name, limit=100, style=STRONG) + _path_note(state), company=True)
     if state.as_of is not None:
         told = f"{PAST_SIGN} Bindings, their health and agents are shown as they are now."
         yield TreeRow(display(told, style=WARN), selectable=False)
@@ -345,13 +349,27 @@ def row_detail(row: TreeRow, view: BindingsView, state: AppState, width: int) ->
         return _agent_detail(row.agent, state, width)
     if row.binding is not None:
         return _binding_detail(row, row.binding, view, state, width)
+    return _company_detail(view, state, width)
+
+
+def _company_detail(view: BindingsView, state: AppState, width: int) -> Content:
+    company = state.session.company if state.session else None
     facts = [
         ("company", state.scope.company_id),
+        ("name", company.name if company else ""),
         ("bindings", count(len(view.bindings))),
+        *_limit_facts("company", state.scope.company_id, state),
         ("read-only", "yes, every change is refused" if state.read_only else "no"),
     ]
+    links = [
+        (kind.replace("_", " "), template)
+        for kind, template in (company.link_templates if company else {}).items()
+    ]
+    shown = links or [("none", "a source opens at its own reference; E gives it an address")]
     hint = "A binding joins this company to a place that holds memories; its targets say whose."
-    return lines([*pairs(facts, width), Content(""), display(hint, style=DIM)])
+    blocks = [*pairs(facts, width), Content(""), display("How sources open", style=STRONG)]
+    blocks += [*pairs(shown, width), Content(""), display(hint, style=DIM)]
+    return lines(blocks)
 
 
 def _binding_detail(
@@ -379,6 +397,7 @@ def _binding_detail(
         ("can", ", ".join(binding.capabilities.words())),
         ("read-only", "yes" if binding.read_only else "no"),
         ("captures", capture_words(binding.captures) or "nothing; p chooses"),
+        *_limit_facts("binding", binding.key, state),
         *([("texts go to", ", ".join(binding.agreed))] if binding.agreed else []),
         *([] if binding.embeds else [("embedding", "stopped; M goes on")]),
         *_step_facts(binding, view, state),
@@ -390,6 +409,15 @@ def _binding_detail(
     if config:
         blocks += [Content(""), display("Config", style=STRONG), *pairs(config, width)]
     return lines(blocks)
+
+
+def _limit_facts(kind: str, name: str, state: AppState) -> Iterator[tuple[str, str]]:
+    """Yield how far the spending of a company or binding is, as last added up."""
+    own = [one for one in state.spending if (one.target_type, one.target_id) == (kind, name)]
+    for one in own:
+        yield "limit", spending.stand(one, spending.period(one, state.true_clock(), state.zone))
+    if not own:
+        yield "limit", "none; $ sets one"
 
 
 def _step_facts(

@@ -1,0 +1,84 @@
+"""The form of a company: its name for people, and how each kind of source opens."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator
+from functools import partial
+from typing import Protocol
+
+from memtui.contract import SourceKind
+from memtui.screens.form import FieldRow, Form
+from memtui.service.answers import CompanyView
+from memtui.service.companies import LINK_PLACES, link_problem
+from memtui.visible import visible
+from memtui.widgets.background import Background
+from memtui.widgets.display import DIM, display
+from memtui.widgets.editor import ForeignInput
+from memtui.widgets.format import counted
+
+_NAME = "name"
+_ABOUT = (
+    "A source of each kind opens at an address with parts of the source in braces; where there is "
+    "none, at its own reference."
+)
+_PARTS = f"The parts are {', '.join(f'{{{name}}}' for name in LINK_PLACES)}."
+_EXAMPLES = {
+    SourceKind.ISSUE_COMMENT: "https://tracker.example/{issue_id}#comment-{comment_id}",
+    SourceKind.ISSUE_DOCUMENT: "https://tracker.example/{issue_id}/documents/{document_key}",
+    SourceKind.ISSUE: "https://tracker.example/{issue_id}",
+    SourceKind.RUN: "https://runs.example/{run_id}",
+    SourceKind.ACTIVITY: "https://tracker.example/activity/{activity_id}",
+    SourceKind.MANUAL_NOTE: "https://wiki.example/{external_ref}",
+    SourceKind.EXTERNAL_DOCUMENT: "{external_ref}",
+}
+
+
+class Save(Protocol):
+    """Changes the company to what is written."""
+
+    def __call__(self, *, name: str, link_templates: dict[str, str]) -> Awaitable[CompanyView]:
+        """Raise one of the contract's errors where it cannot be changed."""
+
+
+class CompanyForm(Form[CompanyView]):
+    """Ask for a company's name and link templates; dismissed with the company once it is saved."""
+
+    def __init__(self, company: CompanyView, save: Save) -> None:
+        super().__init__(f"Settings of {company.company_id}", go="save", about=(_ABOUT, _PARTS))
+        self._company = company
+        self._save = save
+        self._saving = Background(self, "save")
+        links = company.link_templates
+        self._begin = {_NAME: company.name}
+        self._begin |= {kind.value: links.get(kind, "") for kind in SourceKind}
+
+    def rows(self) -> Iterator[FieldRow]:
+        """Yield the name, and a template a kind of source."""
+        for field, value in self._begin.items():
+            if field == _NAME:
+                label, example, told = _NAME, self._company.company_id, "For people."
+            else:
+                label, example = field.replace("_", " "), _EXAMPLES[SourceKind(field)]
+                told = "" if value else f"Such as {example}"
+            written = ForeignInput(value, placeholder=visible(example, limit=200), compact=True)
+            yield FieldRow(field, label, written, display(told, limit=300, style=DIM))
+
+    @property
+    def is_written(self) -> bool:
+        """Whether something is another than at the beginning."""
+        return self.values != self._begin
+
+    def action_submit(self) -> None:
+        """Save what is written if it fits."""
+        links = self.values
+        name = links.pop(_NAME)
+        found = {kind: link_problem(kind, template) for kind, template in links.items()}
+        wrong = {kind: problem for kind, problem in found.items() if problem}
+        if wrong:
+            self.refused(f"{counted(len(wrong), 'link template')} cannot be taken.", wrong)
+        else:
+            save = partial(self._save, name=name, link_templates=links)
+            self._saving.latest(save, self._saved, self.failed)
+
+    def _saved(self, company: CompanyView) -> None:
+        self.dismiss(company)

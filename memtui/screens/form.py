@@ -1,0 +1,176 @@
+"""A form over a screen: named fields, what helps with each or is wrong, and two buttons.
+
+For whoever writes one. Derive from `Form` and give `rows()` and `action_submit()`, which takes what
+is written or says with `refused` what is wrong; nothing that was written is lost by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, TypeVar
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Button, Input, Label, Select, Static, Switch
+
+from memtui.contract import MemtuiError
+from memtui.screens.dialogs import Confirm, Dialog
+from memtui.widgets.display import BAD, DIM, display
+
+T = TypeVar("T")
+
+
+class FieldRow(Vertical):
+    """One field: its name, what it is written in, and what helps or is wrong."""
+
+    def __init__(self, name: str, label: str, widget: Widget, help: Content) -> None:  # noqa: A002
+        super().__init__(classes="form-field")
+        self.field = name
+        self.widget = widget
+        self._label = label
+        self._help = help
+
+    def compose(self) -> ComposeResult:
+        """Lay the field out."""
+        is_switch = isinstance(self.widget, Switch)
+        with Horizontal(classes="form-line -switch" if is_switch else "form-line"):
+            yield Label(display(self._label, limit=100), classes="form-label")
+            yield self.widget
+            if is_switch:
+                yield Label(classes="form-word")
+        yield Static(self._help, classes="form-help")
+
+    @property
+    def value(self) -> Any:
+        """What is written, as a draft holds it."""
+        widget = self.widget
+        if isinstance(widget, Select):
+            return None if widget.is_blank() else widget.value
+        return widget.value if isinstance(widget, (Input, Switch)) else None
+
+    def say(self, wrong: str = "") -> None:
+        """Say what is wrong with the field, else what helps; and what a switch says."""
+        told = display(f"✗ {wrong}", limit=400, style=BAD) if wrong else self._help
+        self.query_one(".form-help", Static).update(told)
+        for word in self.query(".form-word").results(Label):
+            word.update("yes" if self.value else "no")
+
+
+class Form(Dialog[T]):
+    """Ask for several values at once; see the module's text."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-high"), (30, "-tall")]
+    BINDINGS = [("ctrl+s", "submit", "go on")]
+    BOX: ClassVar[str] = "dialog-editor dialog-form"
+
+    def __init__(self, title: str, *, go: str, about: tuple[str, ...] = ()) -> None:
+        """Begin with `go` on the button that goes on, and sentences on what is asked."""
+        super().__init__(title, "ctrl+s go on   tab next   esc back")
+        self._go = go
+        self._about = about
+
+    def rows(self) -> Iterator[FieldRow]:
+        """Yield the fields."""
+        raise NotImplementedError
+
+    def action_submit(self) -> None:
+        """Take what is written, or say what is wrong."""
+        raise NotImplementedError
+
+    def body(self) -> ComposeResult:
+        """Yield the fields, what was said of all of them, and the buttons."""
+        with VerticalScroll(can_focus=False):
+            for words in self._about:
+                yield Static(display(words, limit=600, style=DIM), classes="form-about")
+            yield from self.rows()
+        yield Static(classes="dialog-error")
+        with Horizontal(classes="form-buttons"):
+            yield Button(self._go, id="form-go", compact=True)
+            yield Button("back", id="form-back", compact=True)
+
+    @property
+    def fields(self) -> dict[str, FieldRow]:
+        """The fields by their names."""
+        return {row.field: row for row in self.query(FieldRow)}
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What is written, by field."""
+        return {name: row.value for name, row in self.fields.items()}
+
+    def on_mount(self) -> None:
+        """Say what the switches say."""
+        for row in self.query(FieldRow):
+            row.say()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Take back what was said of another text."""
+        self._changed(event.input)
+
+    def on_switch_changed(self, event: Switch.Changed) -> None:
+        """Take back what was said of another value."""
+        self._changed(event.switch)
+
+    def on_select_changed(self, event: Select.Changed) -> None:
+        """Take back what was said of another value."""
+        self._changed(event.select)
+
+    def _changed(self, widget: Widget) -> None:
+        for row in self.query(FieldRow):
+            if row.widget is widget:
+                row.say()
+        self.changed()
+
+    def changed(self) -> None:
+        """Take note that something else is written now."""
+
+    def on_input_submitted(self) -> None:
+        """Go on from any field."""
+        self.action_submit()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Go on or back."""
+        if event.button.id == "form-go":
+            self.action_submit()
+        else:
+            self.action_back()
+
+    def action_back(self) -> None:
+        """Go back, after a yes where something was written."""
+
+        def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
+            if yes:
+                self.dismiss(None)
+
+        if self.is_written:
+            self.app.push_screen(throw_away(), answered)
+        else:
+            self.dismiss(None)
+
+    def failed(self, error: MemtuiError) -> None:
+        """Say why what is written cannot be taken, at the fields too that the error names."""
+        fields = getattr(error, "fields", {})
+        self.refused("The settings do not fit." if fields else str(error), fields)
+
+    def refused(self, sentence: str, wrong: Mapping[str, str]) -> None:
+        """Say what is wrong, at the fields too, and go to the first of them."""
+        self.say(display(f"✗ {sentence}", limit=600, style=BAD), self._go)
+        rows = [row for row in self.query(FieldRow) if row.field in wrong]
+        for row in rows:
+            row.say(wrong[row.field])
+        if rows:
+            rows[0].widget.focus(scroll_visible=False)
+            self.call_after_refresh(rows[0].scroll_visible, animate=False)
+
+    def say(self, words: Content, go: str) -> None:
+        """Say something of all that is written, and what the button does next."""
+        self.query_one(".dialog-error", Static).update(words)
+        self.query_one("#form-go", Button).label = go
+
+
+def throw_away() -> Confirm:
+    """Return the question whether what was written in a form may go."""
+    return Confirm("Throw away what you wrote?", verb="throw it away", otherwise="go on")
