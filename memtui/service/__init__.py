@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from memtui.service.companies import ForeignOperation
     from memtui.service.context import ContextAnswer, ContextRequest
     from memtui.service.facts import FactAnswer, FactKeys, FactRequest, FactValue, KeyedFact
+    from memtui.service.impact import Effect, Impact, ImpactRequest
     from memtui.service.limits import (
         LimitMeasure,
         LimitPeriod,
@@ -63,6 +64,7 @@ _MODULES = {
     "companies": ("ForeignOperation",),
     "context": ("ContextAnswer", "ContextRequest"),
     "facts": ("FactAnswer", "FactKeys", "FactRequest", "FactValue", "KeyedFact"),
+    "impact": ("Effect", "Impact", "ImpactRequest"),
     "limits": (
         "LimitMeasure",
         "LimitPeriod",

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from memtui.service.embedding import Embeddings
     from memtui.service.everywhere import Everywhere
     from memtui.service.facts import Facts
+    from memtui.service.impact import Impacts
     from memtui.service.in_step import Pairs
     from memtui.service.limits import Limits
     from memtui.service.log import Log
@@ -184,6 +185,8 @@ class MemoryService(Operations):
     """What is asked of all bindings at once."""
     embedding: _Lazy[Embeddings] = _Lazy("embedding", "Embeddings")
     """What is found by meaning: building it, and who may be sent texts for it."""
+    impact: _Lazy[Impacts] = _Lazy("impact", "Impacts")
+    """What forgetting some records would change."""
     limits: _Lazy[Limits] = _Lazy("limits", "Limits")
     """Spending limits, and what was spent of them."""
     log: _Lazy[Log] = _Lazy("log", "Log")

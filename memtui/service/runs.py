@@ -14,8 +14,6 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import NamedTuple
 
-from pydantic import ValidationError
-
 from memtui.context.cost import Price, TokenCounter, price
 from memtui.context.delivered import pieces
 from memtui.contract import (
@@ -33,12 +31,12 @@ from memtui.contract import (
     UsdSum,
     UtcDatetime,
 )
-from memtui.service.context import ContextAnswer, ContextRequest
-from memtui.service.core import EXPLICIT_KEY, Group
+from memtui.service.asked import Given, context_again, scope_outside
+from memtui.service.context import ContextAnswer
+from memtui.service.core import Group
 from memtui.service.visibility import Caller, may_read, readable
 from memtui.store import journal
 from memtui.store.database import loaded_dollars
-from memtui.store.given import texts_given
 from memtui.store.log import RecordText, RunFigures, RunPart, record_texts
 from memtui.store.operation import Operation, OperationHandle, Place
 from memtui.store.sight import Sight
@@ -47,12 +45,6 @@ _MOST_READ = 2_000
 """Records of a replay that are read again at a time."""
 _NOT_GIVEN = {"false", "0"}
 """How the databases write that a context was not delivered."""
-_MOST_CONTEXTS = 1_000
-"""Contexts of one run that another may leave out."""
-_ASKED = (
-    "model", "budget", "max_tokens", "max_characters", "topic", "prompt", "profile",
-)  # fmt: skip
-"""What the log has of a context's request, by the names of `ContextRequest`."""
 
 
 class Run(Model):
@@ -299,39 +291,14 @@ class Runs(Group):
             )
         if delivered.text is None:
             raise Invalid(f"The text that {operation.operation_id} delivered is not kept any more.")
-        was_chosen = operation.binding_reason == EXPLICIT_KEY
-        asked = {name: operation.request[name] for name in _ASKED if name in operation.request}
-        try:
-            request = ContextRequest.model_validate(
-                {
-                    **asked,
-                    "scope": _outside(operation),
-                    "given": await self._given_before(caller, operation),
-                    "binding_key": operation.binding_key if was_chosen else None,
-                }
-            )
-        except ValidationError as error:
-            raise Invalid(
-                f"What {operation.operation_id} asked for is no request of memtui's, so nobody can "
-                "ask for it again."
-            ) from error
+
+        def given() -> list[str]:
+            return Given(self._core.log_of(caller)).before(operation)
+
+        request = context_again(operation, await asyncio.to_thread(given))
         now = await self._service.context(caller, request)
         tokens = delivered.price.input_tokens
         return ToldNow(operation=operation, delivered=delivered.text, tokens=tokens, now=now)
-
-    async def _given_before(self, caller: Caller, operation: Operation) -> list[str]:
-        """Return what its run had been given, where a context left that out."""
-        run_id = operation.scope.run_id
-        if run_id is None or not operation.request.get("skip_given"):
-            return []
-        contexts = Filter(
-            run_id=run_id, operation_type=OperationType.CONTEXT, status=OperationStatus.OK
-        )
-        page = await self._service.log.page(
-            caller, contexts, limit=_MOST_CONTEXTS, before=operation.seq
-        )
-        own = (one.request for one in page.operations if one.scope.run_id == run_id)
-        return texts_given(own)[0]
 
     async def _there(self, caller: Caller, operations: Iterable[Operation]) -> dict[Place, _There]:
         """Read the records that operations touched or returned, those of a binding at once."""
@@ -345,7 +312,7 @@ class Runs(Group):
                 elif place[1] and place not in found:
                     found[place] = _There(None, why=f"Only {_MOST_READ:,} records are read.")
                     if len(found) <= _MOST_READ:
-                        handles = wanted[place[0], _outside(operation)]
+                        handles = wanted[place[0], scope_outside(operation)]
                         handles[place[1]] = one.handle
         for (key, scope), handles in wanted.items():
             found.update(await self._read(caller, key, scope, list(handles.values())))
@@ -462,16 +429,6 @@ def _run(run_id: str, parts: Sequence[RunPart], figures: RunFigures) -> Run:
         cost_usd=loaded_dollars(sum(one.cost_pico for one in used)) if calls > unpriced else None,
         unpriced_count=unpriced,
     )
-
-
-def _outside(operation: Operation) -> Scope:
-    """Return the scope of a run's operation for one that is no part of the run.
-
-    Where a name in it was erased, nobody's records are found by it: it is the company's then.
-    """
-    if any(path.startswith("scope.") for path in operation.absent):
-        return Scope(company_id=operation.scope.company_id)
-    return operation.scope.outside_run()
 
 
 def _delivered(operation: Operation) -> DeliveredContext | None:

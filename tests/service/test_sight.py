@@ -36,6 +36,7 @@ from memtui.service import (
     Caller,
     ContextRequest,
     FactRequest,
+    ImpactRequest,
     LimitTarget,
     Membership,
     MemoryName,
@@ -425,6 +426,14 @@ MEMORIES: dict[str, list[Call]] = {
     "patterns.find": [
         lambda h, c: each_scope(
             lambda scope: h.service.patterns.find(c, PatternRequest(scope=scope))
+        )
+    ],
+    "impact.of": [
+        lambda h, c: each(
+            h,
+            lambda n: h.service.impact.of(
+                c, ImpactRequest(records={"default": (h.records[n],)}, filter=Filter(door="test"))
+            ),
         )
     ],
     "prune_plan": [

@@ -1,0 +1,682 @@
+"""What would change if some records were forgotten: the log's questions, answered again.
+
+The last queries and delivered contexts that could have reached the records are answered on the
+memories as they are now, with the records and without them, and compared. Both times the answers
+come from copies (`Adapter.without`), through the same code that answers an agent, and nothing of it
+is logged: it is no use of a record, and no figure changes. What cannot be tried is counted and
+named. The log gets one row a binding, a read of the records "for impact".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, fields, replace
+from difflib import unified_diff
+from enum import StrEnum
+from functools import partial
+from itertools import islice
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field
+
+from memtui.contract import (
+    OWNER_FIELDS,
+    Filter,
+    Invalid,
+    MemtuiError,
+    Model,
+    NotFound,
+    OperationStatus,
+    OperationType,
+    QueryRequest,
+    Record,
+    RecordHandle,
+    Scope,
+    Unsupported,
+    owner_of,
+)
+from memtui.pruning.duplicates import Form, compare, form_of
+from memtui.service.asked import Given, context_again, query_again
+from memtui.service.connections import Breaker, Connection
+from memtui.service.context import ContextRequest
+from memtui.service.core import Core, Group, Routed, Share
+from memtui.service.log import CompanyLog
+from memtui.service.memory import MemoryService
+from memtui.service.recorder import Recorder, RunningOperation
+from memtui.service.visibility import Caller, readable
+from memtui.store.operation import Operation, Place
+
+DEFAULT_LAST = 500
+_OWN_DOOR = "tui"
+"""What the app itself reads is left out, unless a filter names a door."""
+_PAGE = 500
+_MOST_READ = 20_000
+"""Operations of a kind that are looked through for those that could reach the records."""
+_LOGGED_CHARS, _LOGGED_OWNERS = 4_000, 100
+"""The log keeps so much of a query; of one that fills it nobody knows the rest."""
+_AT_ONCE = 4
+_MOST_MS = 60_000
+
+Tell = Callable[[int, int], None]
+"""Is told how many questions are answered, and how many there are."""
+
+
+class ImpactRequest(Model):
+    """Which records would go, and what is asked again."""
+
+    records: Mapping[str, tuple[RecordHandle, ...]]
+    """By the key of the binding that holds them."""
+    last: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_LAST
+    """How many of the newest queries and contexts, of those that could reach the records."""
+    filter: Filter = Filter()
+    """Of these operations alone."""
+
+
+class WhyNot(StrEnum):
+    """Why a question was not tried again."""
+
+    PROVIDER = "provider"
+    """The provider cannot be read without some records on this machine, at no cost."""
+    CUT = "cut"
+    """The log has the beginning of the question alone."""
+    ERASED = "erased"
+    PAST = "past"
+    """It was asked of a moment of the past, of which forgetting changes nothing."""
+    NOT_LOGGED = "not_logged"
+    """The log does not say what was asked, as of an imported one."""
+    REFUSED = "refused"
+    """It cannot be asked any more, or not by the caller; or it failed."""
+
+
+class Told(Model):
+    """A record as an answer holds it."""
+
+    rank: int
+    """From 1."""
+    handle: RecordHandle
+    binding_key: str
+    text: str
+    marked: bool = False
+    """It is one of the records that would go."""
+
+    @property
+    def place(self) -> Place:
+        """Where the record is."""
+        return self.binding_key, self.handle.provider_record_id
+
+
+class Side(Model):
+    """One answer to a question."""
+
+    records: tuple[Told, ...]
+    text: str | None = None
+    """Of a context: what the model reads."""
+    tokens: int | None = None
+    problems: tuple[str, ...] = ()
+    """What could not be read for it."""
+
+    @property
+    def _told(self) -> object:
+        return [one.place for one in self.records], [one.text for one in self.records], self.text
+
+    def differs(self, other: Side) -> bool:
+        """Whether a reader would notice: scores alone are no difference."""
+        return self._told != other._told
+
+
+class Effect(Model):
+    """A question whose answer would differ, and everybody who asked it."""
+
+    operation: Operation
+    """The newest that asked it."""
+    operation_ids: tuple[str, ...]
+    """All of them, the newest first."""
+    agents: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    subjects: tuple[str, ...] = ()
+    before: Side
+    """With the records."""
+    after: Side
+    """Without them."""
+    still_said: tuple[Place, ...] = ()
+    """Of the records that fall out, those that another in `after` says word for word or nearly."""
+
+    @property
+    def times(self) -> int:
+        """How often it was asked."""
+        return len(self.operation_ids)
+
+    @property
+    def gone(self) -> tuple[Told, ...]:
+        """What falls out."""
+        return _beside(self.before, self.after)
+
+    @property
+    def come(self) -> tuple[Told, ...]:
+        """What takes its place."""
+        return _beside(self.after, self.before)
+
+    @property
+    def reordered(self) -> bool:
+        """Whether what stays stands in another order."""
+        came, went = ({one.place for one in part} for part in (self.come, self.gone))
+        stayed = [one.place for one in self.before.records if one.place not in went]
+        return stayed != [one.place for one in self.after.records if one.place not in came]
+
+    @property
+    def emptied(self) -> bool:
+        """Whether nothing is found any more."""
+        return bool(self.before.records) and not self.after.records
+
+    @property
+    def loses_nothing(self) -> bool:
+        """Whether another record still says whatever falls out."""
+        return {one.place for one in self.gone} <= set(self.still_said)
+
+    @property
+    def tokens_saved(self) -> int:
+        """By how many tokens a context gets shorter, each time."""
+        return (self.before.tokens or 0) - (self.after.tokens or 0)
+
+    @property
+    def difference(self) -> list[str]:
+        """Of a context, the lines of a unified difference of its text."""
+        old, new = (side.text or "" for side in (self.before, self.after))
+        lines = unified_diff(old.splitlines(), new.splitlines(), "now", "without", lineterm="")
+        return list(lines)
+
+
+def _beside(one: Side, other: Side) -> tuple[Told, ...]:
+    known = {told.place for told in other.records}
+    return tuple(told for told in one.records if told.place not in known)
+
+
+class Untried(Model):
+    """Questions that were not tried again, and why."""
+
+    why: WhyNot
+    sentence: str
+    operation_ids: tuple[str, ...]
+    """The newest first."""
+    held: tuple[str, ...] = ()
+    """Those of them whose answer had one of the records when it was given."""
+
+
+class Impact(Model):
+    """What would change if some records were forgotten."""
+
+    records: tuple[Record, ...]
+    """Those that would go, as far as they can be read here."""
+    unread: tuple[RecordHandle, ...] = ()
+    """Those whose provider was not asked."""
+    missing: tuple[RecordHandle, ...] = ()
+    """Those that are not there."""
+    asked: int = 0
+    """The queries and contexts that could have reached them, at most `last`."""
+    tried: int = 0
+    """How many of these were answered again; identical ones count each."""
+    questions: int = 0
+    """How many different ones that is."""
+    effects: tuple[Effect, ...] = ()
+    """Those that would differ: what finds nothing any more first, then what loses something."""
+    untried: tuple[Untried, ...] = ()
+    left_out: int = 0
+    """What the app itself read, which is nobody's question."""
+    is_all: bool = True
+    """Whether no older operation could have reached them."""
+
+    @property
+    def differ(self) -> int:
+        """How many of the tried ones would be answered differently."""
+        return sum(one.times for one in self.effects)
+
+    @property
+    def would_lose(self) -> int:
+        """How many of those would lose something that no other record in the answer says."""
+        return sum(one.times for one in self.effects if not one.loses_nothing)
+
+    @property
+    def held(self) -> int:
+        """How many that were not tried had one of the records in their answer."""
+        return sum(len(one.held) for one in self.untried)
+
+    @property
+    def tokens_saved(self) -> int:
+        """By how many tokens the tried contexts get shorter, all together."""
+        return sum(one.tokens_saved * one.times for one in self.effects)
+
+
+class _NotTried(Exception):
+    """A question cannot be tried again."""
+
+    def __init__(self, why: WhyNot, sentence: str) -> None:
+        super().__init__(sentence)
+        self.why = why
+        self.sentence = sentence
+
+
+@dataclass(frozen=True, slots=True)
+class _Marked:
+    """The records that would go, and whom they could reach."""
+
+    places: frozenset[Place]
+    owners: Mapping[str, frozenset[tuple[str, str]]]
+    """By binding, whose they are."""
+    unread: frozenset[str]
+    """Bindings whose provider is not asked: whose their records are is not known."""
+
+    def ids_in(self, key: str) -> frozenset[str]:
+        return frozenset(record_id for where, record_id in self.places if where == key)
+
+    def held_by(self, operation: Operation) -> bool:
+        """Whether its answer had one of them."""
+        return any(operation.place_of(one) in self.places for one in operation.handles)
+
+    def reached_by(self, operation: Operation) -> bool:
+        """Whether its answer could have had one of them."""
+        is_query, own = operation.operation_type is OperationType.QUERY, operation.binding_key
+        if own in self.unread or self.held_by(operation):
+            return True
+        return any(
+            _may_see(operation.scope, owner)
+            for key, owners in self.owners.items()
+            if not is_query or key == own
+            for owner in owners
+        )
+
+
+def _may_see(scope: Scope, owner: tuple[str, str]) -> bool:
+    name, value = owner
+    return name not in OWNER_FIELDS or getattr(scope, name) in {None, value}
+
+
+class _Unrecorded(Recorder):
+    """A recorder of what is nobody's operation."""
+
+    async def _finish(self, entry: RunningOperation) -> None:
+        """Log nothing."""
+
+
+@dataclass(eq=False)
+class _Trial(Core):
+    """The parts of a service that answers from copies of its bindings, and records nothing."""
+
+    source: Core = field(kw_only=True)
+    """What the copies are made of: the service itself, or another trial."""
+    gone: Mapping[str, frozenset[str]] = field(kw_only=True, default_factory=dict)
+    """The ids of records that the copies leave out, by binding."""
+    _copies: dict[str, Connection] = field(default_factory=dict)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def open_for(self, caller: Caller, routed: Routed) -> Connection:
+        """Return a binding's copy. Raises `_NotTried` where there can be none."""
+        key = routed.binding.key
+        async with self._turn:
+            if key not in self._copies:
+                self._copies[key] = await self._copied(caller, routed)
+            return self._copies[key]
+
+    async def _copied(self, caller: Caller, routed: Routed) -> Connection:
+        key, name = routed.binding.key, routed.binding.provider_key
+        try:
+            provider = await self.providers.within(name, partial(self.providers.load, name))
+            if not provider.capabilities.without:
+                raise Unsupported(
+                    f"{key} is not asked again: its provider {name} cannot answer here as if "
+                    "some records were gone."
+                )
+            connection = await self.source.open_for(caller, routed)
+            ids = self.gone.get(key, frozenset())
+            copy = await connection.derive(lambda: connection.adapter.without(ids))
+        except MemtuiError as error:
+            raise _NotTried(WhyNot.PROVIDER, str(error)) from error
+        return replace(connection, adapter=copy, breaker=Breaker(time.monotonic))
+
+    async def close(self) -> None:
+        """Throw the copies away."""
+        for connection in self._copies.values():
+            await connection.close()
+
+
+class _Asked(NamedTuple):
+    """A question, and what asked it, the newest first."""
+
+    request: QueryRequest | ContextRequest
+    share: Share | None
+    operations: list[Operation]
+
+
+class Impacts(Group):
+    """What forgetting would change."""
+
+    async def of(
+        self, caller: Caller, request: ImpactRequest, *, progress: Tell = lambda _done, _of: None
+    ) -> Impact:
+        """Answer the log's last questions again, with some records and without them.
+
+        Raises:
+            Invalid: no record is named, or the caller looks at the past.
+            NotFound: none of them is there.
+        """
+        if caller.as_of is not None:
+            raise Invalid("What forgetting would change is tried on what is there now; go to now.")
+        if not any(request.records.values()):
+            raise Invalid("Name at least one record.")
+        records, missing, unread = await self._records(caller, request)
+        marked = _marked(records, unread)
+        found = await asyncio.to_thread(self._found, caller, request, marked)
+        impact = Impact(
+            records=tuple(record for own in records.values() for record in own),
+            missing=tuple(missing),
+            unread=tuple(one for own in unread.values() for one in own),
+            asked=len(found.operations),
+            left_out=found.left_out,
+            is_all=found.is_all,
+        )
+        return await self._tried(caller, marked, found, impact, progress)
+
+    async def _records(
+        self, caller: Caller, request: ImpactRequest
+    ) -> tuple[dict[str, list[Record]], list[RecordHandle], dict[str, list[RecordHandle]]]:
+        """Return the records by binding, those that are not there, and those that are not read."""
+        records: dict[str, list[Record]] = {}
+        missing: list[RecordHandle] = []
+        unread: dict[str, list[RecordHandle]] = {}
+        for key, handles in request.records.items():
+            named = list(dict.fromkeys(handles))
+            found = await self._read(caller, key, named, request.last)
+            if found is None:
+                unread[key] = named
+                continue
+            records[key] = [record for record in found.values() if record is not None]
+            missing += [handle for handle, record in found.items() if record is None]
+        if not unread and not any(records.values()):
+            first = missing[0].provider_record_id
+            raise NotFound(
+                f"There is no record {first} here"
+                + (f", nor any of the {len(missing) - 1} others." if len(missing) > 1 else ".")
+            )
+        return records, missing, unread
+
+    async def _read(
+        self, caller: Caller, key: str, handles: Sequence[RecordHandle], last: int
+    ) -> dict[RecordHandle, Record | None] | None:
+        """Return records as they are now; None: their provider is not asked for nothing."""
+        core, scope = self._core, Scope(company_id=caller.company_id)
+        asked = {"records": len(handles), "for": "impact", "last": last}
+        async with core.recorder.recorded(OperationType.GET, caller, scope, asked) as entry:
+            entry.seen_only = True
+            routed = await core.admit(entry, key)
+            name = routed.binding.provider_key
+            provider = await core.providers.within(name, partial(core.providers.load, name))
+            if not provider.capabilities.without:
+                return None
+            connection = await core.open_for(caller, routed)
+            snapshots = await connection.snapshots(handles, scope)
+            moved = await core.moved(
+                connection, [one.handle for one in snapshots if not one.record]
+            )
+            back = await connection.snapshots(list(dict.fromkeys(moved.values())), scope)
+            now = {one.handle: one.record for one in back}
+            found = {}
+            for one in snapshots:
+                record = one.record or now.get(moved.get(one.handle, one.handle))
+                is_seen = record is not None and readable([record], scope, entry.sight)
+                found[one.handle] = record if is_seen else None
+            entry.result_count = sum(record is not None for record in found.values())
+        return found
+
+    def _found(self, caller: Caller, request: ImpactRequest, marked: _Marked) -> _Found:
+        """Return the newest operations that could have reached the records. Blocking."""
+        found = _Found(self._core.log_of(caller))
+        chosen = request.filter
+        if not chosen.status:
+            chosen = chosen.model_copy(update={"status": OperationStatus.OK})
+        kinds = [chosen]
+        if not chosen.operation_type:
+            kinds = [
+                chosen.model_copy(update={"operation_type": kind})
+                for kind in (OperationType.QUERY, OperationType.CONTEXT)
+            ]
+        streams = [found.read(one, skip_own=not chosen.door) for one in kinds]
+        newest = heapq.merge(*streams, key=lambda one: -one.seq)
+        reaching = (one for one in newest if marked.reached_by(one))
+        found.operations = list(islice(reaching, request.last))
+        found.is_all = found.is_all and next(reaching, None) is None
+        return found
+
+    async def _tried(
+        self, caller: Caller, marked: _Marked, found: _Found, impact: Impact, progress: Tell
+    ) -> Impact:
+        asked, untried = await asyncio.to_thread(_questions, found)
+        effects: list[Effect] = []
+        tried = questions = done = 0
+        by = caller.model_copy(update={"run_id": None})
+        async with AsyncExitStack() as stack:
+            whole = self._trial(self._core)
+            stack.push_async_callback(whole.close)
+            gone = {key: marked.ids_in(key) for key, _ in marked.places}
+            less = self._trial(whole, gone)
+            stack.push_async_callback(less.close)
+            sides = [MemoryService(one, self._service.paths, self._service.settings)
+                     for one in (whole, less)]  # fmt: skip
+
+            async def attempt(one: _Asked) -> tuple[Side, Side] | _NotTried:
+                try:
+                    before = await _answer(sides[0], by, one, marked)
+                    after = await _answer(sides[1], by, one, marked)
+                except _NotTried as error:
+                    return error
+                except MemtuiError as error:
+                    return _NotTried(WhyNot.REFUSED, str(error))
+                if before.problems != after.problems:
+                    return _NotTried(WhyNot.REFUSED, (*after.problems, *before.problems)[0])
+                return before, after
+
+            for start in range(0, len(asked), _AT_ONCE):
+                progress(done, len(asked))
+                some = asked[start : start + _AT_ONCE]
+                for one, result in zip(
+                    some, await asyncio.gather(*map(attempt, some)), strict=True
+                ):
+                    done += 1
+                    if isinstance(result, _NotTried):
+                        untried.add(result, one.operations)
+                        continue
+                    questions += 1
+                    tried += len(one.operations)
+                    if result[0].differs(result[1]):
+                        effects.append(_effect(one.operations, *result))
+            progress(done, len(asked))
+        effects.sort(key=_order)
+        return impact.model_copy(
+            update={
+                "effects": tuple(effects),
+                "tried": tried,
+                "questions": questions,
+                "untried": untried.told(marked),
+            }
+        )
+
+    def _trial(self, source: Core, gone: Mapping[str, frozenset[str]] | None = None) -> _Trial:
+        core = self._core
+        shared: dict[str, Any] = {one.name: getattr(core, one.name) for one in fields(Core)}
+        shared["recorder"] = _Unrecorded(
+            core.database, self._service.paths.data, core.clock, core.connections.timer,
+            core.new_id,
+        )  # fmt: skip
+        return _Trial(**shared, source=source, gone=gone or {})
+
+
+class _Found:
+    """The operations that are tried, and what was not looked at."""
+
+    def __init__(self, log: CompanyLog) -> None:
+        self.log = log
+        self.operations: list[Operation] = []
+        self.left_out = 0
+        self.is_all = True
+
+    def read(self, chosen: Filter, *, skip_own: bool) -> Iterator[Operation]:
+        """Yield what answered somebody, the newest first."""
+        before: int | None = None
+        for _ in range(0, _MOST_READ, _PAGE):
+            page = self.log.page(chosen, limit=_PAGE, before=before)
+            for one in page.operations:
+                if _answered_somebody(one):
+                    if skip_own and one.door == _OWN_DOOR:
+                        self.left_out += 1
+                    else:
+                        yield one
+            if (before := page.next_before) is None:
+                return
+        self.is_all = False
+
+
+def _answered_somebody(one: Operation) -> bool:
+    if one.status is not OperationStatus.OK:
+        return False
+    if one.operation_type is OperationType.CONTEXT:
+        return bool(one.request.get("delivered"))
+    return one.operation_type is OperationType.QUERY
+
+
+class _Left:
+    """What is not tried, by its reason."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[WhyNot, str], list[Operation]] = defaultdict(list)
+
+    def add(self, why: _NotTried, operations: Iterable[Operation]) -> None:
+        self._found[why.why, why.sentence] += operations
+
+    def told(self, marked: _Marked) -> tuple[Untried, ...]:
+        return tuple(
+            Untried(
+                why=why,
+                sentence=sentence,
+                operation_ids=tuple(one.operation_id for one in newest),
+                held=tuple(one.operation_id for one in newest if marked.held_by(one)),
+            )
+            for (why, sentence), found in self._found.items()
+            for newest in [sorted(found, key=lambda one: -one.seq)]
+        )
+
+
+def _marked(
+    records: Mapping[str, Sequence[Record]], unread: Mapping[str, Sequence[RecordHandle]]
+) -> _Marked:
+    handles = {key: [record.handle for record in own] for key, own in records.items()} | {**unread}
+    return _Marked(
+        places=frozenset(
+            (key, one.provider_record_id) for key, own in handles.items() for one in own
+        ),
+        owners={key: frozenset(owner_of(one.scope) for one in own) for key, own in records.items()},
+        unread=frozenset(unread),
+    )
+
+
+def _questions(found: _Found) -> tuple[list[_Asked], _Left]:
+    """Return what can be asked again, each question once. Blocking."""
+    asked: dict[object, _Asked] = {}
+    left, given = _Left(), Given(found.log)
+    for one in found.operations:
+        try:
+            request, share = _again(one, given)
+        except _NotTried as error:
+            left.add(error, [one])
+            continue
+        same = type(request), request.model_dump_json(), share is None
+        asked.setdefault(same, _Asked(request, share, [])).operations.append(one)
+    return list(asked.values()), left
+
+
+def _again(one: Operation, given: Given) -> tuple[QueryRequest | ContextRequest, Share | None]:
+    """Return what an operation asked for. Raises `_NotTried`."""
+    request = one.request
+    if one.absent:
+        raise _NotTried(WhyNot.ERASED, "What was asked was erased.")
+    if request.get("as_of"):
+        raise _NotTried(WhyNot.PAST, "It was asked of the past, where nothing can be forgotten.")
+    is_query = one.operation_type is OperationType.QUERY
+    if is_query and not isinstance(request.get("query"), str):
+        raise _NotTried(WhyNot.NOT_LOGGED, "The log does not say what was asked.")
+    is_cut = (
+        len(request.get("query", "")) >= _LOGGED_CHARS
+        or len(request.get("owners", ())) >= _LOGGED_OWNERS
+    )
+    if is_cut:
+        raise _NotTried(WhyNot.CUT, "The log has the beginning of the question alone.")
+    try:
+        if not is_query:
+            return context_again(one, given.before(one)), None
+        again = query_again(one)
+    except Invalid as error:
+        raise _NotTried(WhyNot.NOT_LOGGED, "The log does not say what was asked.") from error
+    together = request.get("together")
+    share = Share(str(together), _MOST_MS, seen_only=True) if together else None
+    return again, share
+
+
+async def _answer(service: MemoryService, by: Caller, asked: _Asked, marked: _Marked) -> Side:
+    if isinstance(asked.request, QueryRequest):
+        found = await service.query(by, asked.request, share=asked.share)
+        told = [(found.binding_key, one.handle, one.text) for one in found.snippets]
+        problems = tuple(one.sentence() for one in found.problems)
+        return Side(records=_told(told, marked), problems=problems)
+    context = await service.context(by, asked.request)
+    told = [
+        (fact.binding_key or "", fact.handle, fact.text)
+        for section in context.sections
+        for fact in section.facts
+        if fact.handle is not None
+    ]
+    return Side(
+        records=_told(told, marked),
+        text=context.text,
+        tokens=context.tokens,
+        problems=tuple(one.sentence() for one in context.problems),
+    )
+
+
+def _told(found: Iterable[tuple[str, RecordHandle, str]], marked: _Marked) -> tuple[Told, ...]:
+    return tuple(
+        Told(
+            rank=rank, handle=handle, binding_key=key, text=text,
+            marked=(key, handle.provider_record_id) in marked.places,
+        )
+        for rank, (key, handle, text) in enumerate(found, start=1)
+    )  # fmt: skip
+
+
+def _effect(operations: Sequence[Operation], before: Side, after: Side) -> Effect:
+    def names(field: str) -> tuple[str, ...]:
+        return tuple(sorted({name for one in operations if (name := getattr(one.scope, field))}))
+
+    forms = [form_of(one.text) for one in after.records]
+    return Effect(
+        operation=operations[0],
+        operation_ids=tuple(one.operation_id for one in operations),
+        agents=names("agent_id"),
+        runs=names("run_id"),
+        projects=names("project_id"),
+        subjects=names("subject_id"),
+        before=before,
+        after=after,
+        still_said=tuple(one.place for one in _beside(before, after) if _is_said(one.text, forms)),
+    )
+
+
+def _is_said(text: str, forms: Iterable[Form]) -> bool:
+    own = form_of(text)
+    return any(compare(own, form) is not None for form in forms)
+
+
+def _order(one: Effect) -> tuple[bool, bool, int, int]:
+    return not one.emptied, one.loses_nothing, -one.times, -one.operation.seq
