@@ -31,7 +31,7 @@ from textual.screen import ModalScreen, Screen
 from memtui.actions import ACTIONS, SCREENS, actions_of, groups_on
 from memtui.paths import Paths
 from memtui.screens.opening import Opening, first_look
-from memtui.screens.themes import DEFAULT, own_themes
+from memtui.screens.themes import DEFAULT, check_theme, own_themes
 from memtui.widgets.display import toast
 from memtui.widgets.frame import Pressed
 from memtui.widgets.keys import bindings_for
@@ -95,7 +95,7 @@ class MemtuiApp(App[None]):
     (`memtui.screens.state.AppState`) goes down to them; they post messages up.
 
     Raises:
-        Invalid: the keymap of the settings does not fit, or there is no such screen.
+        Invalid: the keymap or the theme of the settings does not fit, or there is no such screen.
     """
 
     TITLE = "memtui"
@@ -190,6 +190,7 @@ class MemtuiApp(App[None]):
             tell=self._hand_on,
             here=lambda: self.frame,
         )
+        check_theme(settings.theme)
         given = settings.theme if "theme" in settings.model_fields_set else ""
         self._dress(
             given or self.controller.saved.theme or settings.theme,

@@ -28,6 +28,7 @@ __all__ = [
     "find_paths",
     "load_settings",
     "make_private",
+    "origins",
     "system_zone",
 ]
 
@@ -172,6 +173,17 @@ def load_settings(paths: Paths, **flags: Any) -> Settings:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         raise Invalid(f"The setting {field} does not fit: {first['msg']}.") from error
+
+
+def origins(paths: Paths, **flags: Any) -> dict[str, str]:
+    """Return where each setting comes from that is not at its default; None: a flag not given.
+
+    Raises `Invalid` where the file cannot be read.
+    """
+    found = dict.fromkeys(read_file(paths.config_file), str(paths.config_file))
+    found |= {name: f"{ENV_PREFIX}{name.upper()}" for name in read_environment()}
+    given = (name for name, value in flags.items() if value is not None)
+    return found | {name: f"--{name.replace('_', '-')}" for name in given}
 
 
 def _refuse_unknown(keys: Iterable[str], where: str, prefix: str = "") -> None:

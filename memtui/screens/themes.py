@@ -45,3 +45,21 @@ def own_themes() -> list[Theme]:
     )
     ansi = replace(BUILTIN_THEMES["ansi-dark"], name=ANSI, accent="ansi_magenta")
     return [dark, light, ansi]
+
+
+def theme_names() -> tuple[str, ...]:
+    """Return the names of all themes, our own first."""
+    return (*(theme.name for theme in own_themes()), *sorted(BUILTIN_THEMES))
+
+
+def check_theme(name: str) -> None:
+    """Raise `Invalid` where there is no such theme."""
+    if name in theme_names():
+        return
+    import difflib
+
+    from memtui.contract import Invalid  # only here: the first paint does without the contract
+
+    near = difflib.get_close_matches(name, theme_names(), n=1)
+    hint = f"did you mean {near[0]}?" if near else f"the themes are {', '.join(theme_names())}."
+    raise Invalid(f"There is no theme {name!r}; {hint}")

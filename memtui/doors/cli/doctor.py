@@ -71,6 +71,7 @@ async def run_checks(invocation: Invocation) -> AsyncIterator[Check]:
     yield _tried(
         "editor", lambda: _editor(settings), "warning", "Set $EDITOR to the editor you use."
     )
+    yield _tried("theme", lambda: _theme(settings), advice="Mend the theme in the settings.")
     yield _tried("keymap", lambda: _keymap(settings), advice="Mend the keymap in the settings.")
     yield _terminal()
     yield _helper(invocation, settings)
@@ -132,6 +133,13 @@ def _editor(settings: Settings) -> str:
     from memtui.external_editor import editor_words
 
     return " ".join(editor_words(settings.editor))
+
+
+def _theme(settings: Settings) -> str:
+    from memtui.screens.themes import check_theme
+
+    check_theme(settings.theme)
+    return settings.theme
 
 
 def _keymap(settings: Settings) -> str:

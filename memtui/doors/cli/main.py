@@ -81,6 +81,7 @@ GROUPS = {
     "members": ("Who may see, add and delete what.", "companies"),
     "tokens": ("What programs prove with who they are.", "companies"),
     "budget": ("Spending limits, and what was spent of them.", "budget"),
+    "config": ("The settings: where they are, what is in force, and whether they fit.", "config"),
     "mcp": ("The MCP server for agents; `memtui mcp` alone serves.", "mcp"),
     "hook": ("What agents' clients call at moments of a run.", "hook", "hook_clients", "helper"),
 }

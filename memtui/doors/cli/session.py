@@ -53,18 +53,22 @@ class Invocation:
 
         return find_paths(self.home)
 
+    @property
+    def flags(self) -> dict[str, Any]:
+        """The settings that global options give; None: not given."""
+        return {
+            "company": self.company,
+            "principal": self.principal,
+            "acts_for": self.acts_for,
+            "read_only": self.read_only or None,
+        }
+
     def settings(self) -> Settings:
         """Read the settings. Raises `Invalid` for an unknown or unfit one."""
         from memtui.config import load_settings
         from memtui.contract import Invalid
 
-        found = load_settings(
-            self.paths(),
-            company=self.company,
-            principal=self.principal,
-            acts_for=self.acts_for,
-            read_only=self.read_only or None,
-        )
+        found = load_settings(self.paths(), **self.flags)
         if self.acts_for and not found.principal.startswith("agent:"):
             raise Invalid(
                 f"{found.principal} acts for nobody: only an agent does; "
