@@ -87,10 +87,12 @@ class PruneRules(Model):
 
 
 class Retrieval(Model):
-    """How often queries returned a record, and when last."""
+    """How often queries returned a record, when last, and to whom."""
 
     count: int = 0
     last_at: UtcDatetime | None = None
+    agents: tuple[str, ...] = ()
+    """The agents that read it, by name; empty where a person did as well."""
 
 
 class PruneCandidate(Model):

@@ -18,6 +18,8 @@ class PlanItem(Model):
     record: Record
     tokens: int
     marked: bool = False
+    kept: str = ""
+    """Why it cannot be forgotten, in a sentence; empty where it can."""
 
 
 class DiffLine(Model):
@@ -65,12 +67,16 @@ class PrunePlan(Model):
         """Return the plan with these marked too.
 
         Raises:
-            Invalid: a handle is not a candidate's.
+            Invalid: a handle is not a candidate's, or its record cannot be forgotten.
         """
         wanted = frozenset(handles)
         if unknown := wanted - {candidate.record.handle for candidate in self.candidates}:
             first = min(handle.provider_record_id for handle in unknown)
             raise Invalid(f"The record {first} is no candidate of this plan; forget it by itself.")
+        for item in self.items:
+            if item.kept and item.record.handle in wanted:
+                name = item.record.handle.provider_record_id
+                raise Invalid(f"The record {name} cannot be forgotten. {item.kept}")
         return self._marking(lambda item: item.marked or item.record.handle in wanted)
 
     def unmark(self, handles: Iterable[RecordHandle]) -> Self:
@@ -79,14 +85,17 @@ class PrunePlan(Model):
         return self._marking(lambda item: item.marked and item.record.handle not in unwanted)
 
     def mark_reasons(self, reasons: Iterable[Reason]) -> Self:
-        """Return the plan with every unpinned candidate of these reasons marked, and no other."""
+        """Return the plan with the unpinned candidates of these reasons marked, and no other.
+
+        What cannot be forgotten stays unmarked.
+        """
         chosen = frozenset(reasons)
         wanted = {
             candidate.record.handle
             for candidate in self.candidates
             if candidate.reason in chosen and not candidate.record.pinned
         }
-        return self._marking(lambda item: item.record.handle in wanted)
+        return self._marking(lambda item: item.record.handle in wanted and not item.kept)
 
     def diff(self) -> tuple[DiffLine, ...]:
         """Return what goes, and after the first duplicate of a survivor the survivor that stays."""
@@ -119,6 +128,7 @@ def make_plan(
     *,
     tokens_of: Callable[[str], int],
     size_of: Callable[[Sequence[Record]], int],
+    kept: Callable[[Record], str] = lambda _record: "",
 ) -> PrunePlan:
     """Return a plan over a scope's records, with the suggested candidates marked.
 
@@ -128,14 +138,19 @@ def make_plan(
         tokens_of: What the line of one text costs a prompt.
         size_of: What a model reads of some records, in tokens: lines and heading counted as one
             text, as the context counts them. A sum of single lines is another number.
+        kept: Why a record cannot be forgotten; an empty text where it can.
     """
     suggested = {candidate.record.handle for candidate in candidates if candidate.suggested}
     plan = PrunePlan(
         items=tuple(
             PlanItem(
-                record=record, tokens=tokens_of(record.text), marked=record.handle in suggested
+                record=record,
+                tokens=tokens_of(record.text),
+                marked=record.handle in suggested and not why_kept,
+                kept=why_kept,
             )
             for record in records
+            for why_kept in (kept(record),)
         ),
         candidates=tuple(candidates),
     )

@@ -337,7 +337,7 @@ class PruneReview(ModalListScreen[Line]):
                     binding_key=place.binding_key,
                     only_company=place.word == COMPANY,
                 )
-                answer = await session.service.prune_plan(session.caller, request)
+                answer = await session.service.pruning.plan(session.caller, request)
                 parts.append(Part(place, answer.plan))
             review = await asyncio.to_thread(self._review_of, parts)
             if keep is not None:

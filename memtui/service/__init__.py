@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         TimelineEntry,
     )
     from memtui.service.patterns import PatternRequest, PatternsAnswer
-    from memtui.service.pruning import PruneAnswer, PruneRequest
+    from memtui.service.pruning import PruneAnswer, PruneEverywhere, PruneRequest
     from memtui.service.runs import RecordState, Replay, Run, RunPage, RunRecord, RunStep, ToldNow
     from memtui.service.stored_secrets import StoredSecret
     from memtui.service.survey import PurgeAnswer, PurgeRequest
@@ -85,7 +85,7 @@ _MODULES = {
         "TimelineEntry",
     ),
     "patterns": ("PatternRequest", "PatternsAnswer"),
-    "pruning": ("PruneAnswer", "PruneRequest"),
+    "pruning": ("PruneAnswer", "PruneEverywhere", "PruneRequest"),
     "runs": ("RecordState", "Replay", "Run", "RunPage", "RunRecord", "RunStep", "ToldNow"),
     "survey": ("PurgeAnswer", "PurgeRequest"),
     "stored_secrets": ("StoredSecret",),

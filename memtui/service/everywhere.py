@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeVar
 from memtui.contract import (
     BrowseRequest,
     ExplainStage,
+    ForgetRequest,
     Invalid,
     Links,
     Matching,
@@ -40,8 +41,8 @@ from memtui.contract import (
 )
 from memtui.fact_values import Entry, entry_of
 from memtui.provider_kit import first_of, read_cursor, take_apart, write_cursor
-from memtui.service.answers import Answer, BrowseAnswer, QueryAnswer
-from memtui.service.core import Group, Share
+from memtui.service.answers import Answer, BrowseAnswer, MutationAnswer, QueryAnswer
+from memtui.service.core import Group, Share, to_its_end
 from memtui.service.operations import ENOUGH_OF_TOPIC, FACT, of_topic
 from memtui.service.visibility import Caller, without_prefix
 from memtui.store import bindings as table
@@ -178,6 +179,13 @@ class EverywherePage(EverywhereAnswer):
     """Of each binding how far it was shown; one that failed is asked again."""
     total: int | None = None
     at_least: bool = False
+
+
+class ForgottenEverywhere(EverywhereAnswer):
+    """What was forgotten from several bindings; undoing one of the operations undoes all."""
+
+    answers: tuple[MutationAnswer, ...]
+    """One a binding that forgot."""
 
 
 @dataclass(eq=False)
@@ -390,6 +398,50 @@ class Everywhere(Group):
             total=total,
             at_least=bool(is_part),
         )
+
+    @to_its_end
+    async def forget(
+        self, caller: Caller, requests: Sequence[ForgetRequest]
+    ) -> ForgottenEverywhere:
+        """Forget records from several bindings at once, which one undo takes back.
+
+        A binding that refuses or fails keeps its records and is named, the others forget theirs.
+
+        Args:
+            caller: Who asks.
+            requests: What to forget, one a binding, each of which names its own.
+
+        Raises:
+            Invalid: nothing is to be forgotten, or a binding is named twice or not at all.
+            MemtuiError: nothing could be forgotten.
+        """
+        by_key = {request.binding_key: request for request in requests if request.binding_key}
+        if not requests or len(by_key) < len(requests):
+            raise Invalid("Name what to forget, and each binding once.")
+        rows = {row.key: row for row in await self._bindings(caller)}
+        asked = Asked(
+            share=Share(self._core.new_id(), 0),
+            outcomes={
+                key: BindingOutcome(
+                    binding_key=key, provider_key=rows[key].provider_key if key in rows else ""
+                )
+                for key in by_key
+            },
+        )
+        answers: dict[str, MutationAnswer] = {}
+
+        def answered(key: str, answer: MutationAnswer) -> None:
+            answers[key] = answer
+            asked.note(key, answer, len(answer.handles), capped=False)
+
+        together = asked.share.together if len(by_key) > 1 else None
+        calls = {
+            key: partial(self._service.forget, caller, request, together=together)
+            for key, request in by_key.items()
+        }
+        await gather(asked, calls, answered)
+        asked.refuse_silence()
+        return ForgottenEverywhere(**asked.values(), answers=tuple(answers.values()))
 
     async def _bindings(self, caller: Caller) -> list[BindingRow]:
         """Return the bindings that are asked, the oldest first.

@@ -175,6 +175,14 @@ class CompanyLog:
             older[record_id] = reads._replace(times=reads.times + known)
         return older
 
+    def readers(self, binding_key: str, record_ids: Sequence[str]) -> dict[str, set[str]]:
+        """Return who read each record, as `LogReader.readers`."""
+        hot, sealed, read = self._both(lambda one: one.readers(binding_key, record_ids))
+        found: dict[str, set[str]] = sealed.ask(read) or {}
+        for record_id, names in hot.items():
+            found[record_id] = found.get(record_id, set()) | names
+        return found
+
     def mutations_of_record(self, binding_key: str, record_id: str) -> list[str]:
         """Return the ids of the mutations that touched a record."""
         hot, sealed, read = self._both(

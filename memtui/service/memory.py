@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from memtui.service.namespaces import Namespaces, PluginLedger
     from memtui.service.past import Past
     from memtui.service.patterns import Patterns
-    from memtui.service.pruning import PruneAnswer, PruneRequest, Pruning
+    from memtui.service.pruning import Pruning
     from memtui.service.purge import Purging
     from memtui.service.runs import Runs
     from memtui.service.stored_secrets import Secrets
@@ -203,6 +203,8 @@ class MemoryService(Operations):
     """Which record is which in bindings that are held in step."""
     plugin: _Lazy[PluginLedger] = _Lazy("namespaces", "PluginLedger")
     """What serving a binding as a memory plugin keeps beside its provider."""
+    pruning: _Lazy[Pruning] = _Lazy("pruning", "Pruning")
+    """What could be pruned, of one owner's memories or of everything."""
     purging: _Lazy[Purging] = _Lazy("purge", "Purging")
     """What a purge would erase, erasing it, and what may be erased by its age."""
     runs: _Lazy[Runs] = _Lazy("runs", "Runs")
@@ -214,7 +216,6 @@ class MemoryService(Operations):
     tokens: _Lazy[Tokens] = _Lazy("members", "Tokens")
     _undo: _Lazy[Undo] = _Lazy("undo", "Undo")
     _contexts: _Lazy[Contexts] = _Lazy("context", "Contexts")
-    _pruning: _Lazy[Pruning] = _Lazy("pruning", "Pruning")
 
     def __init__(self, core: Core, paths: Paths, settings: Settings) -> None:
         self.core = core
@@ -277,6 +278,12 @@ class MemoryService(Operations):
         """Take back an operation, the newest that can be when None; taking back an undo redoes."""
         return await self._undo.undo(caller, operation_id)
 
+    async def undo_together(
+        self, caller: Caller, operation_id: str | None = None
+    ) -> tuple[MutationAnswer, ...]:
+        """Take back an operation, and what was done with it to other bindings at once."""
+        return await self._undo.undo_together(caller, operation_id)
+
     async def undoable(self, caller: Caller, limit: int = 20) -> list[UndoCandidate]:
         """Return the newest changes that were not taken back, the newest first."""
         return await self._undo.undoable(caller, limit)
@@ -292,10 +299,6 @@ class MemoryService(Operations):
             Invalid: the scope names neither a user, nor a project, nor an agent.
         """
         return await self._contexts.context(caller, request)
-
-    async def prune_plan(self, caller: Caller, request: PruneRequest) -> PruneAnswer:
-        """Return what could be pruned of a scope's own records, each with its reasons."""
-        return await self._pruning.prune_plan(caller, request)
 
     async def watch(self, caller: Caller, key: str) -> AsyncIterator[Sequence[RecordHandle]]:
         """Yield the records of a binding that change outside of memtui.

@@ -507,12 +507,19 @@ class Operations(Group):
         )
 
     @to_its_end
-    async def forget(self, caller: Caller, request: ForgetRequest) -> MutationAnswer:
-        """Remove records; those that are still found afterwards are named as ghosts."""
+    async def forget(
+        self, caller: Caller, request: ForgetRequest, *, together: str | None = None
+    ) -> MutationAnswer:
+        """Remove records; those that are still found afterwards are named as ghosts.
+
+        `together` names what is forgotten with them from other bindings, for one undo of all.
+        """
         core, scope = self._core, request.scope
         handles = tuple(dict.fromkeys(request.handles))
         ids = [handle.provider_record_id for handle in handles]
         asked: Json = {"record_ids": ids[:_LOGGED_IDS], "records": len(ids)}
+        if together is not None:
+            asked["together"] = together
         async with core.connected(
             OperationType.FORGET, caller, scope, asked, request.binding_key, source=request.source
         ) as (entry, connection):

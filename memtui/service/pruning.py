@@ -1,33 +1,58 @@
-"""What of a scope's own records could be pruned: a plan, which forgetting what it marks applies."""
+"""What could be pruned, of one owner's memories or of all: a plan, and what shows over them.
+
+Forgetting what a plan marks applies it. Over all bindings each one is read as it is alone, in its
+own time: one that is slow or fails is named with its reason, and the plans of the others stand.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from memtui.context.assembly import SectionKind, assemble, fact_tokens, section_of_records
 from memtui.context.cost import TokenCounter
 from memtui.contract import (
+    Denied,
+    Filter,
+    Invalid,
+    Json,
     Model,
+    NotFound,
     OperationType,
-    Problem,
     Record,
+    RecordHandle,
     Scope,
     owner_of,
+    owner_scope,
 )
+from memtui.provider_kit import matcher
 from memtui.pruning.candidates import PruneRules, Retrieval, find_candidates
 from memtui.pruning.duplicates import static_vectors
+from memtui.pruning.insights import Insight, InsightRules, Known, find_insights
 from memtui.pruning.patterns import Version, find_patterns
 from memtui.pruning.plan import PrunePlan, make_plan
-from memtui.service.answers import RetrievalCount
+from memtui.service.answers import Answer
+from memtui.service.connections import Connection
 from memtui.service.context import DEFAULT_MODEL, own_records
-from memtui.service.core import Group
+from memtui.service.core import Group, Share
+from memtui.service.everywhere import EverywhereAnswer, gather
 from memtui.service.patterns import versions_of
 from memtui.service.redaction import redact
-from memtui.service.visibility import Caller, as_agents_read
+from memtui.service.visibility import (
+    AGENT_PREFIX,
+    Action,
+    Caller,
+    as_agents_read,
+    held_by,
+    is_org,
+    refusal,
+)
 from memtui.store import journal
 
+_WITHIN_MS = 60_000
+"""A plan reads all that a binding has, where a list reads one page."""
 _FORGOTTEN = 2_000
 """How many texts that people deleted are looked at, the newest first."""
 
@@ -42,28 +67,142 @@ class PruneRequest(Model):
     binding_key: str | None = None
     only_company: bool = False
     """Of a scope of the company alone: only what is nobody else's; else it holds everybody's."""
+    filter: Filter = Filter()
+    """Narrows what could go; what stays beside it and is compared with it is everything."""
 
 
-class PruneAnswer(Model):
+class PruneAnswer(Answer):
     """A plan that has changed nothing yet; forgetting what it marks applies it."""
 
-    operation_id: str
-    binding_key: str
     plan: PrunePlan
-    problems: tuple[Problem, ...] = ()
-    """What could not be read, and so was not looked at."""
+
+
+class PruneEverywhere(EverywhereAnswer):
+    """The plans of several bindings, and what shows over the memories of each owner."""
+
+    answers: tuple[PruneAnswer, ...]
+    """One a binding that answered, in the order of the bindings."""
+    insights: tuple[Insight, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What one binding holds, and what is known of it."""
+
+    answer: Json
+    """What every answer says of the operation that read it."""
+    records: Sequence[Record]
+    uses: Mapping[RecordHandle, Retrieval]
+    versions: Sequence[Version]
+    kept: Mapping[Scope, str]
+    """Why the records of an owner cannot be forgotten, where they cannot."""
 
 
 class Pruning(Group):
     """What could be pruned."""
 
-    async def prune_plan(self, caller: Caller, request: PruneRequest) -> PruneAnswer:
+    async def plan(self, caller: Caller, request: PruneRequest) -> PruneAnswer:
         """Plan what to prune from a scope's own records; forgetting the marked ones applies it."""
-        core, key = self._core, request.binding_key
+        held = await self._read(caller, request, request.binding_key)
+
+        def size_of(kept: Sequence[Record]) -> int:
+            told = as_agents_read(kept)
+            now = self._core.clock()
+            section = section_of_records(section_of(request.scope), told, now=now)
+            return assemble([section], counter=TokenCounter(request.model)).tokens
+
+        return await asyncio.to_thread(self._planned, caller, request, held, size_of)
+
+    async def everything(
+        self,
+        caller: Caller,
+        request: PruneRequest,
+        *,
+        within_ms: int | None = None,
+        so_far: Callable[[PruneEverywhere], None] = lambda _answer: None,
+    ) -> PruneEverywhere:
+        """Plan what to prune of all that the caller sees: every owner's, in every binding.
+
+        Records are held against those of their own owner in their own binding. What is saved is the
+        sum of the records' lines, as no model reads all of them at once.
+
+        Args:
+            caller: Who asks.
+            request: What to look through, of the whole company and no binding in particular.
+            within_ms: How long reading each binding may take; None: a minute, or longer where
+                `all_bindings_timeout_ms` is.
+            so_far: Is given what is known as each binding answers.
+
+        Raises:
+            Invalid: the scope names an owner, or the request a binding.
+            Denied: the caller sees nothing here.
+            NotFound: no binding is there to ask.
+        """
+        if not is_org(request.scope) or request.binding_key is not None:
+            raise Invalid("Everything is looked through, so name no owner and no binding.")
+        everywhere, settings = self._service.everywhere, self._service.settings
+        limit = within_ms or max(_WITHIN_MS, settings.all_bindings_timeout_ms)
+        asked = await everywhere.begin(caller, limit, seen_only=True)
+        if (only := request.filter.binding_key) is not None:
+            asked.outcomes = {key: one for key, one in asked.outcomes.items() if key == only}
+            if not asked.outcomes:
+                raise NotFound(f"There is no binding {only} here that is on.")
+        answers: dict[str, PruneAnswer] = {}
+        known: dict[str, list[Known]] = {}
+        counter = TokenCounter(request.model)
+
+        def size_of(kept: Sequence[Record]) -> int:
+            return sum(fact_tokens(one.text, counter) for one in kept)
+
+        async def one(key: str) -> PruneAnswer:
+            held = await self._read(caller, request, key, asked.share)
+            answer = await asyncio.to_thread(self._planned, caller, request, held, size_of)
+            unused = Retrieval()
+            known[key] = [
+                Known(item.record, item.tokens, held.uses.get(item.record.handle, unused))
+                for item in answer.plan.items
+            ]
+            return answer
+
+        def answered(key: str, answer: PruneAnswer) -> None:
+            answers[key] = answer
+            asked.note(key, answer, len(answer.plan.items), capped=False)
+
+        def so_far_known(insights: Sequence[Insight] = ()) -> PruneEverywhere:
+            there = tuple(answers[key] for key in asked.outcomes if key in answers)
+            return PruneEverywhere(**asked.values(), answers=there, insights=tuple(insights))
+
+        calls = {key: partial(one, key) for key in asked.outcomes}
+        await gather(asked, calls, answered, lambda: so_far(so_far_known()))
+        asked.refuse_silence()
+        rules = InsightRules(
+            still_days=request.rules.stale_days, unread_days=request.rules.unread_days
+        )
+        everybodys = [one for found in known.values() for one in found]
+        now = self._core.clock()
+        return so_far_known(
+            await asyncio.to_thread(find_insights, everybodys, now=now, rules=rules)
+        )
+
+    async def _read(
+        self,
+        caller: Caller,
+        request: PruneRequest,
+        binding_key: str | None,
+        share: Share | None = None,
+    ) -> _Held:
+        """Read what one binding holds of the scope; with a share it is part of everything."""
+        core = self._core
         rules = request.rules.model_dump(mode="json")
         asked = {"kind": request.kind, "for": "prune", "rules": rules}
         async with core.connected(
-            OperationType.BROWSE, caller, request.scope, asked, key, needs="browse"
+            OperationType.BROWSE,
+            caller,
+            request.scope,
+            asked,
+            binding_key,
+            needs="browse",
+            share=share,
         ) as (entry, connection):
             own = own_records(
                 connection,
@@ -74,54 +213,98 @@ class Pruning(Group):
             )
             records = [record async for _, part in own for record in part]
             entry.result_count = len(records)
-            ids = [record.handle.provider_record_id for record in records]
-            counts = await self._service.log.retrieval_stats(caller, connection.binding.key, ids)
             versions = await versions_of(core, entry, connection, records)
-            plan = await asyncio.to_thread(self._plan, caller, request, records, counts, versions)
-        return PruneAnswer(
-            operation_id=entry.operation_id,
-            binding_key=connection.binding.key,
-            plan=plan,
-            problems=entry.problems,
-        )
+            uses = await self._uses(
+                caller, connection.binding.key, records, to_whom=share is not None
+            )
+            kept = await self._kept(caller, connection, records)
+        return _Held(entry.answer(), records, uses, versions, kept)
 
-    def _plan(
+    async def _uses(
+        self, caller: Caller, binding_key: str, records: Sequence[Record], *, to_whom: bool
+    ) -> dict[RecordHandle, Retrieval]:
+        """Return how often each record was read, when last, and `to_whom` where that is asked."""
+        handles = {one.handle.provider_record_id: one.handle for one in records}
+        counts = await self._service.log.retrieval_stats(caller, binding_key, list(handles))
+        readers: Mapping[str, set[str]] = {}
+        if to_whom and counts:
+            log = self._core.log_of(caller)
+            readers = await asyncio.to_thread(log.readers, binding_key, list(counts))
+        return {
+            handles[name]: Retrieval(
+                count=found.count, last_at=found.last_at, agents=_agents(readers.get(name, set()))
+            )
+            for name, found in counts.items()
+        }
+
+    async def _kept(
+        self, caller: Caller, connection: Connection, records: Sequence[Record]
+    ) -> dict[Scope, str]:
+        """Return why the caller cannot forget the records of each owner, where that is so."""
+        key = connection.binding.key
+        owners = {owner_scope(one.scope) for one in records}
+        routed = await self._core.resolve(caller, Scope(company_id=caller.company_id), key)
+        held = held_by(routed.held, caller)
+        closed = ""
+        if not connection.adapter.capabilities.writable:
+            closed = f"The provider of {key} only reads."
+        if routed.binding.read_only:
+            closed = f"The binding {key} is read-only."
+        try:
+            self._core.refuse_read_only(caller.company_id if routed.company_read_only else None)
+        except Denied as error:
+            closed = str(error)
+        why = {
+            owner: closed or (refusal(held, Action.DELETE, owner) if held is not None else None)
+            for owner in owners
+        }
+        return {owner: told for owner, told in why.items() if told}
+
+    def _planned(
         self,
         caller: Caller,
         request: PruneRequest,
-        records: Sequence[Record],
-        counts: Mapping[str, RetrievalCount],
-        versions: Sequence[Version],
-    ) -> PrunePlan:
-        retrievals = {
-            record.handle: Retrieval(count=found.count, last_at=found.last_at)
-            for record in records
-            if (found := counts.get(record.handle.provider_record_id)) is not None
-        }
+        held: _Held,
+        size_of: Callable[[Sequence[Record]], int],
+    ) -> PruneAnswer:
+        """Find what of it could go. Blocking."""
         sight = self._core.sight(caller)
         with self._core.database.read() as database:
             gone = journal.forgotten_by_hand(database, caller.company_id, _FORGOTTEN)
         forgotten = {r.text: at for r, at in gone if sight is None or sight.reads(r.scope)}
         counter, now = TokenCounter(request.model), self._core.clock()
         tokens_of = partial(fact_tokens, counter=counter)
-
-        def size_of(kept: Sequence[Record]) -> int:
-            told = as_agents_read(kept)
-            section = section_of_records(section_of(request.scope), told, now=now)
-            return assemble([section], counter=counter).tokens
-
-        candidates = find_candidates(
-            records,
-            now=now,
+        lets_through = matcher(request.filter)
+        candidates = [
+            one
+            for one in find_candidates(
+                held.records,
+                now=now,
+                tokens_of=tokens_of,
+                retrievals=held.uses,
+                forgotten=forgotten,
+                rules=request.rules,
+                vectors=static_vectors(),
+                patterns=find_patterns(held.versions, now=now),
+                secrets_of=lambda text: redact(text)[1],
+            )
+            if lets_through(one.record)
+        ]
+        plan = make_plan(
+            held.records,
+            candidates,
             tokens_of=tokens_of,
-            retrievals=retrievals,
-            forgotten=forgotten,
-            rules=request.rules,
-            vectors=static_vectors(),
-            patterns=find_patterns(versions, now=now),
-            secrets_of=lambda text: redact(text)[1],
+            size_of=size_of,
+            kept=lambda record: held.kept.get(owner_scope(record.scope), ""),
         )
-        return make_plan(records, candidates, tokens_of=tokens_of, size_of=size_of)
+        return PruneAnswer(**held.answer, plan=plan)
+
+
+def _agents(readers: Collection[str]) -> tuple[str, ...]:
+    """Return the names of those who read a record; none where a person did as well."""
+    is_read_by_people = any(not one.startswith(AGENT_PREFIX) for one in readers)
+    names = () if is_read_by_people else readers
+    return tuple(sorted(one.removeprefix(AGENT_PREFIX) for one in names))
 
 
 def section_of(scope: Scope) -> SectionKind:

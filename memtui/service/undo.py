@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from datetime import timedelta
 from functools import partial
 from itertools import islice
 
@@ -46,6 +47,8 @@ from memtui.store.journal import Finding, Found, Undoable
 from memtui.store.operation import Operation
 from memtui.store.settings import SettingChange
 
+_AT_ONCE = timedelta(minutes=1)
+"""What is done together begins within such a time."""
 _SEARCHED_WORDS = 8
 _NEVER = {
     OperationType.PURGE: LASTING,
@@ -58,8 +61,13 @@ class Undo(Group):
     """Taking mutations back, and finding out about those of unknown outcome."""
 
     @to_its_end
-    async def undo(self, caller: Caller, operation_id: str | None = None) -> MutationAnswer:
-        """Take back an operation, the newest that can be when None; taking back an undo redoes."""
+    async def undo(
+        self, caller: Caller, operation_id: str | None = None, *, together: str | None = None
+    ) -> MutationAnswer:
+        """Take back an operation, the newest that can be when None; taking back an undo redoes.
+
+        `together` names what is taken back with it.
+        """
         scope = Scope(company_id=caller.company_id)
         asked = {"operation_id": operation_id} if operation_id else {}
         async with self._core.recorder.recorded(OperationType.UNDO, caller, scope, asked) as entry:
@@ -70,6 +78,8 @@ class Undo(Group):
                 "operation_id": operation.operation_id,
                 "type": operation.operation_type,
             }
+            if together is not None:
+                entry.request["together"] = together
             if changed:
                 return await self._settings_back(entry, operation, changed)
             connection = await self._core.connect(entry, operation.binding_key)
@@ -102,6 +112,52 @@ class Undo(Group):
             linked=entry.links,
             undoes=operation.operation_id,
         )
+
+    @to_its_end
+    async def undo_together(
+        self, caller: Caller, operation_id: str | None = None
+    ) -> tuple[MutationAnswer, ...]:
+        """Take back an operation, and what was done with it to other bindings at once.
+
+        Raises:
+            MemtuiError: it cannot be taken back, or one of them cannot; the others are then.
+        """
+        ids = await asyncio.to_thread(self._done_together, caller, operation_id)
+        if len(ids) < 2:
+            return (await self.undo(caller, *ids),)
+        undo = partial(self.undo, caller, together=self._core.new_id())
+        answers = await asyncio.gather(*map(undo, ids), return_exceptions=True)
+        failed = [one for one in answers if isinstance(one, BaseException)]
+        if failed:
+            raise failed[0]
+        return tuple(one for one in answers if isinstance(one, MutationAnswer))
+
+    def _done_together(self, caller: Caller, operation_id: str | None) -> list[str]:
+        """Return the ids of what was done together with an operation, and not taken back yet."""
+        if operation_id is None:
+            newest = self._candidates(caller, 1)
+            if not newest:
+                return []
+            operation = newest[0].operation
+        else:
+            log = self._core.log(caller.company_id, self._core.sight(caller))
+            operation = log.named(operation_id)
+        together = operation.request.get("together")
+        if not together or not operation.operation_type.mutates:
+            return [operation.operation_id]
+        near = Filter(since=operation.started_at - _AT_ONCE, until=operation.started_at + _AT_ONCE)
+        log = self._core.log(caller.company_id, self._core.sight(caller))
+        others = [
+            one.operation_id
+            for one in log.each(near)
+            if one.request.get("together") == together
+            and one.status in {OperationStatus.OK, OperationStatus.UNKNOWN}
+            and one.operation_id != operation.operation_id
+        ]
+        with self._core.database.read() as database:
+            undone = partial(journal.undone_by, database, caller.company_id)
+            there = [one for one in others if undone(one) is None]
+        return [operation.operation_id, *there]
 
     @in_thread
     def undoable(self, caller: Caller, limit: int = 20) -> list[UndoCandidate]:

@@ -50,6 +50,7 @@ _TOLD = (*_READS, OperationType.GET)
 _MUTATIONS = tuple(kind for kind in OperationType if kind.mutates)
 _LOOKING = "tui"
 """The door of a person who looks at a run: what they do in its scope is not done by the run."""
+_AGENT = "agent:"
 _DAY = 86_400_000_000
 """Microseconds."""
 _ROWS_AT_ONCE = 2_000
@@ -337,6 +338,22 @@ class LogReader:
             for record_id, seq, at, rank in self.connection.execute(placed) if newest else ():
                 if (record_id, seq) in last:
                     found[record_id] = Reads(last[record_id, seq], at, rank)
+        return found
+
+    def readers(self, binding_key: str, record_ids: Sequence[str]) -> dict[str, set[str]]:
+        """Return the principals that read each record; an agent is named by its type, if it has."""
+        columns, found = HANDLES.c, defaultdict[str, set[str]](set)
+        read_by = OPERATIONS.c.agent_id, OPERATIONS.c.principal
+        for part in parts(record_ids):
+            statement = (
+                select(columns.provider_record_id, *read_by)
+                .join(OPERATIONS, _of_operation(columns))
+                .where(*self._returned(binding_key, part))
+                .distinct()
+            )
+            for record_id, agent_id, principal in self.connection.execute(statement):
+                is_ai = agent_id is not None and principal.startswith(_AGENT)
+                found[record_id].add(f"{_AGENT}{agent_id}" if is_ai else principal)
         return found
 
     def mutations_of_record(self, binding_key: str, record_id: str) -> list[str]:

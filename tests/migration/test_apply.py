@@ -62,7 +62,7 @@ async def test_what_a_vault_reads_where_it_lies_is_not_moved(
     assert await move(service, caller, paths, "default", "second") == (5, 0, 0, 0)
     verified = await verify(ends, paths.data)
     assert (verified.passed, verified.checked, verified.others) == (True, 5, 0)
-    pruned = await service.prune_plan(caller, PruneRequest(scope=ends.scope, kind=None))
+    pruned = await service.pruning.plan(caller, PruneRequest(scope=ends.scope, kind=None))
     assert "How the web" not in pruned.model_dump_json()
 
 

@@ -373,7 +373,7 @@ async def test_the_review_counts_the_context_as_the_screen_does(
         await until(pilot, lambda: len(texts(app)) == 3)
         left = (await service.context(caller, ContextRequest(scope=BOTH))).tokens
         assert int(said[2]) == left
-        plan = await service.prune_plan(caller, PruneRequest(scope=ANA))
+        plan = await service.pruning.plan(caller, PruneRequest(scope=ANA))
         section, _ = (await service.context(caller, ContextRequest(scope=ANA))).sections
         assert plan.plan.tokens_before == section.tokens
 

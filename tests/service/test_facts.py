@@ -159,7 +159,7 @@ async def test_patterns_come_from_windows_and_from_what_memtui_changed(
     assert {one.versions[0].binding_key for one in found.patterns[1:]} == {"default", "table"}
     for often in found.patterns[1:]:
         assert [one.record.text[-1] for one in often.versions] == ["a", "b", "c", "d"]
-    plan = (await service.prune_plan(ANA, PruneRequest(scope=APOLLO))).plan
+    plan = (await service.pruning.plan(ANA, PruneRequest(scope=APOLLO))).plan
     reasons = {one.record.text: one for one in plan.candidates if one.reason == "changes_often"}
     assert reasons["branch: d"].sentence.startswith("It changed 3 times in 90 days: “a”")
     assert not reasons["branch: d"].suggested

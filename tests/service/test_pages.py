@@ -60,7 +60,7 @@ async def service(paths: Paths, few_a_page: None) -> AsyncIterator[MemoryService
 
 
 async def test_a_prune_plan_sees_all(service: MemoryService) -> None:
-    answer = await service.prune_plan(
+    answer = await service.pruning.plan(
         ANA, PruneRequest(scope=OF_ANA, rules=PruneRules(unread_days=0))
     )
     assert len({one.record.text for one in answer.plan.candidates}) == 5

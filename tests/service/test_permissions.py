@@ -186,7 +186,7 @@ async def test_other_reads_are_held_to_the_same_roles(opened: MemoryService) -> 
         opened.get(out, handle, APOLLO),
         opened.history(out, handle, APOLLO),
         opened.context(out, ContextRequest(scope=APOLLO)),
-        opened.prune_plan(out, PruneRequest(scope=APOLLO)),
+        opened.pruning.plan(out, PruneRequest(scope=APOLLO)),
     ):
         with pytest.raises(Denied):
             await call

@@ -58,7 +58,7 @@ async def test_every_read_tells(service: MemoryService, vault: Path) -> None:
     page = await service.browse(ANA, BrowseRequest(scope=SCOPE))
     assert {record.text for record in page.records} == {"likes tabs", "b\ufffdd"}
     handle = page.records[0].handle
-    pruning = await service.prune_plan(ANA, PruneRequest(scope=SCOPE))
+    pruning = await service.pruning.plan(ANA, PruneRequest(scope=SCOPE))
     for answer in (
         page,
         await service.query(ANA, QueryRequest(scope=SCOPE, query="tabs")),

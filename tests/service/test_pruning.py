@@ -83,7 +83,9 @@ async def write(
 
 
 async def plan(service: MemoryService, scope: Scope = ANA, **fields: Any) -> PruneAnswer:
-    return await service.prune_plan(CALLER, PruneRequest.model_validate({"scope": scope, **fields}))
+    return await service.pruning.plan(
+        CALLER, PruneRequest.model_validate({"scope": scope, **fields})
+    )
 
 
 async def apply(service: MemoryService, answer: PruneAnswer, scope: Scope = ANA) -> MutationAnswer:

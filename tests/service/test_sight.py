@@ -436,8 +436,11 @@ MEMORIES: dict[str, list[Call]] = {
             ),
         )
     ],
-    "prune_plan": [
-        lambda h, c: each_scope(lambda scope: h.service.prune_plan(c, PruneRequest(scope=scope)))
+    "pruning.plan": [
+        lambda h, c: each_scope(lambda scope: h.service.pruning.plan(c, PruneRequest(scope=scope)))
+    ],
+    "pruning.everything": [
+        lambda h, c: h.service.pruning.everything(c, PruneRequest(scope=COMPANY, kind=None))
     ],
 }
 """What answers with memories, in every scope: no word but of those that a member reads."""
@@ -484,6 +487,10 @@ MANAGERS: dict[str, Call] = {
     "forget": lambda h, c: h.service.forget(
         c, ForgetRequest(scope=COMPANY, handles=(h.records["wcompanyhot"],))
     ),
+    "everywhere.forget": lambda h, c: h.service.everywhere.forget(
+        c,
+        [ForgetRequest(scope=COMPANY, handles=(h.records["wcompanyhot"],), binding_key="default")],
+    ),
     "purging.plan": lambda h, c: h.service.purging.plan(c, PurgeRequest(project_id="apollo")),
     "purging.apply": lambda h, c: h.service.purging.apply(c, PurgeRequest(project_id="apollo")),
     "purging.keep_doing": lambda h, c: h.service.purging.keep_doing(c, 30),
@@ -501,6 +508,7 @@ MANAGERS: dict[str, Call] = {
 
 OTHERWISE = {
     "undo": "test_undo_finds_what_one_sees",
+    "undo_together": "is `undo` of each",
     "companies.all": "test_a_stranger_finds_no_company",
     "agents.seen": "says only that the caller is there",
     "agents.left": "says only that the caller is gone",

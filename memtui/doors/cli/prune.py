@@ -78,7 +78,7 @@ async def facts_prune(
         model=session.settings.context_model,
         only_company=only_company,
     )
-    answer = await session.service.prune_plan(session.caller, request)
+    answer = await session.service.pruning.plan(session.caller, request)
     plan = answer.plan
     if reasons:
         plan = plan.mark_reasons(reasons)

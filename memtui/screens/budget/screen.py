@@ -299,7 +299,7 @@ class BudgetScreen(EditingScreen[FactRow]):
                 binding_key=place.binding_key,
                 only_company=place.word == COMPANY,
             )
-            plan = (await session.service.prune_plan(session.caller, request)).plan
+            plan = (await session.service.pruning.plan(session.caller, request)).plan
             same = {one.record.handle for one in plan.candidates if one.reason in twice}
             found[place.word] = len(same)
         return found

@@ -1,0 +1,181 @@
+"""What shows over the memories of an owner: what nobody updates, reads or keeps small.
+
+"You haven't updated workspace context in 30 days" (seed 004, phase 3). None is a reason to forget.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+from memtui.contract import Model, Record, Scope, owner_of, owner_scope, owner_words
+from memtui.pruning.candidates import Retrieval
+
+_WEEK = timedelta(days=7)
+
+
+class InsightKind(StrEnum):
+    """What there is to see."""
+
+    NOT_UPDATED = "not_updated"
+    """Nothing of an owner was written or changed for long."""
+    NEVER_READ = "never_read"
+    READ_BY_ONE = "read_by_one"
+    """Only one agent reads it, which could have it alone."""
+    GROWING = "growing"
+    """A topic of an owner took more tokens in the last week than it used to."""
+
+
+class InsightRules(Model):
+    """What counts."""
+
+    still_days: int = 30
+    """Days without a change after which an owner's memories are not kept up (seed 004)."""
+    unread_days: int = 7
+    """A younger record is not called unread."""
+    read_by_one: int = 3
+    """So many records that one agent reads alone are worth a word."""
+    growing_tokens: int = 40
+    """Tokens that a topic must have taken in the last week to be told of …"""
+    growing_times: float = 1.5
+    """… which are so many times those of a week of the four before."""
+    growing_told: int = 10
+    """The fastest of them."""
+
+
+class Insight(Model):
+    """One thing that shows, and its figures."""
+
+    kind: InsightKind
+    scope: Scope
+    """Whose memories: the scope that names the owner and nothing else."""
+    topic: str | None = None
+    agent_id: str | None = None
+    """Who alone reads them."""
+    records: int
+    """How many records show it."""
+    of: int
+    """How many the owner has."""
+    tokens: int
+    """What those that show it cost where they are told."""
+    sentence: str
+
+
+class Known(NamedTuple):
+    """A record with what is known of it."""
+
+    record: Record
+    tokens: int
+    use: Retrieval
+
+
+def find_insights(
+    known: Iterable[Known], *, now: datetime, rules: InsightRules | None = None
+) -> tuple[Insight, ...]:
+    """Return what shows, by kind, and the most tokens of a kind first.
+
+    Args:
+        known: What is remembered, in any scopes and bindings of one company.
+        now: The moment to look from.
+        rules: What counts.
+    """
+    rules = rules or InsightRules()
+    owners: dict[tuple[str, str], list[Known]] = defaultdict(list)
+    for one in known:
+        if one.record.valid_to is None or one.record.valid_to > now:
+            owners[owner_of(one.record.scope)].append(one)
+    found: list[Insight] = []
+    growing: list[Insight] = []
+    for own in owners.values():
+        found += _not_updated(own, now, rules)
+        found += _never_read(own, now, rules)
+        found += _read_by_one(own, rules)
+        growing += _growing(own, now, rules)
+    fastest = sorted(growing, key=lambda one: (-one.tokens, one.sentence))[: rules.growing_told]
+    order = list(InsightKind)
+    return tuple(
+        sorted(
+            (*found, *fastest), key=lambda one: (order.index(one.kind), -one.tokens, one.sentence)
+        )
+    )
+
+
+def _not_updated(own: Sequence[Known], now: datetime, rules: InsightRules) -> Iterator[Insight]:
+    times = [one.record.updated_at or one.record.created_at for one in own]
+    last = max((at for at in times if at is not None), default=None)
+    if last is not None and None not in times and now - last >= timedelta(rules.still_days):
+        days = (now - last).days
+        yield _insight(
+            InsightKind.NOT_UPDATED, own, own,
+            f"Nothing of {_owner(own)} was written or changed for {days:,} days",
+        )  # fmt: skip
+
+
+def _never_read(own: Sequence[Known], now: datetime, rules: InsightRules) -> Iterator[Insight]:
+    old = now - timedelta(rules.unread_days)
+    unread = [
+        one
+        for one in own
+        if not one.use.count and (one.record.created_at is None or one.record.created_at <= old)
+    ]
+    if unread:
+        share = f"{len(unread):,} of {len(own):,}"
+        sentence = f"Of {_owner(own)} {share} were never read"
+        yield _insight(InsightKind.NEVER_READ, own, unread, sentence)
+
+
+def _read_by_one(own: Sequence[Known], rules: InsightRules) -> Iterator[Insight]:
+    field, name = owner_of(own[0].record.scope)
+    by_agent: dict[str, list[Known]] = defaultdict(list)
+    for one in own:
+        if len(one.use.agents) == 1:
+            by_agent[one.use.agents[0]].append(one)
+    for agent, alone in by_agent.items():
+        if len(alone) >= rules.read_by_one and (field, name) != ("agent_id", agent):
+            sentence = f"Of {_owner(own)} {len(alone):,} of {len(own):,} are read by {agent} alone"
+            yield _insight(InsightKind.READ_BY_ONE, own, alone, sentence, agent_id=agent)
+
+
+def _growing(own: Sequence[Known], now: datetime, rules: InsightRules) -> Iterator[Insight]:
+    topics: dict[str, list[tuple[Known, timedelta]]] = defaultdict(list)
+    for one in own:
+        if one.record.created_at is not None:
+            topics[one.record.topic or ""].append((one, now - one.record.created_at))
+    for topic, dated in topics.items():
+        new = [one for one, age in dated if age < _WEEK]
+        tokens = sum(one.tokens for one in new)
+        before = sum(one.tokens for one, age in dated if _WEEK <= age < 5 * _WEEK) / 4
+        if tokens >= rules.growing_tokens and tokens > rules.growing_times * before:
+            about = f"{topic} of {_owner(own)}" if topic else _owner(own)
+            lead = f"{about} grew in the last 7 days, by {before:,.0f} tokens a week before"
+            yield _insight(InsightKind.GROWING, own, new, lead, topic=topic or None)
+
+
+def _owner(own: Sequence[Known]) -> str:
+    return owner_words(own[0].record.scope)
+
+
+def _insight(
+    kind: InsightKind,
+    own: Sequence[Known],
+    showing: Sequence[Known],
+    lead: str,
+    *,
+    topic: str | None = None,
+    agent_id: str | None = None,
+) -> Insight:
+    tokens = sum(one.tokens for one in showing)
+    records = "1 record" if len(showing) == 1 else f"{len(showing):,} records"
+    return Insight(
+        kind=kind,
+        scope=owner_scope(own[0].record.scope),
+        topic=topic,
+        agent_id=agent_id,
+        records=len(showing),
+        of=len(own),
+        tokens=tokens,
+        sentence=f"{lead}: {records}, {tokens:,} tokens.",
+    )
