@@ -115,6 +115,8 @@ class Settings(Model):
     """How many memories an agent may write in one run; 0 sets no limit."""
     saves_per_hour: Annotated[int, Field(ge=0)] = 200
     """How many memories an agent may write in an hour; 0 sets no limit."""
+    held_max_count: Annotated[int, Field(ge=1)] = 500
+    """How many writes of agents may wait for review in one binding."""
     context_budget: Annotated[int, Field(ge=0)] = 500
     """Tokens that the memory context of a request should stay under."""
     context_model: str = "claude-sonnet-4-5"

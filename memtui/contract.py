@@ -246,6 +246,8 @@ class OperationType(StrEnum):
     """Texts were embedded, so that they are found by meaning."""
     REPAIR = "repair"
     """A new database took the place of a lost one; it says which operations are lost."""
+    REVIEW = "review"
+    """A person refused what was held for review. An acceptance is the write itself."""
 
     @property
     def mutates(self) -> bool:
@@ -263,6 +265,7 @@ _MUTATIONS = frozenset(
         OperationType.CONFIGURE,
         OperationType.PURGE,
         OperationType.REPAIR,
+        OperationType.REVIEW,
     }
 )
 
@@ -270,8 +273,8 @@ _MUTATIONS = frozenset(
 class OperationStatus(StrEnum):
     """How an operation ended.
 
-    `CANCELLED`: whoever asked for it stopped it, which is no failure. `UNKNOWN`: it was begun and
-    nobody saw its end.
+    `CANCELLED`: whoever asked for it stopped it, which is no failure. `HELD`: nothing is changed
+    until a person lets it. `UNKNOWN`: it was begun and nobody saw its end.
     """
 
     OK = "ok"
@@ -279,6 +282,7 @@ class OperationStatus(StrEnum):
     DENIED = "denied"
     CONFLICT = "conflict"
     CANCELLED = "cancelled"
+    HELD = "held"
     UNKNOWN = "unknown"
 
 

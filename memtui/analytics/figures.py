@@ -23,7 +23,7 @@ USE_WITHIN = timedelta(hours=24)
 BY_HAND = "operation_type = 'correct' AND status = 'ok' AND NOT starts_with(principal, 'agent:')"
 """The SQL of whether an operation is a correction made by hand."""
 
-FAILED = "status NOT IN ('ok', 'cancelled')"
+FAILED = "status NOT IN ('ok', 'cancelled', 'held')"
 """The SQL of whether an operation failed."""
 
 _ANSWERED = "operation_type = 'query' AND status = 'ok'"

@@ -42,7 +42,7 @@ _MEANINGS = {
     "seq": "Place in the log, from 1 without a gap.",
     "operation_id": "Unique in the company.",
     "operation_type": "`write`, `query`, `get`, `correct`, `forget`, `browse` …",
-    "status": "`ok`, `error`, `denied`, `conflict`, `cancelled` or `unknown`.",
+    "status": "`ok`, `error`, `denied`, `conflict`, `cancelled`, `held` or `unknown`.",
     "binding_key": "The binding that served it; NULL where none did.",
     "provider_key": "The binding's provider.",
     "agent_id": "Whose memory was asked.",

@@ -14,6 +14,7 @@ from memtui.service.answers import (
     Erasure,
     ExplainAnswer,
     GetAnswer,
+    Held,
     HistoryAnswer,
     MutationAnswer,
     ProfileAnswer,
@@ -22,6 +23,9 @@ from memtui.service.answers import (
     Resolution,
     Retrieval,
     RetrievalCount,
+    ReviewRule,
+    RuleAction,
+    RuleTest,
     SyncAnswer,
     TargetView,
     UndoCandidate,
@@ -56,6 +60,7 @@ if TYPE_CHECKING:
     )
     from memtui.service.patterns import PatternRequest, PatternsAnswer
     from memtui.service.pruning import PruneAnswer, PruneEverywhere, PruneRequest
+    from memtui.service.review import HeldDetails, HeldWrite
     from memtui.service.runs import RecordState, Replay, Run, RunPage, RunRecord, RunStep, ToldNow
     from memtui.service.stored_secrets import StoredSecret
     from memtui.service.survey import PurgeAnswer, PurgeRequest
@@ -86,6 +91,7 @@ _MODULES = {
     ),
     "patterns": ("PatternRequest", "PatternsAnswer"),
     "pruning": ("PruneAnswer", "PruneEverywhere", "PruneRequest"),
+    "review": ("HeldDetails", "HeldWrite"),
     "runs": ("RecordState", "Replay", "Run", "RunPage", "RunRecord", "RunStep", "ToldNow"),
     "survey": ("PurgeAnswer", "PurgeRequest"),
     "stored_secrets": ("StoredSecret",),

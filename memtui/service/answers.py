@@ -61,6 +61,85 @@ class CaptureSwitches(Model):
         return tuple(one for one in Capture if getattr(self, one.switch))
 
 
+class RuleAction(StrEnum):
+    """What a rule does with what an agent writes.
+
+    Of several a refusal counts before an acceptance, and that before a hold.
+    """
+
+    HOLD = "hold"
+    ACCEPT = "accept"
+    REFUSE = "refuse"
+
+
+class RuleTest(StrEnum):
+    """What a rule is about."""
+
+    ALL = "all"
+    """All that agents write, correct and forget."""
+    NEW_SUBJECT = "new-subject"
+    """A fact whose key its owner does not have, or a note of a topic that its owner does not have;
+    what has neither, where its owner has nothing yet."""
+    CONTRADICTION = "contradiction"
+    """What says otherwise than something that is there, or changes or removes it."""
+    INSTRUCTION = "instruction"
+    """Text that looks like an instruction to a model, or hides characters."""
+    PER_RUN = "per-run"
+    """What is written after so many memories of one run; without a run, of one hour."""
+    AGENT = "agent"
+    """What this agent writes."""
+    DOOR = "door"
+    """What comes through this door: mcp, http, hook, cli."""
+    TEXT = "text"
+    """What has these words in it."""
+    SUBJECT = "subject"
+    """What has this key, topic or title, or belongs to this user."""
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether it says more than its name."""
+        return self in {
+            RuleTest.PER_RUN,
+            RuleTest.AGENT,
+            RuleTest.DOOR,
+            RuleTest.TEXT,
+            RuleTest.SUBJECT,
+        }
+
+
+class ReviewRule(Model):
+    """What is to happen with what agents write to a binding."""
+
+    action: RuleAction
+    test: RuleTest
+    value: str = ""
+
+    @property
+    def name(self) -> str:
+        """How a person names it: `hold per-run 5`."""
+        return " ".join(filter(None, (self.action, self.test, self.value)))
+
+
+class Held(Model):
+    """What an agent is told whose write waits for a person."""
+
+    held_id: str
+    """What `memtui review show` takes."""
+    reasons: tuple[str, ...]
+    """The names of the rules that hold it."""
+    again: bool = False
+    """The same waits already, and nothing was added."""
+
+    @property
+    def sentence(self) -> str:
+        """What to tell whoever asked for it."""
+        already = "It waits already: held" if self.again else "Held"
+        return (
+            f"{already} for review as {self.held_id} ({', '.join(self.reasons)}). Nothing is "
+            "changed until a person accepts it; do not try again."
+        )
+
+
 class Resolution(CaptureSwitches):
     """The binding that serves a scope, and why it was chosen."""
 
@@ -175,6 +254,8 @@ class MutationAnswer(Answer):
     linked: dict[str, str] = {}
     """Old record id to new, where the provider could not restore an id."""
     undoes: str | None = None
+    held: Held | None = None
+    """Nothing was changed: it waits for a person; None: it does not."""
     settings: tuple[SettingChange, ...] = ()
     """Settings that an undo put back; `before` is what they were until then. A change of settings
     went to no binding: `binding_key` and `binding_reason` are empty then."""
@@ -265,6 +346,8 @@ class BindingView(CaptureSwitches):
     """Whether texts without a vector are embedded in the background."""
     agreed: tuple[str, ...] = ()
     """The other machines' addresses that its texts may go to, to be embedded."""
+    review: tuple[ReviewRule, ...] = ()
+    """What is held for review of what agents write to it, or refused."""
     created_at: UtcDatetime
 
 

@@ -22,7 +22,14 @@ from memtui.contract import (
     MemtuiError,
     NotFound,
 )
-from memtui.service.answers import BindingHealth, BindingView, Capture, FoundAdded, TargetView
+from memtui.service.answers import (
+    BindingHealth,
+    BindingView,
+    Capture,
+    FoundAdded,
+    ReviewRule,
+    TargetView,
+)
 from memtui.service.core import (
     Core,
     Group,
@@ -199,6 +206,7 @@ class Bindings(Group):
             capabilities={},
             enabled=True,
             read_only=False,
+            review=[],
             created_at=core.clock(),
         )
 
@@ -401,5 +409,6 @@ def _view(row: BindingRow, targets: list[TargetRow], *, shared: bool = False) ->
         config=redact_config(row.config)[0],
         targets=tuple(map(TargetView.like, own)),
         agreed=tuple(row.agreed.split()),
+        review=tuple(map(ReviewRule.model_validate, row.review)),
         shared=shared,
     )

@@ -107,6 +107,8 @@ class Core:
     read_only: bool
     fact_limits: FactLimits
     save_limits: SaveLimits
+    held_max_count: int
+    """How much may wait for review in one binding."""
     _changes: set[asyncio.Task[Any]] = field(default_factory=set)
 
     @cached_property
@@ -589,6 +591,18 @@ def check_target_id(target_type: str, target_id: str) -> str:
 
 def _roles(database: DatabaseConnection, caller: Caller) -> list[MemberRow] | None:
     return bindings.roles_of(database, caller.company_id, person_of(caller))
+
+
+def refuse_unreviewed(entry: RunningOperation, does: str) -> None:
+    """Raise `Denied` where an agent does what cannot wait for review in a binding that reviews.
+
+    `does` says what: "copies nothing".
+    """
+    if entry.caller.by_ai and entry.binding is not None and entry.binding.review:
+        raise Denied(
+            f"What agents write to {entry.binding.key} is reviewed, so an agent {does} there; "
+            "let a person do it."
+        )
 
 
 async def problems(entry: RunningOperation, connection: Connection) -> list[Problem]:

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from memtui.service.patterns import Patterns
     from memtui.service.pruning import Pruning
     from memtui.service.purge import Purging
+    from memtui.service.review import Review
     from memtui.service.runs import Runs
     from memtui.service.stored_secrets import Secrets
     from memtui.service.tags import Tags
@@ -116,6 +117,7 @@ async def open_service(
             max_chars=settings.fact_max_chars, max_count=settings.fact_max_count
         ),
         save_limits=SaveLimits(per_run=settings.saves_per_run, per_hour=settings.saves_per_hour),
+        held_max_count=settings.held_max_count,
     )
     service = MemoryService(core, paths, settings)
     try:
@@ -207,6 +209,8 @@ class MemoryService(Operations):
     """What could be pruned, of one owner's memories or of everything."""
     purging: _Lazy[Purging] = _Lazy("purge", "Purging")
     """What a purge would erase, erasing it, and what may be erased by its age."""
+    review: _Lazy[Review] = _Lazy("review", "Review")
+    """What agents wrote that waits for a person, and deciding on it."""
     runs: _Lazy[Runs] = _Lazy("runs", "Runs")
     """What the runs of agents were told and did, replayed from the log."""
     secrets: _Lazy[Secrets] = _Lazy("stored_secrets", "Secrets")

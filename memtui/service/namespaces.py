@@ -26,7 +26,13 @@ from memtui.contract import (
     UtcDatetime,
 )
 from memtui.service.connections import Connection
-from memtui.service.core import Group, find_binding, in_thread, to_its_end
+from memtui.service.core import (
+    Group,
+    find_binding,
+    in_thread,
+    refuse_unreviewed,
+    to_its_end,
+)
 from memtui.service.recorder import RunningOperation
 from memtui.service.redaction import redact_json
 from memtui.service.visibility import Caller
@@ -124,6 +130,7 @@ class Namespaces(Group):
         asked: Json = {"namespace": name, "for": "delete_namespace"}
         listing = self._connected(OperationType.BROWSE, caller, asked, binding_key)
         async with listing as (entry, connection, there):
+            refuse_unreviewed(entry, "removes no namespace")
             if name not in {one.name for one in there}:
                 raise NotFound(f"{binding_key} has no namespace {name} that memtui knows of.")
             request = BrowseRequest(scope=scope, namespace=name, sort="created_at")

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequenc
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from memtui.contract import (
     BrowseRequest,
@@ -52,6 +52,7 @@ from memtui.service.answers import (
     Change,
     ExplainAnswer,
     GetAnswer,
+    Held,
     HistoryAnswer,
     MutationAnswer,
     ProfileAnswer,
@@ -60,8 +61,8 @@ from memtui.service.answers import (
     SyncAnswer,
 )
 from memtui.service.connections import Connection
-from memtui.service.core import Group, Share, to_its_end
-from memtui.service.recorder import RunningOperation
+from memtui.service.core import Group, Share, refuse_unreviewed, to_its_end
+from memtui.service.recorder import Check, RunningOperation
 from memtui.service.redaction import redact, redact_json
 from memtui.service.visibility import (
     Caller,
@@ -77,6 +78,9 @@ from memtui.service.visibility import (
 from memtui.store import appending, journal
 from memtui.store.operation import Operation
 from memtui.store.sight import Sight, until
+
+if TYPE_CHECKING:
+    from memtui.service.holding import Acceptance, RequestT
 
 ModelT = TypeVar("ModelT", bound=Model)
 
@@ -388,20 +392,25 @@ class Operations(Group):
         *,
         copied: bool = False,
         tell_similar: bool = False,
+        accepts: Acceptance | None = None,
     ) -> MutationAnswer:
         """Store a record, its secrets taken out.
 
-        `copied`: it is one that another binding holds; the run in its scope does not write it.
-        `tell_similar`: a new one's answer says what is as good as there, where the provider can.
+        Args:
+            caller: Who writes it; what an agent writes may be held for review.
+            request: The record.
+            copied: It is one that another binding holds; the run in its scope does not write it.
+            tell_similar: A new one's answer says what is as good as there, where the provider can.
+            accepts: It waited for review, and the caller lets it in.
         """
-        core, scope = self._core, request.scope
+        core, scope = self._core, _scope_of(request, accepts)
         if copied:
             scope = scope.outside_run()
         if caller.by_ai:
             request = request.model_copy(update={"content": without_prefix(request.content)})
         # In a thread: a megabyte takes a while, and others are served meanwhile.
         clean, labels = await asyncio.to_thread(redact_write, request)
-        asked = clean.model_dump(
+        asked = _decision(accepts) | clean.model_dump(
             mode="json", include={"mode", "kind", "topic", "tags", "record_id"}
         )
         recording = core.recorder.recorded(
@@ -410,6 +419,8 @@ class Operations(Group):
         async with recording as entry, AsyncExitStack() as gate:
             log_text(entry, clean.content, withheld=is_org(scope))
             connection = await core.connect(entry, request.binding_key)
+            if copied:
+                refuse_unreviewed(entry, "copies nothing")
             author = clean.created_by or caller.principal
             update = {"binding_key": connection.binding.key, "created_by": author}
             routed = clean.model_copy(update=update)
@@ -430,7 +441,12 @@ class Operations(Group):
             alike: tuple[Similar, ...] = ()
             if tell_similar and routed.mode is WriteMode.APPEND:
                 alike = await _alike(caller, entry, connection, routed)
-            await core.recorder.begin(entry, before, core.save_limits.check)
+            limit = core.save_limits.check
+            routed, held = await self._begin(
+                entry, connection, routed, before, accepts=accepts, check=limit
+            )
+            if held is not None:
+                return MutationAnswer(**entry.answer(), redacted=labels, similar=alike, held=held)
             reply = await entry.mutate(connection, lambda: connection.adapter.write(routed))
             entry.usage = reply.usage
             after = await entry.read_back(
@@ -445,9 +461,14 @@ class Operations(Group):
         )
 
     @to_its_end
-    async def correct(self, caller: Caller, request: CorrectRequest) -> MutationAnswer:
-        """Change one record; raises `Conflict` if it changed since its revision was read."""
-        core, scope = self._core, request.scope
+    async def correct(
+        self, caller: Caller, request: CorrectRequest, *, accepts: Acceptance | None = None
+    ) -> MutationAnswer:
+        """Change one record; raises `Conflict` if it changed since its revision was read.
+
+        What an agent changes may be held for review; `accepts`: it was, and the caller lets it in.
+        """
+        core, scope = self._core, _scope_of(request, accepts)
         if caller.by_ai and request.text is not None:
             request = request.model_copy(update={"text": without_prefix(request.text)})
         free = {"text", "summary", "topic", "tags", "source"}
@@ -461,6 +482,7 @@ class Operations(Group):
             "tags": list(clean.tags) if clean.tags is not None else None,
             "expires_at": clean.expires_at.isoformat() if clean.expires_at else None,
             "never_expires": clean.never_expires or None,
+            **_decision(accepts),
         }
         async with core.recorder.recorded(
             OperationType.CORRECT, caller, scope, _set_only(asked, labels), request.source
@@ -484,7 +506,9 @@ class Operations(Group):
             routed = clean.model_copy(update=update)
             await core.may_change(caller, [record.scope])
             before = await connection.snapshots([old], scope)
-            await core.recorder.begin(entry, before)
+            routed, held = await self._begin(entry, connection, routed, before, accepts=accepts)
+            if held is not None:
+                return MutationAnswer(**entry.answer(), redacted=labels, held=held)
             try:
                 reply = await entry.mutate(connection, lambda: connection.adapter.correct(routed))
             except MemtuiError as error:
@@ -508,16 +532,26 @@ class Operations(Group):
 
     @to_its_end
     async def forget(
-        self, caller: Caller, request: ForgetRequest, *, together: str | None = None
+        self,
+        caller: Caller,
+        request: ForgetRequest,
+        *,
+        together: str | None = None,
+        accepts: Acceptance | None = None,
     ) -> MutationAnswer:
         """Remove records; those that are still found afterwards are named as ghosts.
 
-        `together` names what is forgotten with them from other bindings, for one undo of all.
+        Args:
+            caller: Who forgets them; what an agent forgets may be held for review.
+            request: The records.
+            together: Names what is forgotten with them from other bindings, for one undo of all.
+            accepts: It waited for review, and the caller lets it go.
         """
-        core, scope = self._core, request.scope
+        core, scope = self._core, _scope_of(request, accepts)
         handles = tuple(dict.fromkeys(request.handles))
         ids = [handle.provider_record_id for handle in handles]
         asked: Json = {"record_ids": ids[:_LOGGED_IDS], "records": len(ids)}
+        asked |= _decision(accepts)
         if together is not None:
             asked["together"] = together
         async with core.connected(
@@ -541,7 +575,9 @@ class Operations(Group):
             clean, _ = _redacted(request, {"source"})
             update = {"binding_key": connection.binding.key, "handles": gone}
             routed = clean.model_copy(update=update)
-            await core.recorder.begin(entry, there)
+            routed, held = await self._begin(entry, connection, routed, there, accepts=accepts)
+            if held is not None:
+                return MutationAnswer(**entry.answer(), held=held)
             reply = await entry.mutate(
                 connection, lambda: connection.adapter.forget(routed), records=len(there)
             )
@@ -580,6 +616,30 @@ class Operations(Group):
             entry.usage, entry.result_count = reply.usage, reply.changed + reply.removed
         return SyncAnswer.like(reply, **entry.answer())
 
+    async def _begin(
+        self,
+        entry: RunningOperation,
+        connection: Connection,
+        request: RequestT,
+        there: Sequence[Snapshot],
+        *,
+        accepts: Acceptance | None,
+        check: Check | None = None,
+    ) -> tuple[RequestT, Held | None]:
+        """Write the intent, unless what an agent asks has to wait for review."""
+        if accepts is not None:
+            request = await accepts.checked(connection, request, there, entry.sight)
+            check = accepts.claim
+            entry.at_end = accepts.end
+        elif entry.caller.by_ai and entry.binding is not None and entry.binding.review:
+            from memtui.service.holding import hold
+
+            held = await hold(self._core, entry, connection, request, there)
+            if held is not None:
+                return request, held
+        await self._core.recorder.begin(entry, there, check)
+        return request, None
+
     async def _found(
         self, connection: Connection, handles: Sequence[RecordHandle], scope: Scope
     ) -> dict[RecordHandle, Snapshot]:
@@ -609,6 +669,18 @@ def _redacted(request: ModelT, free: set[str]) -> tuple[ModelT, tuple[str, ...]]
 def _refuse_empty(text: str) -> None:
     if not text.strip():
         raise Invalid("A memory needs some text; forget it instead of emptying it.")
+
+
+def _scope_of(
+    request: WriteRequest | CorrectRequest | ForgetRequest, accepts: Acceptance | None
+) -> Scope:
+    """Return whose memories a request is about; a run does not do what a person lets in."""
+    return request.scope if accepts is None else request.scope.outside_run()
+
+
+def _decision(accepts: Acceptance | None) -> Json:
+    """Return what the log says of what waited for review."""
+    return {} if accepts is None else accepts.told()
 
 
 def _set_only(asked: Json, labels: Sequence[str]) -> Json:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from memtui.contract import (
     Conflict,
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from memtui.service.sessions import Sessions
 
 T = TypeVar("T")
+Check: TypeAlias = "Callable[[DatabaseConnection, RunningOperation], None]"
+"""What is looked at, or changed, in the transaction that writes an operation down."""
 
 _UNKNOWN = OperationStatus.UNKNOWN
 _DERIVING = frozenset({OperationType.SYNC, OperationType.EMBED})
@@ -93,6 +95,8 @@ class RunningOperation:
     """What a mutation changes; complete once it was read back."""
     settings: Sequence[SettingChange] = ()
     """What it changed of the company's own settings."""
+    at_end: Check | None = None
+    """Changes what goes with it in the transaction that logs its end, whatever that is."""
     finding: Finding | None = None
     """What it found of an operation of unknown outcome."""
     lasting: str | None = None
@@ -252,7 +256,7 @@ def _log(connection: DatabaseConnection, entry: RunningOperation) -> None:
     seq = appending.append(connection, operation)
     appending.record(connection, operation, seq, entry.steps)
     if entry.settings:
-        journal.record_settings(connection, operation, seq, entry.settings)
+        journal.record_settings(connection, operation, seq, entry.settings, behind=len(entry.steps))
     if entry.finding is not None:
         journal.settle(connection, operation, seq, entry.finding)
     if not (entry.steps or entry.settings) and (why := entry.why_lasting) is not None:
@@ -327,11 +331,11 @@ class Recorder:
         self,
         entry: RunningOperation,
         before: Sequence[Snapshot],
-        check: Callable[[DatabaseConnection, RunningOperation], None] | None = None,
+        check: Check | None = None,
     ) -> None:
         """Write a mutation's intent; from here on its end is logged or shows as unknown.
 
-        `check` looks at the log in the same transaction, and may refuse with `Denied`.
+        `check` looks at the log in the same transaction, and may refuse.
         """
         unseen = entry.draft().model_copy(
             update={
@@ -354,7 +358,7 @@ class Recorder:
 
         try:
             await asyncio.to_thread(write)
-        except Denied:
+        except (Denied, Conflict):
             entry.begun = False
             raise
 
@@ -376,6 +380,8 @@ class Recorder:
             if entry.begun and not appending.end(connection, entry.operation_id):
                 # Another machine took this process for dead and has logged that id as unknown.
                 entry.operation_id = self._new_id()
+            if entry.at_end is not None:
+                entry.at_end(connection, entry)
             _log(connection, entry)
 
     def append_within(self, connection: DatabaseConnection, entry: RunningOperation) -> None:

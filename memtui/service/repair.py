@@ -393,6 +393,7 @@ def _fill_settings(connection: Connection, company: RestoredCompany, now: dateti
             company_id=company_id,
             config={},
             capabilities=providers.load(one.provider_key).capabilities.model_dump(),
+            review=[],
             created_at=now,
         )
         bindings.add_binding(connection, binding)

@@ -400,7 +400,7 @@ def _run(run_id: str, parts: Sequence[RunPart], figures: RunFigures) -> Run:
     ]
     used = [one for one in figures.usage if one.run_id == run_id]
     calls, unpriced = sum(one.calls for one in used), sum(one.unpriced for one in used)
-    no_failure = {OperationStatus.OK, OperationStatus.CANCELLED}
+    no_failure = {OperationStatus.OK, OperationStatus.CANCELLED, OperationStatus.HELD}
     queries = [one for one in parts if one.operation_type == OperationType.QUERY]
     return Run(
         run_id=run_id,

@@ -33,11 +33,11 @@ from memtui.contract import (
 from memtui.service.answers import MutationAnswer, UndoCandidate
 from memtui.service.bindings import refuse_shared
 from memtui.service.connections import Connection
-from memtui.service.core import Group, in_thread, to_its_end
+from memtui.service.core import Group, in_thread, refuse_unreviewed, to_its_end
 from memtui.service.members import REVOKED
 from memtui.service.recorder import RunningOperation
 from memtui.service.visibility import CONTENT, Caller, Role
-from memtui.store import bindings, journal, settings
+from memtui.store import bindings, held, journal, settings
 from memtui.store.appending import Step
 from memtui.store.compiled import BindingRow
 from memtui.store.database import Connection as DatabaseConnection
@@ -80,9 +80,10 @@ class Undo(Group):
             }
             if together is not None:
                 entry.request["together"] = together
-            if changed:
+            if changed and not steps:
                 return await self._settings_back(entry, operation, changed)
             connection = await self._core.connect(entry, operation.binding_key)
+            refuse_unreviewed(entry, "takes nothing back")
             records = [state.record for step in steps for state in step if state and state.record]
             await self._core.may_change(entry.caller, [record.scope for record in records])
             scope = reaching(operation.scope, records)
@@ -91,7 +92,8 @@ class Undo(Group):
             entry.about(handles)
             now = await connection.snapshots(handles, scope)
             _refuse_changed(operation, steps, now)
-            await self._core.recorder.begin(entry, now)
+            entry.at_end = partial(_review_back, changed)
+            await self._core.recorder.begin(entry, now, partial(_refuse_decided, changed))
             befores = [before for before, _ in steps]
             if connection.adapter.capabilities.restore:
                 reply = await entry.mutate(
@@ -182,7 +184,7 @@ class Undo(Group):
                     found.append(
                         UndoCandidate(
                             operation=operation,
-                            records=0 if settings else change.changed,
+                            records=change.changed - len(settings),
                             settings=tuple(settings),
                             why_not=_why_not(operation, change),
                         )
@@ -230,7 +232,10 @@ class Undo(Group):
             Conflict: one of them has changed since, or another company's memories lie there by now.
             Invalid: what they would be cannot be.
         """
-        await self._core.refuse_configuring(entry.caller)
+        if {change.setting for change in changed} == {settings.HELD}:
+            await self._service.review.may_decide(entry, changed)
+        else:
+            await self._core.refuse_configuring(entry.caller)
         company_id = entry.caller.company_id
         kinds = {change.setting for change in changed}
 
@@ -350,6 +355,25 @@ def _compare(asked: Operation, before: Sequence[Snapshot], now: Sequence[Snapsho
 
 def _records(count: int) -> str:
     return "1 record is" if count == 1 else f"{count:,} records are"
+
+
+def _review_back(
+    changed: Sequence[SettingChange], database: DatabaseConnection, entry: RunningOperation
+) -> None:
+    """Let what was accepted wait again, or no more, with the records that are taken back."""
+    if entry.status is OperationStatus.OK:
+        company_id = entry.caller.company_id
+        entry.settings = tuple(held.take_back(database, company_id, one) for one in changed)
+
+
+def _refuse_decided(
+    changed: Sequence[SettingChange], database: DatabaseConnection, entry: RunningOperation
+) -> None:
+    """Raise `Conflict` where what was accepted waits again, or was decided on since."""
+    for one in changed:
+        row = held.one(database, entry.caller.company_id, one.key["held_id"])
+        if (row is None) is not (one.after is None) or (row is not None and row.decider):
+            raise Conflict(f"The {one.name} was decided on since; undo what came after it first.")
 
 
 def _why_not(operation: Operation, found: Undoable) -> str | None:

@@ -173,9 +173,14 @@ def keep(
     operation: OperationDraft,
     seq: int,
     kept: Sequence[tuple[str, dict[str, Any], dict[str, Any] | None]],
+    *,
+    first: int = 0,
 ) -> None:
-    """Keep what an operation changed, in order: a record's id or "", its before and its after."""
-    for ordinal, (record_id, before, after) in enumerate(kept):
+    """Keep what an operation changed, in order: a record's id or "", its before and its after.
+
+    `first` is the place of the first.
+    """
+    for ordinal, (record_id, before, after) in enumerate(kept, first):
         compiled.ADD_STEP.run(
             connection,
             company_id=operation.scope.company_id,

@@ -41,6 +41,7 @@ class BindingRow:
     capture_documents: bool = False
     embeds: bool = True
     agreed: str = ""
+    review: list[dict[str, Any]]
     created_at: datetime
 
 
@@ -103,6 +104,28 @@ class IntentRow:
     started_at: datetime
 
 
+@dataclass(slots=True, kw_only=True)
+class HeldRow:
+    """What an agent asked to be changed, and a person has not decided on yet."""
+
+    company_id: str
+    held_id: str
+    binding_key: str
+    operation_type: str
+    request: dict[str, Any]
+    owners: list[dict[str, Any]]
+    base: list[dict[str, Any]]
+    reasons: list[str]
+    principal: str
+    acts_for: str | None = None
+    door: str
+    likeness: str
+    times: int
+    held_at: datetime
+    last_at: datetime
+    decider: str | None = None
+
+
 COMPANIES = Prepared(
     "COMPANIES",
     "SELECT memory_companies.company_id, memory_companies.name, memory_companies.read_only, memory_companies.link_templates, memory_companies.purge_after_days, memory_companies.created_at FROM memory_companies ORDER BY memory_companies.created_at, memory_companies.company_id",
@@ -142,22 +165,22 @@ KEEP_PURGING = Prepared(
 
 BINDINGS = Prepared(
     "BINDINGS",
-    'SELECT memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only, memory_bindings.capture_post_run, memory_bindings.capture_comments, memory_bindings.capture_documents, memory_bindings.embeds, memory_bindings.agreed, memory_bindings.created_at FROM memory_bindings WHERE memory_bindings.company_id = ? ORDER BY memory_bindings.created_at, memory_bindings."key"',
+    'SELECT memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only, memory_bindings.capture_post_run, memory_bindings.capture_comments, memory_bindings.capture_documents, memory_bindings.embeds, memory_bindings.agreed, memory_bindings.review, memory_bindings.created_at FROM memory_bindings WHERE memory_bindings.company_id = ? ORDER BY memory_bindings.created_at, memory_bindings."key"',
     binds="company_id=text",
-    results="text text text text json json flag flag flag flag flag flag text moment",
+    results="text text text text json json flag flag flag flag flag flag text json moment",
 )
 
 BINDING = Prepared(
     "BINDING",
-    'SELECT memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only, memory_bindings.capture_post_run, memory_bindings.capture_comments, memory_bindings.capture_documents, memory_bindings.embeds, memory_bindings.agreed, memory_bindings.created_at FROM memory_bindings WHERE memory_bindings.company_id = ? AND memory_bindings."key" = ?',
+    'SELECT memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only, memory_bindings.capture_post_run, memory_bindings.capture_comments, memory_bindings.capture_documents, memory_bindings.embeds, memory_bindings.agreed, memory_bindings.review, memory_bindings.created_at FROM memory_bindings WHERE memory_bindings.company_id = ? AND memory_bindings."key" = ?',
     binds="company_id=text key=text",
-    results="text text text text json json flag flag flag flag flag flag text moment",
+    results="text text text text json json flag flag flag flag flag flag text json moment",
 )
 
 ADD_BINDING = Prepared(
     "ADD_BINDING",
-    'INSERT INTO memory_bindings (binding_id, company_id, "key", provider_key, config, capabilities, enabled, read_only, capture_post_run, capture_comments, capture_documents, embeds, agreed, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
-    binds="binding_id=text company_id=text key=text provider_key=text config=json capabilities=json enabled=flag read_only=flag capture_post_run=flag capture_comments=flag capture_documents=flag embeds=flag agreed=text created_at=moment",
+    'INSERT INTO memory_bindings (binding_id, company_id, "key", provider_key, config, capabilities, enabled, read_only, capture_post_run, capture_comments, capture_documents, embeds, agreed, review, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    binds="binding_id=text company_id=text key=text provider_key=text config=json capabilities=json enabled=flag read_only=flag capture_post_run=flag capture_comments=flag capture_documents=flag embeds=flag agreed=text review=json created_at=moment",
 )
 
 REMOVE_BINDING = Prepared(
@@ -275,9 +298,9 @@ REMOVE_LIMIT = Prepared(
 
 ROUTE_BY_KEY = Prepared(
     "ROUTE_BY_KEY",
-    'SELECT memory_companies.read_only, EXISTS (SELECT * FROM memory_members WHERE memory_members.company_id = memory_companies.company_id) AS closed, ? AS anon_1, memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only AS read_only_1, memory_bindings.capture_post_run, memory_bindings.capture_comments, memory_bindings.capture_documents, memory_bindings.embeds, memory_bindings.agreed, memory_bindings.created_at, memory_members.company_id AS company_id_1, memory_members.principal, memory_members.project_id, memory_members.role, memory_members.subject_id FROM memory_companies LEFT OUTER JOIN memory_bindings ON memory_bindings.company_id = memory_companies.company_id AND memory_bindings."key" = ? LEFT OUTER JOIN memory_members ON memory_members.company_id = memory_companies.company_id AND memory_members.principal = ? WHERE memory_companies.company_id = ?',
+    'SELECT memory_companies.read_only, EXISTS (SELECT * FROM memory_members WHERE memory_members.company_id = memory_companies.company_id) AS closed, ? AS anon_1, memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only AS read_only_1, memory_bindings.capture_post_run, memory_bindings.capture_comments, memory_bindings.capture_documents, memory_bindings.embeds, memory_bindings.agreed, memory_bindings.review, memory_bindings.created_at, memory_members.company_id AS company_id_1, memory_members.principal, memory_members.project_id, memory_members.role, memory_members.subject_id FROM memory_companies LEFT OUTER JOIN memory_bindings ON memory_bindings.company_id = memory_companies.company_id AND memory_bindings."key" = ? LEFT OUTER JOIN memory_members ON memory_members.company_id = memory_companies.company_id AND memory_members.principal = ? WHERE memory_companies.company_id = ?',
     binds="param_1=plain key=text person=text company=text",
-    results="flag flag plain text text text text json json flag flag flag flag flag flag text moment text text text text text",
+    results="flag flag plain text text text text json json flag flag flag flag flag flag text json moment text text text text text",
     constants={
         "param_1": "key",
     },
@@ -285,9 +308,9 @@ ROUTE_BY_KEY = Prepared(
 
 ROUTE_BY_TARGET = Prepared(
     "ROUTE_BY_TARGET",
-    'SELECT memory_companies.read_only, EXISTS (SELECT * FROM memory_members WHERE memory_members.company_id = memory_companies.company_id) AS closed, memory_binding_targets.target_type, memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only AS read_only_1, memory_bindings.capture_post_run, memory_bindings.capture_comments, memory_bindings.capture_documents, memory_bindings.embeds, memory_bindings.agreed, memory_bindings.created_at, memory_members.company_id AS company_id_1, memory_members.principal, memory_members.project_id, memory_members.role, memory_members.subject_id FROM memory_companies LEFT OUTER JOIN (memory_binding_targets JOIN memory_bindings ON memory_bindings.binding_id = memory_binding_targets.binding_id) ON memory_binding_targets.company_id = memory_companies.company_id AND (memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ? OR memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ? OR memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ?) LEFT OUTER JOIN memory_members ON memory_members.company_id = memory_companies.company_id AND memory_members.principal = ? WHERE memory_companies.company_id = ?',
+    'SELECT memory_companies.read_only, EXISTS (SELECT * FROM memory_members WHERE memory_members.company_id = memory_companies.company_id) AS closed, memory_binding_targets.target_type, memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only AS read_only_1, memory_bindings.capture_post_run, memory_bindings.capture_comments, memory_bindings.capture_documents, memory_bindings.embeds, memory_bindings.agreed, memory_bindings.review, memory_bindings.created_at, memory_members.company_id AS company_id_1, memory_members.principal, memory_members.project_id, memory_members.role, memory_members.subject_id FROM memory_companies LEFT OUTER JOIN (memory_binding_targets JOIN memory_bindings ON memory_bindings.binding_id = memory_binding_targets.binding_id) ON memory_binding_targets.company_id = memory_companies.company_id AND (memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ? OR memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ? OR memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ?) LEFT OUTER JOIN memory_members ON memory_members.company_id = memory_companies.company_id AND memory_members.principal = ? WHERE memory_companies.company_id = ?',
     binds="target_type_1=text project=text target_type_2=text agent=text target_type_3=text company=text person=text company=text",
-    results="flag flag text text text text text json json flag flag flag flag flag flag text moment text text text text text",
+    results="flag flag text text text text text json json flag flag flag flag flag flag text json moment text text text text text",
     constants={
         "target_type_1": "project",
         "target_type_2": "agent",
@@ -323,8 +346,8 @@ ADVANCE_HEAD = Prepared(
 
 WRITES_OF_RUN = Prepared(
     "WRITES_OF_RUN",
-    "SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.run_id = ? AND coalesce(memory_operations.operation_type, ?) = ? AND (coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ?) AND coalesce(memory_operations.principal, ?) = ? AND coalesce(memory_operations.door, ?) != ?",
-    binds="company_id=text run_id=text coalesce_1=plain coalesce_2=text coalesce_3=plain coalesce_4=text coalesce_5=plain coalesce_6=text coalesce_7=plain principal=text coalesce_8=plain besides=text",
+    "SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.run_id = ? AND coalesce(memory_operations.operation_type, ?) = ? AND (coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ?) AND coalesce(memory_operations.principal, ?) = ? AND coalesce(memory_operations.door, ?) != ?",
+    binds="company_id=text run_id=text coalesce_1=plain coalesce_2=text coalesce_3=plain coalesce_4=text coalesce_5=plain coalesce_6=text coalesce_7=plain coalesce_8=text coalesce_9=plain principal=text coalesce_10=plain besides=text",
     results="plain",
     constants={
         "coalesce_1": "",
@@ -334,14 +357,16 @@ WRITES_OF_RUN = Prepared(
         "coalesce_5": "",
         "coalesce_6": "unknown",
         "coalesce_7": "",
-        "coalesce_8": "",
+        "coalesce_8": "held",
+        "coalesce_9": "",
+        "coalesce_10": "",
     },
 )
 
 WRITES_SINCE = Prepared(
     "WRITES_SINCE",
-    "SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.started_at >= ? AND coalesce(memory_operations.operation_type, ?) = ? AND (coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ?) AND coalesce(memory_operations.principal, ?) = ? AND coalesce(memory_operations.door, ?) != ?",
-    binds="company_id=text since=moment coalesce_1=plain coalesce_2=text coalesce_3=plain coalesce_4=text coalesce_5=plain coalesce_6=text coalesce_7=plain principal=text coalesce_8=plain besides=text",
+    "SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.started_at >= ? AND coalesce(memory_operations.operation_type, ?) = ? AND (coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ?) AND coalesce(memory_operations.principal, ?) = ? AND coalesce(memory_operations.door, ?) != ?",
+    binds="company_id=text since=moment coalesce_1=plain coalesce_2=text coalesce_3=plain coalesce_4=text coalesce_5=plain coalesce_6=text coalesce_7=plain coalesce_8=text coalesce_9=plain principal=text coalesce_10=plain besides=text",
     results="plain",
     constants={
         "coalesce_1": "",
@@ -351,7 +376,9 @@ WRITES_SINCE = Prepared(
         "coalesce_5": "",
         "coalesce_6": "unknown",
         "coalesce_7": "",
-        "coalesce_8": "",
+        "coalesce_8": "held",
+        "coalesce_9": "",
+        "coalesce_10": "",
     },
 )
 
@@ -407,6 +434,67 @@ END_INTENT = Prepared(
     "END_INTENT",
     "DELETE FROM memory_intents WHERE memory_intents.operation_id = ?",
     binds="operation_id=text",
+)
+
+HELD = Prepared(
+    "HELD",
+    "SELECT memory_held.company_id, memory_held.held_id, memory_held.binding_key, memory_held.operation_type, memory_held.request, memory_held.owners, memory_held.base, memory_held.reasons, memory_held.principal, memory_held.acts_for, memory_held.door, memory_held.likeness, memory_held.times, memory_held.held_at, memory_held.last_at, memory_held.decider FROM memory_held WHERE memory_held.company_id = ? ORDER BY memory_held.held_at, memory_held.held_id",
+    binds="company_id=text",
+    results="text text text text json json json json text text text text plain moment moment text",
+)
+
+HELD_ONE = Prepared(
+    "HELD_ONE",
+    "SELECT memory_held.company_id, memory_held.held_id, memory_held.binding_key, memory_held.operation_type, memory_held.request, memory_held.owners, memory_held.base, memory_held.reasons, memory_held.principal, memory_held.acts_for, memory_held.door, memory_held.likeness, memory_held.times, memory_held.held_at, memory_held.last_at, memory_held.decider FROM memory_held WHERE memory_held.company_id = ? AND memory_held.held_id = ?",
+    binds="company_id=text held_id=text",
+    results="text text text text json json json json text text text text plain moment moment text",
+)
+
+HELD_ALIKE = Prepared(
+    "HELD_ALIKE",
+    "SELECT memory_held.held_id FROM memory_held WHERE memory_held.company_id = ? AND memory_held.likeness = ?",
+    binds="company_id=text likeness=text",
+    results="text",
+)
+
+COUNT_HELD = Prepared(
+    "COUNT_HELD",
+    "SELECT count(*) AS count_1 FROM memory_held WHERE memory_held.company_id = ? AND memory_held.binding_key = ?",
+    binds="company_id=text binding_key=text",
+    results="plain",
+)
+
+ADD_HELD = Prepared(
+    "ADD_HELD",
+    "INSERT INTO memory_held (company_id, held_id, binding_key, operation_type, request, owners, base, reasons, principal, acts_for, door, likeness, times, held_at, last_at, decider) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    binds="company_id=text held_id=text binding_key=text operation_type=text request=json owners=json base=json reasons=json principal=text acts_for=text door=text likeness=text times=plain held_at=moment last_at=moment decider=text",
+)
+
+ASK_HELD_AGAIN = Prepared(
+    "ASK_HELD_AGAIN",
+    "UPDATE memory_held SET times=(memory_held.times + ?), last_at=? WHERE memory_held.company_id = ? AND memory_held.held_id = ?",
+    binds="times_1=plain now=moment company=text held=text",
+    constants={
+        "times_1": 1,
+    },
+)
+
+CLAIM_HELD = Prepared(
+    "CLAIM_HELD",
+    "UPDATE memory_held SET decider=? WHERE memory_held.company_id = ? AND memory_held.held_id = ? AND memory_held.decider IS NULL",
+    binds="operation=text company=text held=text",
+)
+
+RELEASE_HELD = Prepared(
+    "RELEASE_HELD",
+    "UPDATE memory_held SET decider=NULL WHERE memory_held.company_id = ? AND memory_held.decider = ?",
+    binds="company=text operation=text",
+)
+
+REMOVE_HELD = Prepared(
+    "REMOVE_HELD",
+    "DELETE FROM memory_held WHERE memory_held.company_id = ? AND memory_held.held_id = ?",
+    binds="company_id=text held_id=text",
 )
 
 ADD_STEP = Prepared(

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from memtui.contract import Model, OperationStatus, OperationType, Record, Scope, Snapshot
-from memtui.store import compiled
+from memtui.store import compiled, held
 from memtui.store.appending import Step, keep, record
 from memtui.store.database import Connection
 from memtui.store.operation import Operation, OperationDraft
-from memtui.store.settings import SettingChange
+from memtui.store.settings import HELD, SettingChange
 
 _NO_RECORD = ""
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
@@ -56,11 +56,24 @@ class Undoable(NamedTuple):
 
 
 def record_settings(
-    connection: Connection, operation: OperationDraft, seq: int, changed: Sequence[SettingChange]
+    connection: Connection,
+    operation: OperationDraft,
+    seq: int,
+    changed: Sequence[SettingChange],
+    *,
+    behind: int = 0,
 ) -> None:
-    """Keep each setting before and after, in order; `seq` is the operation's."""
+    """Keep each setting before and after, in order.
+
+    Args:
+        connection: With a write transaction.
+        operation: What changed them.
+        seq: Its own.
+        changed: The settings.
+        behind: How many records stand before them in the journal.
+    """
     rows = [(_NO_RECORD, {"changed": _json(change)}, None) for change in changed]
-    keep(connection, operation, seq, rows)
+    keep(connection, operation, seq, rows, first=behind)
 
 
 def record_lasting(connection: Connection, operation: OperationDraft, seq: int, why: str) -> None:
@@ -82,7 +95,23 @@ def settle(connection: Connection, check: OperationDraft, seq: int, finding: Fin
     place = {"company_id": asked.scope.company_id, "operation_id": asked.operation_id}
     compiled.REMOVE_STEPS.run(connection, **place)
     status = OperationStatus.OK if finding.happened else OperationStatus.ERROR
-    record(connection, asked.model_copy(update={"status": status}), asked.seq, finding.steps)
+    settled = asked.model_copy(update={"status": status})
+    record(connection, settled, asked.seq, finding.steps)
+    changed = _of_review(connection, asked, happened=finding.happened)
+    record_settings(connection, settled, asked.seq, changed, behind=len(finding.steps))
+
+
+def _of_review(connection: Connection, asked: Operation, *, happened: bool) -> list[SettingChange]:
+    """Let what waited for review go where it was accepted, and wait where it was not."""
+    company_id = asked.scope.company_id
+    row = held.decided_by(connection, company_id, asked.operation_id)
+    if row is not None and happened:
+        return [held.remove(connection, row)]
+    held.release(connection, company_id, asked.operation_id)
+    if not happened or asked.undoes is None:
+        return []
+    undone = settings_changed(connection, company_id, asked.undoes)
+    return [held.take_back(connection, company_id, one) for one in undone if one.setting == HELD]
 
 
 def found_of(connection: Connection, company_id: str, operation_id: str) -> Found | None:

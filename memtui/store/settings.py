@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from sqlmodel import SQLModel
 
 NAMESPACE = "namespace"
+HELD = "held"
+"""No setting, but kept like one: what waits for review, before and after somebody decided."""
 COMMON = ("company", "binding", "target", "member", "limit", "token")
-"""All but the namespaces, of which a served memory plugin can have very many."""
+"""All but the namespaces, of which a served memory plugin can have very many, and what is held."""
 
 _NAMED_BY = {"token": ("label",), "binding": ("key",)}
 """What names a row where a person knows it by something else than its primary key."""
@@ -34,7 +36,7 @@ class SettingChange(Model):
     """One setting before and after a change; None: it was not there."""
 
     setting: str
-    """`company`, `binding`, `target`, `member`, `limit`, `namespace` or `token`."""
+    """`company`, `binding`, `target`, `member`, `limit`, `namespace`, `token` or `held`."""
     key: Json
     """What names it, beside its company."""
     before: Json | None
@@ -122,6 +124,7 @@ def _tables() -> Mapping[str, type[SQLModel]]:
         "limit": tables.SpendingLimitTable,
         NAMESPACE: tables.NamespaceRow,
         "token": tables.TokenTable,
+        HELD: tables.HeldTable,
     }
 
 

@@ -30,6 +30,7 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    null,
     or_,
     select,
     update,
@@ -53,6 +54,7 @@ ROWS: tuple[type[SQLModel], ...] = (
     tables.TokenTable,
     tables.SpendingLimitTable,
     tables.IntentTable,
+    tables.HeldTable,
 )
 """The tables whose rows are values of their own in `memtui.store.compiled`."""
 
@@ -61,10 +63,12 @@ def _is(columns: Any, *names: str) -> ColumnElement[bool]:
     return and_(*(columns[name] == bindparam(name) for name in names))
 
 
-_COMPANIES, _BINDINGS, _TARGETS, _MEMBERS, _TOKENS, _LIMITS, _INTENTS = map(tables.table_of, ROWS)
+_COMPANIES, _BINDINGS, _TARGETS, _MEMBERS, _TOKENS, _LIMITS, _INTENTS, _HELD = map(
+    tables.table_of, ROWS
+)
 _company, _binding, _target, _member = _COMPANIES.c, _BINDINGS.c, _TARGETS.c, _MEMBERS.c
 _token, _limit, _intent, _head = _TOKENS.c, _LIMITS.c, _INTENTS.c, tables.HEADS.c
-_step, _link = tables.JOURNAL.c, tables.LINKS.c
+_step, _link, _held = tables.JOURNAL.c, tables.LINKS.c, _HELD.c
 
 COMPANIES = select(_COMPANIES).order_by(_company.created_at, _company.company_id)
 COMPANY = select(_COMPANIES).where(_is(_company, "company_id"))
@@ -182,7 +186,7 @@ _operation = tables.OPERATIONS.c
 _written = (
     # Not looked up by these: how many a run or an hour has is the smaller number.
     func.coalesce(_operation.operation_type, "") == "write",
-    or_(*(func.coalesce(_operation.status, "") == one for one in ("ok", "unknown"))),
+    or_(*(func.coalesce(_operation.status, "") == one for one in ("ok", "unknown", "held"))),
     func.coalesce(_operation.principal, "") == bindparam("principal", type_=ForeignText),
     func.coalesce(_operation.door, "") != bindparam("besides"),
 )
@@ -207,6 +211,29 @@ ADD_HANDLE = insert(tables.HANDLES)
 INTENTS = select(_INTENTS).order_by(_intent.started_at)
 BEGIN_INTENT = insert(_INTENTS)
 END_INTENT = delete(_INTENTS).where(_is(_intent, "operation_id"))
+
+HELD = select(_HELD).where(_is(_held, "company_id")).order_by(_held.held_at, _held.held_id)
+HELD_ONE = select(_HELD).where(_is(_held, "company_id", "held_id"))
+HELD_ALIKE = select(_held.held_id).where(_is(_held, "company_id", "likeness"))
+COUNT_HELD = select(func.count()).where(_is(_held, "company_id", "binding_key"))
+ADD_HELD = insert(_HELD)
+ASK_HELD_AGAIN = (
+    update(_HELD)
+    .where(_held.company_id == bindparam("company"), _held.held_id == bindparam("held"))
+    .values(times=_held.times + 1, last_at=bindparam("now"))
+)
+CLAIM_HELD = (
+    update(_HELD)
+    .where(_held.company_id == bindparam("company"), _held.held_id == bindparam("held"))
+    .where(_held.decider.is_(None))
+    .values(decider=bindparam("operation"))
+)
+RELEASE_HELD = (
+    update(_HELD)
+    .where(_held.company_id == bindparam("company"), _held.decider == bindparam("operation"))
+    .values(decider=null())
+)
+REMOVE_HELD = delete(_HELD).where(_is(_held, "company_id", "held_id"))
 
 ADD_STEP = insert(tables.JOURNAL)
 REMOVE_STEPS = delete(tables.JOURNAL).where(_is(_step, "company_id", "operation_id"))

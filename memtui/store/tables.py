@@ -85,6 +85,8 @@ class BindingTable(SQLModel, table=True):
     embeds: bool = True
     agreed: str = Field(default="", sa_type=ForeignText)
     """The other machines' addresses that its texts may go to, to be embedded; between spaces."""
+    review: list[dict[str, Any]] = _json()
+    """The rules of what is held for review of what agents write."""
     created_at: datetime = _moment()
 
 
@@ -301,6 +303,39 @@ class SpendingLimitTable(SQLModel, table=True):
     """Tokens, or units of 1e-12 dollars where the measure is US dollars."""
 
 
+class HeldTable(SQLModel, table=True):
+    """What an agent asked to be changed, and a person has not decided on yet."""
+
+    __tablename__: ClassVar[str] = "memory_held"
+
+    company_id: str = _text(primary_key=True)
+    held_id: str = _text(primary_key=True)
+    """The operation that asked for it."""
+    binding_key: str = _text()
+    operation_type: str = _text()
+    """`write`, `correct` or `forget`."""
+    request: dict[str, Any] = _json()
+    """What is asked, whole, without its secrets."""
+    owners: list[dict[str, Any]] = _json()
+    """The scopes whose memories it would change."""
+    base: list[dict[str, Any]] = _json()
+    """The records that it would change, as they were when it was asked."""
+    reasons: list[str] = _json()
+    """The names of the rules that hold it."""
+    principal: str = _text()
+    acts_for: str | None = _optional_text()
+    door: str = _text()
+    likeness: str = _text()
+    """The same for all that ask for the same: a hash with the company's salt."""
+    times: int = _number()
+    """How often it was asked."""
+    held_at: datetime = _moment()
+    last_at: datetime = _moment()
+    """When it was asked for the last time."""
+    decider: str | None = _optional_text()
+    """The operation that is about to do it, or of which nobody saw whether it did."""
+
+
 class NamespaceRow(SQLModel, table=True):
     """A namespace of a binding that is served as a memory plugin (seed 001)."""
 
@@ -374,6 +409,7 @@ def table_of(model: type[SQLModel]) -> Table:
 
 
 HEADS = table_of(LogHeadRow)
+HELD = table_of(HeldTable)
 USAGE = table_of(UsageRow)
 HANDLES = table_of(HandleRow)
 JOURNAL = table_of(JournalRow)

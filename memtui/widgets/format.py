@@ -53,6 +53,7 @@ _OUTCOMES = {
     OperationStatus.DENIED: Outcome("⊘", "denied", "warning"),
     OperationStatus.CONFLICT: Outcome("≠", "conflict", "warning"),
     OperationStatus.CANCELLED: Outcome("■", "cancelled", "muted"),
+    OperationStatus.HELD: Outcome("◔", "held for review", "warning"),
     OperationStatus.UNKNOWN: Outcome("?", "unknown outcome", "warning"),
 }
 

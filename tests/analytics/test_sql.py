@@ -94,7 +94,7 @@ def test_the_views_have_the_documented_columns(shared: SqlConsole) -> None:
 def test_bindings_are_shown_without_their_config(sealed_log: Database, console: SqlConsole) -> None:
     row = BindingRow(
         binding_id="b1", company_id="acme", key="mém'0", provider_key="x", config={"k": "secret"},
-        capabilities={}, created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        capabilities={}, review=[], created_at=datetime(2026, 1, 1, tzinfo=UTC),
     )  # fmt: skip
     with sealed_log.write() as connection:
         bindings.add_binding(connection, row)

@@ -159,6 +159,7 @@ def test_another_packages_single_file_elsewhere_goes_in_when_asked_for(
         capabilities={"writable": True},
         enabled=True,
         read_only=False,
+        review=[],
         created_at=NOW,
     )
     with (

@@ -44,7 +44,10 @@ from memtui.service import (
     PatternRequest,
     PruneRequest,
     PurgeRequest,
+    ReviewRule,
     Role,
+    RuleAction,
+    RuleTest,
     SpendingLimit,
     open_service,
 )
@@ -351,6 +354,8 @@ MEMBERS: dict[str, list[Call]] = {
             c, "default", [MemoryName(memory_id="m", record_id="r", namespace="a:b")]
         )
     ],
+    "review.waiting": [lambda h, c: h.service.review.waiting(c)],
+    "review.rules": [lambda h, c: h.service.review.rules(c, "default")],
     "analysis.stats": [
         lambda h, c: h.service.analysis.stats(c, by=("project", "principal")),
         lambda h, c: h.service.analysis.stats(c, Filter(text="wana")),
@@ -471,6 +476,12 @@ MANAGERS: dict[str, Call] = {
     "tokens.remove": lambda h, c: h.service.tokens.remove(c, "one"),
     "limits.set": lambda h, c: h.service.limits.set(c, limit("agent", "x", 1)),
     "limits.remove": lambda h, c: h.service.limits.remove(c, LimitTarget.AGENT, "wcompany"),
+    "review.add_rule": lambda h, c: h.service.review.add_rule(
+        c, "default", ReviewRule(action=RuleAction.HOLD, test=RuleTest.ALL)
+    ),
+    "review.remove_rule": lambda h, c: h.service.review.remove_rule(
+        c, "default", ReviewRule(action=RuleAction.HOLD, test=RuleTest.ALL)
+    ),
     "sync": lambda h, c: h.service.sync(c, "default"),
     "secrets.stored": lambda h, c: anext(h.service.secrets.stored(c)),
     "write": lambda h, c: h.service.write(
@@ -514,6 +525,12 @@ OTHERWISE = {
     "agents.left": "says only that the caller is gone",
     "members.own_subject": "tells nobody anything but their own name",
     "tokens.authenticate": "asks for a token",
+    "review.get": "is one of `waiting`",
+    "review.show": "test_review: test_who_may_decide_follows_from_the_roles",
+    "review.accept": "test_review: test_who_may_decide_follows_from_the_roles",
+    "review.refuse": "test_review: test_who_may_decide_follows_from_the_roles",
+    "review.may_decide": "the service's own, behind undo",
+    "review.rule_from": "makes a rule and asks nothing",
     "facts.set": "is `write` or `correct`",
     "pages": "is `browse` again and again",
     "embedding.keeping_up": "is `catch_up` again and again",

@@ -50,6 +50,7 @@ def binding(company: str, key: str) -> BindingRow:
         capabilities={"browse": True},
         enabled=key == "wide",
         read_only=key == "narrow",
+        review=[{"action": "hold", "test": "all", "value": "ü"}],
         created_at=NOW,
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.doors.cli.forget import changed_ids
+from memtui.doors.cli.forget import changed_ids, held
 from memtui.doors.cli.options import AsOf, BindingOptions, SourceOptions
 from memtui.doors.cli.output import columns, table
 from memtui.doors.cli.session import Session
@@ -98,7 +98,8 @@ async def facts_set(
         answer,
         changed_ids(answer),
         taken if answer.redacted else "",
-        f"Stored in {answer.binding_key} ({answer.binding_reason}); memtui undo "
+        held(answer)
+        or f"Stored in {answer.binding_key} ({answer.binding_reason}); memtui undo "
         f"{answer.operation_id} takes it back.",
     )
 

@@ -319,6 +319,9 @@ async def _add(
     except (Invalid, Conflict) as error:
         report.refused.append((line, str(error)))
     else:
+        if answer.held is not None:
+            report.refused.append((line, answer.held.sentence))
+            return
         report.added.append((line, fact))
         report.operation_ids.append(answer.operation_id)
 

@@ -137,6 +137,11 @@ def changed_ids(answer: MutationAnswer) -> list[str]:
     return [handle.provider_record_id for handle in answer.handles]
 
 
+def held(answer: MutationAnswer) -> str:
+    """Tell an agent that a person decides first, where that is so."""
+    return answer.held.sentence if answer.held else ""
+
+
 def answer_forgotten(session: Session, answer: MutationAnswer) -> int:
     """Print what a deletion did; return the exit code."""
     session.out.answer(answer, changed_ids(answer), *forgotten(answer))
@@ -145,6 +150,7 @@ def answer_forgotten(session: Session, answer: MutationAnswer) -> int:
 
 def forgotten(answer: MutationAnswer) -> Iterator[str]:
     """Tell a person what is gone, what was not there, and how it comes back."""
+    yield held(answer)
     for handle in answer.missing:
         yield f"There was no record {handle.provider_record_id}."
     for handle in answer.ghosts:

@@ -82,6 +82,7 @@ GROUPS = {
     "tokens": ("What programs prove with who they are.", "companies"),
     "budget": ("Spending limits, and what was spent of them.", "budget"),
     "config": ("The settings: where they are, what is in force, and whether they fit.", "config"),
+    "review": ("What agents wrote that waits for a person.", "review"),
     "mcp": ("The MCP server for agents; `memtui mcp` alone serves.", "mcp"),
     "hook": ("What agents' clients call at moments of a run.", "hook", "hook_clients", "helper"),
 }

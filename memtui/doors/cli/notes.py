@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memtui.contract import CorrectRequest, Invalid, WriteMode, WriteRequest
-from memtui.doors.cli.forget import changed_ids
+from memtui.doors.cli.forget import changed_ids, held
 from memtui.doors.cli.input import read_stdin
 from memtui.doors.cli.options import (
     BindingOptions,
@@ -128,11 +128,18 @@ async def store(
         answer,
         changed_ids(answer),
         *_similar(answer),
-        "" if answer.handles else f"{answer.binding_key} took it and stores it on its own time.",
         _redacted(answer),
-        _ahead(session, request),
+        *([held(answer)] if answer.held else _stored(session, request, answer)),
+    )
+
+
+def _stored(session: Session, request: WriteRequest, answer: MutationAnswer) -> Iterator[str]:
+    if not answer.handles:
+        yield f"{answer.binding_key} took it and stores it on its own time."
+    yield _ahead(session, request)
+    yield (
         f"Stored in {answer.binding_key} ({answer.binding_reason}); operation "
-        f"{answer.operation_id}.",
+        f"{answer.operation_id}."
     )
 
 
@@ -143,7 +150,7 @@ def _similar(answer: MutationAnswer) -> Iterator[str]:
         text = visible(one.record.shown.partition("\n")[0], limit=_SIMILAR_CHARS)
         record_id = visible(one.record.handle.provider_record_id)
         yield f"{how} ({one.likeness:.2f}): {record_id} “{text}”."
-    if answer.similar:
+    if answer.similar and not answer.held:
         yield (
             f"To change one of these instead: `memtui undo {answer.operation_id}`, then "
             "`memtui note --update ID TEXT`."
@@ -245,8 +252,8 @@ def answer_corrected(session: Session, answer: MutationAnswer) -> None:
 
 
 def corrected(answer: MutationAnswer) -> str:
-    """Tell a person how a correction is taken back."""
-    return f"Corrected; memtui undo {answer.operation_id} takes it back."
+    """Tell a person how a correction is taken back, or an agent that it waits."""
+    return held(answer) or f"Corrected; memtui undo {answer.operation_id} takes it back."
 
 
 def _redacted(answer: MutationAnswer) -> str:

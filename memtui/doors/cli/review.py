@@ -1,0 +1,328 @@
+"""`review`: what agents wrote that waits for a person, and deciding on it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from memtui.contract import Conflict, Invalid, MemtuiError, NotFound, owner_words
+from memtui.doors.cli.forget import changed_ids
+from memtui.doors.cli.input import read_stdin
+from memtui.doors.cli.options import BindingKey
+from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table
+from memtui.doors.cli.records import change_of
+from memtui.doors.cli.session import Session, build
+from memtui.external_editor import edited
+from memtui.visible import visible
+from memtui.widgets import format as shown
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from memtui.contract import Json
+    from memtui.service import HeldDetails, HeldWrite, ReviewRule
+
+HeldId = Annotated[
+    str, typer.Argument(metavar="ID", help="What waits, or the beginning of its id.")
+]
+HeldIds = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ID", help="What waits, or the beginnings of their ids."),
+]
+Always = Annotated[
+    Literal["agent", "door", "text", "subject"] | None,
+    typer.Option(
+        "--always", help="Do so from now on with all of the same agent, door, text or subject."
+    ),
+]
+Binding = Annotated[
+    str | None, typer.Option("--binding", metavar="KEY", help="Only what waits for this binding.")
+]
+
+_SHORT = 8
+"""Characters of an id in a list; a command takes the beginning of one."""
+_CHARS = 80
+
+
+async def review_list(session: Session, *, binding: Binding = None) -> None:
+    """List what agents wrote that waits for a person, the oldest first."""
+    found = await session.service.review.waiting(session.caller, binding)
+    titles = columns("id", "waits>", "by", "asks to", "of", "why", "text*")
+    rows = [_row(session, one) for one in found]
+    none = "" if found else "Nothing waits for review."
+    session.out.answer({"waiting": found}, table(titles, rows) if rows else (), none)
+
+
+async def review_show(session: Session, held_id: HeldId) -> None:
+    """Show the difference that it would make to what is there now, who asked for it, and why."""
+    found = await session.service.review.show(session.caller, held_id)
+    session.out.answer(found, _details(session, found), _how(found))
+
+
+async def review_accept(
+    session: Session,
+    held_ids: HeldIds = None,
+    *,
+    seen: Annotated[
+        str | None,
+        typer.Option(help="What `review show` told: accept what has changed since it was held."),
+    ] = None,
+    always: Always = None,
+    binding: Binding = None,
+    every: Annotated[bool, typer.Option("--all", help="All that waits.")] = False,
+) -> int:
+    """Let it in: it is stored, changed or removed in your name.
+
+    Exit 5 if what it would change is not what it was when it was held. With several, the others are
+    still decided on.
+    """
+    if seen is not None and (every or len(held_ids or ()) != 1):
+        raise Invalid("--seen goes with one id.")
+    chosen = await _chosen(session, held_ids, every=every, binding=binding)
+
+    async def accept(one: HeldWrite) -> tuple[Json, list[str]]:
+        answer = await session.service.review.accept(session.caller, one.held_id, seen=seen)
+        return jsonable(answer), changed_ids(answer)
+
+    return await _decide(session, chosen, accept, "accept", always)
+
+
+async def review_mend(
+    session: Session,
+    held_id: HeldId,
+    text: Annotated[
+        str | None,
+        typer.Argument(metavar="TEXT", help="What it is to say; - reads it from stdin."),
+    ] = None,
+    *,
+    seen: Annotated[str | None, typer.Option(help="As with accept.")] = None,
+) -> int:
+    """Change its text and let it in; without TEXT in your editor."""
+    [one] = await _chosen(session, [held_id])
+    if text is not None:
+        return await _mend(session, one, read_stdin() if text == "-" else text, seen)
+    if not one.text:
+        raise Invalid(f"{one.held_id} changes no text that could be mended; accept or refuse it.")
+    with edited(
+        one.text,
+        session.settings.editor,
+        within=session.paths.data,
+        keep=lambda file: session.out.say(f"Your text is kept in {file}."),
+    ) as changed:
+        return await _mend(session, one, changed, seen)
+
+
+async def _mend(session: Session, one: HeldWrite, text: str, seen: str | None) -> int:
+    async def mend(one: HeldWrite) -> tuple[Json, list[str]]:
+        answer = await session.service.review.accept(
+            session.caller, one.held_id, text=text, seen=seen
+        )
+        return jsonable(answer), changed_ids(answer)
+
+    return await _decide(session, [one], mend, "mend", None)
+
+
+async def review_refuse(
+    session: Session,
+    held_ids: HeldIds = None,
+    *,
+    reason: Annotated[str, typer.Option(help="Why; it stands in the log.")] = "",
+    always: Always = None,
+    binding: Binding = None,
+    older_than: Annotated[
+        str | None, typer.Option(metavar="AGE", help="All that waits for longer: 30d.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All that waits.")] = False,
+) -> int:
+    """Take it out of the queue; nothing is stored. Undo brings it back."""
+    before = session.moment(older_than) if older_than else None
+    chosen = await _chosen(session, held_ids, every=every, binding=binding, before=before)
+
+    async def refuse(one: HeldWrite) -> tuple[Json, list[str]]:
+        done = await session.service.review.refuse(session.caller, one.held_id, reason)
+        return {"operation_id": done}, []
+
+    return await _decide(session, chosen, refuse, "refuse", always)
+
+
+async def review_rules(session: Session, key: BindingKey | None = None) -> None:
+    """List the rules that hold, accept or refuse what agents write."""
+    bindings = await session.service.bindings.all(session.caller)
+    if key is not None and key not in {one.key for one in bindings}:
+        await session.service.review.rules(session.caller, key)  # says which there are
+    rows = [
+        [one.key, rule.action, rule.test, rule.value]
+        for one in bindings
+        for rule in one.review
+        if key in {None, one.key}
+    ]
+    titles = columns("binding", "action", "test", "value*")
+    document = {one.key: one.review for one in bindings if key in {None, one.key}}
+    none = "" if rows else "No rule: what agents write is stored at once."
+    session.out.answer({"rules": document}, table(titles, rows) if rows else (), none)
+
+
+async def review_rule(
+    session: Session,
+    key: BindingKey,
+    action: Annotated[
+        Literal["hold", "accept", "refuse"],
+        typer.Argument(metavar="ACTION", help="hold, accept or refuse."),
+    ],
+    test: Annotated[
+        Literal["all", "new-subject", "contradiction", "instruction", "per-run", "agent", "door",
+                "text", "subject"],
+        typer.Argument(
+            metavar="TEST",
+            help="all, new-subject, contradiction, instruction, per-run, agent, door, text or "
+            "subject.",
+        ),
+    ],
+    value: Annotated[
+        str | None,
+        typer.Argument(metavar="VALUE", help="How many a run, which agent, door, text, subject."),
+    ] = None,
+    *,
+    remove: Annotated[bool, typer.Option("--remove", help="Take this rule away.")] = False,
+) -> None:  # fmt: skip
+    """Say what happens with what agents write to a binding.
+
+    A rule that refuses comes before one that accepts, and that before one that holds. What no rule
+    is about is stored at once.
+    """
+    from memtui.service import ReviewRule
+
+    rule = build(ReviewRule, action=action, test=test, value=value or "")
+    review = session.service.review
+    change = review.remove_rule if remove else review.add_rule
+    rules = await change(session.caller, key, rule)
+    left = f"{key}: {'; '.join(one.name for one in rules) or 'no rule is left'}."
+    session.out.answer({"binding": key, "rules": rules}, (one.name for one in rules), left)
+
+
+async def _chosen(
+    session: Session,
+    held_ids: list[str] | None,
+    *,
+    every: bool = False,
+    binding: str | None = None,
+    before: datetime | None = None,
+) -> list[HeldWrite]:
+    """Return what was named, each once.
+
+    Raises:
+        Invalid: nothing is named, or more than one way.
+        NotFound: one does not wait, or nothing does.
+    """
+    if bool(held_ids) + (every or before is not None) != 1:
+        raise Invalid("Name what to decide on by its id, or say --all.")
+    review = session.service.review
+    if held_ids:
+        named = [await review.get(session.caller, one) for one in held_ids]
+        return list({one.held_id: one for one in named}.values())
+    found = await review.waiting(session.caller, binding)
+    found = [one for one in found if before is None or one.held_at < before]
+    if not found:
+        raise NotFound("Nothing of the sort waits for review.")
+    return found
+
+
+async def _decide(
+    session: Session,
+    chosen: list[HeldWrite],
+    decide: Callable[[HeldWrite], Awaitable[tuple[Json, list[str]]]],
+    decision: Literal["accept", "mend", "refuse"],
+    always: str | None,
+) -> int:
+    """Decide on each; tell what became of it, and return the exit code.
+
+    Where there is one alone its error is raised.
+    """
+    from memtui.service import RuleAction, RuleTest
+
+    review = session.service.review
+    done: list[Json] = []
+    failed: list[Json] = []
+    rules: list[ReviewRule] = []
+    for one in chosen:
+        try:
+            answer, ids = await decide(one)
+        except MemtuiError as error:
+            if len(chosen) == 1:
+                raise
+            failed.append({"held_id": one.held_id, "error": error.kind, "message": str(error)})
+            continue
+        done.append({"held_id": one.held_id, "decision": decision, "record_ids": ids} | answer)
+        if always is not None:
+            rule = review.rule_from(one, RuleAction(decision), RuleTest(always))
+            await review.add_rule(session.caller, one.binding_key, rule)
+            rules.append(rule)
+    session.out.answer(
+        {"decided": done, "failed": failed, "rules": rules},
+        (id_ for one in done for id_ in one["record_ids"]),
+        *(f"{one['held_id'][:_SHORT]}: {one['message']}" for one in failed),
+        *(f"{_WORDS[decision]} {one['held_id'][:_SHORT]}; memtui undo {one['operation_id']} takes "
+          "it back." for one in done),
+        *(f"From now on: {rule.name}." for rule in dict.fromkeys(rules)),
+    )  # fmt: skip
+    if any(one["error"] == Conflict.__name__ for one in failed):
+        return 5
+    return 1 if failed else 0
+
+
+_WORDS = {"accept": "Accepted", "mend": "Mended and accepted", "refuse": "Refused"}
+
+
+def _row(session: Session, one: HeldWrite) -> list[str]:
+    return [
+        one.held_id[:_SHORT],
+        shown.ago(one.held_at, session.now),
+        one.principal,
+        one.operation_type.value,
+        f"{one.binding_key}: {', '.join(map(owner_words, one.owners))}",
+        ", ".join(one.reasons),
+        _text(one),
+    ]
+
+
+def _text(one: HeldWrite) -> str:
+    said = one.text or ", ".join(handle.provider_record_id for handle in one.handles)
+    return visible(said, limit=_CHARS)
+
+
+def _details(session: Session, one: HeldDetails) -> Iterator[Line]:
+    for difference in one.differences:
+        yield from change_of(difference.before, difference.after)
+    yield ""
+    acts_for = f", for {one.acts_for}" if one.acts_for else ""
+    told = [
+        ("asks to", f"{one.operation_type} in {one.binding_key}"),
+        ("of", ", ".join(map(owner_words, one.owners))),
+        ("by", f"{one.principal}{acts_for}, through {one.door}"),
+        ("from", shown.source_line(one.source)),
+        ("run", one.run_id or ""),
+        ("held", f"{shown.since(one.held_at, session.now)}: {', '.join(one.reasons)}"),
+        ("asked", f"{one.times} times, last {shown.since(one.last_at, session.now)}"
+         if one.times > 1 else ""),
+        ("decider", one.decider or ""),
+        ("id", one.held_id),
+        ("seen", one.seen),
+    ]  # fmt: skip
+    yield from fields((name, value) for name, value in told if value)
+    for title, records in (
+        ("says otherwise than", one.contradicts),
+        ("was, when it was held", one.then if one.changed else ()),
+    ):
+        for record in records:
+            yield Dim(f"{title}  {record.handle.provider_record_id}")
+            yield from (f"    {line}" for line in record.text.split("\n"))
+
+
+def _how(one: HeldDetails) -> str:
+    seen = f" --seen {one.seen}" if one.changed else ""
+    return (
+        f"memtui review accept {one.held_id[:_SHORT]}{seen} lets it in, memtui review refuse "
+        f"{one.held_id[:_SHORT]} does not."
+    )

@@ -1,0 +1,460 @@
+"""What of an agent's writes waits for a person: the rules of a binding, and the queue.
+
+Whose principal is an agent's is held, through whatever door; a person is not. What waits is in the
+control plane alone: no provider has it, so no query, context or list shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from hashlib import sha256
+from typing import TypeAlias, TypeVar
+
+from memtui.contract import (
+    Conflict,
+    CorrectRequest,
+    Denied,
+    ForgetRequest,
+    Json,
+    NotFound,
+    OperationStatus,
+    OperationType,
+    Record,
+    Scope,
+    Snapshot,
+    WriteRequest,
+    owner_of,
+    owner_scope,
+)
+from memtui.fact_values import entry_of, pair_of
+from memtui.service.answers import SAME, Held, ReviewRule, RuleAction, RuleTest
+from memtui.service.connections import Connection
+from memtui.service.core import Core
+from memtui.service.instructions import looks_like_instruction
+from memtui.service.recorder import RunningOperation
+from memtui.service.save_limits import CAPTURING_DOOR
+from memtui.service.visibility import AGENT_PREFIX, readable
+from memtui.store import appending, held
+from memtui.store.compiled import BindingRow, HeldRow
+from memtui.store.database import Connection as DatabaseConnection
+from memtui.store.digest import canonical
+from memtui.store.sight import Sight
+
+Request: TypeAlias = "WriteRequest | CorrectRequest | ForgetRequest"
+RequestT = TypeVar("RequestT", WriteRequest, CorrectRequest, ForgetRequest)
+
+_FACT = "fact"
+_HOUR = timedelta(hours=1)
+_REQUESTS: dict[str, type[WriteRequest | CorrectRequest | ForgetRequest]] = {
+    OperationType.WRITE: WriteRequest,
+    OperationType.CORRECT: CorrectRequest,
+    OperationType.FORGET: ForgetRequest,
+}
+_NOT_COMPARED = {"source", "created_by", "created_at", "metadata", "embedding", "revision",
+                 "revisions", "scope"}  # fmt: skip
+"""What may differ between two requests that ask for the same."""
+
+
+def rules_of(binding: BindingRow) -> tuple[ReviewRule, ...]:
+    """Return the rules of a binding, in the order they were made."""
+    return tuple(ReviewRule.model_validate(one) for one in binding.review)
+
+
+def request_of(row: HeldRow) -> Request:
+    """Return what an agent asked for."""
+    return _REQUESTS[row.operation_type].model_validate(row.request)
+
+
+def text_of(request: Request) -> str:
+    """Return what a request would have a record say; empty: it changes no text."""
+    if isinstance(request, WriteRequest):
+        return request.content
+    return (request.text or "") if isinstance(request, CorrectRequest) else ""
+
+
+def state_of(records: Iterable[Record]) -> str:
+    """Return what differs once one of the records has changed."""
+    states = sorted((one.handle.provider_record_id, one.revision or one.text) for one in records)
+    return sha256(canonical(states).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """What a request meets in its binding."""
+
+    changes: tuple[Record, ...]
+    """What it would change or remove, or what has its key."""
+    contradicts: tuple[Record, ...]
+    """What says otherwise."""
+
+
+async def met_by(
+    connection: Connection, request: Request, there: Sequence[Snapshot], sight: Sight | None
+) -> Met:
+    """Return what a request would change, and what it says otherwise than.
+
+    Args:
+        connection: The binding's.
+        request: What is asked.
+        there: The records that it names, as they are now.
+        sight: What whoever asks may see.
+    """
+    named = tuple(one.record for one in there if one.record is not None)
+    if not isinstance(request, WriteRequest):
+        changes_text = isinstance(request, ForgetRequest) or any(
+            text_of(request) not in {"", one.text} for one in named
+        )
+        return Met(changes=named, contradicts=named if changes_text else ())
+    same_key = [
+        one
+        for one in await _own_facts(connection, request, sight)
+        if _key_of(one.text, one.topic, one) == _key_of(request.content, request.topic)
+    ]
+    changes = {one.handle: one for one in (*named, *same_key)}
+    otherwise = {handle: one for handle, one in changes.items() if one.text != request.content}
+    for one in await _nearly_the_same(connection, request, sight):
+        otherwise.setdefault(one.handle, one)
+    return Met(changes=tuple(changes.values()), contradicts=tuple(otherwise.values()))
+
+
+async def _own_facts(
+    connection: Connection, request: WriteRequest, sight: Sight | None
+) -> list[Record]:
+    """Return the owner's facts, where what is written is one with a key."""
+    from memtui.service.context import own_records
+
+    if request.kind != _FACT or pair_of(request.content) is None:
+        return []
+    if not connection.adapter.capabilities.browse:
+        return []
+    pages = own_records(connection, [owner_scope(request.scope)], sight, kind=_FACT)
+    return [one async for _, records in pages for one in records]
+
+
+async def _nearly_the_same(
+    connection: Connection, request: WriteRequest, sight: Sight | None
+) -> list[Record]:
+    """Return what says nearly the same, with another number, name or negation."""
+    from memtui.pruning.duplicates import guard
+    from memtui.service.similar import candidates, likest
+
+    able = connection.adapter.capabilities
+    if not able.similar:
+        return []
+    found = [
+        one
+        for one in readable(await candidates(connection, request), request.scope, sight)
+        if owner_of(one.scope) == owner_of(request.scope)
+    ]
+    liken = partial(likest, by_meaning=able.semantic)
+    alike = await asyncio.to_thread(liken, request.content, found) if found else ()
+    own = guard(request.content)
+    return [one.record for one in alike if one.likeness < SAME and guard(one.record.text) != own]
+
+
+def _key_of(text: str, topic: str | None, record: Record | None = None) -> tuple[str, str] | None:
+    if record is not None:
+        entry = entry_of(record)
+        return (entry.namespace, entry.key) if entry else None
+    pair = pair_of(text)
+    return ((topic or "").casefold(), pair.key.casefold()) if pair else None
+
+
+async def _is_new_subject(
+    connection: Connection, request: WriteRequest, sight: Sight | None
+) -> bool:
+    """Whether its owner has nothing of the key or topic; of neither, whether it has nothing."""
+    from memtui.service.context import own_records
+
+    if not connection.adapter.capabilities.browse:
+        return False
+    key = _key_of(request.content, request.topic) if request.kind == _FACT else None
+    if key is not None:
+        facts = await _own_facts(connection, request, sight)
+        return key not in {_key_of(one.text, one.topic, one) for one in facts}
+    pages = own_records(
+        connection, [owner_scope(request.scope)], sight, kind=None, topic=request.topic
+    )
+    async for _, records in pages:
+        if records:
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What an agent asks, as the rules look at it."""
+
+    core: Core
+    entry: RunningOperation
+    connection: Connection
+    request: Request
+    met: Met
+
+    async def fits(self, rule: ReviewRule) -> bool:
+        """Whether a rule is about it."""
+        is_write = isinstance(self.request, WriteRequest)
+        if rule.test is RuleTest.PER_RUN:
+            return is_write and await asyncio.to_thread(self._written) >= int(rule.value)
+        if rule.test is RuleTest.NEW_SUBJECT:
+            return isinstance(self.request, WriteRequest) and await _is_new_subject(
+                self.connection, self.request, self.entry.sight
+            )
+        caller, value = self.entry.caller, rule.value.casefold()
+        agents = (caller.principal.removeprefix(AGENT_PREFIX), self.entry.scope.agent_id or "")
+        tests: dict[RuleTest, Callable[[], bool]] = {
+            RuleTest.ALL: lambda: True,
+            RuleTest.AGENT: lambda: value in map(str.casefold, agents),
+            RuleTest.DOOR: lambda: value == caller.door.casefold(),
+            RuleTest.TEXT: lambda: any(value in _joined(one) for one in self._texts()),
+            RuleTest.SUBJECT: lambda: value in self._subjects(),
+            RuleTest.INSTRUCTION: lambda: any(map(looks_like_instruction, self._texts())),
+            RuleTest.CONTRADICTION: lambda: bool(self.met.contradicts),
+        }
+        return tests[rule.test]()
+
+    def _texts(self) -> list[str]:
+        if isinstance(self.request, ForgetRequest):
+            return []
+        told = [text_of(self.request), self.request.summary, self.request.topic]
+        told += [getattr(self.request, "title", None), *(self.request.tags or ())]
+        return [one for one in told if one]
+
+    def _subjects(self) -> set[str]:
+        found: set[str | None] = {self.entry.scope.subject_id}
+        if not isinstance(self.request, ForgetRequest):
+            found |= {self.request.topic, getattr(self.request, "title", None)}
+            pair = pair_of(text_of(self.request))
+            found.add(pair.key if pair else None)
+        for one in self.met.changes:
+            pair = pair_of(one.text)
+            found |= {pair.key if pair else None, one.topic, one.title, one.scope.subject_id}
+        return {one.casefold() for one in found if one}
+
+    def _written(self) -> int:
+        """Return how many memories the agent has written in this run, or in the last hour."""
+        caller, run_id = self.entry.caller, self.entry.scope.run_id
+        with self.core.database.read() as database:
+            return appending.writes(
+                database,
+                caller.company_id,
+                caller.principal,
+                run_id or self.entry.started_at - _HOUR,
+                besides="" if caller.door == CAPTURING_DOOR else CAPTURING_DOOR,
+            )
+
+
+async def hold(
+    core: Core,
+    entry: RunningOperation,
+    connection: Connection,
+    request: Request,
+    there: Sequence[Snapshot],
+) -> Held | None:
+    """Let a request wait where a rule of its binding says so; None: it goes on.
+
+    The operation that asked is logged as held, in one transaction with what waits.
+
+    Raises:
+        Denied: a rule refuses it, or the queue is full.
+    """
+    assert entry.binding is not None  # noqa: S101 - it is connected
+    rules = rules_of(entry.binding)
+    met = await met_by(connection, request, there, entry.sight)
+    asked = _Asked(core, entry, connection, request, met)
+    for rule in rules:
+        if rule.action is RuleAction.REFUSE and await asked.fits(rule):
+            raise Denied(
+                f"{entry.binding.key} does not take this from agents ({rule.name}); "
+                "do not try again."
+            )
+    for rule in rules:
+        if rule.action is RuleAction.ACCEPT and await asked.fits(rule):
+            return None
+    reasons = [one.name for one in rules if one.action is RuleAction.HOLD and await asked.fits(one)]
+    if not reasons:
+        return None
+    return await asyncio.to_thread(_let_wait, core, entry, request, met, reasons)
+
+
+def _let_wait(
+    core: Core, entry: RunningOperation, request: Request, met: Met, reasons: list[str]
+) -> Held:
+    caller, company_id = entry.caller, entry.caller.company_id
+    key = entry.binding.key if entry.binding else ""
+    owners = _owners(request, met)
+    asked = {
+        "binding": key,
+        "type": entry.operation_type,
+        "owners": [owner_of(one) for one in owners],
+        **request.model_dump(mode="json", exclude=_NOT_COMPARED),
+    }
+    with core.database.write() as database:
+        appending.hold(database, company_id)
+        if entry.operation_type is OperationType.WRITE:
+            core.save_limits.check(database, entry)
+        likeness = held.likeness(database, company_id, asked)
+        known = held.alike(database, company_id, likeness)
+        held_id = known or entry.operation_id
+        if known is not None:
+            held.ask_again(database, company_id, known, entry.started_at)
+        else:
+            _refuse_full(held.count(database, company_id, key), core.held_max_count, key)
+            row = HeldRow(
+                company_id=company_id,
+                held_id=held_id,
+                binding_key=key,
+                operation_type=entry.operation_type,
+                request=request.model_dump(mode="json"),
+                owners=[one.model_dump(mode="json") for one in owners],
+                base=[one.model_dump(mode="json") for one in met.changes],
+                reasons=reasons,
+                principal=caller.principal,
+                acts_for=caller.acts_for,
+                door=caller.door,
+                likeness=likeness,
+                times=1,
+                held_at=entry.started_at,
+                last_at=entry.started_at,
+            )
+            held.add(database, row)
+        entry.status = OperationStatus.HELD
+        entry.request = {**entry.request, "held": held_id, "reasons": reasons}
+        core.recorder.append_within(database, entry)
+    entry.logged = True
+    return Held(held_id=held_id, reasons=tuple(reasons), again=known is not None)
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _owners(request: Request, met: Met) -> list[Scope]:
+    if isinstance(request, WriteRequest):
+        return [owner_scope(request.scope)]
+    return list(dict.fromkeys(owner_scope(one.scope) for one in met.changes))
+
+
+def _refuse_full(waiting: int, most: int, key: str) -> None:
+    if waiting >= most:
+        raise Denied(
+            f"{waiting:,} writes wait for review in {key}, and no more are taken; a person has to "
+            "decide on some with `memtui review` first."
+        )
+
+
+@dataclass(slots=True)
+class Acceptance:
+    """A person's decision to let in what waits; the write that does it carries it along."""
+
+    row: HeldRow
+    decision: str
+    """`accept`, or `mend` where its text was changed first."""
+    seen: str | None
+    """What `state_of` said of what the person was shown; None: of what there was when it was held.
+    """
+    _claimed_by: str = ""
+
+    def told(self) -> Json:
+        """Return what the log says of the decision, and whose it was."""
+        return {
+            "decision": self.decision,
+            "held": self.row.held_id,
+            "author": self.row.principal,
+        }
+
+    async def checked(
+        self,
+        connection: Connection,
+        request: RequestT,
+        there: Sequence[Snapshot],
+        sight: Sight | None,
+    ) -> RequestT:
+        """Return the request as it goes on from what is there now.
+
+        Raises:
+            Conflict: that is not what the person decided on.
+        """
+        now = (await met_by(connection, request, there, sight)).changes
+        then = [Record.model_validate(one) for one in self.row.base]
+        if state_of(now) != (self.seen or state_of(then)):
+            held_id = self.row.held_id
+            raise Conflict(
+                f"What {held_id} would change is not what it was when it was held, or when you "
+                f"looked; `memtui review show {held_id}` shows both, and with its --seen it is "
+                "accepted as it stands.",
+                current=now[0] if now else None,
+                proposed=text_of(request),
+            )
+        revisions = {
+            one.handle.provider_record_id: one.record.revision
+            for one in there
+            if one.record is not None and one.record.revision is not None
+        }
+        if isinstance(request, CorrectRequest):
+            revision = revisions.get(request.handle.provider_record_id)
+            return request.model_copy(update={"revision": revision})
+        if isinstance(request, ForgetRequest):
+            return request.model_copy(update={"revisions": revisions})
+        return request
+
+    def claim(self, database: DatabaseConnection, entry: RunningOperation) -> None:
+        """Let nobody else decide meanwhile.
+
+        Raises:
+            Conflict: somebody has, or does so now.
+        """
+        company_id = entry.caller.company_id
+        if not held.claim(database, company_id, self.row.held_id, entry.operation_id):
+            raise decided_meanwhile(held.one(database, company_id, self.row.held_id), self.row)
+        self._claimed_by = entry.operation_id
+
+    def end(self, database: DatabaseConnection, entry: RunningOperation) -> None:
+        """Take it out of the queue once it is done; what was not done waits again."""
+        if entry.status is OperationStatus.OK:
+            entry.settings = (held.remove(database, self.row),)
+        elif entry.status is not OperationStatus.UNKNOWN:
+            held.release(database, entry.caller.company_id, self._claimed_by)
+
+
+def decided_meanwhile(now: HeldRow | None, row: HeldRow) -> Conflict:
+    """Return the error for what somebody else decides on."""
+    if now is None:
+        return Conflict(f"Somebody has decided on {row.held_id} already.")
+    return Conflict(
+        f"{row.held_id} is being accepted by {now.decider}; if that does not end, "
+        f"`memtui ops check {now.decider}` finds out what became of it."
+    )
+
+
+def find(rows: Sequence[HeldRow], held_id: str) -> HeldRow:
+    """Return what waits under an id, or under the beginning of one.
+
+    Raises:
+        NotFound: nothing does, or several begin like that.
+    """
+    found = [one for one in rows if one.held_id == held_id] or [
+        one for one in rows if held_id and one.held_id.startswith(held_id)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise NotFound(f"Several ids begin with {held_id}; give more of it.")
+    raise NotFound(f"Nothing waits for review as {held_id}; `memtui review list` shows what does.")
+
+
+def mended(request: Request, text: str | None) -> Request:
+    """Return a request with the text that a person has put in the place of the agent's."""
+    if text is None:
+        return request
+    name = "content" if isinstance(request, WriteRequest) else "text"
+    return request.model_copy(update={name: text})
+
+
+def json_of(rules: Iterable[ReviewRule]) -> list[Json]:
+    """Return rules as a binding keeps them."""
+    return [one.model_dump(mode="json") for one in rules]

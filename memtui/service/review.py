@@ -1,0 +1,433 @@
+"""What agents wrote that waits for a person: the queue, deciding on it, and the rules.
+
+Who could do it themselves may let it in or refuse it; an agent decides nothing. To accept is to
+write, correct or forget in the person's name: roles, read-only, limits and secrets are looked at
+again, and what changed meanwhile is a conflict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from memtui.contract import (
+    CorrectRequest,
+    Denied,
+    ForgetRequest,
+    Invalid,
+    MemtuiError,
+    Model,
+    OperationType,
+    Record,
+    RecordHandle,
+    Scope,
+    SourceRef,
+    UtcDatetime,
+    WriteMode,
+    WriteRequest,
+)
+from memtui.service.answers import MutationAnswer, ReviewRule, RuleAction, RuleTest
+from memtui.service.connections import Connection
+from memtui.service.core import Group, find_binding, in_thread, to_its_end
+from memtui.service.holding import (
+    Acceptance,
+    Request,
+    decided_meanwhile,
+    find,
+    json_of,
+    mended,
+    met_by,
+    request_of,
+    rules_of,
+    state_of,
+    text_of,
+)
+from memtui.service.recorder import RunningOperation
+from memtui.service.redaction import redact
+from memtui.service.visibility import AGENT_PREFIX, Action, Caller, may_read
+from memtui.store import appending, bindings, held, settings
+from memtui.store.compiled import HeldRow
+from memtui.store.database import Connection as DatabaseConnection
+from memtui.store.settings import SettingChange
+
+Rules: TypeAlias = "tuple[ReviewRule, ...]"
+
+NEW = "new"
+"""The id of a record that is not stored yet and asks for none."""
+
+_MOST_RULES = 100
+_MOST_CHARS = 200
+
+
+class HeldWrite(Model):
+    """What an agent asked to be changed, and who, why and where from."""
+
+    held_id: str
+    """The operation that asked for it."""
+    binding_key: str
+    operation_type: OperationType
+    owners: tuple[Scope, ...]
+    """Whose memories it would change."""
+    text: str
+    """What would be stored; empty where no text would change."""
+    request: WriteRequest | CorrectRequest | ForgetRequest
+    """What is asked, whole, without its secrets."""
+    handles: tuple[RecordHandle, ...] = ()
+    """The records that it names."""
+    reasons: tuple[str, ...]
+    """The names of the rules that hold it."""
+    principal: str
+    acts_for: str | None = None
+    door: str
+    run_id: str | None = None
+    source: SourceRef | None = None
+    times: int
+    """How often it was asked."""
+    held_at: UtcDatetime
+    last_at: UtcDatetime
+    decider: str | None = None
+    """The operation that was about to do it, of which nobody has seen the end."""
+
+
+class HeldDifference(Model):
+    """What one record would become; None: it is not there, or would be no more."""
+
+    before: Record | None
+    after: Record | None
+
+
+class HeldDetails(HeldWrite):
+    """The same beside what is there now."""
+
+    differences: tuple[HeldDifference, ...] = ()
+    """What it would make of what is there."""
+    changes: tuple[Record, ...] = ()
+    """The records that it would change or remove, or that have its key, as they are now."""
+    contradicts: tuple[Record, ...] = ()
+    """What says otherwise."""
+    then: tuple[Record, ...] = ()
+    """`changes` as they were when it was held."""
+    changed: bool = False
+    """They are no longer the same."""
+    seen: str
+    """What an acceptance names that is based on this."""
+
+
+class Review(Group):
+    """The queue of what is held for review, and the rules that hold it."""
+
+    @in_thread
+    def waiting(self, caller: Caller, binding_key: str | None = None) -> list[HeldWrite]:
+        """Return what waits of what the caller may see, the oldest first. Not an operation.
+
+        Raises:
+            Denied: an agent asks, or one who is no member.
+            Invalid: the caller looks at the past.
+        """
+        return [_view(row) for row in self._rows(caller) if binding_key in {None, row.binding_key}]
+
+    async def get(self, caller: Caller, held_id: str) -> HeldWrite:
+        """Return what waits under an id, or under the beginning of one. Not an operation.
+
+        Raises:
+            Denied: an agent asks, or one who is no member.
+            NotFound: nothing that the caller may see waits under it, or several do.
+        """
+        return _view(find(await asyncio.to_thread(self._rows, caller), held_id))
+
+    async def show(self, caller: Caller, held_id: str) -> HeldDetails:
+        """Return what waits under an id beside what is there now.
+
+        Raises:
+            NotFound: nothing that the caller may see waits under it.
+        """
+        row = await self._find(caller, held_id, "show")
+        request = request_of(row)
+        scope = _owners(row)[0].outside_run()
+        async with self._core.connected(
+            OperationType.GET, caller, scope, {"held": row.held_id}, row.binding_key
+        ) as (entry, connection):
+            handles = _handles(request)
+            there = await connection.snapshots(handles, scope) if handles else []
+            met = await met_by(connection, request, there, entry.sight)
+            entry.about(met.changes)
+        then = tuple(Record.model_validate(one) for one in row.base)
+        return HeldDetails(
+            **dict(_view(row)),
+            differences=tuple(_differences(connection, request, met.changes)),
+            changes=met.changes,
+            contradicts=met.contradicts,
+            then=then,
+            changed=state_of(met.changes) != state_of(then),
+            seen=state_of(met.changes),
+        )
+
+    async def accept(
+        self, caller: Caller, held_id: str, *, text: str | None = None, seen: str | None = None
+    ) -> MutationAnswer:
+        """Let in what waits: do it in the caller's name.
+
+        Args:
+            caller: The person who decides.
+            held_id: What waits, or the beginning of its id.
+            text: What it is to say instead; None: as the agent has it.
+            seen: `HeldDetails.seen` of what the person was shown; None: it must find what there was
+                when it was held.
+
+        Raises:
+            Conflict: what it would change has changed, or somebody else has decided.
+            Denied: the caller may not, is an agent, or something is read-only.
+            Invalid: there is no text to be changed in it.
+            NotFound: nothing that the caller may see waits under the id.
+        """
+        decision = "accept" if text is None else "mend"
+        row = await self._find(caller, held_id, decision)
+        request = request_of(row)
+        if text is not None and not text_of(request):
+            raise Invalid(
+                f"{row.held_id} changes no text that could be mended; accept or refuse it."
+            )
+        request = mended(request, text)
+        accepts = Acceptance(row=row, decision=decision, seen=seen)
+        if isinstance(request, WriteRequest):
+            return await self._service.write(caller, request, accepts=accepts)
+        if isinstance(request, CorrectRequest):
+            return await self._service.correct(caller, request, accepts=accepts)
+        return await self._service.forget(caller, request, accepts=accepts)
+
+    @to_its_end
+    async def refuse(self, caller: Caller, held_id: str, reason: str = "") -> str:
+        """Take what waits out of the queue; return the operation that undo takes back.
+
+        Raises:
+            Conflict: somebody else has decided, or does now.
+            Denied: the caller may not, or is an agent.
+            NotFound: nothing that the caller may see waits under the id.
+        """
+        row = await self._find(caller, held_id, "refuse")
+        core, company_id = self._core, caller.company_id
+        owners = _owners(row)
+        asked = {
+            "decision": "refuse",
+            "held": row.held_id,
+            "author": row.principal,
+            **({"reason": redact(reason)[0]} if reason else {}),
+        }
+        async with core.recorder.recorded(
+            OperationType.REVIEW, caller, owners[0].outside_run(), asked, _source(row)
+        ) as entry:
+            core.refuse_read_only()
+            await core.refuse_changes(company_id)
+            await self._authorise(caller, row)
+            entry.binding = await core.ask(bindings.binding, company_id, row.binding_key)
+            entry.about(_handles(request_of(row)))
+
+            def change(database: DatabaseConnection) -> None:
+                now = held.one(database, company_id, row.held_id)
+                running = {one.operation_id for one in appending.pending(database, company_id)}
+                if now is None or now.decider in running:
+                    raise decided_meanwhile(now, row)
+                held.remove(database, now)
+
+            await core.configure(entry, change, kinds=(settings.HELD,))
+        return entry.operation_id
+
+    async def may_decide(self, entry: RunningOperation, changed: Sequence[SettingChange]) -> None:
+        """Raise `Denied` where a caller may not take decisions back."""
+        self._core.refuse_read_only()
+        await self._core.refuse_changes(entry.caller.company_id)
+        for one in changed:
+            await self._authorise(entry.caller, HeldRow(**(one.before or one.after or {})))
+
+    @in_thread
+    def rules(self, caller: Caller, binding_key: str) -> Rules:
+        """Return the rules of a binding.
+
+        Raises:
+            NotFound: no such binding.
+        """
+        self._core.sight(caller)
+        with self._core.database.read() as database:
+            return rules_of(find_binding(database, caller.company_id, binding_key))
+
+    async def add_rule(self, caller: Caller, binding_key: str, rule: ReviewRule) -> Rules:
+        """Add a rule to a binding; return all that it has then.
+
+        Raises:
+            Invalid: the rule cannot be.
+            NotFound: no such binding.
+        """
+        rule = _checked(rule, binding_key)
+        return await self._change_rules(caller, binding_key, rule, lambda rules: (*rules, rule))
+
+    async def remove_rule(self, caller: Caller, binding_key: str, rule: ReviewRule) -> Rules:
+        """Take a rule away; what waits because of it goes on waiting. Returns what is left.
+
+        Raises:
+            Invalid: the binding has no such rule.
+            NotFound: no such binding.
+        """
+
+        def without(rules: Rules) -> Rules:
+            if rule not in rules:
+                known = "; ".join(one.name for one in rules) or "none"
+                raise Invalid(f"{binding_key} has no rule {rule.name}; it has: {known}.")
+            return tuple(one for one in rules if one != rule)
+
+        return await self._change_rules(caller, binding_key, rule, without)
+
+    def rule_from(self, one: HeldWrite, action: RuleAction, test: RuleTest) -> ReviewRule:
+        """Return the rule that does the same with what is like something held.
+
+        Raises:
+            Invalid: it has nothing of the sort that the rule is about.
+        """
+        from memtui.fact_values import pair_of
+
+        value: str | None = None
+        if test is RuleTest.AGENT:
+            value = one.principal.removeprefix(AGENT_PREFIX)
+        elif test is RuleTest.DOOR:
+            value = one.door
+        elif test is RuleTest.TEXT:
+            value = " ".join(one.text.split())[:_MOST_CHARS]
+        elif test is RuleTest.SUBJECT:
+            pair, request = pair_of(one.text), one.request
+            told = (pair and pair.key, getattr(request, "topic", None),
+                    getattr(request, "title", None), one.owners[0].subject_id)  # fmt: skip
+            value = next(filter(None, told), None)
+        if not value:
+            raise Invalid(
+                f"A rule from this one is about its agent, door, text or subject, and it has no "
+                f"{test}."
+            )
+        return _checked(ReviewRule(action=action, test=test, value=value), one.binding_key)
+
+    async def _change_rules(
+        self, caller: Caller, binding_key: str, rule: ReviewRule, make: Callable[[Rules], Rules]
+    ) -> Rules:
+        def change(database: DatabaseConnection) -> Rules:
+            row = find_binding(database, caller.company_id, binding_key)
+            rules = tuple(dict.fromkeys(make(rules_of(row))))
+            if len(rules) > _MOST_RULES:
+                raise Invalid(f"A binding has at most {_MOST_RULES} rules; take one away first.")
+            values = {"review": json_of(rules)}
+            bindings.update_binding(database, row.binding_id, values)
+            return rules
+
+        asked = {"update_binding": binding_key, "review": rule.name}
+        return await self._core.change(caller, asked, change, binding_key=binding_key)
+
+    async def _find(self, caller: Caller, held_id: str, decision: str) -> HeldRow:
+        """Return what waits under an id; where the caller may not know of it, that is logged."""
+        try:
+            return find(await asyncio.to_thread(self._rows, caller), held_id)
+        except MemtuiError:
+            scope = Scope(company_id=caller.company_id)
+            asked = {"decision": decision, "held": held_id[:_MOST_CHARS]}
+            async with self._core.recorder.recorded(OperationType.REVIEW, caller, scope, asked):
+                raise
+
+    def _rows(self, caller: Caller) -> list[HeldRow]:
+        if caller.by_ai:
+            raise Denied("What waits for review is for people; an agent sees and decides nothing.")
+        if caller.as_of is not None:
+            raise Invalid("What waits for review is known of now alone; go back to now first.")
+        sight = self._core.sight(caller)
+        company = Scope(company_id=caller.company_id)
+        with self._core.database.read() as database:
+            rows = held.waiting(database, caller.company_id)
+        return [row for row in rows if all(may_read(one, company, sight) for one in _owners(row))]
+
+    async def _authorise(self, caller: Caller, row: HeldRow) -> None:
+        """Raise `Denied` where the caller could not do it themselves, or is an agent."""
+        if caller.by_ai:
+            raise Denied("An agent decides on nothing that waits for review.")
+        is_write = row.operation_type == OperationType.WRITE
+        action = Action.ADD_MANUAL if is_write else Action.DELETE
+        await self._core.authorise(caller, action, _owners(row))
+
+
+def _checked(rule: ReviewRule, binding_key: str) -> ReviewRule:
+    """Return a rule that can be, its value tidied.
+
+    Raises:
+        Invalid: it cannot.
+    """
+    value = " ".join(rule.value.split())
+    if rule.test.takes_value and not value:
+        raise Invalid(
+            f"Say what {rule.test} is about: `memtui review rule {binding_key} {rule.action} "
+            f"{rule.test} VALUE`."
+        )
+    if not rule.test.takes_value and value:
+        raise Invalid(f"The rule {rule.test} takes no value.")
+    if len(value) > _MOST_CHARS:
+        raise Invalid(f"A rule's value has at most {_MOST_CHARS} characters; give less of it.")
+    if rule.test is RuleTest.PER_RUN and not (value.isdecimal() and value.isascii()):
+        raise Invalid("per-run takes a whole number: how many memories a run may write unreviewed.")
+    broad = {RuleTest.ALL, RuleTest.PER_RUN}
+    if rule.action is not RuleAction.HOLD and rule.test in broad:
+        raise Invalid(
+            f"{rule.test} can only hold. Without any rule all is accepted; `memtui bindings "
+            "read-only` refuses all."
+        )
+    narrow = {RuleTest.NEW_SUBJECT, RuleTest.CONTRADICTION, RuleTest.INSTRUCTION}
+    if rule.action is RuleAction.ACCEPT and rule.test in narrow:
+        raise Invalid(f"{rule.test} is a reason to hold or refuse, not to accept.")
+    return rule.model_copy(update={"value": value})
+
+
+def _differences(
+    connection: Connection, request: Request, there: Sequence[Record]
+) -> Iterator[HeldDifference]:
+    """Yield what a request would make of the records that are there."""
+    if isinstance(request, WriteRequest):
+        replaced = there[0] if there and request.mode is WriteMode.UPSERT else None
+        new = Record.like(
+            request,
+            handle=replaced.handle if replaced else connection.handle_of(request.record_id or NEW),
+            text=request.content,
+        )
+        yield HeldDifference(before=replaced, after=new)
+        return
+    for record in there:
+        after = None
+        if isinstance(request, CorrectRequest):
+            named = ("text", "pinned", "summary", "topic", "tags", "expires_at")
+            given = {name: getattr(request, name) for name in named}
+            update = {name: value for name, value in given.items() if value is not None}
+            if request.never_expires:
+                update["expires_at"] = None
+            after = record.model_copy(update=update)
+        yield HeldDifference(before=record, after=after)
+
+
+def _owners(row: HeldRow) -> tuple[Scope, ...]:
+    return tuple(map(Scope.model_validate, row.owners))
+
+
+def _handles(request: Request) -> tuple[RecordHandle, ...]:
+    if isinstance(request, WriteRequest):
+        return ()
+    return (request.handle,) if isinstance(request, CorrectRequest) else request.handles
+
+
+def _source(row: HeldRow) -> SourceRef | None:
+    return request_of(row).source
+
+
+def _view(row: HeldRow) -> HeldWrite:
+    request = request_of(row)
+    return HeldWrite.like(
+        row,
+        operation_type=OperationType(row.operation_type),
+        owners=_owners(row),
+        text=text_of(request),
+        request=request,
+        handles=_handles(request),
+        reasons=tuple(row.reasons),
+        run_id=request.scope.run_id or (request.source.run_id if request.source else None),
+        source=request.source,
+    )
