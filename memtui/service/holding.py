@@ -139,7 +139,7 @@ async def _nearly_the_same(
     connection: Connection, request: WriteRequest, sight: Sight | None
 ) -> list[Record]:
     """Return what says nearly the same, with another number, name or negation."""
-    from memtui.pruning.duplicates import guard
+    from memtui.pruning.duplicates import form_of, guard
     from memtui.service.similar import candidates, likest
 
     able = connection.adapter.capabilities
@@ -152,8 +152,12 @@ async def _nearly_the_same(
     ]
     liken = partial(likest, by_meaning=able.semantic)
     alike = await asyncio.to_thread(liken, request.content, found) if found else ()
-    own = guard(request.content)
-    return [one.record for one in alike if one.likeness < SAME and guard(one.record.text) != own]
+    own = guard(form_of(request.content))
+    return [
+        one.record
+        for one in alike
+        if one.likeness < SAME and guard(form_of(one.record.text)) != own
+    ]
 
 
 def _key_of(text: str, topic: str | None, record: Record | None = None) -> tuple[str, str] | None:
