@@ -570,8 +570,9 @@ class Term(Model):
     """
 
     field: Literal[
-        "agent_id", "project_id", "issue_id", "run_id", "subject_id", "source_kind", "topic", "tag",
-        "kind", "operation_type", "status", "binding_key", "door", "principal", "text", "fuzzy",
+        "agent_id", "project_id", "issue_id", "comment_id", "run_id", "subject_id", "source_kind",
+        "topic", "tag", "kind", "operation_type", "status", "binding_key", "door", "principal",
+        "text", "fuzzy",
     ]  # fmt: skip
     """A field of `Filter`; `text` and `fuzzy` are words, and only excluded."""
     values: Annotated[tuple[str, ...], AfterValidator(lambda texts: tuple(dict.fromkeys(texts)))]
@@ -621,6 +622,9 @@ class Filter(Model):
     agent_id: str | None = None
     project_id: str | None = None
     issue_id: str | None = None
+    """Of the scope or of the source, as `run_id` is."""
+    comment_id: str | None = None
+    """Of the source."""
     run_id: str | None = None
     subject_id: str | None = None
     source_kind: SourceKind | None = None

@@ -6,7 +6,7 @@ import difflib
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from enum import StrEnum
@@ -22,6 +22,7 @@ FIELDS: dict[str, str] = {
     "agent": "agent_id",
     "project": "project_id",
     "issue": "issue_id",
+    "comment": "comment_id",
     "run": "run_id",
     "subject": "subject_id",
     "source": "source_kind",
@@ -55,7 +56,7 @@ class Taker(StrEnum):
 
 _WORDS = {"text", "fuzzy"}
 _OWNERS = {"agent_id", "project_id", "subject_id"}
-_WORK = {"issue_id", "run_id", "source_kind"}
+_WORK = {"issue_id", "comment_id", "run_id", "source_kind"}
 _TIME = {"since", "until"}
 HELD: dict[Taker, frozenset[str]] = {
     Taker.OPERATIONS: frozenset(Filter.model_fields) - {"topic", "tag", "kind", "terms"},
@@ -150,6 +151,9 @@ _TERM = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTAL
 _PART = re.compile(r"""(?:[^,"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
 """A value between commas."""
 _FIELD = re.compile(r"([a-z]+):(.*)", re.DOTALL)
+_NUMBERED = ("run", "issue", "comment")
+"""What a source is called on the screens, with its number behind it."""
+_NUMBER = re.compile(r"[\w.]*\d[\w.-]*|\w[\w.-]*-\d+")
 _COMPARED = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.*)", re.DOTALL)
 _AMOUNT = re.compile(r"\$?(-?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20}))(ms|s|min|h)?")
 _EXAMPLES = {
@@ -203,9 +207,27 @@ def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
     written = _TERM.findall(line)
     _refuse_joined(written)
     found = _Line(now, zone)
-    for term in written:
+    for term in _sources(written):
         found.take(term)
     return found.filter()
+
+
+def _sources(written: Sequence[str]) -> Iterator[str]:
+    """Yield the terms of a line, with sources as the screens name them in the place of words.
+
+    They are `run 4411`, which may be called `run-4411`, `issue 31`, and `ISS-31 comment 2`.
+    """
+    place = 0
+    while place < len(written):
+        term, word, number = (*written[place : place + 3], "", "")[:3]
+        if term in _NUMBERED and _NUMBER.fullmatch(word):
+            yield f"issue:{word}" if term == "issue" else f"{term}:{word},{term}-{word}"
+            place += 1
+        elif word == "comment" and _NUMBER.fullmatch(term) and _NUMBER.fullmatch(number):
+            yield f"issue:{term}"
+        else:
+            yield term
+        place += 1
 
 
 class _Line:
@@ -437,7 +459,7 @@ def _quoted_word(word: str) -> str:
     quoted = shlex.quote(word)
     match = _FIELD.fullmatch(quoted)
     is_field = match is not None and not _is_word(*match.groups())
-    if quoted[0] == "-" or is_field or _COMPARED.fullmatch(quoted):
+    if word in _NUMBERED or quoted[0] == "-" or is_field or _COMPARED.fullmatch(quoted):
         return f"'{word}'"
     return quoted
 

@@ -215,7 +215,8 @@ Test = Literal["is", "has", "from", "before", "holds", "finds"]
 word in any case; a fuzzy word (`memtui.fuzzy`)."""
 
 _EQUAL = (
-    "agent_id", "project_id", "subject_id", "issue_id", "run_id", "source_kind", "topic", "kind",
+    "agent_id", "project_id", "subject_id", "issue_id", "comment_id", "run_id", "source_kind",
+    "topic", "kind",
 )  # fmt: skip
 _OF_WORK = frozenset({"issue_id", "run_id"})
 _SEEN_BY = ("agent_id", "project_id", "subject_id")
@@ -320,8 +321,8 @@ def held(record: Record, field: str) -> tuple[object, ...]:
         return record.tags
     if field in {"topic", "kind"}:
         return (getattr(record, field),)
-    if field == "source_kind":
-        return (record.source.kind if record.source else None,)
+    if field in {"source_kind", "comment_id"}:
+        return (getattr(record.source, field.removeprefix("source_"), None),)
     own = getattr(record.scope, field)
     return (own, getattr(record.source, field, None)) if field in _OF_WORK else (own,)
 

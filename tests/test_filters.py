@@ -197,6 +197,13 @@ def test_every_field_of_the_filter_can_be_typed() -> None:
             left_out("text", "draft", "two words", "~/notes", "agent:x")))),
         ("agent:a,a -agent:b --json - -https://x", Filter(agent_id="a", text="--json -", terms=(
             left_out("agent_id", "b"), left_out("text", "https://x")))),
+        ("run 4411 branch", Filter(text="branch", terms=(
+            left_in("run_id", "4411", "run-4411"),))),
+        ("issue 31", Filter(issue_id="31")),
+        ("ISS-31 comment 2", Filter(issue_id="ISS-31", terms=(
+            left_in("comment_id", "2", "comment-2"),))),
+        ("'run' 4411", Filter(text="run 4411")),
+        ("long run comment on ISS-31", Filter(text="long run comment on ISS-31")),
         ("развёртывание tag:日本", Filter(text="развёртывание", tag="日本")),
     ],
 )  # fmt: skip

@@ -47,7 +47,7 @@ def record(number: int = 1, **fields: Any) -> Record:
         "handle": RecordHandle(provider_key="mine", provider_record_id=f"r{number}"),
         "text": "The Wanted Lynx", "scope": Scope(company_id="c", project_id="apollo"),
         "created_at": NOON, "topic": "cats", "tags": ("wild", "rare"),
-        "source": SourceRef(kind=SourceKind.RUN, company_id="c", run_id="run-1"),
+        "source": SourceRef(kind=SourceKind.RUN, company_id="c", run_id="run-1", comment_id="7"),
     }  # fmt: skip
     return Record(**(known | fields))
 
@@ -58,6 +58,7 @@ def record(number: int = 1, **fields: Any) -> Record:
         ({"project_id": "apollo"}, {"project_id": "gemini"}),
         ({"run_id": "run-1"}, {"run_id": "run-2"}),
         ({"source_kind": "run"}, {"source_kind": "issue"}),
+        ({"comment_id": "7"}, {"comment_id": "8"}),
         ({"topic": "cats"}, {"topic": "dogs"}),
         ({"tag": "rare"}, {"tag": "rar"}),
         ({"since": NOON}, {"since": NOON.replace(second=1)}),

@@ -41,6 +41,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import UTC
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -439,7 +440,8 @@ class MemtuiScreen(ServiceScreen):
         self.set_class(bool(view.past), "-past")
         for filter_line in self.query(FilterLine):
             filter_line.history = state.filters
-            filter_line.show_line(state.filter_line)
+            filter_line.clock, filter_line.zone = state.clock, state.zone or UTC
+            filter_line.show_line(state.filter_line, state.filter)
         phase = self.query_one("#phase", Notice)
         ready = state.phase is Phase.READY
         self.query_one("#body").display = ready

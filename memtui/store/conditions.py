@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import reduce
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import (
@@ -49,11 +50,16 @@ _SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
     ">": operator.gt,
 }
-_ALSO_IN_SOURCE = {"issue_id": "source_issue_id", "run_id": "source_run_id"}
-_EQUAL = tuple(
-    name for name in COLUMNS if name in Filter.model_fields and name not in _ALSO_IN_SOURCE
-)
-_SEARCHED = ("request", "error_message", "principal", "issue_id", "run_id")
+_PLACES = {name: (name,) for name in COLUMNS if name in Filter.model_fields} | {
+    "issue_id": ("issue_id", "source_issue_id"),
+    "comment_id": ("source_comment_id",),
+    "run_id": ("run_id", "source_run_id"),
+}
+"""The columns that a field of a filter is looked for in."""
+_SEARCHED = (
+    "request", "error_message", "principal", "issue_id", "run_id", "source_issue_id",
+    "source_run_id",
+)  # fmt: skip
 # A half of a surrogate pair is no JSON to DuckDB, which would refuse all of the document.
 _REQUEST = r"regexp_replace(request, '\\ud[89a-f][0-9a-f]{2}', '\\ufffd', 'g')"
 _TEXTS = f"json_extract_string({_REQUEST}, [{', '.join(map(quoted, ASKED))}])"
@@ -102,7 +108,7 @@ SORTS = {
 """What operations can be sorted by, and the column, sum or text it is."""
 
 READ = {
-    *("seq", "operation_id", *_EQUAL, *_ALSO_IN_SOURCE, *_ALSO_IN_SOURCE.values(), *_SEARCHED),
+    *("seq", "operation_id", *chain(*_PLACES.values()), *_SEARCHED),
     *(name for name in SORTS if name in COLUMNS),
 }
 """The columns of operations that a filter or an order asks for."""
@@ -140,20 +146,13 @@ def _asks(test: FieldTest) -> str:
     if field in {"text", "fuzzy"}:
         mentions = _mentions if field == "text" else _nearly_mentions
         found = " OR ".join(map(mentions, values))
-    elif places := _places(field):
+    elif places := _PLACES.get(field):
         among = ", ".join(map(_text, values))
         is_one = f"= {among}" if len(values) == 1 else f"IN ({among})"
         found = " OR ".join(f"{place} {is_one}" for place in places)
     else:
         return ""
     return f"NOT coalesce({found}, false)" if test.excluded else f"({found})"
-
-
-def _places(field: str) -> tuple[str, ...]:
-    """Return the columns that a field of a filter is looked for in."""
-    if field in _ALSO_IN_SOURCE:
-        return field, _ALSO_IN_SOURCE[field]
-    return (field,) if field in _EQUAL else ()
 
 
 def _mentions(word: str) -> str:
@@ -222,7 +221,7 @@ def _asked(company_id: str, test: FieldTest) -> ColumnElement[bool] | None:
     """What is asked of one field; None where operations have no such field."""
     columns, values = OPERATIONS.c, test.values
     found: ColumnElement[bool]
-    match _places(test.field):
+    match _PLACES.get(test.field):
         case (place,):
             return among(columns[place], test)
         case (_, _) as places:
@@ -304,6 +303,8 @@ def _searched(*also: Column[str]) -> ColumnElement[str]:
         columns.principal,
         columns.issue_id,
         columns.run_id,
+        columns.source_issue_id,
+        columns.source_run_id,
         *also,
     )
     # One text a row, because SQLite calls back into Python for each that is to be lowered.

@@ -643,6 +643,15 @@ class ListChecks(Kit):
             if value is not None:
                 ids = await self.listed(adapter, **{name: value})
                 assert ids == [handle.provider_record_id], f"the filter by {name} is not applied"
+        at = self.source(SourceKind.ISSUE_COMMENT, issue_id="I-2", comment_id="c-7")
+        said = await self.write(adapter, "Said in a comment.", source=at)
+        if (known := (await self.read(adapter, said)).source) is not None and known.comment_id:
+            ids = await self.listed(adapter, comment_id="c-7")
+            assert ids == [said.provider_record_id], "the filter by comment_id is not applied"
+            assert not await self.listed(adapter, comment_id="c-8"), (
+                "another comment is let through"
+            )
+        await self.forget(adapter, said)
         one_each: dict[str, Any] = {**kept, "text": "lynxes", "fuzzy": "lnx", "since": None}
         for name, value in one_each.items():
             if value is None:

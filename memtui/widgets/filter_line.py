@@ -1,12 +1,13 @@
 """The filter line: one input, its history, how many rows match, and under it what it may become.
 
-Under the line stands what completes the term that is being written, or what is wrong with it.
+Under the line stands what completes the term that is being written, else what the line says in
+words, or what is wrong with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
 
 from textual import on
 from textual.app import ComposeResult
@@ -17,16 +18,21 @@ from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widgets import Input, Static
 
-from memtui.contract import Invalid
+from memtui.contract import Filter, Invalid
 from memtui.filters import parse_filter
 from memtui.widgets.display import ACCENT, BAD, DIM, display, line
 from memtui.widgets.editor import ForeignInput
-from memtui.widgets.filter_words import completed, completions, last_term
+from memtui.widgets.filter_words import completed, completions, last_term, understood
 from memtui.widgets.keys import bindings_for
 
 PLACEHOLDER = "agent:coding type:write since:7d words ~fuzzy"
 PAUSE_SECONDS = 0.15
 """How long a person stops writing before the line counts as typed."""
+
+
+def _ending(word: str) -> str:
+    """Return what a completion adds to those before it: the last value, or the field."""
+    return word.rpartition(",")[2] if "," in word else word.partition(":")[2] or word
 
 
 class LineMessage(Message):
@@ -72,6 +78,11 @@ class FilterLine(Vertical):
         self._back = 0
         self._draft = ""
         self._pause: Timer | None = None
+        self._chosen = Filter()
+        self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        """Gives the moment that spans go back from."""
+        self.zone: tzinfo = UTC
+        """Where days begin."""
 
     def compose(self) -> ComposeResult:
         """Lay out the sign, the input, the count and the error."""
@@ -91,24 +102,27 @@ class FilterLine(Vertical):
         """What is written up to the cursor."""
         return self._input.value[: self._input.cursor_position]
 
-    def _offer(self) -> None:
-        """Show what the term may become, while the cursor is in the line."""
-        place = self.query_one("#filter-words", Static)
-        words = completions(self._before, self.known) if self._input.has_focus else []
-        place.display = bool(words) and not self.error
-        if words:
-            tab = Content.styled("tab", ACCENT) if last_term(self._before) else None
-            first = line(tab, display(words[0], limit=80))
-            others = [
-                display(word.partition(":")[2] or word, limit=80, style=DIM) for word in words[1:]
-            ]
-            place.update(line(first, *others, gap="  "))
+    def _tell(self) -> None:
+        """Show what the term may become while it is being written, and what the line says."""
+        place, is_written = self.query_one("#filter-words", Static), self._input.has_focus
+        words = completions(self._before, self.known) if is_written else []
+        said = display(understood(self._chosen, self.zone), limit=400)
+        place.display = not self.error and (is_written or bool(said))
+        if words and last_term(self._before):
+            first = line(Content.styled("tab", ACCENT), display(words[0], limit=80))
+            rest = [display(_ending(word), limit=80, style=DIM) for word in words[1:]]
+            place.update(line(first, *rest, gap="  "))
+        else:
+            place.update(line(said, *(display(word, style=DIM) for word in words), gap="  "))
 
-    def show_line(self, text: str) -> None:
-        """Show the filter in force, unless the person is writing another."""
-        if self.is_mounted and not self._input.has_focus and self._input.value != text:
-            self._input.value = text
-            self.error = ""
+    def show_line(self, text: str, chosen: Filter) -> None:
+        """Show the filter in force as it is written and read, unless another is being written."""
+        if self.is_mounted and not self._input.has_focus:
+            self._chosen = chosen
+            if self._input.value != text:
+                self._input.value = text
+                self.error = ""
+            self._tell()
 
     def enter(self) -> None:
         """Put the cursor into the line."""
@@ -118,7 +132,7 @@ class FilterLine(Vertical):
     def watch_known(self) -> None:
         """Offer what is known now."""
         if self.is_mounted:
-            self._offer()
+            self._tell()
 
     def watch_count(self, count: str) -> None:
         """Draw the count."""
@@ -131,7 +145,7 @@ class FilterLine(Vertical):
             place = self.query_one("#filter-error", Static)
             place.update(display(f"✗ {error}" if error else "", limit=400, style=BAD))
             place.display = bool(error)
-            self._offer()
+            self._tell()
 
     def on_mount(self) -> None:
         """Start without an error line."""
@@ -141,19 +155,21 @@ class FilterLine(Vertical):
         """Take an old error away while the person writes."""
         event.stop()
         self.error = ""
-        self._offer()
+        if self._input.has_focus:
+            self._parsed()
+        self._tell()
         self._forget_pause()
         if self._input.has_focus:
             self._pause = self.set_timer(PAUSE_SECONDS, self._paused)
 
     def on_descendant_focus(self) -> None:
         """Offer what completes the line."""
-        self._offer()
+        self._tell()
         self.post_message(self.Entered())
 
     def on_descendant_blur(self) -> None:
         """Offer nothing any more."""
-        self._offer()
+        self._tell()
 
     def _forget_pause(self) -> None:
         if self._pause is not None:
@@ -170,10 +186,10 @@ class FilterLine(Vertical):
             self.error = wrong
 
     def _parsed(self) -> tuple[str, str]:
-        """Return what is written, and what is wrong with it."""
-        text = self._input.value.strip()
+        """Return what is written, and what is wrong with it; what it says is kept."""
+        text, self._chosen = self._input.value.strip(), Filter()
         try:
-            parse_filter(text, now=datetime.now(UTC))
+            self._chosen = parse_filter(text, now=self.clock(), zone=self.zone)
         except Invalid as error:
             return text, str(error)
         return text, ""

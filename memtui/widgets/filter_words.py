@@ -1,13 +1,23 @@
-"""What completes a filter line: its fields, their values, and what the log knows; pure."""
+"""What completes a filter line: fields, their values, what the log knows; and what it says."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import tzinfo
 
-from memtui.contract import OperationStatus, OperationType, SourceKind
+from memtui.contract import (
+    Comparison,
+    FieldTest,
+    Filter,
+    Measure,
+    OperationStatus,
+    OperationType,
+    SourceKind,
+)
 from memtui.filters import FIELDS, MEASURES
 from memtui.store.operation import OperationDraft
+from memtui.widgets.format import minute
 
 _VALUES: dict[str, tuple[str, ...]] = {
     "type": tuple(one.value for one in OperationType),
@@ -33,13 +43,19 @@ def completions(line: str, known: Mapping[str, Sequence[str]]) -> list[str]:
         known: Values of fields that stand in the log.
     """
     term = last_term(line)
-    field, colon, part = term.partition(":")
+    sign = "-" if term.startswith("-") else ""
+    field, colon, written = term.removeprefix("-").partition(":")
     if not colon:
-        words = [*(f"{name}:" for name in FIELDS), *(f"{name}>" for name in MEASURES)]
+        words = [f"{sign}{name}:" for name in FIELDS if not sign or name not in {"since", "until"}]
+        if not sign:
+            words += [f"{name}>" for name in MEASURES]
         return [word for word in words if word.startswith(term)][:_MOST]
     values = _VALUES.get(field) or known.get(field, ())
+    before, comma, part = written.rpartition(",")
     found = [value for value in values if value.casefold().startswith(part.casefold())]
-    return [f"{field}:{shlex.quote(value)}" for value in found if value != part][:_MOST]
+    kept = f"{sign}{field}:{before}{comma}"
+    taken = {part, *before.split(",")}
+    return [f"{kept}{shlex.quote(value)}" for value in found if value not in taken][:_MOST]
 
 
 def completed(line: str, word: str) -> str:
@@ -47,6 +63,52 @@ def completed(line: str, word: str) -> str:
     term = last_term(line)
     kept = line[: len(line) - len(term)]
     return f"{kept}{word}" if word.endswith((":", ">")) else f"{kept}{word} "
+
+
+_WORDS_OF = {field: word for word, field in FIELDS.items()}
+_SIGNS = {"<": "under", "<=": "at most", "=": "exactly", ">=": "at least", ">": "over"}
+_MEASURED = {Measure.LATENCY: "took", Measure.SCORE: "best score"}
+
+
+def understood(chosen: Filter, zone: tzinfo) -> str:
+    """Return a filter in words, with moments in `zone`: `type is not query, agent is a or b`."""
+    return ", ".join(_said(chosen, zone))
+
+
+def _said(chosen: Filter, zone: tzinfo) -> Iterator[str]:
+    tests = list(chosen.field_tests())
+    for field in _WORDS_OF:
+        yield from (_tested(test) for test in tests if test.field == field)
+    if chosen.since is not None:
+        yield f"since {minute(chosen.since, zone)}"
+    if chosen.until is not None:
+        yield f"before {minute(chosen.until, zone)}"
+    yield from map(_compared, chosen.comparisons)
+    if chosen.text:
+        yield f"has {_joined(chosen.text.split(), 'and')}"
+    if chosen.fuzzy:
+        yield f"has what is like {_joined(chosen.fuzzy, 'and')}"
+    for field, without in (("text", "without"), ("fuzzy", "without what is like")):
+        yield from (f"{without} {_joined(one.values, 'or')}" for one in tests if one.field == field)
+
+
+def _tested(test: FieldTest) -> str:
+    values, no = _joined(test.values, "or"), "not " if test.excluded else ""
+    if test.field == "principal":
+        return f"{no}by {values}"
+    below = " or below" if test.field == "tag" else ""
+    return f"{_WORDS_OF[test.field]} is {no}{values}{below}"
+
+
+def _compared(one: Comparison) -> str:
+    number = f"{one.value:,f}"
+    value = {Measure.COST: f"${number}", Measure.LATENCY: f"{number} ms"}.get(one.measure, number)
+    return f"{_MEASURED.get(one.measure, one.measure)} {_SIGNS[one.sign]} {value}"
+
+
+def _joined(words: Sequence[str], joint: str) -> str:
+    *first, last = words
+    return f"{', '.join(first)} {joint} {last}" if first else last
 
 
 def known_values(operations: Iterable[OperationDraft]) -> dict[str, tuple[str, ...]]:

@@ -217,6 +217,8 @@ def test_money_is_exact_and_unpriced_is_not_zero(database: Database) -> None:
         (Filter(text="100%"), []),
         (Filter(binding_key="mem0", principal="user:bob"), [5]),
         (Filter(project_id="none"), []),
+        (Filter(comment_id="7"), [4]),
+        (Filter(text="iss-1"), [4]),
         (Filter(terms=(Term(field="status", values=("denied", "error")),)), [3]),
         (Filter(terms=(Term(field="agent_id", values=("coding",), excluded=True),)), [5, 4, 3, 1]),
         (Filter(terms=(Term(field="issue_id", values=("ISS-1",), excluded=True),)), [5, 3, 2, 1]),
@@ -229,12 +231,13 @@ def test_money_is_exact_and_unpriced_is_not_zero(database: Database) -> None:
     ],
 )
 def test_filters(database: Database, chosen: Filter, expected: list[int]) -> None:
+    comment = SourceRef(kind="issue", company_id="acme", issue_id="ISS-1", comment_id="7")
     append(
         database,
         draft(1, request={"query": "which branch do we deploy"}),
         draft(2, operation_type="write", scope=Scope(company_id="acme", agent_id="coding")),
         draft(3, status="denied", request={"query": "РАЗВЁРТЫВАНИЕ"}),
-        draft(4, source=SourceRef(kind="issue", company_id="acme", issue_id="ISS-1")),
+        draft(4, source=comment),
         draft(
             5,
             scope=Scope(company_id="acme", run_id="r9"),

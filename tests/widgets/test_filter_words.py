@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from memtui.filters import FIELDS, parse_filter
-from memtui.widgets.filter_words import completed, completions, known_values
+from memtui.widgets.filter_words import completed, completions, known_values, understood
 from tests.analytics.logs import draft
 
 KNOWN = {"agent": ("coding", "code review", "ops"), "project": ("mech",)}
@@ -23,10 +24,35 @@ KNOWN = {"agent": ("coding", "code review", "ops"), "project": ("mech",)}
         ("cos", ["cost>"]),
         ("deploy", []),
         ("topic:", []),
+        ("-ag", ["-agent:"]),
+        ("-si", []),
+        ("agent:ops,CO", ["agent:ops,coding", "agent:ops,'code review'"]),
+        ("-agent:ops,", ["-agent:ops,coding", "-agent:ops,'code review'"]),
     ],
 )
 def test_a_term_is_completed_by_fields_and_what_they_take(line: str, offered: list[str]) -> None:
     assert completions(line, KNOWN) == offered
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", ""),
+        ("-type:query agent:coding,ops since:2026-11-16T06:00", (
+            "agent is coding or ops, type is not query, since 2026-11-16 06:00")),
+        ("tag:ci -tag:old by:user:ana until:2026-11-16", (
+            "tag is ci or below, tag is not old or below, by user:ana, before 2026-11-16 00:00")),
+        ("cost>0.01 took<=2s tokens=1000 score<0.3 results>=1", (
+            "cost over $0.01, took at most 2,000 ms, tokens exactly 1,000, best score under 0.3, "
+            "results at least 1")),
+        ("deploy branch ~dply -draft -old -~wrd", (
+            "has deploy and branch, has what is like dply, without draft or old, "
+            "without what is like wrd")),
+    ],
+)  # fmt: skip
+def test_a_filter_is_said_in_words(line: str, said: str) -> None:
+    chosen = parse_filter(line, now=datetime.now(UTC), zone=ZoneInfo("Europe/Berlin"))
+    assert understood(chosen, ZoneInfo("Europe/Berlin")) == said
 
 
 def test_an_empty_term_offers_the_fields() -> None:

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from textual.app import App, ComposeResult
 from textual.widgets import Input, Static
 
+from memtui.contract import Filter
+from memtui.filters import parse_filter
 from memtui.widgets.charts import sparkline
 from memtui.widgets.filter_line import PAUSE_SECONDS, FilterLine
 from memtui.widgets.frame import FooterEntry, entry_content, fitting
@@ -44,7 +48,7 @@ async def test_escape_clears_and_then_leaves() -> None:
     app = OneLine()
     async with app.run_test() as pilot:
         line = app.query_one(FilterLine)
-        line.show_line("agent:x")
+        line.show_line("agent:x", Filter(agent_id="x"))
         line.enter()
         await pilot.pause()
         await pilot.press("escape")
@@ -93,6 +97,25 @@ async def test_tab_completes_the_term_and_what_fits_nothing_is_said_at_once() ->
         assert app.left == 1
 
 
+async def test_the_line_below_says_what_is_understood_while_it_is_written_and_after() -> None:
+    app = OneLine()
+    async with app.run_test() as pilot:
+        line, words = app.query_one(FilterLine), app.query_one("#filter-words", Static)
+        line.enter()
+        await pilot.pause()
+        await pilot.press(*"-type:query")
+        assert str(words.content).startswith("type is not query")
+        await pilot.press("space", *"agent:a,b")
+        assert str(words.content) == "agent is a or b, type is not query"
+        await pilot.press("space", *"-draft")
+        await pilot.press("enter")
+        app.set_focus(app.query_one("#other"))
+        chosen = parse_filter(app.applied[-1], now=datetime.now(UTC))
+        line.show_line(app.applied[-1], chosen)
+        await pilot.pause()
+        assert str(words.content).startswith("agent is a or b, type is not query, without draft")
+
+
 async def test_a_line_being_written_is_not_overwritten() -> None:
     app = OneLine()
     async with app.run_test() as pilot:
@@ -100,7 +123,7 @@ async def test_a_line_being_written_is_not_overwritten() -> None:
         line.enter()
         await pilot.pause()
         await pilot.press(*"ab")
-        line.show_line("agent:x")
+        line.show_line("agent:x", Filter(agent_id="x"))
         assert app.query_one("#filter-input", Input).value == "ab"
 
 

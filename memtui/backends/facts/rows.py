@@ -231,6 +231,11 @@ def tag_lines(tags: tuple[str, ...]) -> str:
     return "".join(f"\n{json.dumps(tag)}\n" for tag in tags)
 
 
+def _of_comment(comment_id: str) -> str:
+    """Return what stands in the details of a fact from this comment: the first of its source."""
+    return f'"source": {{"comment_id": {json.dumps(comment_id)}, '
+
+
 _u, _d = USERS.c, DRIVES.c
 _SHARED_ID = exists(select(_u.id).where(_u.id == _d.id).correlate(DRIVES))
 _ROWS = union_all(
@@ -401,9 +406,12 @@ class FactRows:
         }
         if self._has_details:
             columns |= {name: _e[name] for name in _DETAIL_FIELDS}
+            columns["comment_id"] = _e.extra
         find = func.strpos if is_postgres(self._connection) else func.instr
         tests: dict[Test, Callable[[ColumnElement[Any], Any], Condition]] = {
-            "is": lambda column, value: column == str(value),
+            "is": lambda column, value: (
+                find(column, _of_comment(value)) > 0 if column is _e.extra else column == str(value)
+            ),
             "has": lambda column, tag: or_(
                 find(column, tag_lines((tag,))) > 0,
                 find(column, tag_lines((f"{tag}/",)).removesuffix('"\n')) > 0,

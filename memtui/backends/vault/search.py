@@ -75,6 +75,7 @@ _FOLDED = f"memtui_folded({_TEXT})"
 _SCOPE = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 _COLUMNS = {
     **{name: name for name in (*_SCOPE, "source_kind", "topic", "kind", "tags")},
+    "comment_id": "source ->> 'comment_id'",
     "created_at": "COALESCE(created, updated)",
     "text": _TEXT,
 }
