@@ -19,6 +19,8 @@ from memtui.doors.cli.session import Invocation, open_app
 from memtui.doors.helper.words import home_of_hook
 
 PROGRAM = "memtui"
+ASKED_BY_SHELL = "_MEMTUI_COMPLETE"
+"""The variable in which a shell asks what could come next."""
 
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - Typer's callback protocol
@@ -27,13 +29,22 @@ def _print_version(value: bool) -> None:  # noqa: FBT001 - Typer's callback prot
         raise typer.Exit
 
 
+def _complete_company(ctx: typer.Context, incomplete: str) -> list[str]:
+    from memtui.doors.cli.options import complete_company
+
+    return complete_company(ctx, incomplete)
+
+
 def start(
     ctx: typer.Context,
     *,
     home: Annotated[
         Path | None, typer.Option(help="The folder that holds everything.", file_okay=False)
     ] = None,
-    company: Annotated[str | None, typer.Option(help="The company, by id or name.")] = None,
+    company: Annotated[
+        str | None,
+        typer.Option(help="The company, by id or name.", autocompletion=_complete_company),
+    ] = None,
     principal: Annotated[str | None, typer.Option(help="Who you are in the operation log.")] = None,
     acts_for: Annotated[
         str | None,
@@ -83,6 +94,7 @@ GROUPS = {
     "budget": ("Spending limits, and what was spent of them.", "budget"),
     "config": ("The settings: where they are, what is in force, and whether they fit.", "config"),
     "review": ("What agents wrote that waits for a person.", "review"),
+    "completion": ("What a shell completes of memtui.", "completion"),
     "mcp": ("The MCP server for agents; `memtui mcp` alone serves.", "mcp"),
     "hook": ("What agents' clients call at moments of a run.", "hook", "hook_clients", "helper"),
 }
@@ -129,7 +141,10 @@ COMMANDS = {
 def build_app() -> typer.Typer:
     """Return the command line."""
     app = typer.Typer(
-        invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False
+        invoke_without_command=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,  # Typer's own options write to a shell's files without a word
     )
     app.callback()(start)
     groups = {"": app}
@@ -156,6 +171,10 @@ def run(arguments: Sequence[str]) -> int:
         reconfigure: Any = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
+    if ASKED_BY_SHELL in os.environ:
+        from typer.completion import completion_init
+
+        completion_init()
     invocation = Invocation()
     try:
         _refuse_other_encodings(arguments)

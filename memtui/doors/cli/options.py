@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
     ModelT = TypeVar("ModelT", bound=Model)
 
+T = TypeVar("T")
+
+_COMPLETED_RUNS = 200
+"""Runs among which an id is completed."""
+
 
 def complete_binding(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the binding keys that begin with `incomplete`."""
@@ -49,7 +54,33 @@ def complete_name(target_type: str) -> Callable[[typer.Context, str], list[str]]
     return complete
 
 
+def complete_run(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the ids of the newest runs that begin with `incomplete`, newest first."""
+
+    async def read(session: Session) -> list[str]:
+        page = await session.service.runs.page(session.caller, limit=_COMPLETED_RUNS)
+        return [one.run_id for one in page.runs if one.run_id.startswith(incomplete)]
+
+    return _read(ctx, read)
+
+
+def complete_company(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the ids of the companies that may be entered and begin with `incomplete`."""
+
+    async def read(session: Session) -> list[str]:
+        caller = session.caller
+        found = await session.service.companies.all(caller.principal, caller.acts_for)
+        return [one.company_id for one in found if one.company_id.startswith(incomplete)]
+
+    return _read(ctx, read)
+
+
 def _bindings(ctx: typer.Context) -> list[BindingView]:
+    return _read(ctx, lambda session: session.service.bindings.all(session.caller))
+
+
+def _read(ctx: typer.Context, read: Callable[[Session], Awaitable[list[T]]]) -> list[T]:
+    """Return what is read for a completion; nothing where it cannot be, and no home is made."""
     import asyncio
 
     from memtui.doors.cli.session import Invocation
@@ -60,14 +91,15 @@ def _bindings(ctx: typer.Context) -> list[BindingView]:
         company=given.get("company"),
         principal=given.get("principal"),
         acts_for=given.get("acts_for"),
+        read_only=True,
     )
 
-    async def read() -> list[BindingView]:
-        async with invocation.session() as session:
-            return list(await session.service.bindings.all(session.caller))
+    async def opened() -> list[T]:
+        async with invocation.session(make=False) as session:
+            return await read(session)
 
     try:
-        return asyncio.run(read())
+        return asyncio.run(opened())
     except MemtuiError:
         return []  # a completion has no place to complain; the command itself will
 
@@ -186,7 +218,9 @@ class ScopeOptions(BindingOptions):
     """Whose memory, of which piece of work, and which binding."""
 
     issue: Annotated[str | None, typer.Option(help="The issue's id.")] = None
-    run: Annotated[str | None, typer.Option(help="The run's id.")] = None
+    run: Annotated[str | None, typer.Option(help="The run's id.", autocompletion=complete_run)] = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memtui.contract import NotFound
-from memtui.doors.cli.options import AsOf, FilterLine, Limit, OperationOptions, ScopeOptions
+from memtui.doors.cli.options import (
+    AsOf,
+    FilterLine,
+    Limit,
+    OperationOptions,
+    ScopeOptions,
+    complete_run,
+)
 from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table
 from memtui.doors.cli.records import say_unknown_of_operations
 from memtui.doors.cli.session import Session
@@ -74,7 +81,12 @@ async def runs_list(
 async def runs_show(
     session: Session,
     run: Annotated[
-        str, typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.")
+        str,
+        typer.Argument(
+            metavar="RUN",
+            help="The run's id, or the beginning of it.",
+            autocompletion=complete_run,
+        ),
     ],
     *,
     diff: Annotated[
