@@ -649,6 +649,8 @@ class Filter(Model):
     """All of them must hold."""
     terms: Annotated[tuple[Term, ...], AfterValidator(_in_order)] = ()
     """All of them must hold, beside the fields: at most two of a field, one of them excluding."""
+    own: bool = False
+    """Also what memtui's app read to draw its screens, where no door is named."""
 
     def field_tests(self) -> Iterator[FieldTest]:
         """Yield what is asked of each field but moments, words that must be there and numbers."""
@@ -677,6 +679,15 @@ class Filter(Model):
         kept = tuple(one for one in self.terms if one.excluded or one.field not in values)
         return self.model_copy(update={**values, "terms": kept})
 
+    @property
+    def leaves_out_own(self) -> bool:
+        """Whether operations that memtui's app did to draw its screens are left out."""
+        return not self.own and all(one.field != "door" for one in self.field_tests())
+
+    def with_own(self) -> Self:
+        """Return it with those operations let through."""
+        return self.model_copy(update={"own": True})
+
 
 _VALUED = [
     name
@@ -684,6 +695,8 @@ _VALUED = [
     if name not in {"text", "fuzzy"}
 ]
 
+EVERYTHING = Filter(own=True)
+"""Lets every operation through."""
 
 OWNER_FIELDS = ("project_id", "subject_id", "agent_id")
 """A scope may name several. What is written in it belongs to the first that is set, none: to the

@@ -142,7 +142,8 @@ def test_any_line_is_a_filter_or_a_sentence(line: str) -> None:
 
 
 def test_every_field_of_the_filter_can_be_typed() -> None:
-    assert {*FIELDS.values(), "text", "fuzzy", "comparisons", "terms"} == set(Filter.model_fields)
+    typed = {*FIELDS.values(), "text", "fuzzy", "comparisons", "terms"}
+    assert typed == set(Filter.model_fields) - {"own"}  # a door says it
     assert set(MEASURES.values()) == set(Measure)
 
 

@@ -1,7 +1,8 @@
 """The figures of some operations by day, which can be added up; those of what is sealed are kept.
 
 They are three small tables: `totals` by day, binding and type; `spending` by day, provider and
-model; `latency` by day, binding and bin. Rows of the same keys may come from several parts of the
+model; `latency` by day, binding and bin; each also by whether the operations are memtui's own
+(`OperationDraft.own`). Rows of the same keys may come from several parts of the
 log; their numbers are added. A bin holds latencies that differ by 1 %, so that a percentile made of
 bins is off by at most `LATENCY_ERROR` of itself.
 
@@ -36,11 +37,12 @@ from memtui.analytics.rows import LogEngine
 from memtui.paths import sync_folder
 from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import quoted
+from memtui.store.operation import OWN
 
 if TYPE_CHECKING:
     import duckdb
 
-_VERSION = 4
+_VERSION = 5
 _WIDTH = 1.01
 LATENCY_ERROR = (_WIDTH - 1) / (_WIDTH + 1)
 """How far a percentile made of bins may be off, as a share of it."""
@@ -51,9 +53,9 @@ _BIN = (
     f"ELSE {_ZERO_BIN} END"
 )
 _KEYS = {
-    "totals": ("day", "binding_key", "operation_type"),
-    "spending": ("day", "provider", "model"),
-    "latency": ("day", "binding_key", "bin"),
+    "totals": ("day", "own", "binding_key", "operation_type"),
+    "spending": ("day", "own", "provider", "model"),
+    "latency": ("day", "own", "binding_key", "bin"),
 }
 _HITS = ("score_count", "used_count")
 _ADDED = {
@@ -189,7 +191,8 @@ class Daily:
         opened = first_opened(around, handles, first)
         numbers = numbers_of(self._good_score, "score_count")
         spent = ", ".join(SPENT)
-        key = f"{self._day} AS day, binding_key"
+        day = f"{self._day} AS day, {OWN} AS own"
+        key = f"{day}, binding_key"
         return {
             "totals": merged(
                 "totals",
@@ -198,9 +201,9 @@ class Daily:
             ),
             "spending": merged(
                 "spending",
-                f"SELECT {self._day} AS day, u.*, 1 AS usage_count, "
+                "SELECT o.day, o.own, u.*, 1 AS usage_count, "
                 "(u.cost_pico IS NULL)::INTEGER AS unpriced_count FROM "
-                f"({own['usage']}) u JOIN (SELECT seq, started_at FROM ({own['operations']})) "
+                f"({own['usage']}) u JOIN (SELECT seq, {day} FROM ({own['operations']})) o "
                 "USING (seq)",
             ),
             "latency": merged(
@@ -221,7 +224,7 @@ def first_opened(operations: str, handles: str, first: int) -> str:
     """
     seconds = USE_WITHIN // timedelta(seconds=1)
     return (
-        f"WITH moments AS (SELECT * FROM ({operations}) WHERE status = 'ok' "
+        f"WITH moments AS (SELECT * FROM ({operations}) WHERE status = 'ok' AND NOT {OWN} "
         f"AND (operation_type = 'query' OR {is_use('operation_type')})), "
         "touched AS (SELECT o.*, coalesce(h.binding_key, '') AS at_binding, h.provider_record_id "
         f"FROM ({handles}) h JOIN moments o ON o.seq = h.seq), "

@@ -26,7 +26,7 @@ from memtui.analytics.layout import TABLES, Manifest
 from memtui.analytics.rows import LogEngine, among, fetch
 from memtui.analytics.source import columns_of
 from memtui.analytics.sql import VIEWS
-from memtui.contract import Filter, Invalid, Scope, SourceRef, Usage
+from memtui.contract import EVERYTHING, Filter, Invalid, Scope, SourceRef, Usage
 from memtui.csv_text import cell_sql
 from memtui.store.conditions import condition
 from memtui.store.database import MARK, Database, quoted
@@ -156,7 +156,7 @@ class Exporter(LogEngine):
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Manifest, str]]:
         """A cursor on one state of the log, and the condition of what is chosen of it."""
         manifest, last = self.refresh()
-        own = condition(chosen or Filter())
+        own = condition(chosen or EVERYTHING)
         # What writing to the target raises is told by whoever opened it.
         with self.cursor() as cursor:
             self._cursor = cursor

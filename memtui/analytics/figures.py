@@ -135,6 +135,8 @@ class Stats(Figures):
     """A rollup."""
 
     hit_sign: HitSign
+    left_out_count: int = 0
+    """How many operations of memtui's own match besides, and are in no figure."""
     latency_error: float = 0.0
     """How far each percentile may be off, as a share of it."""
     bindings: tuple[Group, ...] = ()

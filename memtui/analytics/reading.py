@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import threading
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from memtui.analytics.engine import Stop, guarded
 from memtui.analytics.layout import TABLES, Segment
 from memtui.analytics.rows import LogEngine, among, fetch
 from memtui.analytics.source import columns_of
-from memtui.contract import Filter
+from memtui.contract import EVERYTHING, Filter
 from memtui.store.conditions import READ, condition, ordering
 from memtui.store.database import Connection, quoted
 from memtui.store.log import LogReader
-from memtui.store.operation import Operation
+from memtui.store.operation import OWN, Operation
 
 if TYPE_CHECKING:
     import duckdb
@@ -51,6 +51,9 @@ class OperationLog(LogEngine):
         "handles": ("seq", "score"),
     }
 
+    _own_sealed: tuple[int, array[int]] = (0, array("q"))
+    """How far the sealed operations were looked through for the app's own, and their numbers."""
+
     def open(
         self,
         chosen: Filter | None = None,
@@ -59,7 +62,7 @@ class OperationLog(LogEngine):
         stop: Stop | None = None,
         early: Tell | None = None,
     ) -> View:
-        """Open a view. Without a filter and in the log's own order nothing is computed.
+        """Open a view. Of everything and in the log's own order nothing is computed.
 
         Args:
             chosen: What to let through; None is everything.
@@ -74,16 +77,50 @@ class OperationLog(LogEngine):
             Interrupted: it was stopped.
             Unavailable: the log cannot be read.
         """
-        chosen, stop = chosen or Filter(), stop or Stop()
+        chosen, stop = chosen or EVERYTHING, stop or Stop()
         if sort not in {"seq", "-seq"}:
             return self._sorted(chosen, sort, stop)
         last, turned = self.place()[1].head, sort == "-seq"
-        if not self._narrows(chosen):
-            return View(self, chosen, last, None, range(1, last + 1), turned=turned)
+        if not self._narrows(chosen.with_own()):
+            own = self._own(last) if chosen.leaves_out_own else array("q")
+            return View(self, chosen, last, None, Without(last, own), turned=turned)
         return self._filtered(chosen, last, stop, _Early(self, early), turned=turned)
 
     def _narrows(self, chosen: Filter) -> bool:
         return bool(self.visible or condition(chosen))
+
+    def _own(self, last: int) -> array[int]:
+        """Return the numbers up to `last` of what memtui's app did to draw its screens."""
+        while True:
+            manifest, _ = self.place()
+            sealed = manifest.sealed_through
+            with self._database.read() as connection:
+                hot = self._reader(connection).own_seqs(sealed + 1, last)
+            if sealed != self._own_sealed[0]:
+                files = self.sealed(manifest.segments, "operations")
+                with self.asking() as cursor:
+                    rows = cursor.execute(f"SELECT seq FROM {files} WHERE {OWN} ORDER BY seq")
+                    self._own_sealed = sealed, array("q", (seq for (seq,) in rows.fetchall()))
+            if self.stood_still(manifest):
+                older = self._own_sealed[1] if sealed else ()
+                return array("q", (*older, *hot))
+
+    def left_out(self, chosen: Filter) -> int:
+        """Return how many match besides that memtui's app did to draw its screens."""
+        if not chosen.leaves_out_own:
+            return 0
+        while True:
+            manifest, _ = self.place()
+            with self._database.read() as connection:
+                found = self._reader(connection, manifest.sealed_through).left_out(chosen)
+            if manifest.segments:
+                files = self.sealed(manifest.segments, "operations")
+                where = " AND ".join(filter(None, (OWN, condition(chosen.with_own()))))
+                with self.asking() as cursor:
+                    rows = cursor.execute(f"SELECT count(*) FROM {files} WHERE {where}").fetchall()
+                found += rows[0][0]
+            if self.stood_still(manifest):
+                return found
 
     def _filtered(
         self, chosen: Filter, last: int, stop: Stop, early: _Early, *, turned: bool
@@ -222,8 +259,8 @@ class OperationLog(LogEngine):
                 hot = max(hot or begun, begun)
         return None if hot is None else hot[1]
 
-    def _reader(self, connection: Connection) -> LogReader:
-        return LogReader(connection, self.folder.company_id, self.sight)
+    def _reader(self, connection: Connection, above: int = 0) -> LogReader:
+        return LogReader(connection, self.folder.company_id, self.sight, above)
 
     def newer(self, chosen: Filter, after: int) -> tuple[Operation, ...]:
         """Return what matches above `after`, oldest first, up to `TAIL`."""
@@ -244,6 +281,41 @@ class OperationLog(LogEngine):
                 ).fetchall()
             found.extend(seq for (seq,) in rows)
         return self.operations([*found, *hot][:TAIL])
+
+
+class Tail(NamedTuple):
+    """What came to a view since, up to `TAIL` operations."""
+
+    operations: tuple[Operation, ...]
+    """Oldest first."""
+    left_out: int
+    """How many came besides that memtui's app did to draw its screens."""
+    last: int
+    """The number to go on from."""
+
+
+class Without(Sequence[int]):
+    """The numbers from 1 to `last`, those of `left_out` not among them; these are sorted."""
+
+    def __init__(self, last: int, left_out: array[int]) -> None:
+        self._left_out = left_out
+        self._before = array("q", (seq - place for place, seq in enumerate(left_out, start=1)))
+        """How many numbers are left before each that is not."""
+        self._count = last - len(left_out)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[int]: ...
+    def __getitem__(self, place: int | slice) -> int | list[int]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(self._count))]
+        if not 0 <= place < self._count:
+            raise IndexError(place)
+        return place + 1 + bisect_right(self._before, place)
 
 
 class View:
@@ -270,6 +342,8 @@ class View:
         self._turned = turned
         self.count = self._held + len(recent)
         """How many there are."""
+        self.left_out = log.left_out(chosen)
+        """How many match besides that memtui's app did to draw its screens."""
         self.last = last
         """The log's newest `seq` when the view was opened; `tail(last)` is what came since."""
 
@@ -299,9 +373,20 @@ class View:
             return 0 if seq is None else self._held + bisect_left(self._recent, seq)
         return 0 if self._table is None else self._table.position(seq)
 
-    def tail(self, after: int) -> tuple[Operation, ...]:
-        """Return what was appended above `seq` `after`, oldest first, up to `TAIL`. Blocking."""
-        return self._log.newer(self._chosen, after)
+    def place_of(self, seq: int) -> int | None:
+        """Return the position of an operation; None where it is not there, or takes looking for."""
+        if self._table is not None or self._turned:
+            return None
+        place = bisect_left(self._recent, seq)
+        return place if place < self.count and self._recent[place] == seq else None
+
+    def tail(self, after: int) -> Tail:
+        """Return what was appended above `seq` `after`. Blocking."""
+        found = self._log.newer(self._chosen.with_own(), after)
+        shown = found
+        if self._chosen.leaves_out_own:
+            shown = tuple(one for one in found if not one.own)
+        return Tail(shown, len(found) - len(shown), found[-1].seq if found else after)
 
     def close(self) -> None:
         """Let go of what the view holds."""

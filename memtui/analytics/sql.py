@@ -17,7 +17,7 @@ from memtui.contract import Invalid, Model, field_docstrings
 from memtui.store import bindings
 from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import Database
-from memtui.store.operation import OperationDraft
+from memtui.store.operation import OWN, OperationDraft
 from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ _DERIVED = {
     "unpriced_count": "How many of them have no price.",
     "handle_count": "Records that the operation returned or touched, and listed.",
     "best_score": "The highest score of a returned record.",
+    "own": "Whether memtui's app read it to draw a screen; figures leave that out.",
 }
 _SOURCE = "Of the work object that the memory comes from."
 _MEANINGS = {
@@ -92,7 +93,7 @@ _BINDINGS = {
     "created_at": ("TIMESTAMPTZ", "When it was added."),
 }
 _RETURNED = "o.operation_type IN ('query', 'context')"
-_OPENED = "o.operation_type IN ('get', 'history')"
+_OPENED = "o.operation_type IN ('get', 'history') AND NOT o.own"
 _FORGOTTEN = (
     "coalesce(arg_max(o.operation_type = 'forget' OR (o.operation_type = 'undo' "
     'AND contains(o.request, \'"type":"write"\')), h.seq) '
@@ -115,7 +116,10 @@ _RECORDS = {
     "last_query_at": (f"max(o.started_at) FILTER ({_RETURNED})", "When one last did."),
     "best_rank": (f"min(h.rank) FILTER ({_RETURNED})", "Its best place among the results, from 1."),
     "best_score": (f"max(h.score) FILTER ({_RETURNED})", "Its highest score."),
-    "open_count": (f"count(*) FILTER ({_OPENED})", "How often it or its history was opened."),
+    "open_count": (
+        f"count(*) FILTER ({_OPENED})",
+        "How often it or its history was opened, but on memtui's own screens.",
+    ),
     "last_opened_at": (f"max(o.started_at) FILTER ({_OPENED})", "When it last was."),
     "correction_count": (
         "count(*) FILTER (o.operation_type = 'correct')",
@@ -170,6 +174,8 @@ def _select_list(view: str) -> str:
 def _selected(name: str) -> str:
     if name == "cost_usd":
         return _USD
+    if name == "own":
+        return f"{OWN} AS own"
     if name in {"request", "details"}:
         # One lone surrogate would make every question about the column fail.
         return (

@@ -35,9 +35,10 @@ from memtui.analytics.figures import (
 from memtui.analytics.layout import Manifest
 from memtui.analytics.rows import LogEngine, text_of
 from memtui.analytics.source import stored_text
-from memtui.contract import Filter, Invalid, Model
+from memtui.contract import EVERYTHING, Filter, Invalid, Model
 from memtui.store.conditions import condition
 from memtui.store.database import Database, quoted
+from memtui.store.operation import OWN
 from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
@@ -122,12 +123,19 @@ class Rollups(LogEngine):
         manifest, last = self.refresh()
         with self.asking() as cursor:
             sign = hit_sign or self._sign(cursor, manifest)
-            asked = _Exact(self, cursor, (manifest, last), condition(chosen or Filter()), sign)
+            chosen = chosen or EVERYTHING
+            asked = _Exact(self, cursor, (manifest, last), condition(chosen), sign)
             cuts = [Cut(), Cut(("binding",))]
             if by or bucket:
                 cuts.append(Cut(tuple(by), bucket))
             [total], bindings, *groups = asked.groups(cuts)
-            return _answer(total, sign, bindings, groups[0] if groups else ())
+            stats = _answer(total, sign, bindings, groups[0] if groups else ())
+            if chosen.leaves_out_own:
+                where = " AND ".join(filter(None, (OWN, condition(chosen.with_own()))))
+                own = self.everything(manifest, "operations", "1", where, last=last)
+                [(left_out,)] = cursor.execute(f"SELECT count(*) FROM ({own})").fetchall()
+                stats = stats.model_copy(update={"left_out_count": left_out})
+            return stats
 
     def dashboard(
         self,
@@ -162,8 +170,13 @@ class Rollups(LogEngine):
         manifest, last = self.refresh()
         with self.asking() as cursor:
             sign = hit_sign or self._sign(cursor, manifest)
+            left_out = 0
             for table, rows in self._daily.rows(cursor, manifest, last).items():
-                chosen = f"SELECT * FROM ({rows}) WHERE {days or 'true'}"
+                of_days = f"SELECT * FROM ({rows}) WHERE {days or 'true'}"
+                chosen = f"{of_days} AND NOT own"
+                if table == "totals":
+                    own = f"SELECT coalesce(sum(operation_count), 0) FROM ({of_days} AND own)"
+                    [(left_out,)] = cursor.execute(own).fetchall()
                 # Latencies are many and are added up for each question anyway.
                 added = chosen if table == "latency" else merged(table, chosen)
                 cursor.execute(f"CREATE OR REPLACE TEMP TABLE painted_{table} AS {added}")
@@ -177,7 +190,9 @@ class Rollups(LogEngine):
                 painted.groups("totals", time),
             )
             return Dashboard(
-                stats=stats.model_copy(update={"latency_error": LATENCY_ERROR}),
+                stats=stats.model_copy(
+                    update={"latency_error": LATENCY_ERROR, "left_out_count": int(left_out)}
+                ),
                 types=painted.groups("totals", Cut(("type",)), latency=False),
                 spending=painted.groups("spending", Cut(("provider",), bucket), latency=False),
             )
@@ -189,7 +204,8 @@ class Rollups(LogEngine):
             self._daily.sealed_rows(cursor, manifest)
 
     def _sign(self, cursor: duckdb.DuckDBPyConnection, manifest: Manifest) -> HitSign:
-        uses = self.everything(manifest, "handles", "1", is_use("operation_type"))
+        used = f"{is_use('operation_type')} AND NOT {OWN}"
+        uses = self.everything(manifest, "operations", "1", used)
         found = cursor.execute(f"SELECT 1 FROM ({uses}) LIMIT 1").fetchone()
         return HitSign.USED if found else HitSign.SCORE
 
@@ -337,7 +353,7 @@ class _Exact:
         operations, handles = (
             self._rows.everything(self._manifest, table, columns, of_reads)
             for table, columns in (
-                ("operations", "seq, started_at, operation_type, status"),
+                ("operations", "seq, started_at, operation_type, status, door"),
                 ("handles", "seq, binding_key, provider_record_id"),
             )
         )

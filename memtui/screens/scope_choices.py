@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memtui.contract import Filter, Scope
+from memtui.contract import Scope
 from memtui.screens.dialogs import Choice
 from memtui.screens.state import AppState, ServiceSession
 from memtui.widgets.detail_lines import SCOPE_WORDS
@@ -35,7 +35,7 @@ class ScopeStep:
 
 async def seen_scopes(session: ServiceSession) -> list[Scope]:
     """Return the scopes of the newest operations."""
-    page = await session.service.log.page(session.caller, Filter(), limit=_SEEN_OPERATIONS)
+    page = await session.service.log.page(session.caller, limit=_SEEN_OPERATIONS)
     return [one.scope for one in page.operations]
 
 

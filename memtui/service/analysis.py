@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from memtui.analytics.figures import Bucket, HitSign, Stats
     from memtui.analytics.layout import Folder, Manifest, Segment
     from memtui.analytics.objects import ObjectStore
-    from memtui.analytics.reading import View
+    from memtui.analytics.reading import Tail, View
     from memtui.analytics.rows import LogEngine
     from memtui.analytics.seal import SealReport
     from memtui.analytics.sql import SqlAnswer
@@ -49,6 +49,8 @@ class LogView:
         self._check = check
         self.count = view.count
         """How many there are."""
+        self.left_out = view.left_out
+        """How many match besides that memtui's app did to draw its screens."""
         self.last = view.last
         """The log's newest `seq` when the view was opened; `tail(last)` is what came since."""
 
@@ -57,6 +59,10 @@ class LogView:
         """Return up to `n` of them from position `start` on, counted from 0."""
         self._check()
         return self._view.window(start, n)
+
+    def place_of(self, seq: int) -> int | None:
+        """Return the position of an operation; None where it is not there, or takes looking for."""
+        return self._view.place_of(seq)
 
     @in_thread
     def position(self, moment: datetime) -> int:
@@ -67,8 +73,8 @@ class LogView:
         return self._view.position(moment)
 
     @in_thread
-    def tail(self, after: int) -> tuple[Operation, ...]:
-        """Return what was appended above `seq` `after` and fits the filter, oldest first."""
+    def tail(self, after: int) -> Tail:
+        """Return what was appended above `seq` `after` and fits the filter."""
         self._check()
         return self._view.tail(after)
 

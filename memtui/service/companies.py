@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from memtui.contract import (
+    EVERYTHING,
     Conflict,
     Denied,
     Filter,
@@ -105,7 +106,7 @@ def _takes_imports(core: Core, company_id: str) -> bool:
     with core.database.read() as connection:
         if bindings.bindings(connection, company_id):
             return False
-    page = core.log(company_id).page(Filter(), limit=OLDEST, after=0)
+    page = core.log(company_id).page(EVERYTHING, limit=OLDEST, after=0)
     return was_imported(page.operations)
 
 
@@ -309,7 +310,7 @@ class Companies(Group):
                 company_id=company_id, name=company_id, operations=left, sealed=left
             )
         await refuse_lived_in(core, company_id, "only one that an import made can be removed")
-        page = await asyncio.to_thread(core.log(company_id).page, Filter(), limit=1)
+        page = await asyncio.to_thread(core.log(company_id).page, EVERYTHING, limit=1)
         sealed = (await self._service.analysis.segments(caller)).sealed_through
         return CompanyContent(
             company_id=company_id, name=found.name, operations=page.total, sealed=sealed

@@ -217,7 +217,7 @@ class Limits(Group):
         from memtui.analytics.figures import HitSign
 
         stats = self._service.analysis.figures(company_id, None).stats(
-            Filter(since=since, until=until),
+            Filter(since=since, until=until, own=True),
             by=("agent", "project", "binding"),
             hit_sign=HitSign.SCORE,  # what is asked for needs none, and this one is the cheaper
         )

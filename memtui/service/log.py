@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from memtui.analytics.archive import refuse_gap
 from memtui.analytics.layout import log_ends
 from memtui.contract import (
+    EVERYTHING,
     Filter,
     Invalid,
     Json,
@@ -73,17 +74,22 @@ class CompanyLog:
         if not sealed.through:
             return hot
         if hot.next_before is not None or (after or 0) >= sealed.through:
-            counted = sealed.ask(lambda one: self._reader(one).count(chosen))
-            return hot.model_copy(update={"total": hot.total + (counted or 0)})
+            counted, left_out = sealed.ask(
+                lambda one: (self._reader(one).count(chosen), self._reader(one).left_out(chosen))
+            ) or (0, 0)
+            return hot.model_copy(
+                update={"total": hot.total + counted, "left_out": hot.left_out + left_out}
+            )
         older = sealed.ask(read) or OperationPage(operations=(), total=0)
-        total = hot.total + older.total
+        total, left_out = hot.total + older.total, hot.left_out + older.left_out
         found = (*hot.operations, *older.operations)
         if after is not None:
-            return OperationPage(operations=found[-limit:], total=total)
+            return OperationPage(operations=found[-limit:], total=total, left_out=left_out)
         more = len(found) > limit or older.next_before is not None
         return OperationPage(
             operations=found[:limit],
             total=total,
+            left_out=left_out,
             next_before=found[:limit][-1].seq if more else None,
         )
 
@@ -283,8 +289,11 @@ class Log(Group):
         before: int | None = None,
         after: int | None = None,
     ) -> OperationPage:
-        """Return a page of the log, newest first; `after` gives the oldest ones above a `seq`."""
-        return self._of(caller).page(chosen or Filter(), limit=limit, before=before, after=after)
+        """Return a page of the log, newest first; `after` gives the oldest ones above a `seq`.
+
+        `chosen` None is everything, what memtui's app did to draw its screens too.
+        """
+        return self._of(caller).page(chosen or EVERYTHING, limit=limit, before=before, after=after)
 
     @in_thread
     def newest(self, caller: Caller) -> int:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from memtui.config import Settings
 from memtui.contract import (
+    EVERYTHING,
     Capabilities,
     Denied,
     Filter,
@@ -74,7 +75,7 @@ class Caller(Model):
 
     def by_then(self, chosen: Filter | None) -> Filter:
         """Return a filter of operations that lets none through that began after its moment."""
-        asked = chosen or Filter()
+        asked = chosen or EVERYTHING
         if self.as_of is None:
             return asked
         end = self.as_of + timedelta(microseconds=1)

@@ -35,7 +35,7 @@ from sqlalchemy.engine import default
 from memtui.contract import Comparison, FieldTest, Filter, Invalid, Measure
 from memtui.fuzzy import pattern
 from memtui.store.database import quoted, stored_text
-from memtui.store.operation import ASKED, COLUMNS
+from memtui.store.operation import ASKED, COLUMNS, OWN
 from memtui.store.sight import Sight, plain_columns, seen
 from memtui.store.tables import HANDLES, OPERATIONS, USAGE
 
@@ -101,8 +101,6 @@ SORTS = {
 } | {
     "cost_usd": "cost_pico",
     "tokens": _TOKENS,
-    "actor": "CASE WHEN starts_with(principal, 'user:') OR agent_id IS NULL "
-    "THEN split_part(principal, ':', -1) ELSE agent_id END",
     "what": f"lower(coalesce({_WHAT}))",
 }
 """What operations can be sorted by, and the column, sum or text it is."""
@@ -137,6 +135,8 @@ def condition(chosen: Filter, *, begun: str = "started_at") -> str:
     parts.extend(_compared(comparison) for comparison in chosen.comparisons)
     parts.extend(_mentions(word) for word in (chosen.text or "").split())
     parts.extend(_nearly_mentions(word) for word in chosen.fuzzy)
+    if chosen.leaves_out_own:
+        parts.append(f"NOT {OWN}")
     return " AND ".join(parts)
 
 
@@ -214,6 +214,8 @@ def conditions(
     found.extend(_compares(comparison) for comparison in chosen.comparisons)
     found.extend(_has(word) for word in (chosen.text or "").split())
     found.extend(_nearly_has(word) for word in chosen.fuzzy)
+    if chosen.leaves_out_own:
+        found.append(literal_column(f"NOT {OWN}", Boolean))
     return found
 
 

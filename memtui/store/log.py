@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     Column,
     ColumnElement,
     Integer,
@@ -27,6 +28,7 @@ from sqlalchemy import (
     cast,
     exists,
     func,
+    literal_column,
     or_,
     select,
     type_coerce,
@@ -37,7 +39,7 @@ from memtui.store.conditions import among, conditions
 from memtui.store.database import Connection
 from memtui.store.digest import CONTROL
 from memtui.store.limits import HALF, halves
-from memtui.store.operation import Loaded, Operation, OperationPage, to_operation
+from memtui.store.operation import APP_DOOR, OWN, Loaded, Operation, OperationPage, to_operation
 from memtui.store.sight import Sight, seen
 from memtui.store.tables import HANDLES, HEADS, JOURNAL, OPERATIONS, USAGE
 
@@ -48,9 +50,8 @@ _READS = (OperationType.QUERY, OperationType.CONTEXT)
 _TOLD = (*_READS, OperationType.GET)
 """What lets a run know a record."""
 _MUTATIONS = tuple(kind for kind in OperationType if kind.mutates)
-_LOOKING = "tui"
-"""The door of a person who looks at a run: what they do in its scope is not done by the run."""
 _AGENT = "agent:"
+_IS_OWN: ColumnElement[bool] = literal_column(OWN, Boolean)
 _DAY = 86_400_000_000
 """Microseconds."""
 _ROWS_AT_ONCE = 2_000
@@ -196,32 +197,46 @@ class LogReader:
         self, chosen: Filter, *, limit: int, before: int | None = None, after: int | None = None
     ) -> OperationPage:
         """Return one page, newest first: the newest below `before`, or the oldest above `after`."""
-        total = self.count(chosen)
+        total, left_out = self.count(chosen), self.left_out(chosen)
         if not total:
-            return OperationPage(operations=(), total=0)
+            return OperationPage(operations=(), total=0, left_out=left_out)
         matching = self._matching(chosen)
         if after is not None:
             found = self._numbers(after < _SEQ, *matching, order=_SEQ, limit=limit)
             operations = self._in_order(found[::-1])
-            return OperationPage(operations=operations, total=total)
+            return OperationPage(operations=operations, total=total, left_out=left_out)
         if before is not None:
             matching.append(before > _SEQ)
         found = self._numbers(*matching, order=_SEQ.desc(), limit=limit + 1)
         return OperationPage(
             operations=self._in_order(found[:limit]),
             total=total,
+            left_out=left_out,
             next_before=found[limit - 1] if len(found) > limit else None,
         )
 
     def count(self, chosen: Filter) -> int:
         """Return how many match; all of them are as many as the gap-free numbers they have."""
-        if matching := self._matching(chosen):
-            statement = select(func.count()).select_from(OPERATIONS).where(*self._own, *matching)
-        else:
-            ends = (select(end(_SEQ)).where(*self._own) for end in (func.min, func.max))
-            first, last = (end.scalar_subquery() for end in ends)
-            statement = select(func.coalesce(last - first + 1, 0))
+        if self._matching(chosen.with_own()):
+            return self._count(*self._matching(chosen))
+        ends = (select(end(_SEQ)).where(*self._own) for end in (func.min, func.max))
+        first, last = (end.scalar_subquery() for end in ends)
+        found = self.connection.execute(select(func.coalesce(last - first + 1, 0)))
+        return int(found.scalar_one()) - self.left_out(chosen)
+
+    def left_out(self, chosen: Filter) -> int:
+        """Return how many match besides that memtui's app did to draw its screens."""
+        if not chosen.leaves_out_own:
+            return 0
+        return self._count(_IS_OWN, *self._matching(chosen.with_own()))
+
+    def _count(self, *where: ColumnElement[bool]) -> int:
+        statement = select(func.count()).select_from(OPERATIONS).where(*self._own, *where)
         return int(self.connection.execute(statement).scalar_one())
+
+    def own_seqs(self, first: int, last: int) -> Sequence[int]:
+        """Return the numbers, ends included, of what memtui's app did to draw its screens."""
+        return self._numbers(_IS_OWN, _SEQ.between(first, last), *seen(self.sight), order=_SEQ)
 
     def by_id(self, operation_id: str) -> tuple[Operation, ...]:
         """Return the operation with this id, else this `seq`, else up to two whose id starts so."""
@@ -391,7 +406,7 @@ class LogReader:
         if told is not None:
             touched = self._touched(told[0], _TOLD, told[1])
             where.append(_SEQ.in_(select(columns.seq).where(*touched)))
-        own = (*self._own, OPERATIONS.c.door != _LOOKING)
+        own = (*self._own, OPERATIONS.c.door != APP_DOOR)
         found = select(run, func.max(_SEQ)).where(*own, *where).group_by(run)
         return dict(self.connection.execute(found).all())
 
@@ -456,7 +471,7 @@ class LogReader:
     def _of_runs(self, run_ids: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
         columns = OPERATIONS.c
         ids = columns.run_id.in_(run_ids)
-        return (*self._own, ids, columns.door != _LOOKING, *seen(self.sight))
+        return (*self._own, ids, columns.door != APP_DOOR, *seen(self.sight))
 
     def contexts_by_day(self, chosen: Filter) -> list[ContextDay]:
         """Return the days with contexts, the oldest first.

@@ -21,6 +21,25 @@ from memtui.contract import (
     UtcDatetime,
 )
 
+APP_DOOR = "tui"
+"""The door of the terminal app."""
+
+LOOKS = (
+    OperationType.BROWSE,
+    OperationType.CONTEXT,
+    OperationType.EXPLAIN,
+    OperationType.GET,
+    OperationType.HISTORY,
+    OperationType.NAMESPACES,
+    OperationType.PROFILE,
+)
+"""The reads by which the app draws its screens. A query is none: a person asks it."""
+
+# No IN: of a long list DuckDB makes a join, which loses the order of rows.
+_LOOKS = " ".join(f"WHEN '{one}' THEN true" for one in LOOKS)
+OWN = f"(door = '{APP_DOOR}' AND CASE operation_type {_LOOKS} ELSE false END)"
+"""The SQL of `OperationDraft.own`, for every database; an index of the log is of these words."""
+
 ASKED = ("query", "prompt", "content", "text", "record_id")
 """Where a request has what it was about: the first of these that is a text."""
 
@@ -98,6 +117,15 @@ class OperationDraft(Model):
     salts: dict[str, str] = Field(default={}, exclude=True, repr=False)
     """In hex by path: of withheld fields, and of those that are left when others were erased."""
 
+    @property
+    def own(self) -> bool:
+        """Whether it is a read by which memtui's app drew a screen.
+
+        It is in the log as any other, and is neither listed nor counted unless that is asked for
+        (`Filter.leaves_out_own`): the log is about what is done with memories.
+        """
+        return self.door == APP_DOOR and self.operation_type in LOOKS
+
 
 class Operation(OperationDraft):
     """An entry of a company's log: `seq` counts from 1 without a gap, digests form a chain."""
@@ -149,6 +177,8 @@ class OperationPage(Model):
     operations: tuple[Operation, ...]
     total: int
     """How many operations match, over all pages."""
+    left_out: int = 0
+    """How many match besides that memtui's app did to draw its screens (`OperationDraft.own`)."""
     next_before: int | None = None
 
 

@@ -9,11 +9,11 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, get_args, get_origin
 
 from pydantic import AwareDatetime
-from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, Index, LargeBinary, Table
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, Index, LargeBinary, Table, text
 from sqlmodel import Field, SQLModel
 
 from memtui.store.columns import ForeignText, PicoDollars, UtcMicroseconds
-from memtui.store.operation import COLUMNS, OperationDraft
+from memtui.store.operation import COLUMNS, OWN, OperationDraft
 
 
 def _text(*, primary_key: bool = False, index: bool = False) -> Any:
@@ -146,6 +146,13 @@ OPERATIONS = Table(
     *(
         Index(f"memory_operations_{column}", "company_id", column, "seq")
         for column in FILTERED_COLUMNS
+    ),
+    Index(
+        "memory_operations_own",
+        "company_id",
+        "seq",
+        sqlite_where=text(OWN),
+        postgresql_where=text(OWN),
     ),
 )
 """The operations. Rows are only ever appended; of a change a trigger lets only erasing through.

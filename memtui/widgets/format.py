@@ -161,6 +161,11 @@ def of_total(shown: int, total: int | None, *, at_least: bool = False) -> str:
     return f"{count(shown)} of {'≥ ' if at_least else ''}{count(max(total, shown))}"
 
 
+def left_out(own: int) -> str:
+    """Say how many operations of memtui's own are not counted: `312 of memtui's own left out`."""
+    return f"{count(own)} of memtui's own left out"
+
+
 def held(namespace: Namespace) -> str:
     """Return how many records a namespace holds: `12`, `≥ 100`, or nothing if unknown."""
     if namespace.records is not None:

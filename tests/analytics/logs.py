@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from memtui.analytics.layout import Folder
 from memtui.analytics.seal import SealReport, seal
-from memtui.contract import Filter, Scope, SourceRef, Usage
+from memtui.contract import EVERYTHING, Scope, SourceRef, Usage
 from memtui.store import appending
 from memtui.store.database import Database
 from memtui.store.log import LogReader
@@ -84,6 +84,12 @@ def fill(database: Database, count: int, company: str = "acme", start: int = 1) 
     append(database, [draft(number, company) for number in range(start, start + count)])
 
 
+def fill_looked_at(database: Database, count: int) -> None:
+    """Fill a log of which the app did every third operation."""
+    doors = ("tui", "test", "test")
+    append(database, [draft(number, door=doors[number % 3]) for number in range(1, count + 1)])
+
+
 def seal_unlogged(database: Database, root: Path, company: str, **how: Any) -> SealReport:
     """Seal, and take what that appends out of the log: numbers go on as if nothing was sealed."""
     done = seal(database, root, company, **how)
@@ -116,5 +122,5 @@ def seal_unlogged(database: Database, root: Path, company: str, **how: Any) -> S
 def hot(database: Database, company: str = "acme", *, seals: bool = False) -> tuple[Operation, ...]:
     """Return the operations of the hot table, oldest first; those of sealing only if asked for."""
     with database.read() as connection:
-        found = LogReader(connection, company).page(Filter(), limit=100_000).operations[::-1]
+        found = LogReader(connection, company).page(EVERYTHING, limit=100_000).operations[::-1]
     return tuple(one for one in found if seals or one.operation_type != "seal")

@@ -30,7 +30,7 @@ from memtui.store.digest import is_intact
 from memtui.store.log import LogReader
 from memtui.store.operation import Operation
 from memtui.widgets.detail_lines import actor
-from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, hot
+from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, fill_looked_at, hot
 from tests.analytics.logs import seal_unlogged as seal
 
 COUNT = 120
@@ -77,6 +77,9 @@ def test_windows_of_the_whole_log_are_newest_first(
 
 
 FILTERS = [
+    Filter(),
+    Filter(own=True),
+    Filter(door="tui"),
     Filter(agent_id="coding"),
     Filter(project_id=HOSTILE),
     Filter(issue_id="ISS-1"),
@@ -106,20 +109,27 @@ FILTERS = [
 def test_a_filter_finds_the_same_as_in_the_hot_table(
     database: Database, root: Path, operations: OperationLog
 ) -> None:
-    fill(database, COUNT)
+    fill_looked_at(database, COUNT)
     with database.read() as connection:
-        expected = [
-            LogReader(connection, "acme").page(chosen, limit=1000).operations for chosen in FILTERS
-        ]
+        reader = LogReader(connection, "acme")
+        pages = [reader.page(chosen, limit=1000) for chosen in FILTERS]
+        everything = [reader.page(chosen.with_own(), limit=1000) for chosen in FILTERS]
+    expected = [page.operations for page in pages]
     assert sum(map(len, expected)) > COUNT
+    for chosen, page, whole in zip(FILTERS, pages, everything, strict=True):
+        own = [one for one in whole.operations if one.own and chosen.leaves_out_own]
+        assert page.operations == tuple(one for one in whole.operations if one not in own)
+        assert (page.total, page.left_out) == (len(page.operations), len(own))
+    assert pages[0].left_out > 0
     for through in (0, 70, COUNT):
         cut = NOW + timedelta(seconds=61 * (through + 1))
         seal(database, root, "acme", before=cut, segment_rows=30)
         for chosen, found in zip(FILTERS, expected, strict=True):
             view = operations.open(chosen)
             assert (view.count, view.window(0, 1000)) == (len(found), found), chosen
+            assert view.left_out == pages[FILTERS.index(chosen)].left_out, chosen
             assert view.window(3, 4) == found[3:7]
-            assert view.tail(60) == tuple(o for o in found[::-1] if o.seq > 60)
+            assert view.tail(60).operations == tuple(o for o in found[::-1] if o.seq > 60)
             view.close()
 
 
@@ -176,20 +186,20 @@ def test_a_view_stands_still_and_its_tail_goes_on(
     fill(database, 5, start=21)
     assert (whole.count, filtered.count) == (20, 20)
     for view in (whole, filtered):
-        assert seqs(view.tail(20)) == [21, 22, 23, 24, 25]
+        assert seqs(view.tail(20).operations) == [21, 22, 23, 24, 25]
         assert seqs(view.window(0, 2)) == [20, 19]
     seal(database, root, "acme")
     fill(database, 2, start=26)
     for view in (whole, filtered):
         assert seqs(view.window(0, 100)) == list(range(20, 0, -1))
-        assert seqs(view.tail(20)) == list(range(21, 28))
-        assert view.tail(27) == ()
+        assert seqs(view.tail(20).operations) == list(range(21, 28))
+        assert view.tail(27).operations == ()
 
 
 def test_an_empty_log_has_an_empty_view(operations: OperationLog) -> None:
     for chosen in (None, Filter(text="x")):
         view = operations.open(chosen)
-        assert (view.count, view.window(0, 10), view.tail(0)) == (0, (), ())
+        assert (view.count, view.window(0, 10), view.tail(0).operations) == (0, (), ())
 
 
 def test_another_companys_operations_are_not_seen(
@@ -318,7 +328,7 @@ database = Database.open(home / "memtui.db")
 operations = OperationLog(database, home / "archive", "acme")
 view = operations.open()
 assert [one.seq for one in view.window(0, 30)] == list(range(90, 60, -1))
-assert view.tail(88)[0].seq == 89
+assert view.tail(88).operations[0].seq == 89
 assert OperationLog(database, home / "none", "nobody").open(Filter(text="x")).count == 0
 assert "duckdb" not in sys.modules, "too early"
 assert view.window(30, 1)[0].seq == 60

@@ -19,7 +19,7 @@ from memtui.analytics.stats import Rollups
 from memtui.contract import Filter, Invalid
 from memtui.store.database import Database
 from memtui.store.operation import Operation, OperationDraft
-from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, hot
+from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, fill_looked_at, hot
 from tests.analytics.logs import seal_unlogged as seal
 
 THRESHOLDS = {"mem0": 0.8}
@@ -48,6 +48,7 @@ def is_hit(query: Operation, everything: Iterable[Operation], sign: HitSign) -> 
     }
     return any(
         use.operation_type in {"get", "history"}
+        and not use.own
         and use.status == "ok"
         and use.seq > query.seq
         and timedelta(0) <= use.started_at - query.started_at <= timedelta(hours=24)
@@ -149,7 +150,7 @@ def known(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     home = tmp_path_factory.mktemp("known")
     shutil.copy(empty_database, home / "memtui.db")
     database = Database.open(home / "memtui.db")
-    fill(database, 150)
+    fill_looked_at(database, 150)
     fill(database, 10, "other")
     written = list(hot(database))
     before = NOW + timedelta(seconds=61 * 90)
@@ -171,6 +172,10 @@ def test_every_figure_equals_plain_python(known: Known, sign: HitSign) -> None:
         own = [o for o in written if o.binding_key == group.keys["binding"]]
         agree(group, figures(own, written, sign))
     assert [group.keys["binding"] for group in found.bindings] == ["default", "mem0", None]
+    of_others = [o for o in written if not o.own]
+    found = rollups.stats(Filter(), hit_sign=sign)
+    agree(found, figures(of_others, written, sign))
+    assert found.left_out_count == len(written) - len(of_others) > 0
 
 
 @pytest.mark.parametrize("name", list(DIMENSIONS))
@@ -240,7 +245,7 @@ def test_the_filter_is_honoured(known: Known, chosen: Filter) -> None:
         "text": lambda o: str(chosen.text) in str(o.request),
     }
     asked = [test for name, test in expected.items() if getattr(chosen, name) is not None]
-    own = [o for o in written if all(test(o) for test in asked)]
+    own = [o for o in written if all(test(o) for test in asked) and not o.own]
     found = rollups.stats(chosen, by=["provider"])
     agree(found, figures(own, written, found.hit_sign))
 

@@ -22,8 +22,10 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
+from memtui.screens.state import GoTo
 from memtui.service import Caller, ContextRequest, MemoryService
 from memtui.store.operation import Operation
+from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.panes import OptionRows
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
@@ -114,7 +116,7 @@ async def test_a_record_is_read_where_it_is_and_not_where_its_operation_was(
         await until(pilot, there)
 
 
-async def test_what_a_person_reads_stays_though_reading_it_is_logged(
+async def test_what_the_app_reads_is_listed_only_where_its_door_is_asked_for(
     paths: Paths,
     settings: Settings,
     service: MemoryService,
@@ -128,8 +130,14 @@ async def test_what_a_person_reads_stays_though_reading_it_is_logged(
         await loaded(app, pilot)
         before = listed(app).rows.count
         await pilot.press("enter")
-        await until(pilot, lambda: listed(app).rows.count == before + 1)
+        own = "1 of memtui's own left out"
+        await until(pilot, lambda: own in app.screen.query_one(FilterLine).count)
+        assert listed(app).rows.count == before
         assert current(app).operation_type is OperationType.QUERY
+        app.screen.post_message(GoTo(filter_line="door:tui"))
+        await until(pilot, lambda: listed(app).rows.count == 1)
+        assert current(app).operation_type is OperationType.GET
+        assert own not in app.screen.query_one(FilterLine).count
 
 
 async def test_new_operations_come_in_on_top_or_are_counted(

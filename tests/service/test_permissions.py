@@ -8,10 +8,10 @@ import pytest
 
 from memtui.config import Paths, Settings
 from memtui.contract import (
+    EVERYTHING,
     BrowseRequest,
     CorrectRequest,
     Denied,
-    Filter,
     ForgetRequest,
     Invalid,
     OperationStatus,
@@ -86,7 +86,7 @@ async def opened(paths: Paths, settings: Settings) -> AsyncIterator[MemoryServic
 def logged(service: MemoryService, count: int) -> tuple[Operation, ...]:
     """Return the newest operations, whoever may see them."""
     with service.analysis.database.read() as connection:
-        return LogReader(connection, "local").page(Filter(), limit=count).operations
+        return LogReader(connection, "local").page(EVERYTHING, limit=count).operations
 
 
 async def held(service: MemoryService, scope: Scope, text: str = "Kept") -> RecordHandle:

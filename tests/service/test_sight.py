@@ -193,7 +193,7 @@ async def view(home: Home, caller: Caller, chosen: Filter | None = None, sort: s
     try:
         window = await opened.window(0, 1_000)
         assert len(window) == opened.count
-        return window, await opened.tail(0)
+        return window, (await opened.tail(0)).operations
     finally:
         await opened.close()
 

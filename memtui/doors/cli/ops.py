@@ -69,14 +69,14 @@ async def ops_list(
         await _follow(session, chosen, page.operations)
         return
     titles = columns(
-        "seq>", "when>", "", "type", "binding", "agent", "project", "source", "took>", "cost>",
-        "what*",
+        "seq>", "when>", "", "type", "binding", "by", "agent", "project", "source", "took>",
+        "cost>", "what*",
     )  # fmt: skip
     more = f"; the next page: --before {page.next_before}" if page.next_before else ""
     session.out.answer(
         page,
         table(titles, (_cells(session, one) for one in page.operations)),
-        f"{shown.of_total(len(page.operations), page.total)}{more}.",
+        f"{shown.of_total(len(page.operations), page.total)}{_left_out(page.left_out)}{more}.",
     )
     if not page.total:
         await say_unknown_of_operations(session, chosen)
@@ -138,6 +138,7 @@ def _cells(session: Session, operation: Operation) -> list[str]:
         shown.outcome(operation.status).symbol,
         operation.operation_type.value,
         operation.binding_key or "",
+        operation.principal,
         operation.scope.agent_id or "",
         operation.scope.project_id or "",
         shown.source_line(operation.source) if operation.source else "",
@@ -147,6 +148,10 @@ def _cells(session: Session, operation: Operation) -> list[str]:
         ),
         _what(operation),
     ]
+
+
+def _left_out(own: int) -> str:
+    return f" · {shown.left_out(own)}, --own shows them" if own else ""
 
 
 def _what(operation: Operation) -> str:

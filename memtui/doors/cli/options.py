@@ -237,6 +237,9 @@ class OperationOptions:
     door: Annotated[str | None, typer.Option(help="Only through this door: cli, tui …")] = None
     principal: Annotated[str | None, typer.Option(help="Only by this principal.")] = None
     text: Annotated[str | None, typer.Option(help="Every word must occur.")] = None
+    own: Annotated[
+        bool, typer.Option("--own", help="Also what memtui's app read to draw its screens.")
+    ] = False
 
     def filter(self, session: Session, line: list[str] | None, scope: ScopeOptions) -> Filter:
         """Return the filter of operations that a line, these options and the scope's make."""
@@ -250,7 +253,7 @@ class OperationOptions:
             issue_id=scope.issue,
             run_id=scope.run,
             binding_key=scope.binding,
-            **asdict(self),
+            **asdict(self) | {"own": self.own or None},
         )
 
 
@@ -298,7 +301,7 @@ class SourceOptions:
 
 
 def filter_of(
-    session: Session, line: list[str] | None, taker: Taker, **flags: str | None
+    session: Session, line: list[str] | None, taker: Taker, **flags: str | bool | None
 ) -> Filter:
     """Return the filter of a line and of flags for what is to be narrowed by it.
 

@@ -148,9 +148,10 @@ def statement_of(same: str, chosen: Filter) -> str:
     """Return the SQL that lists the operations that a condition and a filter let through."""
     from memtui.store.conditions import condition
 
-    narrowed = chosen.model_copy(update={"comparisons": ()})
+    narrowed = chosen.with_own().model_copy(update={"comparisons": ()})
     measured = [f"{_MEASURES[one.measure]} {one.sign} {one.value:f}" for one in chosen.comparisons]
-    also = [f"  AND {part}" for part in (condition(narrowed), *measured) if part]
+    own = "NOT own" if chosen.leaves_out_own else ""
+    also = [f"  AND {part}" for part in (condition(narrowed), *measured, own) if part]
     lines = ["SELECT seq, started_at, operation_type, status, binding_key, agent_id, cost_usd",
              "FROM operations", f"WHERE {same}", *also, "ORDER BY seq DESC"]  # fmt: skip
     return "\n".join(lines)

@@ -180,8 +180,13 @@ class AnalyticsScreen(MemtuiScreen):
             self.show_count("SQL reads the whole log")
             how.fit(lambda _: display(f"times in {self.state.zone_name}", style=DIM))
         else:
-            found = self.board.stats.operation_count if self.board else None
-            self.show_count("" if found is None else fmt.counted(found, "operation"))
+            counted = []
+            if self.board is not None:
+                stats = self.board.stats
+                counted.append(fmt.counted(stats.operation_count, "operation"))
+                if stats.left_out_count:
+                    counted.append(fmt.left_out(stats.left_out_count))
+            self.show_count("  ".join(counted))
             how.fit(self._how)
 
     def footer(self) -> list[Action]:

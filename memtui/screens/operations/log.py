@@ -22,6 +22,7 @@ from memtui.widgets.frame import PAST_SIGN
 from memtui.widgets.rows import PAGE_ROWS, WindowRows
 
 if TYPE_CHECKING:
+    from memtui.analytics.reading import Tail
     from memtui.service.analysis import LogView
 
 NEWEST_FIRST = ("when", True)
@@ -64,6 +65,8 @@ class LogFeed:
         self._arrived: list[Operation] = []
         """What came since, where it is shown: in the natural order."""
         self._came_since = 0
+        self._left_out = 0
+        """How many match besides that memtui did to draw its screens."""
         self._last_seq = 0
         self._seen = 0
         self._problem = ""
@@ -150,7 +153,7 @@ class LogFeed:
     def _show(self, opened: _Opened, *, again: bool) -> None:
         was, before = self._replace(opened.view), self._shown_order
         self._problem = ""
-        self._last_seq = opened.view.last
+        self._last_seq, self._left_out = opened.view.last, opened.view.left_out
         shown = self._screen.rows_list
         shown.notice = (
             "No operation matches.",
@@ -227,10 +230,11 @@ class LogFeed:
         self._problem = str(error)
         self.look()
 
-    def _came(self, rows: Sequence[Operation]) -> None:
+    def _came(self, tail: Tail) -> None:
         self._problem = ""
+        rows, left_out, self._last_seq = tail
+        self._left_out += left_out
         if rows:
-            self._last_seq = rows[-1].seq
             self._came_since += len(rows)
             if self._natural:
                 self._arrived.extend(rows)
@@ -244,7 +248,7 @@ class LogFeed:
     def _renew(self, opened: _Opened) -> None:
         """Go on with a view that holds what came since the one before was opened."""
         self._replace(opened.view)
-        self._last_seq = opened.view.last
+        self._last_seq, self._left_out = opened.view.last, opened.view.left_out
         self._grow(())
         self.look()
         self.poll()
@@ -288,10 +292,13 @@ class LogFeed:
 
     def place_of(self, operation: Operation) -> int | None:
         """Return the line of an operation that may not be held; None where it is not known."""
-        if self.chosen != Filter() or not self._natural:
+        if self._view is None or not self._natural:
             return None
-        index = self.rows.count - operation.seq
-        return index if index >= 0 else None
+        place = self._view.place_of(operation.seq)
+        if place is None:
+            came = (n for n, one in enumerate(self._arrived) if one.seq == operation.seq)
+            place = next((self._view.count + n for n in came), None)
+        return None if place is None else self.rows.count - 1 - place
 
     def look(self) -> None:
         """Note what has been seen, and say how much there is."""
@@ -302,8 +309,10 @@ class LogFeed:
         if self._natural and shown.scroll_offset.y == 0:
             self._seen = count
         as_of = self._screen.state.as_of
-        is_all = count == logged or as_of is not None
+        is_all = count + self._left_out == logged or as_of is not None
         words = [fmt.count(count) if is_all else fmt.of_total(count, logged)]
+        if self._left_out:
+            words.append(fmt.left_out(self._left_out))
         if marked := len(shown.selection.marks):
             words.append(f"{fmt.count(marked)} marked")
         if as_of is not None:

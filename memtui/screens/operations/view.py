@@ -20,7 +20,6 @@ from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import (
     SEPARATOR,
     Line,
-    actor,
     change_lines,
     heading,
     joined,
@@ -51,7 +50,7 @@ SORTS = {
     "status": "status",
     "binding": "binding_key",
     "provider": "provider_key",
-    "agent": "actor",
+    "agent": "agent_id",
     "project": "project_id",
     "issue": "issue_id",
     "run": "run_id",
@@ -69,7 +68,7 @@ SORTS = {
 }
 """What the log is ordered by, column by column (`memtui.store.conditions.SORTS`)."""
 
-SHOWN = frozenset({"when", "type", "binding", "agent", "what", "source", "ms", "cost"})
+SHOWN = frozenset({"when", "type", "binding", "by", "agent", "what", "source", "ms", "cost"})
 """Columns that are shown until a person wants others."""
 
 
@@ -83,7 +82,8 @@ def operation_columns(now: Callable[[], datetime]) -> list[Column[Operation]]:
         Column("status", "status", lambda one: one.status.value, 8, keep=45),
         Column("binding", "binding", lambda one: one.binding_key, 9, keep=40),
         Column("provider", "provider", lambda one: one.provider_key, 9, keep=35),
-        Column("agent", "agent", _agent, 9, flexible=True, keep=80),
+        Column("by", "by", _by, 9, flexible=True, keep=80),
+        Column("agent", "agent", lambda one: one.scope.agent_id, 9, flexible=True, keep=65),
         Column("project", "project", lambda one: one.scope.project_id, 10, keep=55),
         Column("issue", "issue", lambda one: one.scope.issue_id, 8, keep=55),
         Column("run", "run", lambda one: one.scope.run_id, 9, keep=55),
@@ -91,7 +91,6 @@ def operation_columns(now: Callable[[], datetime]) -> list[Column[Operation]]:
         Column("what", "what", about, 16, flexible=True, keep=85, tone="muted"),
         Column("source", "source", _source, 16, flexible=True, keep=43),
         Column("door", "door", lambda one: one.door, 6, keep=50),
-        Column("by", "by", lambda one: one.principal, 10, keep=50),
         Column("records", "records", lambda one: one.result_count, 7, "right", keep=50),
         Column("score", "score", _score, 6, "right", keep=50),
         Column("tokens", "tokens", _tokens, 8, "right", keep=50),
@@ -107,8 +106,8 @@ def _type(operation: Operation) -> Cell:
     return Cell(f"{ended.symbol} {operation.operation_type.value}", tone)
 
 
-def _agent(operation: Operation) -> Cell:
-    return Cell(actor(operation), "muted" if operation.principal.startswith("user:") else "")
+def _by(operation: Operation) -> Cell:
+    return Cell(operation.principal, "muted" if operation.principal.startswith("user:") else "")
 
 
 def about(operation: Operation) -> str:

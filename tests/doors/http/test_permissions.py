@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from memtui.contract import Filter, OperationStatus, OperationType
+from memtui.contract import EVERYTHING, OperationStatus, OperationType
 from memtui.service import Caller, MemoryService, Operation
 from memtui.store.log import LogReader
 from tests.doors.http.conftest import DRIVE, DRIVE_PATH, USER_PATH
@@ -55,7 +55,7 @@ LOGGED = {
 async def newest(service: MemoryService, caller: Caller) -> Operation:
     """Return the newest operation, whoever may see it."""
     with service.analysis.database.read() as connection:
-        return LogReader(connection, caller.company_id).page(Filter(), limit=1).operations[0]
+        return LogReader(connection, caller.company_id).page(EVERYTHING, limit=1).operations[0]
 
 
 async def added(client: httpx.AsyncClient, path: str, text: str) -> str:
