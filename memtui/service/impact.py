@@ -48,7 +48,7 @@ from memtui.service.core import Core, Group, Routed, Share
 from memtui.service.log import CompanyLog
 from memtui.service.memory import MemoryService
 from memtui.service.recorder import Recorder, RunningOperation
-from memtui.service.visibility import Caller, readable
+from memtui.service.visibility import Caller, readable, without_prefix
 from memtui.store.operation import Operation, Place
 
 DEFAULT_LAST = 500
@@ -121,16 +121,13 @@ class Side(Model):
     """What could not be read for it."""
 
     @property
-    def _told(self) -> object:
-        return [one.place for one in self.records], [one.text for one in self.records], self.text
-
-    def differs(self, other: Side) -> bool:
-        """Whether a reader would notice: scores alone are no difference."""
-        return self._told != other._told
+    def told(self) -> tuple[object, ...]:
+        """What a reader has of it: scores alone are no difference."""
+        return self.text, tuple((one.place, one.text) for one in self.records)
 
 
 class Effect(Model):
-    """A question whose answer would differ, and everybody who asked it."""
+    """A question whose answer would differ, and everybody who would get that answer."""
 
     operation: Operation
     """The newest that asked it."""
@@ -146,6 +143,11 @@ class Effect(Model):
     """Without them."""
     still_said: tuple[Place, ...] = ()
     """Of the records that fall out, those that another in `after` says word for word or nearly."""
+
+    @property
+    def question(self) -> str:
+        """What was asked; nothing: a context without a prompt."""
+        return _words(self.operation)
 
     @property
     def times(self) -> int:
@@ -328,8 +330,7 @@ class _Trial(Core):
             provider = await self.providers.within(name, partial(self.providers.load, name))
             if not provider.capabilities.without:
                 raise Unsupported(
-                    f"{key} is not asked again: its provider {name} cannot answer here as if "
-                    "some records were gone."
+                    f"The provider {name} of {key} cannot answer as if some records were gone."
                 )
             connection = await self.source.open_for(caller, routed)
             ids = self.gone.get(key, frozenset())
@@ -350,6 +351,14 @@ class _Asked(NamedTuple):
     request: QueryRequest | ContextRequest
     share: Share | None
     operations: list[Operation]
+
+    @property
+    def words(self) -> str:
+        return _words(self.operations[0])
+
+
+def _words(operation: Operation) -> str:
+    return str(operation.request.get("query") or operation.request.get("prompt") or "")
 
 
 class Impacts(Group):
@@ -436,15 +445,16 @@ class Impacts(Group):
         """Return the newest operations that could have reached the records. Blocking."""
         found = _Found(self._core.log_of(caller))
         chosen = request.filter
-        if not chosen.status:
-            chosen = chosen.model_copy(update={"status": OperationStatus.OK})
+        named = {one.field for one in chosen.field_tests()}
+        if "status" not in named:
+            chosen = chosen.narrowed_to(status=OperationStatus.OK)
         kinds = [chosen]
-        if not chosen.operation_type:
+        if "operation_type" not in named:
             kinds = [
-                chosen.model_copy(update={"operation_type": kind})
+                chosen.narrowed_to(operation_type=kind)
                 for kind in (OperationType.QUERY, OperationType.CONTEXT)
             ]
-        streams = [found.read(one, skip_own=not chosen.door) for one in kinds]
+        streams = [found.read(one, skip_own="door" not in named) for one in kinds]
         newest = heapq.merge(*streams, key=lambda one: -one.seq)
         reaching = (one for one in newest if marked.reached_by(one))
         found.operations = list(islice(reaching, request.last))
@@ -455,7 +465,7 @@ class Impacts(Group):
         self, caller: Caller, marked: _Marked, found: _Found, impact: Impact, progress: Tell
     ) -> Impact:
         asked, untried = await asyncio.to_thread(_questions, found)
-        effects: list[Effect] = []
+        differing: dict[object, tuple[Side, Side, list[Operation]]] = {}
         tried = questions = done = 0
         by = caller.model_copy(update={"run_id": None})
         async with AsyncExitStack() as stack:
@@ -469,8 +479,9 @@ class Impacts(Group):
 
             async def attempt(one: _Asked) -> tuple[Side, Side] | _NotTried:
                 try:
-                    before = await _answer(sides[0], by, one, marked)
-                    after = await _answer(sides[1], by, one, marked)
+                    before, after = await asyncio.gather(
+                        *(_answer(side, by, one, marked) for side in sides)
+                    )
                 except _NotTried as error:
                     return error
                 except MemtuiError as error:
@@ -491,10 +502,11 @@ class Impacts(Group):
                         continue
                     questions += 1
                     tried += len(one.operations)
-                    if result[0].differs(result[1]):
-                        effects.append(_effect(one.operations, *result))
+                    if result[0].told != result[1].told:
+                        same = one.words, *(side.told for side in result)
+                        differing.setdefault(same, (*result, []))[2].extend(one.operations)
             progress(done, len(asked))
-        effects.sort(key=_order)
+        effects = sorted((_effect(*one) for one in differing.values()), key=_order)
         return impact.model_copy(
             update={
                 "effects": tuple(effects),
@@ -655,11 +667,13 @@ def _told(found: Iterable[tuple[str, RecordHandle, str]], marked: _Marked) -> tu
     )  # fmt: skip
 
 
-def _effect(operations: Sequence[Operation], before: Side, after: Side) -> Effect:
+def _effect(before: Side, after: Side, asked: Iterable[Operation]) -> Effect:
+    operations = sorted(asked, key=lambda one: -one.seq)
+
     def names(field: str) -> tuple[str, ...]:
         return tuple(sorted({name for one in operations if (name := getattr(one.scope, field))}))
 
-    forms = [form_of(one.text) for one in after.records]
+    forms = [form_of(without_prefix(one.text)) for one in after.records]
     return Effect(
         operation=operations[0],
         operation_ids=tuple(one.operation_id for one in operations),
@@ -674,7 +688,7 @@ def _effect(operations: Sequence[Operation], before: Side, after: Side) -> Effec
 
 
 def _is_said(text: str, forms: Iterable[Form]) -> bool:
-    own = form_of(text)
+    own = form_of(without_prefix(text))
     return any(compare(own, form) is not None for form in forms)
 
 

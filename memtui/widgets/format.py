@@ -6,7 +6,7 @@ Strings that come from outside are returned as they are; the caller shows them t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,6 +28,7 @@ from memtui.store.operation import Operation, OperationHandle
 
 if TYPE_CHECKING:
     from memtui.service.answers import UndoCandidate
+    from memtui.service.impact import Effect, Impact
 
 _SPANS = (
     (365 * 86_400, "y"),
@@ -334,3 +335,62 @@ def by_rank(stage: ExplainStage, handles: Sequence[OperationHandle]) -> str:
     """Return what a stage gave each record of an answer: `#1 3.214 · #4 0.5`."""
     given = ((one.rank, stage.scores.get(one.provider_record_id)) for one in handles)
     return " · ".join(f"#{rank} {value:.4g}" for rank, value in given if value is not None)
+
+
+def impact_words(found: Impact) -> Iterator[str]:
+    """Say what forgetting some records would change, and how far that is known."""
+    them = "it" if len(found.records) + len(found.unread) == 1 else "them"
+    if not found.asked:
+        yield f"No query and no delivered context in the log could have found {them}."
+    elif found.tried:
+        only = "the only" if found.is_all else "the last"
+        those = f"{only} {counted(found.asked, 'query or context', 'queries and contexts')}"
+        yield (
+            f"{count(found.differ)} of {count(found.tried)} answers would differ, tried on "
+            f"{those} that could find {them}."
+        )
+        if found.differ:
+            yield _lost_words(found)
+    if found.tokens_saved > 0:
+        yield f"The contexts among them get {counted(found.tokens_saved, 'token')} shorter in all."
+    for one in found.untried:
+        held = f", {count(len(one.held))} of them had {them} in the answer" if one.held else ""
+        yield f"{counted(len(one.operation_ids), 'was', 'were')} not tried{held}. {one.sentence}"
+    if found.left_out:
+        yield (
+            f"{counted(found.left_out, 'query', 'queries')} of the app itself left out; "
+            "a filter such as door:tui tries them."
+        )
+
+
+def _lost_words(found: Impact) -> str:
+    if not found.would_lose:
+        return "Nothing is lost in any of them: another record in the answer still says it."
+    rest = found.differ - found.would_lose
+    still = f"; in the other {count(rest)} another record still says it" if rest else ""
+    return f"{count(found.would_lose)} of them would lose something{still}."
+
+
+def effect_words(effect: Effect) -> str:
+    """Say in a few words how an answer would differ."""
+    gone, come = len(effect.gone), len(effect.come)
+    words = []
+    if effect.emptied:
+        words.append("finds nothing any more")
+    elif gone:
+        words.append(f"loses {count(gone)}" + (" (still said)" if effect.loses_nothing else ""))
+    if come:
+        words.append(f"{count(come)} new")
+    if effect.reordered:
+        words.append("another order")
+    if effect.tokens_saved:
+        fewer = "fewer" if effect.tokens_saved > 0 else "more"
+        words.append(f"{counted(abs(effect.tokens_saved), 'token')} {fewer}")
+    return ", ".join(words) or "another text"
+
+
+def asked_by(effect: Effect) -> str:
+    """Name the agents, users, projects and runs that asked a question."""
+    named = [*effect.agents, *effect.subjects, *effect.projects]
+    runs = effect.runs[0] if len(effect.runs) == 1 else counted(len(effect.runs), "run")
+    return ", ".join([*named, *([runs] if effect.runs else [])])

@@ -223,7 +223,7 @@ async def test_what_cannot_be_tried_is_named(
     assert fake.calls == []
     [left] = found.untried
     assert (left.why, len(left.operation_ids), len(left.held)) == (WhyNot.PROVIDER, 2, 1)
-    assert "outside is not asked again: its provider fake" in left.sentence
+    assert "The provider fake of outside cannot answer" in left.sentence
     assert (found.unread, found.records, found.held) == ((outside,), (), 1)
 
     await forget(service, note, scope=APOLLO)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memtui.contract import ForgetRequest, Invalid, NotFound, Record
+from memtui.doors.cli import impact
+from memtui.doors.cli.impact import Check, Last, Tried
 from memtui.doors.cli.input import confirm
 from memtui.doors.cli.options import DryRun, Limit, Revision, ScopeOptions, Yes
 from memtui.doors.cli.output import columns, table
@@ -33,15 +35,22 @@ async def forget(
     *,
     yes: Yes = False,
     dry_run: DryRun = False,
+    tried: Tried = False,
+    last: Last = None,
+    check: Check = False,
 ) -> int:
     """Remove records; undo brings them back.
 
-    Exit 1 if one was not there, or is still found afterwards.
+    With --impact nothing is removed: the log's last queries and contexts are answered again, with
+    the records and without them. Exit 1 if one was not there, or is still found afterwards.
     """
+    impact.refuse_alone(impact=tried, last=last, check=check)
     ids = ids_of(record_ids)
     if revision is not None and len(ids) != 1:
         raise Invalid("--revision goes with exactly one record id.")
     binding = await session.resolved(scope.scope(session), scope.binding)
+    if tried:
+        return await _impact(session, ids, scope, last, check=check)
     if dry_run:
         return await _dry_run(session, ids, scope)
     if not yes and binding is not None:
@@ -130,6 +139,16 @@ async def _dry_run(session: Session, ids: Sequence[str], scope: ScopeOptions) ->
     for record_id in missing:
         session.out.say(f"There is no record {record_id}.")
     return 1 if missing else 0
+
+
+async def _impact(
+    session: Session, ids: Sequence[str], scope: ScopeOptions, last: int | None, *, check: bool
+) -> int:
+    resolved = await session.service.resolve(session.caller, scope.scope(session), scope.binding)
+    handles = [handle_in(resolved, record_id) for record_id in ids]
+    found = await impact.find(session, {resolved.binding_key: handles}, last)
+    session.out.answer(impact.document(found), impact.lines(found), *impact.sentences(found))
+    return 1 if found.missing else impact.exit_code(found, check=check)
 
 
 def changed_ids(answer: MutationAnswer) -> list[str]:

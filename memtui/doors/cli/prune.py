@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memtui.contract import Invalid
+from memtui.doors.cli import impact
 from memtui.doors.cli.facts import FACT, FactScope
 from memtui.doors.cli.forget import changed_ids, forgotten
+from memtui.doors.cli.impact import Check, Last, Tried
 from memtui.doors.cli.output import Dim, Line
 from memtui.doors.cli.session import Session
 from memtui.widgets import format as shown
@@ -52,6 +54,9 @@ async def facts_prune(
         bool,
         typer.Option("--only-company", help="Only what is no user's, project's or agent's."),
     ] = False,
+    tried: Tried = False,
+    last: Last = None,
+    check: Check = False,
 ) -> int:
     """Show which facts could go, and why; --apply lets them go.
 
@@ -65,6 +70,9 @@ async def facts_prune(
         raise Invalid("Give --only-company, or whose facts they are, not both.")
     if dry_run and apply:
         raise Invalid("Give --dry-run or --apply, not both.")
+    impact.refuse_alone(impact=tried, last=last, check=check)
+    if tried and apply:
+        raise Invalid("Give --impact or --apply, not both: look at it first.")
     reasons = _reasons(reason or ())
     request = scope.request(
         session,
@@ -86,6 +94,16 @@ async def facts_prune(
     if apply and plan.marked:
         applied = await scope.forget(session, plan.marked, answer.binding_key)
     document = _document(answer, plan) | _outcome(applied, dry_run=not apply)
+    if tried and plan.marked:
+        marked = {answer.binding_key: [record.handle for record in plan.marked]}
+        found = await impact.find(session, marked, last)
+        session.out.answer(
+            document | {"impact": impact.document(found)},
+            [*_lines(plan), Dim("Without what is marked:"), *impact.lines(found)],
+            *_told(plan, applied, dry_run=True),
+            *impact.sentences(found),
+        )
+        return impact.exit_code(found, check=check)
     session.out.answer(document, _lines(plan), *_told(plan, applied, dry_run=not apply))
     return 1 if applied and (applied.missing or applied.ghosts) else 0
 
