@@ -175,6 +175,31 @@ def test_prune_shows_and_applies(here: Run) -> None:
     assert len(never["forgotten"]) == 3
 
 
+def test_what_would_change_is_told_before(here: Run) -> None:
+    first, lone = add(here, f"Likes green tea{HOSTILE}"), add(here, "Walks to work")
+    add(here, f"likes green tea{HOSTILE}.")
+    for words in ("green tea", "green tea", "walks"):
+        assert here("query", words, *U).code == 0
+    told = here("forget", lone, *U, "--impact", "--json").document
+    assert (told["asked"], told["differ"], told["would_lose"], told["is_all"]) == (3, 1, 1, True)
+    [effect] = told["effects"]
+    assert (effect["question"], effect["emptied"], effect["subjects"]) == ("walks", True, ["U"])
+    assert [(one["record_id"], one["marked"]) for one in effect["gone"]] == [(lone, True)]
+    shown = here("forget", lone, *U, "--impact", "--check")
+    assert (shown.code, "finds nothing any more" in shown.out) == (1, True)
+    assert "1 of 3 answers would differ" in shown.err
+
+    pruned = here("facts", "prune", *U, "--impact", "--last", "2", "--json").document
+    assert (pruned["dry_run"], pruned["marked"], pruned["impact"]["asked"]) == (True, 1, 2)
+    assert pruned["impact"]["would_lose"] == 0
+    assert_harmless(here("facts", "prune", *U, "--impact").out)
+    assert len(listed(here)) == 3
+    assert here("forget", first, *U, "--last", "2").code == 2
+    assert here("facts", "prune", *U, "--impact", "--apply").code == 2
+    nothing = here("forget", "users/U/facts.md#no", *U, "--impact")
+    assert (nothing.code, len(nothing.err.splitlines())) == (1, 1)
+
+
 def test_facts_by_their_key(here: Run) -> None:
     project = ("--project", "apollo", "--agent", "coding")
     assert here("facts", "set", "port", "3.10", "--namespace", "Net").code == 0
