@@ -598,7 +598,7 @@ def refuse_unreviewed(entry: RunningOperation, does: str) -> None:
 
     `does` says what: "copies nothing".
     """
-    if entry.caller.by_ai and entry.binding is not None and entry.binding.review:
+    if not entry.caller.by_person and entry.binding is not None and entry.binding.review:
         raise Denied(
             f"What agents write to {entry.binding.key} is reviewed, so an agent {does} there; "
             "let a person do it."

@@ -1,7 +1,7 @@
 """What of an agent's writes waits for a person: the rules of a binding, and the queue.
 
-Whose principal is an agent's is held, through whatever door; a person is not. What waits is in the
-control plane alone: no provider has it, so no query, context or list shows it.
+Whoever is no person is held, through whatever door: whose principal does not begin with `user:`.
+What waits is in the control plane alone: no provider has it, so no query, context or list shows it.
 """
 
 from __future__ import annotations

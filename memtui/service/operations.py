@@ -631,7 +631,7 @@ class Operations(Group):
             request = await accepts.checked(connection, request, there, entry.sight)
             check = accepts.claim
             entry.at_end = accepts.end
-        elif entry.caller.by_ai and entry.binding is not None and entry.binding.review:
+        elif not entry.caller.by_person and entry.binding is not None and entry.binding.review:
             from memtui.service.holding import hold
 
             held = await hold(self._core, entry, connection, request, there)

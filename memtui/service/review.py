@@ -330,7 +330,7 @@ class Review(Group):
                 raise
 
     def _rows(self, caller: Caller) -> list[HeldRow]:
-        if caller.by_ai:
+        if not caller.by_person:
             raise Denied("What waits for review is for people; an agent sees and decides nothing.")
         if caller.as_of is not None:
             raise Invalid("What waits for review is known of now alone; go back to now first.")
@@ -342,7 +342,7 @@ class Review(Group):
 
     async def _authorise(self, caller: Caller, row: HeldRow) -> None:
         """Raise `Denied` where the caller could not do it themselves, or is an agent."""
-        if caller.by_ai:
+        if not caller.by_person:
             raise Denied("An agent decides on nothing that waits for review.")
         is_write = row.operation_type == OperationType.WRITE
         action = Action.ADD_MANUAL if is_write else Action.DELETE

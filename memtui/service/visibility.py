@@ -87,6 +87,11 @@ class Caller(Model):
         """Whether an agent calls."""
         return self.principal.startswith(AGENT_PREFIX)
 
+    @property
+    def by_person(self) -> bool:
+        """Whether a person calls: no agent, and no program that nobody vouches for."""
+        return self.principal.startswith(USER_PREFIX)
+
 
 def caller_of(settings: Settings, company_id: str, door: str) -> Caller:
     """Return the caller that the settings name.

@@ -29,6 +29,7 @@ from .wire import (
     read_written,
 )
 
+_HELD = 202
 _THREAD_BYTES = 500_000
 """Longer JSON is read in a thread."""
 _NO_NAMESPACE = re.compile(
@@ -164,6 +165,11 @@ class PluginClient:
         return reply
 
     def _check(self, reply: HttpReply, *, changes: bool = True) -> None:
+        if reply.status == _HELD and '"held"' in _text(reply):
+            raise Denied(
+                f"The memory plugin at {self._config.place} holds it for review by a person; "
+                "nothing is changed until then."
+            )
         if 200 <= reply.status < 300:
             return
         if 300 <= reply.status < 400:

@@ -46,6 +46,8 @@ class Outcome(StrEnum):
     """The binding does not capture it."""
     NOTHING = "nothing"
     """There was nothing worth keeping."""
+    HELD = "held"
+    """It waits until a person has reviewed it."""
     LATER = "later"
     """It is taken once, at the session's end."""
     REMOVED = "removed"
@@ -197,7 +199,7 @@ async def _earlier(agent: Agent, binding_key: str, source: SourceRef) -> Operati
 
 def _answered(outcome: Outcome, answer: MutationAnswer) -> Captured:
     return Captured(
-        outcome=outcome,
+        outcome=outcome if answer.held is None else Outcome.HELD,
         binding_key=answer.binding_key,
         operation_id=answer.operation_id,
         record_ids=tuple(one.provider_record_id for one in answer.handles),

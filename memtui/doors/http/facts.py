@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import unquote
 
 from fastapi import APIRouter, Depends, FastAPI, Path
@@ -46,7 +46,7 @@ from memtui.doors.http.app import (
     read_json,
     served_by,
 )
-from memtui.service import Caller, MemoryService
+from memtui.service import Caller, MemoryService, MutationAnswer
 from memtui.service.operations import FACT
 from memtui.service.visibility import AGENT_PREFIX
 
@@ -141,9 +141,27 @@ class DriveFacts(Wire):
 
 
 class Accepted(Wire):
-    """The fact was taken, and its provider shows it later."""
+    """It was taken and is not done yet: the provider does it later, or a person lets it first."""
 
     operation_id: str
+    status: Literal["later", "held"] = "later"
+    """`held`: it waits for review, and nothing is changed until then."""
+    held_id: str | None = None
+    """What `memtui review show` takes."""
+    reasons: tuple[str, ...] = ()
+    """The rules that hold it."""
+
+    @classmethod
+    def of(cls, answer: MutationAnswer) -> Self:
+        """Return what an answer says that is not of something done."""
+        if answer.held is None:
+            return cls(operation_id=answer.operation_id)
+        return cls(
+            operation_id=answer.operation_id,
+            status="held",
+            held_id=answer.held.held_id,
+            reasons=answer.held.reasons,
+        )
 
 
 class ErrorDetail(Wire):
@@ -218,20 +236,19 @@ class FactCalls:
             records += owned(page.records, scope)
         return records, page.at_least
 
-    async def add(self, scope: Scope, new: NewFact) -> tuple[Record | None, str]:
-        """Store a fact; return it as it is kept (None: shown later) and the operation's id."""
+    async def add(self, scope: Scope, new: NewFact) -> MutationAnswer:
+        """Store a fact."""
         given = new.source_ref or WireSource(kind=SourceKind.MANUAL_NOTE)
         source = SourceRef(company_id=scope.company_id, **dict(given))
         request = WriteRequest(scope=scope, source=source, content=new.fact, kind=FACT)
-        answer = await self.service.write(self.caller, request)
-        return (answer.records[0] if answer.records else None), answer.operation_id
+        return await self.service.write(self.caller, request)
 
-    async def delete_of_user(self, wire_id: str) -> None:
+    async def delete_of_user(self, wire_id: str) -> MutationAnswer:
         """Delete a fact of the caller's user."""
         parts = decode_id(wire_id, 1)
-        await self._delete(await self.user(), parts[0] if parts else wire_id)
+        return await self._delete(await self.user(), parts[0] if parts else wire_id)
 
-    async def delete_of_drive(self, wire_id: str) -> None:
+    async def delete_of_drive(self, wire_id: str) -> MutationAnswer:
         """Delete a fact of the drive that its id names.
 
         An id that names none is looked for among the caller's own facts, so that this call too is
@@ -239,11 +256,10 @@ class FactCalls:
         """
         parts = decode_id(wire_id, 2)
         if parts is None:
-            await self._delete(await self.user(), wire_id, found=False)
-        else:
-            await self._delete(self.drive(parts[0]), parts[1])
+            return await self._delete(await self.user(), wire_id, found=False)
+        return await self._delete(self.drive(parts[0]), parts[1])
 
-    async def _delete(self, scope: Scope, record_id: str, *, found: bool = True) -> None:
+    async def _delete(self, scope: Scope, record_id: str, *, found: bool = True) -> MutationAnswer:
         record = (await self.service.get(self.caller, record_id, scope)).record
         if not found or record.kind != FACT or not owned([record], scope):
             raise NotFound("There is no such fact here; list the facts again.")
@@ -258,6 +274,7 @@ class FactCalls:
             raise Unavailable(
                 "The provider says that the fact is deleted, and still returns it; try again."
             )
+        return answer
 
 
 MAX_BODY_BYTES = 65_536
@@ -318,15 +335,13 @@ async def list_user_facts(calls: Calls) -> Response:
 )
 async def add_user_fact(calls: Calls, new: Fresh) -> Response:
     """Remember a fact about the token's user."""
-    record, operation_id = await calls.add(await calls.user(), new)
-    return _reply(user_fact(record), 201) if record else _accepted(operation_id)
+    return _added(await calls.add(await calls.user(), new), user_fact)
 
 
-@router.delete("/user/{id}", status_code=204, responses=_documented(409))
+@router.delete("/user/{id}", status_code=204, responses=_documented(409, s202=Accepted))
 async def delete_user_fact(calls: Calls, wire_id: Key) -> Response:
     """Delete the fact of that id, of the token's user."""
-    await calls.delete_of_user(wire_id)
-    return Response(status_code=204)
+    return _deleted(await calls.delete_of_user(wire_id))
 
 
 @router.get("/drive/{id}", responses=_documented(s200=DriveFacts))
@@ -344,15 +359,13 @@ async def list_drive_facts(calls: Calls, drive_id: Key) -> Response:
 )
 async def add_drive_fact(calls: Calls, drive_id: Key, new: Fresh) -> Response:
     """Remember a fact about the drive of that id."""
-    record, operation_id = await calls.add(calls.drive(drive_id), new)
-    return _reply(drive_fact(record), 201) if record else _accepted(operation_id)
+    return _added(await calls.add(calls.drive(drive_id), new), drive_fact)
 
 
-@router.delete("/drive/{id}", status_code=204, responses=_documented(409))
+@router.delete("/drive/{id}", status_code=204, responses=_documented(409, s202=Accepted))
 async def delete_drive_fact(calls: Calls, wire_id: Key) -> Response:
     """Delete the fact of that id: here the id is a drive's fact's, and no drive's."""
-    await calls.delete_of_drive(wire_id)
-    return Response(status_code=204)
+    return _deleted(await calls.delete_of_drive(wire_id))
 
 
 def facts_app(served: Served, *, names: frozenset[str] | None) -> FastAPI:
@@ -376,5 +389,11 @@ def _reply(body: Wire, status: int = 200) -> Response:
     return ExactJson(body.model_dump(mode="json", by_alias=True), status)
 
 
-def _accepted(operation_id: str) -> Response:
-    return _reply(Accepted(operation_id=operation_id), 202)
+def _added(answer: MutationAnswer, form: Callable[[Record], Wire]) -> Response:
+    if answer.records:
+        return _reply(form(answer.records[0]), 201)
+    return _reply(Accepted.of(answer), 202)
+
+
+def _deleted(answer: MutationAnswer) -> Response:
+    return _reply(Accepted.of(answer), 202) if answer.held else Response(status_code=204)

@@ -36,6 +36,7 @@ from memtui.doors.http.plugin_wire import (
     NamespacePut,
     Refusal,
     Search,
+    Waiting,
     Wire,
     Written,
     is_uuid,
@@ -156,13 +157,14 @@ async def delete_namespace(request: Request, name: SpaceName) -> Response:
 @router.post(
     "/namespaces/{name}/memories",
     status_code=201,
-    responses=_documented(404, s201=Written),
+    responses=_documented(404, s201=Written, s202=Waiting),
     openapi_extra=json_body(MemoryWrite),
 )
 async def write_memory(request: Request, name: SpaceName) -> Response:
     """Store a memory, in place of the one that has the same id."""
     body = await _body(request, MemoryWrite)
-    return _reply(await _served(request).write(name, body), 201)
+    written = await _served(request).write(name, body)
+    return _reply(written, 202 if isinstance(written, Waiting) else 201)
 
 
 @router.post("/search", responses=_documented(404, s200=Found), openapi_extra=json_body(Search))
@@ -175,14 +177,14 @@ async def search(request: Request) -> Response:
 @router.delete(
     "/memories/{id}",
     status_code=204,
-    responses=_documented(404),
+    responses=_documented(404, s202=Waiting),
     openapi_extra=json_body(Forget),
 )
 async def forget_memory(request: Request, memory_id: MemoryId) -> Response:
     """Delete a memory, in the name of the namespace that it is in."""
     body = await _body(request, Forget)
-    await _served(request).forget(memory_id, body.requested_by_namespace)
-    return Response(status_code=204)
+    waiting = await _served(request).forget(memory_id, body.requested_by_namespace)
+    return _reply(waiting, 202) if waiting else Response(status_code=204)
 
 
 async def plugin_app(

@@ -57,9 +57,17 @@ from memtui.doors.http.plugin_wire import (
     Namespace,
     NamespacePatch,
     NamespacePut,
+    Waiting,
     Written,
 )
-from memtui.service import BindingView, Caller, MemoryName, MemoryService, MutationAnswer
+from memtui.service import (
+    BindingView,
+    Caller,
+    Held,
+    MemoryName,
+    MemoryService,
+    MutationAnswer,
+)
 from memtui.service.namespaces import no_namespace
 from memtui.service.redaction import redact, redact_json
 
@@ -432,7 +440,11 @@ class ServedBinding:
         return Namespace.model_validate(dict(kept))
 
     async def drop(self, name: str) -> None:
-        """Forget every memory of a namespace, and then the namespace."""
+        """Forget every memory of a namespace, and then the namespace.
+
+        Raises:
+            Denied: what is forgotten waits for review first, and the namespace stays.
+        """
         if name in await self.service.plugin.named(self.caller, self.key, [name]):
             await self._forget_all(name)
         await self.service.plugin.remove(self.caller, self.key, name)
@@ -441,7 +453,9 @@ class ServedBinding:
     async def _forget_all(self, name: str) -> None:
         scope = self.places.scope_of(name)
         while handles := await self._page_of(name, scope):
-            await self._forget(scope, handles)
+            answer = await self._forget(scope, handles)
+            if answer.held is not None:
+                raise Denied(f"{answer.held.sentence} {name} stays with its memories.")
 
     async def _page_of(self, name: str, scope: Scope) -> tuple[RecordHandle, ...]:
         """Return the handles of some of a namespace's records, none where none is left."""
@@ -462,7 +476,7 @@ class ServedBinding:
                 return handles
             request = request.model_copy(update={"cursor": page.next_cursor})
 
-    async def write(self, name: str, body: MemoryWrite) -> Written:
+    async def write(self, name: str, body: MemoryWrite) -> Written | Waiting:
         """Store a memory, in place of the one that has its id.
 
         Raises:
@@ -484,6 +498,8 @@ class ServedBinding:
                 answer = await self._add(mark, body, can)
             else:
                 answer = await self._replace(mark, body, can, known)
+            if answer.held is not None:
+                return _waiting(memory_id, name, answer.held)
             await self._note(mark, answer)
         return Written(id=memory_id, namespace=name)
 
@@ -510,11 +526,12 @@ class ServedBinding:
         if name.namespace == mark.namespace and (can.keeps_ids or not _clears(request, old)):
             update: Json = {"record_id": handle.provider_record_id, "mode": WriteMode.UPSERT}
             answer = await self.service.write(self.caller, request.model_copy(update=update))
-            if handle in answer.handles:
+            if handle in answer.handles or answer.held is not None:
                 return answer
         else:
             answer = await self.service.write(self.caller, request)
-        await self._forget(self.places.scope_of(name.namespace), (handle,))
+        if answer.held is None:
+            await self._forget(self.places.scope_of(name.namespace), (handle,))
         return answer
 
     def _request(self, mark: Mark, body: MemoryWrite, old: Record | None = None) -> WriteRequest:
@@ -545,8 +562,8 @@ class ServedBinding:
         )
         await self.service.plugin.note(self.caller, self.key, [name])
 
-    async def forget(self, memory_id: str, requested_by: str) -> None:
-        """Delete a memory in the name of its namespace.
+    async def forget(self, memory_id: str, requested_by: str) -> Waiting | None:
+        """Delete a memory in the name of its namespace; None: it is gone.
 
         Raises:
             NotFound: there is no such memory.
@@ -560,19 +577,28 @@ class ServedBinding:
             name, record = known
             if name.namespace != requested_by:
                 raise Denied(f"The memory {memory_id} is not in {requested_by}.")
-            await self._forget(self.places.scope_of(requested_by), (record.handle,))
+            scope = self.places.scope_of(requested_by)
+            held = (await self._forget(scope, (record.handle,))).held
+        return _waiting(memory_id, requested_by, held) if held else None
 
     def _alone(self, memory_id: str) -> asyncio.Lock:
         """Return the lock of one memory: no two calls change it at a time."""
         return self._locks.setdefault(memory_id, asyncio.Lock())
 
-    async def _forget(self, scope: Scope, handles: tuple[RecordHandle, ...]) -> None:
+    async def _forget(self, scope: Scope, handles: tuple[RecordHandle, ...]) -> MutationAnswer:
         request = ForgetRequest(scope=scope, handles=handles, binding_key=self.key)
         answer = await self.service.forget(self.caller, request)
         if answer.ghosts:
             raise Unavailable(
                 "The provider says that the memory is deleted, and still returns it; try again."
             )
+        return answer
+
+
+def _waiting(memory_id: str, namespace: str, held: Held) -> Waiting:
+    return Waiting(
+        id=memory_id, namespace=namespace, held_id=held.held_id, reasons=list(held.reasons)
+    )
 
 
 def _refuse_lost(can: Capabilities, body: MemoryWrite) -> None:

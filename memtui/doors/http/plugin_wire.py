@@ -10,7 +10,7 @@ import json
 import re
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -238,6 +238,19 @@ class Written(Wire):
 
     id: str
     namespace: str
+
+
+class Waiting(Wire):
+    """Nothing is changed yet: a person reviews it first."""
+
+    id: str
+    """Of the memory; one that is written has it once it is let in."""
+    namespace: str
+    status: Literal["held"] = "held"
+    held_id: str
+    """What `memtui review show` takes."""
+    reasons: list[str]
+    """The rules that hold it."""
 
 
 class Memory(Wire):

@@ -44,7 +44,7 @@ from memtui.contract import (
 from memtui.doors.agent import Agent, Owner
 from memtui.fact_values import written
 from memtui.filters import build_filter
-from memtui.service import Answer, FactRequest
+from memtui.service import Answer, FactRequest, Held
 from memtui.service.operations import FACT
 from memtui.visible import visible
 
@@ -176,9 +176,13 @@ class Stored(Told):
     similar: Mapping[str, float] = {}
     """Records that said the same already (0.95 and more) or nearly (0.8), by id, with their
     likeness: correct one of them, and forget the new one, where one is enough."""
+    held: Held | None = None
+    """Nothing was stored: it waits until a person has reviewed it."""
 
     def words(self) -> str:
         """Return the new ids, and what was taken out."""
+        if self.held is not None:
+            return self.held.sentence
         ids = ", ".join(map(visible, self.ids))
         told = f"Stored as {ids}." if ids else "Taken in; the memory shows it later."
         taken = f" Taken out before it was stored: {', '.join(self.redacted)}."
@@ -195,9 +199,13 @@ class Removed(Told):
     """Ids that named nothing here."""
     still_found: tuple[str, ...] = ()
     """What the memory says is removed and still returns."""
+    held: Held | None = None
+    """Nothing was removed: it waits until a person has reviewed it."""
 
     def words(self) -> str:
         """Return what came of each id."""
+        if self.held is not None:
+            return self.held.sentence
         told = {"Removed": self.ids, "Not found": self.missing, "Still found": self.still_found}
         named = ((what, ", ".join(map(visible, ids))) for what, ids in told.items() if ids)
         return "\n".join(f"{what}: {ids}." for what, ids in named)
@@ -458,7 +466,9 @@ async def correct(agent: Agent, asked: CorrectInput) -> Stored:
         source=agent.source,
     )
     answer = await agent.service.correct(agent.caller, request)
-    return Stored(**_told(answer), ids=_ids(answer.handles), redacted=answer.redacted)
+    return Stored(
+        **_told(answer), ids=_ids(answer.handles), redacted=answer.redacted, held=answer.held
+    )
 
 
 async def forget(agent: Agent, asked: ForgetInput) -> Removed:
@@ -491,7 +501,11 @@ async def _write(agent: Agent, scope: Scope, text: str, **more: Any) -> Stored:
     answer = await agent.service.write(agent.caller, request, tell_similar=True)
     similar = {one.record.handle.provider_record_id: one.likeness for one in answer.similar}
     return Stored(
-        **_told(answer), ids=_ids(answer.handles), redacted=answer.redacted, similar=similar
+        **_told(answer),
+        ids=_ids(answer.handles),
+        redacted=answer.redacted,
+        similar=similar,
+        held=answer.held,
     )
 
 
@@ -511,6 +525,7 @@ async def _forget(
         ids=_ids(answer.handles),
         missing=_ids(answer.missing),
         still_found=_ids(answer.ghosts),
+        held=answer.held,
     )
 
 

@@ -12,7 +12,15 @@ from memtui.contract import Capabilities, Filter, OperationStatus, Scope, WriteM
 from memtui.doors.agent import Agent
 from memtui.doors.hooks.calls import HookCall, Moment
 from memtui.doors.hooks.capture import Outcome, capture_run
-from memtui.service import Caller, Capture, MemoryService, open_service
+from memtui.service import (
+    Caller,
+    Capture,
+    MemoryService,
+    ReviewRule,
+    RuleAction,
+    RuleTest,
+    open_service,
+)
 from memtui.service.visibility import Membership, Role
 from tests.doors.hooks.test_transcript import LONG
 from tests.service.fake import FakeAdapter
@@ -45,6 +53,21 @@ def turn(moment: Moment, answer: str) -> HookCall:
     return HookCall(
         event="x", moment=moment, prompt="Where from?", reply=answer, ends_later=is_turn
     )
+
+
+async def test_what_is_captured_waits_for_review(service: MemoryService, caller: Caller) -> None:
+    await service.bindings.update(caller, "fake", capture={Capture.POST_RUN: True})
+    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.DOOR, value="hook")
+    await service.review.add_rule(caller, "fake", rule)
+    agents = caller.model_copy(
+        update={"principal": "agent:x", "acts_for": caller.principal, "run_id": "s", "door": "hook"}
+    )
+    agent = Agent(service, agents, Scope(company_id=caller.company_id, project_id="p"), "fake")
+    captured = await capture_run(agent, turn(Moment.END, LONG))
+    assert captured.outcome is Outcome.HELD
+    assert FakeAdapter.received == []
+    [held] = await service.review.waiting(caller)
+    assert held.run_id == "s"
 
 
 async def test_a_provider_that_condenses_gets_a_run_once_at_its_end(

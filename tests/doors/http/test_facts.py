@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from memtui.contract import Filter, OperationType, Scope, SourceKind, SourceRef, WriteRequest
 from memtui.doors.http.facts import decode_id, encode_id
-from memtui.service import Caller, MemoryService
+from memtui.service import Caller, MemoryService, ReviewRule, RuleAction, RuleTest
 from tests.doors.cli.conftest import HOSTILE
 from tests.doors.http.conftest import DRIVE, DRIVE_PATH, USER_PATH
 
@@ -49,6 +49,26 @@ async def test_add_list_delete(speak: Any, path: str) -> None:
     assert (gone.status_code, gone.content) == (204, b"")
     assert await texts(client, path) == ["Uses Go."]
     assert (await client.delete(f"{base}/{first.json()['id']}")).status_code == 404
+
+
+async def test_what_an_agent_asks_is_held_for_review(
+    speak: Any, memories: MemoryService, caller: Caller
+) -> None:
+    person, agent = await speak("user:ana"), await speak("agent:x", acts_for="user:ana")
+    kept = (await person.post(DRIVE_PATH, json={"fact": "Uses Go."})).json()
+    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.ALL)
+    for binding in await memories.bindings.all(caller):
+        await memories.review.add_rule(caller, binding.key, rule)
+    base = DRIVE_PATH.removesuffix(f"/{DRIVE}")
+    replies = [
+        await agent.post(DRIVE_PATH, json={"fact": "Uses Rust."}),
+        await agent.delete(f"{base}/{kept['id']}"),
+    ]
+    held = {one.held_id for one in await memories.review.waiting(caller)}
+    assert [one.status_code for one in replies] == [202, 202]
+    assert {one.json()["heldId"] for one in replies} == held
+    assert {one.json()["status"] for one in replies} == {"held"}
+    assert await texts(person, DRIVE_PATH) == ["Uses Go."]
 
 
 async def test_users_and_drives_are_apart(speak: Any) -> None:

@@ -11,9 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
+from memtui.backends.plugin_v1 import PluginAdapter
 from memtui.config import Paths, load_settings
 from memtui.contract import (
+    BindingContext,
     Capabilities,
+    Denied,
     Filter,
     Health,
     Invalid,
@@ -29,7 +32,14 @@ from memtui.doors.http.app import Served
 from memtui.doors.http.plugin import plugin_app
 from memtui.doors.http.plugin_binding import ANONYMOUS
 from memtui.doors.http.server import make_server, on_port
-from memtui.service import Caller, MemoryService, open_service
+from memtui.service import (
+    Caller,
+    MemoryService,
+    ReviewRule,
+    RuleAction,
+    RuleTest,
+    open_service,
+)
 from memtui.service.visibility import Membership, Role
 from memtui.testing import InMemoryAdapter
 from tests.migration.providers import BareAdapter
@@ -126,6 +136,43 @@ async def test_what_the_plugin_does_can_be_undone(service: MemoryService, caller
         await service.undo(caller, newest.operation_id)
         assert await listed(client) == before
         assert await forget(client, written) == 204
+
+
+async def test_what_a_client_asks_is_held_for_review(
+    service: MemoryService, caller: Caller, tmp_path: Path
+) -> None:
+    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.ALL)
+    async with serving(service) as client:
+        await client.put(WEB, json={"kind": "workspace"})
+        kept = (await client.post(f"{WEB}/memories", json=MEMORY)).json()["id"]
+        await service.review.add_rule(caller, "default", rule)
+        written = await client.post(f"{WEB}/memories", json=MEMORY | {"content": "It is blue."})
+        replaced = await client.post(f"{WEB}/memories", json=MEMORY | {"id": kept, "kind": "fact"})
+        assert (written.status_code, written.json()["status"]) == (202, "held")
+        assert replaced.status_code == 202
+        assert await forget(client, kept) == 202
+        assert (await client.delete(WEB)).status_code == 403
+        [there] = await listed(client)
+        assert (there["id"], there["content"]) == (kept, MEMORY["content"])
+        await service.review.accept(caller, written.json()["held_id"])
+        assert written.json()["id"] in {one["id"] for one in await listed(client)}
+
+        adapter = await PluginAdapter.open(
+            BindingContext(
+                company_id="local",
+                binding_key="remote",
+                config={"url": str(client.base_url)},
+                data_dir=tmp_path,
+            )
+        )
+        request = WriteRequest(
+            scope=Scope(company_id="local", project_id="web"),
+            source=SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local"),
+            content="It is green.",
+        )
+        with pytest.raises(Denied, match="holds it for review"):
+            await adapter.write(request)
+        await adapter.close()
 
 
 async def test_memories_made_elsewhere_are_served(service: MemoryService, caller: Caller) -> None:

@@ -23,7 +23,15 @@ from memtui.contract import (
 )
 from memtui.doors.mcp.over_http import HttpServer
 from memtui.doors.mcp.tools import TOOLS
-from memtui.service import Caller, Capture, MemoryService, open_service
+from memtui.service import (
+    Caller,
+    Capture,
+    MemoryService,
+    ReviewRule,
+    RuleAction,
+    RuleTest,
+    open_service,
+)
 from memtui.service.visibility import Membership, Role
 from tests.doors.mcp.conftest import (
     COMPANY,
@@ -35,6 +43,31 @@ from tests.doors.mcp.conftest import (
     text_of,
 )
 from tests.service.fake import FakeAdapter
+
+
+async def test_an_agent_is_told_that_a_person_decides_first(
+    connect: Connect, service: MemoryService, caller: Caller
+) -> None:
+    client = await connect()
+    stored = await client.call_tool("memory_note", {"text": "Deploys run on Fridays."})
+    [record_id] = stored.structured_content["ids"]
+    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.ALL)
+    await service.review.add_rule(caller, "default", rule)
+    for tool, asked in (
+        ("memory_note", {"text": "Deploys run at night."}),
+        ("memory_correct", {"id": record_id, "text": "Deploys run on Mondays."}),
+        ("memory_forget", {"ids": [record_id]}),
+    ):
+        told = await client.call_tool(tool, asked)
+        assert not told.is_error
+        assert told.structured_content["ids"] == []
+        assert told.structured_content["held"]["reasons"] == ["hold all"]
+        assert "Held for review as" in text_of(told)
+    found = await client.call_tool("memory_search", {"query": "Deploys"})
+    assert [one["text"] for one in found.structured_content["memories"]] == [
+        "Deploys run on Fridays."
+    ]
+    assert len(await service.review.waiting(caller)) == 3
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
