@@ -838,6 +838,18 @@ class ForgetRequest(Model):
     source: SourceRef | None = None
     """The work object on whose behalf it is done."""
 
+    @classmethod
+    def of(cls, records: Sequence[Record], scope: Scope, binding_key: str | None = None) -> Self:
+        """Return the request to forget records; one that changed since it was read stays."""
+        return cls(
+            scope=scope,
+            binding_key=binding_key,
+            handles=tuple(one.handle for one in records),
+            revisions={
+                one.handle.provider_record_id: one.revision for one in records if one.revision
+            },
+        )
+
 
 class ForgetReply(Model):
     """`missing` are handles that named no record; forgetting them is not an error."""

@@ -107,11 +107,11 @@ def _not_updated(own: Sequence[Known], now: datetime, rules: InsightRules) -> It
     times = [one.record.updated_at or one.record.created_at for one in own]
     last = max((at for at in times if at is not None), default=None)
     if last is not None and None not in times and now - last >= timedelta(rules.still_days):
-        days = (now - last).days
-        yield _insight(
-            InsightKind.NOT_UPDATED, own, own,
-            f"Nothing of {_owner(own)} was written or changed for {days:,} days",
-        )  # fmt: skip
+        sentence = (
+            f"Nothing of {_owner(own)} was written or changed for {(now - last).days:,} days: "
+            f"{_figures(own)}."
+        )
+        yield _insight(InsightKind.NOT_UPDATED, own, own, sentence)
 
 
 def _never_read(own: Sequence[Known], now: datetime, rules: InsightRules) -> Iterator[Insight]:
@@ -122,20 +122,19 @@ def _never_read(own: Sequence[Known], now: datetime, rules: InsightRules) -> Ite
         if not one.use.count and (one.record.created_at is None or one.record.created_at <= old)
     ]
     if unread:
-        share = f"{len(unread):,} of {len(own):,}"
-        sentence = f"Of {_owner(own)} {share} were never read"
+        sentence = f"{_owner(own)} has {_figures(unread, own)} never read."
         yield _insight(InsightKind.NEVER_READ, own, unread, sentence)
 
 
 def _read_by_one(own: Sequence[Known], rules: InsightRules) -> Iterator[Insight]:
-    field, name = owner_of(own[0].record.scope)
+    owner = owner_of(own[0].record.scope)
     by_agent: dict[str, list[Known]] = defaultdict(list)
     for one in own:
         if len(one.use.agents) == 1:
             by_agent[one.use.agents[0]].append(one)
     for agent, alone in by_agent.items():
-        if len(alone) >= rules.read_by_one and (field, name) != ("agent_id", agent):
-            sentence = f"Of {_owner(own)} {len(alone):,} of {len(own):,} are read by {agent} alone"
+        if len(alone) >= rules.read_by_one and owner != ("agent_id", agent):
+            sentence = f"{_owner(own)} has {_figures(alone, own)} read by agent {agent} alone."
             yield _insight(InsightKind.READ_BY_ONE, own, alone, sentence, agent_id=agent)
 
 
@@ -149,26 +148,34 @@ def _growing(own: Sequence[Known], now: datetime, rules: InsightRules) -> Iterat
         tokens = sum(one.tokens for one in new)
         before = sum(one.tokens for one, age in dated if _WEEK <= age < 5 * _WEEK) / 4
         if tokens >= rules.growing_tokens and tokens > rules.growing_times * before:
-            about = f"{topic} of {_owner(own)}" if topic else _owner(own)
-            lead = f"{about} grew in the last 7 days, by {before:,.0f} tokens a week before"
-            yield _insight(InsightKind.GROWING, own, new, lead, topic=topic or None)
+            about = f"{_owner(own)}, topic {topic}," if topic else _owner(own)
+            sentence = (
+                f"{about} grew by {_figures(new)} in the last 7 days, "
+                f"by {before:,.0f} tokens a week in the four weeks before."
+            )
+            yield _insight(InsightKind.GROWING, own, new, sentence, topic=topic or None)
 
 
 def _owner(own: Sequence[Known]) -> str:
     return owner_words(own[0].record.scope)
 
 
+def _figures(showing: Sequence[Known], of: Sequence[Known] = ()) -> str:
+    count = len(of) or len(showing)
+    share = f"{len(showing):,} of {count:,}" if of else f"{count:,}"
+    tokens = sum(one.tokens for one in showing)
+    return f"{share} {'record' if count == 1 else 'records'} ({tokens:,} tokens)"
+
+
 def _insight(
     kind: InsightKind,
     own: Sequence[Known],
     showing: Sequence[Known],
-    lead: str,
+    sentence: str,
     *,
     topic: str | None = None,
     agent_id: str | None = None,
 ) -> Insight:
-    tokens = sum(one.tokens for one in showing)
-    records = "1 record" if len(showing) == 1 else f"{len(showing):,} records"
     return Insight(
         kind=kind,
         scope=owner_scope(own[0].record.scope),
@@ -176,6 +183,6 @@ def _insight(
         agent_id=agent_id,
         records=len(showing),
         of=len(own),
-        tokens=tokens,
-        sentence=f"{lead}: {records}, {tokens:,} tokens.",
+        tokens=sum(one.tokens for one in showing),
+        sentence=f"{sentence[0].upper()}{sentence[1:]}",
     )

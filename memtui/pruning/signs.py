@@ -144,7 +144,8 @@ def otherwise(earlier: Form, later: Form) -> str | None:
     if not was or not now:
         negates = not {*was, *now}.isdisjoint(NEGATIONS)
         return f"{'with' if now else 'without'} {words}" if negates else None
-    if start < _BEGINNING or _only_adds(was, now):
+    are_words = all(any(map(str.isalnum, word)) for word in (*was, *now))
+    if start < _BEGINNING or not are_words or _only_adds(was, now):
         return None
     return f"{words} in the place of “{' '.join(was)}”"
 

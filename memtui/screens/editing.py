@@ -506,14 +506,8 @@ class EditingScreen(ListScreen[R]):
 
     def _forgetting(self, binding_key: str, records: Sequence[Record]) -> ForgetRequest:
         scopes = {place_of(record) for record in records}
-        return ForgetRequest(
-            scope=scopes.pop() if len(scopes) == 1 else self.state.record_scope,
-            handles=tuple(record.handle for record in records),
-            binding_key=binding_key,
-            revisions={
-                record_key(record): record.revision for record in records if record.revision
-            },
-        )
+        scope = scopes.pop() if len(scopes) == 1 else self.state.record_scope
+        return ForgetRequest.of(records, scope, binding_key)
 
     @conversation
     async def action_erase(self) -> None:

@@ -143,10 +143,13 @@ class Pruning(Group):
         everywhere, settings = self._service.everywhere, self._service.settings
         limit = within_ms or max(_WITHIN_MS, settings.all_bindings_timeout_ms)
         asked = await everywhere.begin(caller, limit, seen_only=True)
-        if (only := request.filter.binding_key) is not None:
-            asked.outcomes = {key: one for key, one in asked.outcomes.items() if key == only}
-            if not asked.outcomes:
-                raise NotFound(f"There is no binding {only} here that is on.")
+        asked.outcomes = {
+            key: one
+            for key, one in asked.outcomes.items()
+            if request.filter.allows("binding_key", key)
+        }
+        if not asked.outcomes:
+            raise NotFound("The filter names no binding here that is on.")
         answers: dict[str, PruneAnswer] = {}
         known: dict[str, list[Known]] = {}
         counter = TokenCounter(request.model)

@@ -356,20 +356,31 @@ class LogReader:
         return found
 
     def readers(self, binding_key: str, record_ids: Sequence[str]) -> dict[str, set[str]]:
-        """Return the principals that read each record; an agent is named by its type, if it has."""
-        columns, found = HANDLES.c, defaultdict[str, set[str]](set)
-        read_by = OPERATIONS.c.agent_id, OPERATIONS.c.principal
+        """Return who read each record, as principals."""
+        columns, found, readers = HANDLES.c, defaultdict[str, set[str]](set), dict[int, str]()
         for part in parts(record_ids):
-            statement = (
-                select(columns.provider_record_id, *read_by)
-                .join(OPERATIONS, _of_operation(columns))
+            returned = self.connection.execute(
+                select(columns.provider_record_id, columns.seq)
                 .where(*self._returned(binding_key, part))
                 .distinct()
-            )
-            for record_id, agent_id, principal in self.connection.execute(statement):
-                is_ai = agent_id is not None and principal.startswith(_AGENT)
-                found[record_id].add(f"{_AGENT}{agent_id}" if is_ai else principal)
+            ).all()
+            wanted = {seq for _, seq in returned} - readers.keys()
+            readers |= self._principals(sorted(wanted))
+            for record_id, seq in returned:
+                found[record_id].add(readers[seq])
         return found
+
+    def _principals(self, numbers: Sequence[int]) -> dict[int, str]:
+        """Return who did each of these operations; an agent is named by its type, if it has one."""
+        columns = OPERATIONS.c
+        statement = select(_SEQ, columns.agent_id, columns.principal).where(
+            *self._own, _among(self.connection, _SEQ, numbers)
+        )
+        rows = self.connection.execute(statement) if numbers else ()
+        return {
+            seq: f"{_AGENT}{agent_id}" if agent_id and principal.startswith(_AGENT) else principal
+            for seq, agent_id, principal in rows
+        }
 
     def mutations_of_record(self, binding_key: str, record_id: str) -> list[str]:
         """Return the ids of the mutations that touched a record."""

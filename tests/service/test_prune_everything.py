@@ -284,13 +284,14 @@ async def test_insights_are_of_owners_over_all_bindings(
         (InsightKind.GROWING, "ana"),
     }
     assert told[InsightKind.NOT_UPDATED, "web"].sentence == (
-        "Nothing of project web was written or changed for 40 days: 4 records, 44 tokens."
+        "Nothing of project web was written or changed for 40 days: 4 records (44 tokens)."
     )
     assert told[InsightKind.READ_BY_ONE, "web"].sentence == (
-        "Of project web 4 of 4 are read by coding alone: 4 records, 44 tokens."
+        "Project web has 4 of 4 records (44 tokens) read by agent coding alone."
     )
-    assert told[InsightKind.GROWING, "ana"].sentence.startswith(
-        "food of user ana grew in the last 7 days, by 0 tokens a week before: 1 record, "
+    assert told[InsightKind.GROWING, "ana"].sentence == (
+        "User ana, topic food, grew by 1 record (75 tokens) in the last 7 days, "
+        "by 0 tokens a week in the four weeks before."
     )
     await service.query(ANA, asked)
     found = (await service.pruning.everything(ANA, EVERYTHING)).insights

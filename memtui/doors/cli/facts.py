@@ -115,17 +115,7 @@ class FactScope(BindingOptions):
         self, session: Session, records: Sequence[Record], binding_key: str | None = None
     ) -> MutationAnswer:
         """Forget records as they were read, from this binding if it is given."""
-        request = self.request(
-            session,
-            ForgetRequest,
-            binding_key=binding_key or self.binding,
-            handles=tuple(record.handle for record in records),
-            revisions={
-                record.handle.provider_record_id: record.revision
-                for record in records
-                if record.revision is not None
-            },
-        )
+        request = ForgetRequest.of(records, self.scope(session), binding_key or self.binding)
         return await session.service.forget(session.caller, request)
 
 

@@ -13,7 +13,7 @@ from memtui.doors.cli import impact
 from memtui.doors.cli.impact import Check, Last, Tried
 from memtui.doors.cli.input import confirm
 from memtui.doors.cli.options import DryRun, Limit, Revision, ScopeOptions, Yes
-from memtui.doors.cli.output import columns, table
+from memtui.doors.cli.output import columns, jsonable, table
 from memtui.doors.cli.session import Session, handle_in
 from memtui.visible import visible
 from memtui.widgets import format as shown
@@ -81,7 +81,7 @@ async def undo(
 
     Without an operation the last change is meant, of memories or of settings; with a scope, the
     last one in that scope. One that cannot be taken back is never passed over. Taking back an undo
-    does the change again.
+    does the change again. What was forgotten from several bindings at once comes back at once.
     """
     if listing:
         candidates = await session.service.undoable(session.caller, limit)
@@ -90,12 +90,15 @@ async def undo(
         session.out.answer({"undoable": candidates}, table(titles, rows))
         return
     target = operation_id or await _last_in_scope(session, scope)
-    answer = await session.service.undo(session.caller, target)
+    answers = await session.service.undo_together(session.caller, target)
+    changes = [change.name for answer in answers for change in answer.settings]
+    links = {old: new for answer in answers for old, new in answer.linked.items()}
+    undone = " and ".join(str(answer.undoes) for answer in answers)
     session.out.answer(
-        answer,
-        [*changed_ids(answer), *(change.name for change in answer.settings)],
-        *(f"{old} came back as {new}." for old, new in answer.linked.items()),
-        f"Took back {answer.undoes}; memtui undo {answer.operation_id} redoes it.",
+        jsonable(answers[0]) | {"together": jsonable(answers[1:])},
+        [*(name for answer in answers for name in changed_ids(answer)), *changes],
+        *(f"{old} came back as {new}." for old, new in links.items()),
+        f"Took back {undone}; memtui undo {answers[0].operation_id} does it again.",
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from memtui.contract import Invalid, owner_words
+from memtui.contract import Invalid, Scope, owner_of, owner_words
 from memtui.doors.cli.input import read_stdin
 from memtui.doors.cli.options import Exact, FilterLine, OperationOptions, ScopeOptions
 from memtui.doors.cli.output import (
@@ -76,16 +76,26 @@ async def stats(
             "scopes and bindings disagree.",
         ),
     ] = False,
+    insights: Annotated[
+        bool,
+        typer.Option(
+            "--insights",
+            help="Show instead whose memories nobody updates, reads or keeps small: of everything, "
+            "or of the user, project or agent that is named.",
+        ),
+    ] = False,
 ) -> None:
     """Show what the operations did, took and cost.
 
     The whole log, sealed operations included, unless the filter and the options narrow it. The
     figures of facts are in `memtui facts stats`.
     """
-    if patterns:
+    if patterns or insights:
         if line or by or bucket or hit_sign or any(asdict(which).values()):
-            raise Invalid("--patterns takes only whose facts, and --binding.")
-        await _show_patterns(session, scope)
+            raise Invalid("--patterns and --insights take only whose memories, and --binding.")
+        if patterns and insights:
+            raise Invalid("Give --patterns or --insights, not both.")
+        await (_show_patterns if patterns else _show_insights)(session, scope)
         return
     from memtui.analytics.figures import Bucket, HitSign
 
@@ -122,6 +132,28 @@ async def _show_patterns(session: Session, scope: ScopeOptions) -> None:
         answer,
         _pattern_lines(session, answer.patterns),
         f"{shown.counted(len(answer.patterns), 'pattern')} in the facts of {read}.",
+    )
+
+
+async def _show_insights(session: Session, scope: ScopeOptions) -> None:
+    from memtui.contract import Filter
+    from memtui.doors.cli.prune import insight_lines
+    from memtui.service import PruneRequest
+
+    company = Scope(company_id=session.caller.company_id)
+    chosen = Filter(binding_key=scope.binding)
+    request = PruneRequest(scope=company, kind=None, filter=chosen)
+    answer = await session.service.pruning.everything(session.caller, request)
+    asked = scope.scope(session)
+    of_whom = owner_of(asked)
+    everybodys = of_whom == owner_of(company)
+    found = [one for one in answer.insights if everybodys or owner_of(one.scope) == of_whom]
+    read = shown.counted(len(answer.answers), "binding")
+    session.out.answer(
+        {"together": answer.together, "bindings": answer.bindings, "insights": found},
+        insight_lines(found),
+        f"{shown.counted(len(found), 'insight')} over the memories of {read}.",
+        *(one.sentence for one in answer.failed),
     )
 
 

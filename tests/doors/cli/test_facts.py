@@ -200,6 +200,41 @@ def test_what_would_change_is_told_before(here: Run) -> None:
     assert (nothing.code, len(nothing.err.splitlines())) == (1, 1)
 
 
+def test_everything_is_pruned_at_once_and_comes_back_at_once(here: Run) -> None:
+    assert here("bindings", "add", "table", "facts").code == 0
+    add(here, "Likes tea")
+    add(here, "likes tea.", *U, "--binding", "table")
+    assert here("note", "Deploy on Mondays", "--project", "web").code == 0
+    for text, scope in (("likes TEA", U), ("deploy on MONDAYS", ("--project", "web"))):
+        add(here, text, *scope)
+    add(here, "likes tea!", *U, "--binding", "table")
+    plan = here("facts", "prune", "--everything", "--json").document
+    assert {(one["binding_key"], one["belongs_to"]) for one in plan["candidates"]} == {
+        ("default", "user U"),
+        ("default", "project web"),
+        ("table", "user U"),
+    }
+    assert (plan["records"], plan["marked"], plan["operation_id"]) == (6, 3, None)
+    assert [one["status"] for one in plan["bindings"]] == ["ok", "ok"]
+    shown = here("facts", "prune", "--everything", "binding:table")
+    assert "would go" in shown.err
+    assert "MONDAYS" not in shown.out
+    assert here("facts", "prune", "--everything", *U).code == 2
+    refused = here("facts", "prune", "--everything", "--apply")
+    assert (refused.code, "add --yes" in refused.err) == (2, True)
+    gone = here("facts", "prune", "--everything", "--apply", "--yes", "--json").document
+    assert (len(gone["operation_ids"]), len(gone["forgotten"]), gone["failed"]) == (2, 3, [])
+    left = here("facts", "prune", "--everything", "--json").document
+    assert (left["records"], left["candidates"]) == (3, [])
+    back = here("undo", "--json").document
+    assert len(back["together"]) == 1
+    assert here("facts", "prune", "--everything", "--json").document["records"] == 6
+    assert here("undo", back["operation_id"]).code == 0
+    assert here("facts", "prune", "--everything", "--json").document["records"] == 3
+    assert here("stats", "--insights", "--json").document["insights"] == []
+    assert here("stats", "--insights", "--patterns").code == 2
+
+
 def test_facts_by_their_key(here: Run) -> None:
     project = ("--project", "apollo", "--agent", "coding")
     assert here("facts", "set", "port", "3.10", "--namespace", "Net").code == 0
