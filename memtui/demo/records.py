@@ -16,6 +16,7 @@ from memtui.demo.plan import (
     HOSTED_PROJECT,
     AddBinding,
     Ask,
+    Drop,
     Step,
     SwitchBinding,
     Write,
@@ -83,6 +84,31 @@ class Records:
             scope = self._scope(project_id=poison.project)
             yield Step(at(poison.day, 11.7), "agent:orchestrator", "hook", scope, write)
         yield from self._digests()
+
+    def leftovers(self) -> Iterator[Step]:
+        """Yield what is written that the company could do without, in no order of time."""
+        for number, left in enumerate(self._content.leftovers):
+            name, who = f"leftover/{number}", self._principal(left.by)
+            is_agent = who.startswith("agent:")
+            scope = self._scope(
+                project_id=left.project,
+                subject_id=left.subject,
+                agent_id=left.agent or (left.by if is_agent and left.project else None),
+            )
+            write = Write(
+                name=name,
+                text=left.text,
+                source=self._external(left.ref) if left.ref else self._activity(name),
+                kind="fact",
+                topic=left.topic,
+                expires_after_end=None if left.expires is None else -timedelta(days=left.expires),
+            )
+            door = "mcp" if is_agent else "tui"
+            yield Step(at(left.day, 14.6), who, door, scope, write)
+            if left.asked is not None:
+                yield Step(at(left.day - 1, 10.3), who, door, scope, Ask(left.asked))
+            if left.forgotten is not None:
+                yield Step(at(left.forgotten, 9.4), "user:ana", "tui", scope, Drop((name,)))
 
     def _scope(self, **ids: str | None) -> Scope:
         return Scope(company_id=self._company, **ids)

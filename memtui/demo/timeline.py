@@ -73,6 +73,7 @@ def timeline() -> tuple[Step, ...]:
         if (note.title or note.text).startswith(start)
     }
     steps += Mishaps(company, names).steps()
+    steps += records.leftovers()
     steps += _told(runs, content.company.person)
     last = Scope(
         company_id=company, project_id="mech-fighters", agent_id="coding", issue_id="ISS-53"

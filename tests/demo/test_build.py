@@ -1,7 +1,7 @@
 """The whole demo, as the service shows it."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +20,9 @@ from memtui.contract import (
     SourceKind,
 )
 from memtui.demo.content import load
+from memtui.pruning.candidates import Reason
 from memtui.service import MemoryService, Operation, open_service
+from memtui.service.pruning import PruneRequest
 from tests.demo.conftest import CALLER
 from tests.demos import END, Built, build_in
 
@@ -30,7 +32,8 @@ COMPANY = Scope(company_id="acme")
 
 
 async def _log(service: MemoryService, **chosen: object) -> Sequence[Operation]:
-    narrowed = Filter.model_validate({"until": END + timedelta(seconds=1), **chosen})
+    until = END + timedelta(seconds=1)
+    narrowed = Filter.model_validate({"until": until, "own": True, **chosen})
     found: list[Operation] = []
     before: int | None = None
     while True:
@@ -87,8 +90,11 @@ async def test_the_summary_says_what_is_there(built: Built, service: MemoryServi
 
 async def test_every_type_and_status_is_in_the_log(service: MemoryService) -> None:
     log = await _log(service)
-    # Nobody is there to stop anything while the demo is made.
-    assert {one.status for one in log} == set(OperationStatus) - {OperationStatus.CANCELLED}
+    # Nobody is there to stop anything while the demo is made, and no binding holds writes back.
+    assert {one.status for one in log} == set(OperationStatus) - {
+        OperationStatus.CANCELLED,
+        OperationStatus.HELD,
+    }
     unused = {
         OperationType.PROFILE,
         OperationType.NAMESPACES,
@@ -96,6 +102,7 @@ async def test_every_type_and_status_is_in_the_log(service: MemoryService) -> No
         OperationType.SEAL,
         OperationType.PURGE,
         OperationType.REPAIR,
+        OperationType.REVIEW,
         OperationType.EMBED,
     }
     assert {one.operation_type for one in log} >= set(OperationType) - unused
@@ -201,3 +208,29 @@ async def test_bindings_are_of_every_sort(service: MemoryService) -> None:
     for key in ("default", "research-kb", "handbook"):
         health = (await service.bindings.health(CALLER, key)).health
         assert (health.status, health.problems) == ("ok", ())
+
+
+async def test_a_review_finds_what_is_left_over_for_the_reason_it_has(
+    service: MemoryService,
+) -> None:
+    found = await service.pruning.everything(CALLER, PruneRequest(scope=COMPANY))
+    candidates = [one for answer in found.answers for one in answer.plan.candidates]
+    reasons: dict[str, set[str]] = defaultdict(set)
+    for one in candidates:
+        reasons[one.record.text].add(one.reason.value)
+        if one.survivor is not None:
+            [kept] = [
+                item.record.text
+                for answer in found.answers
+                for item in answer.plan.items
+                if item.record.handle == one.survivor
+            ]
+            reasons[kept].add(one.reason.value)
+    leftovers = [one for one in load().leftovers if one.why != Reason.EXPIRED]
+    redacted = {one.text for one in leftovers if one.why == Reason.REDACTED}
+    assert not redacted & reasons.keys()
+    for left in leftovers:
+        assert left.text in redacted or left.why in reasons[left.text], left.text
+    # A vault lists nothing that has expired, and the service lets no secret or long fact in.
+    never = {Reason.EXPIRED, Reason.HOLDS_SECRET, Reason.TOO_LONG, Reason.SAME_MEANING}
+    assert {one.reason for one in candidates} >= set(Reason) - never

@@ -130,6 +130,28 @@ class Poison(Model):
         return (self.text * self.repeat).rstrip(" ") if self.repeat > 1 else self.text
 
 
+class Leftover(Model):
+    """A fact that a memory could do without, and the reason (`memtui.pruning.candidates`) for it.
+
+    It is of the project, subject or agent that is named. On the day `forgotten` before the end
+    somebody forgets it; `expires` days before the end it does; `asked` finds it once, a day later.
+    """
+
+    why: str
+    by: str
+    day: int
+    text: str
+    project: str | None = None
+    subject: str | None = None
+    agent: str | None = None
+    topic: str | None = None
+    ref: str | None = None
+    """The address that it was read at."""
+    forgotten: int | None = None
+    expires: int | None = None
+    asked: str | None = None
+
+
 class Queries(Model):
     """Search texts by where they are asked; `nothing` finds nothing."""
 
@@ -167,6 +189,7 @@ class Content(Model):
     handbook: tuple[Plain, ...]
     trial: tuple[Plain, ...]
     poison: tuple[Poison, ...]
+    leftovers: tuple[Leftover, ...]
     queries: Queries
     edits: Edits
     runs: RunParts
@@ -188,6 +211,7 @@ def load() -> Content:
             "handbook": notes["handbook"],
             "trial": notes["trial"],
             "poison": _read("poison")["poison"],
+            "leftovers": _read("leftovers")["leftover"],
             "queries": _read("queries"),
             "edits": _read("edits"),
             "runs": _read("runs"),
