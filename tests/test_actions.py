@@ -21,6 +21,7 @@ from memtui.screens.bindings.screen import BindingsScreen
 from memtui.screens.budget.screen import BudgetScreen
 from memtui.screens.changes import Changes
 from memtui.screens.conformance import Conformance
+from memtui.screens.impact import ImpactScreen
 from memtui.screens.in_step import InStepScreen
 from memtui.screens.limits import LimitsScreen
 from memtui.screens.migration import Migration
@@ -45,6 +46,7 @@ CARRIERS = {
     "budget": BudgetScreen,
     "analytics": AnalyticsScreen,
     "prune": PruneReview,
+    "impact": ImpactScreen,
     "limits": LimitsScreen,
     "namespaces": Namespaces,
     "conformance": Conformance,

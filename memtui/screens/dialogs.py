@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from textual.app import App, ComposeResult
 from textual.containers import Container, Horizontal, Vertical, VerticalScroll
@@ -273,10 +273,11 @@ class Confirm(Dialog[bool]):
 
     `question` names the object and the count: "Forget 3 records from vault·default?". `verb` is
     the word beside the key: "forget"; `otherwise` the one beside `esc`. `enter` does nothing here.
-    With `aside`, the word beside it, `e` answers False: something is to be changed first.
+    With `aside`, the word beside it, `aside_key` answers False: something comes first, a change
+    (`e`) or a look at what it would do (`w`).
     """
 
-    BINDINGS = [("y", "yes", "yes"), ("e", "aside", "change first")]
+    BINDINGS = [("y", "yes", "yes"), ("e", "aside('e')", "first"), ("w", "aside('w')", "first")]
 
     def __init__(
         self,
@@ -286,12 +287,13 @@ class Confirm(Dialog[bool]):
         detail: str = "",
         otherwise: str = "keep",
         aside: str = "",
+        aside_key: Literal["e", "w"] = "e",
     ) -> None:
-        pairs = [("y", verb), *([("e", aside)] if aside else []), ("esc", otherwise)]
+        pairs = [("y", verb), *([(aside_key, aside)] if aside else []), ("esc", otherwise)]
         parts = (Content.styled(key, f"bold {ACCENT}") + display(f" {verb}") for key, verb in pairs)
         super().__init__(question, line(*parts, gap="   "))
         self._detail = detail
-        self._has_aside = bool(aside)
+        self._aside_key = aside_key if aside else None
 
     def body(self) -> ComposeResult:
         """Yield the detail."""
@@ -301,9 +303,9 @@ class Confirm(Dialog[bool]):
         """Answer yes."""
         self.dismiss(True)  # noqa: FBT003 - the answer itself
 
-    def action_aside(self) -> None:
-        """Answer that something is to be changed first, where that can be."""
-        if self._has_aside:
+    def action_aside(self, key: str) -> None:
+        """Answer that something comes first, where it can."""
+        if key == self._aside_key:
             self.dismiss(False)  # noqa: FBT003 - the answer itself
 
 

@@ -32,7 +32,7 @@ from memtui.contract import (
     owner_scope,
 )
 from memtui.external_editor import edited
-from memtui.screens.base import conversation
+from memtui.screens.base import ServiceScreen, conversation
 from memtui.screens.dialogs import (
     Choice,
     Choose,
@@ -430,8 +430,33 @@ class EditingScreen(ListScreen[R]):
                 f"{fmt.counted(files, 'file')} of projects' own stay; memtui only reads them."
             )
         question = f"Forget {fmt.counted(len(records), 'record')} from {self.where(records)}?"
-        if await self.ask(Confirm(question, verb="forget", detail=self._reads_of(records))):
-            await self.forget_now(records)
+        detail, stays = self._reads_of(records), True
+        while stays:
+            asked = Confirm(
+                question, verb="forget", detail=detail, aside="what breaks", aside_key="w"
+            )
+            yes = await self.ask(asked)
+            if yes:
+                await self.forget_now(records)
+            stays = yes is False and await self.show_impact(records)
+
+    async def show_impact(
+        self, records: Sequence[Record], over: ServiceScreen | None = None
+    ) -> bool:
+        """Show what forgetting would change, over this screen or one above it.
+
+        Returns False where the person went somewhere else from there.
+        """
+        from memtui.screens.impact import ImpactScreen
+        from memtui.screens.modal import show_over
+
+        held: dict[str, list[RecordHandle]] = defaultdict(list)
+        for record in records:
+            held[self.binding_of(record)].append(record.handle)
+        what = record_name(records[0]) if len(records) == 1 else ""
+        shown = ImpactScreen(self.state, held, what or fmt.counted(len(records), "record"))
+        await show_over(over or self, shown)
+        return shown.wanted is None
 
     def _reads_of(self, records: Sequence[Record]) -> str:
         never = sum(self.name_of(record) not in self.stats for record in records)

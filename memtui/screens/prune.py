@@ -419,7 +419,7 @@ class PruneReview(ModalListScreen[Line]):
             return ""
         if self._doing:
             return _BUSY[self._doing]
-        if verb == "apply" and not self._review.marks:
+        if verb in {"apply", "impact"} and not self._review.marks:
             return "Nothing is marked."
         return self._below.why_disabled(f"prune.{verb}")
 
@@ -498,6 +498,11 @@ class PruneReview(ModalListScreen[Line]):
         else:
             if self.is_attached:
                 self.dismiss(None)
+
+    @conversation
+    async def action_impact(self) -> None:
+        """Show which of the log's last answers would differ without what is marked."""
+        await self._below.show_impact(self._review.marked, over=self)
 
     def action_merge(self) -> None:
         """Make one fact of the cluster under the cursor."""

@@ -343,32 +343,34 @@ def impact_words(found: Impact) -> Iterator[str]:
     if not found.asked:
         yield f"No query and no delivered context in the log could have found {them}."
     elif found.tried:
-        only = "the only" if found.is_all else "the last"
-        those = f"{only} {counted(found.asked, 'query or context', 'queries and contexts')}"
-        yield (
-            f"{count(found.differ)} of {count(found.tried)} answers would differ, tried on "
-            f"{those} that could find {them}."
-        )
-        if found.differ:
-            yield _lost_words(found)
-    if found.tokens_saved > 0:
-        yield f"The contexts among them get {counted(found.tokens_saved, 'token')} shorter in all."
+        those = f"{'all' if found.is_all else 'the last'} {count(found.asked)}"
+        part = f"{count(found.tried)} of {those}" if found.tried < found.asked else those
+        differ = f"{count(found.differ)} of {counted(found.tried, 'answer')} would differ"
+        yield f"{differ}: {part} that could have found {them} were tried."
+    if found.differ:
+        yield _lost_words(found)
     for one in found.untried:
-        held = f", {count(len(one.held))} of them had {them} in the answer" if one.held else ""
-        yield f"{counted(len(one.operation_ids), 'was', 'were')} not tried{held}. {one.sentence}"
+        held = f" ({count(len(one.held))} had {them} in the answer)" if one.held else ""
+        yield f"{count(len(one.operation_ids))} could not be tried{held}. {one.sentence}"
     if found.left_out:
         yield (
-            f"{counted(found.left_out, 'query', 'queries')} of the app itself left out; "
-            "a filter such as door:tui tries them."
+            f"{counted(found.left_out, 'query', 'queries')} of the app itself not counted; the "
+            "filter door:tui tries those."
         )
 
 
 def _lost_words(found: Impact) -> str:
-    if not found.would_lose:
-        return "Nothing is lost in any of them: another record in the answer still says it."
     rest = found.differ - found.would_lose
-    still = f"; in the other {count(rest)} another record still says it" if rest else ""
-    return f"{count(found.would_lose)} of them would lose something{still}."
+    if not found.would_lose:
+        words = "None of them loses anything: another record in the answer says the same"
+    elif rest:
+        words = (
+            f"{count(found.would_lose)} of them lose something; in {count(rest)} another says it"
+        )
+    else:
+        words = "Each of them loses something"
+    saved = found.tokens_saved
+    return f"{words}; {counted(saved, 'token')} fewer in all." if saved > 0 else f"{words}."
 
 
 def effect_words(effect: Effect) -> str:

@@ -1,0 +1,261 @@
+"""What forgetting some records would change: the log's last answers that would be different."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from textual.binding import BindingType
+from textual.content import Content
+
+from memtui.contract import Filter, Invalid, MemtuiError, RecordHandle
+from memtui.filters import Taker, format_filter, parse_filter, refuse_not_held
+from memtui.screens.base import conversation
+from memtui.screens.dialogs import Prompt
+from memtui.screens.modal import RunScreen
+from memtui.screens.state import GoTo
+from memtui.widgets import format as fmt
+from memtui.widgets.columns import Cell, Column
+from memtui.widgets.detail_lines import (
+    Line,
+    diff_lines,
+    heading,
+    joined,
+    key_hint,
+    labelled,
+    moment,
+)
+from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
+from memtui.widgets.keys import bindings_for
+from memtui.widgets.rows import AppendedRows
+from memtui.widgets.virtual_list import VirtualList
+
+if TYPE_CHECKING:
+    from datetime import datetime, tzinfo
+
+    from memtui.screens.state import AppState
+    from memtui.service import Effect
+    from memtui.service.impact import Impact, Told
+
+State = Literal["running", "stopped", "failed", "done"]
+_MOST = 10_000
+_TEXT_CHARS = 400
+_HINT = "agent:coding since:7d   enter tries them   esc goes back"
+
+
+class ImpactScreen(RunScreen["Effect"]):
+    """Tries the log's last questions without some records, and lists the answers that differ."""
+
+    ACTION_GROUP = "impact"
+    NOUN = "answer"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_for("impact")
+
+    def __init__(
+        self, state: AppState, records: Mapping[str, Sequence[RecordHandle]], what: str
+    ) -> None:
+        """Try what goes without `records`, named by their bindings' keys; `what` they are."""
+        super().__init__(state)
+        self._records = records
+        self._what = what
+        self._last = 500
+        self._filter = Filter()
+        self._state: State = "running"
+        self._progress = (0, 0)
+        self._impact: Impact | None = None
+        self._rows: AppendedRows[Effect] = AppendedRows(lambda one: one.operation_ids[0])
+
+    def make_list(self) -> VirtualList[Effect]:
+        """Return the list."""
+        return VirtualList(columns(self.state.clock), self._rows, name="effect-list")
+
+    def draw_head(self, width: int) -> Content:
+        """Return what is left out, and what that changes."""
+        del width
+        title = line("without", display(self._what, limit=200, style=STRONG))
+        done, of = self._progress
+        if self._state == "running":
+            words = f"… {fmt.count(done)} of {fmt.count(of)} tried" if of else "… reading the log"
+            words = "… stopping" if self.run.stopping else words
+            head = [line(title, display(words, style=WARN), gap="   ")]
+        else:
+            head = [title, *(summary(self._impact) if self._impact else ())]
+        narrowed = format_filter(self._filter, self.state.zone)
+        if narrowed:
+            head.append(display(f"only with {narrowed}", limit=300, style=WARN))
+        return lines(head)
+
+    def draw_row(self, width: int) -> Content:
+        """Return the answer under the cursor, as it is and as it would be."""
+        state = self.state
+        return effect_content(self.rows_list.current, state.clock(), state.zone, width)
+
+    def refusal(self, verb: str) -> str:
+        """Return why an action cannot run now."""
+        if verb in {"operation", "copy"} and self.rows_list.current is None:
+            return self.none_selected
+        if verb in {"read", "last", "filter"} and self.run.busy:
+            return "It is being tried; x stops it."
+        if verb == "stop" and not self.stoppable:
+            return "Nothing is running."
+        return ""
+
+    def on_mount(self) -> None:
+        """Begin to try."""
+        self.action_read()
+
+    def action_read(self) -> None:
+        """Try the last questions again."""
+        from memtui.service import ImpactRequest
+
+        session = self.session
+        request = ImpactRequest.model_validate(
+            {"records": self._records, "last": self._last, "filter": self._filter}
+        )
+
+        def ended(state: State, *notice: str) -> None:
+            self._state = state
+            effects = self._impact.effects if self._impact else ()
+            self.fill(self._rows, effects, *notice, "esc goes back.")
+            self.ended()
+
+        def done(found: Impact) -> None:
+            self._impact = found
+            ended("done", "No answer would differ." if found.tried else "No answer was tried.")
+
+        def failed(error: MemtuiError) -> None:
+            ended("failed", f"✗ {error}")
+
+        self._state, self._impact, self._progress = "running", None, (0, 0)
+        self.fill(self._rows, (), "Asking again what was asked …", "x stops it.")
+        self.run.start(
+            lambda: session.service.impact.of(session.caller, request, progress=self._tell),
+            done=done,
+            stopped=lambda: ended("stopped", "Stopped.", "r tries again."),
+            failed=failed,
+        )
+
+    def _tell(self, done: int, of: int) -> None:
+        self._progress = done, of
+        self.draw()
+
+    @conversation
+    async def action_last(self) -> None:
+        """Ask how many of the newest questions to try."""
+        title = "Try how many of the newest queries and contexts?"
+        value = str(self._last)
+        if (text := await self.ask(Prompt(title, value=value, check=_number))) is not None:
+            self._last = _number(text)
+            self.action_read()
+
+    @conversation
+    async def action_filter(self) -> None:
+        """Ask which operations to try."""
+        zone = self.state.zone or UTC
+
+        def parsed(text: str) -> Filter:
+            chosen = parse_filter(text, now=self.state.clock(), zone=zone)
+            refuse_not_held(chosen, Taker.OPERATIONS)
+            return chosen
+
+        value = format_filter(self._filter, self.state.zone)
+        asked = Prompt("Try only operations that pass", value=value, hint=_HINT, check=parsed)
+        if (text := await self.ask(asked)) is not None:
+            self._filter = parsed(text)
+            self.action_read()
+
+    def action_operation(self) -> None:
+        """Show the newest operation that asked it in Operations."""
+        self.post_message(GoTo("operations", select=self.row.operation.operation_id))
+
+    def action_copy(self) -> None:
+        """Copy the question."""
+        self.copy(self.row.question, "Copied the question.")
+
+
+def _number(text: str) -> int:
+    written = text.strip()
+    if not written.isascii() or not written.isdigit() or not 0 < int(written[:6]) <= _MOST:
+        raise Invalid(f"{written!r} is no such number; give 1 to {_MOST:,}.")
+    return int(written)
+
+
+def summary(found: Impact) -> Iterator[Content]:
+    """Yield the lines that say what would change, the first in the colour of it."""
+    style = BAD if found.would_lose else WARN if found.differ or found.held else OK
+    for words in fmt.impact_words(found):
+        yield display(words, limit=400, style=style)
+        style = DIM
+
+
+def columns(clock: Callable[[], datetime]) -> list[Column[Effect]]:
+    """Return the columns of the list."""
+    return [
+        Column("question", "question", _question, 20, flexible=True, keep=100, share=0.4),
+        Column("how", "how it differs", _how, 22, keep=99),
+        Column("times", "times", lambda one: fmt.count(one.times), 5, "right", keep=80),
+        Column("agent", "agent", lambda one: ", ".join(one.agents) or None, 10, keep=70),
+        Column("user", "user", lambda one: ", ".join(one.subjects) or None, 8, keep=40),
+        Column("project", "project", lambda one: ", ".join(one.projects) or None, 11, keep=50),
+        Column("when", "last", lambda one: fmt.ago(one.operation.started_at, clock()), 6, "right",
+               keep=60, tone="muted"),
+    ]  # fmt: skip
+
+
+def _how(one: Effect) -> Cell:
+    return Cell(fmt.effect_words(one), "muted" if one.loses_nothing else "error")
+
+
+def _question(one: Effect) -> Cell:
+    words = " ".join(one.question[:_TEXT_CHARS].split())
+    return Cell(words, "") if words else Cell("a context without a prompt", "muted")
+
+
+def effect_content(one: Effect | None, now: datetime, zone: tzinfo | None, width: int) -> Content:
+    """Return an answer whole: who got it, what falls out of it and what takes the place."""
+    if one is None:
+        return Content("")
+    operation = one.operation
+    kind = display(operation.operation_type.value, style=STRONG)
+    head: list[Line] = [
+        line(kind, display(f"#{fmt.count(operation.seq)}", style=DIM), gap="  "),
+        display(moment(operation.started_at, now, zone), style=DIM),
+        display(one.question, limit=2_000, keep_newlines=True),
+    ]
+    about: list[Line] = [
+        labelled("differs", fmt.effect_words(one)),
+        labelled("asked", fmt.counted(one.times, "time")),
+        labelled("agents", display(", ".join(one.agents), limit=300) if one.agents else None),
+        labelled("users", display(", ".join(one.subjects), limit=300) if one.subjects else None),
+        labelled("projects", display(", ".join(one.projects), limit=300) if one.projects else None),
+        labelled("runs", display(", ".join(one.runs), limit=300) if one.runs else None),
+        key_hint("o", "the operation"),
+    ]
+    still_said = set(one.still_said)
+    gone = [
+        _told(told, "-", BAD, "still said" if told.place in still_said else "") for told in one.gone
+    ]
+    blocks: list[Sequence[Line]] = [head, about]
+    if gone:
+        blocks.append([heading("falls out"), *gone])
+    if one.come:
+        blocks.append([heading("comes in"), *(_told(told, "+", OK) for told in one.come)])
+    if one.before.text is not None:
+        before, after = (side.tokens or 0 for side in (one.before, one.after))
+        shorter = f"{fmt.count(before)} → {fmt.counted(after, 'token')}"
+        blocks.append([heading("the text", shorter), *diff_lines(one.before.text, one.after.text)])
+    else:
+        there = [_told(told, " ", "") for told in one.after.records]
+        nothing = [display("nothing", style=BAD)]
+        blocks.append([heading("then finds"), *(there or nothing)])
+    return joined(blocks, width)
+
+
+def _told(told: Told, sign: str, style: str, note: str = "") -> Content:
+    words = " ".join(told.text[:_TEXT_CHARS].split())
+    return line(
+        display(f"{sign}{told.rank:>3}", style=style or DIM),
+        display(words, limit=_TEXT_CHARS, style=style),
+        display(note, style=DIM) if note else None,
+        gap="  ",
+    )

@@ -1,0 +1,89 @@
+"""What breaks, on screen: from the question whether to forget, to the answers that would differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from memtui.app import MemtuiApp
+from memtui.config import Paths, Settings
+from memtui.contract import QueryRequest, Scope
+from memtui.screens.dialogs import Confirm, Prompt
+from memtui.screens.impact import ImpactScreen
+from memtui.screens.operations.screen import OperationsScreen
+from memtui.screens.records.screen import RecordsScreen
+from memtui.service import Caller, MemoryService
+from memtui.widgets.virtual_list import VirtualList
+from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
+from tests.screens.piloting import running, toasts, until, write_notes
+
+SCOPE = Scope(company_id="local", project_id="mech", agent_id="coding")
+
+
+def listed(app: MemtuiApp) -> VirtualList[Any]:
+    return app.screen.query_one(VirtualList)
+
+
+def current(app: MemtuiApp) -> Any:
+    return listed(app).current
+
+
+async def tried(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+    """Wait until the questions were tried."""
+    await until(
+        pilot, lambda: isinstance(app.screen, ImpactScreen) and "could have" in screen_text(app)
+    )
+
+
+async def test_what_breaks_is_looked_at_before_the_yes(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings
+) -> None:
+    notes = await write_notes(service, caller, [*HOSTILE[:4], "Deploy from main"])
+    for run in ("run-8", "run-9"):
+        agent = Caller(company_id="local", principal="agent:coding", door="mcp", run_id=run)
+        await service.query(agent, QueryRequest(scope=SCOPE, query=f"{HOSTILE[0]} deploy main"))
+    async with running(paths, settings, "records") as (app, pilot):
+        await until(
+            pilot, lambda: isinstance(app.screen, RecordsScreen) and listed(app).rows.count == 5
+        )
+        await pilot.press("g")
+        assert current(app).text == "Deploy from main"
+        await pilot.press("d", "w")
+        await tried(app, pilot)
+        text = screen_text(app)
+        assert "2 of 2 answers would differ" in text
+        assert "Deploy from main" in text
+        assert "coding" in text
+        assert_harmless(text)
+        assert listed(app).rows.count == 1
+        assert current(app).times == 2
+
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        app.screen.query_one(Input).value = "0"
+        await pilot.press("enter")
+        await until(pilot, lambda: "give 1 to 10,000" in screen_text(app))
+        app.screen.query_one(Input).value = "1"
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ImpactScreen))
+        await until(pilot, lambda: "1 of 1 answer would differ" in screen_text(app))
+        await pilot.press("slash")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        app.screen.query_one(Input).value = "agent:nobody"
+        await pilot.press("enter")
+        await until(pilot, lambda: "No query and no delivered context" in screen_text(app))
+        await pilot.press("o")
+        assert toasts(app)[-1] == "No answer is selected."
+
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("w")
+        await tried(app, pilot)
+        await pilot.press("o")
+        await until(pilot, lambda: isinstance(app.screen, OperationsScreen))
+        await until(pilot, lambda: listed(app).current)
+        assert len(app.screen_stack) == 1
+    kept = await service.get(caller, notes[-1].handle, SCOPE)
+    assert kept.record.text == "Deploy from main"
