@@ -563,6 +563,14 @@ class MemtuiApp(App[None]):
         if self.frame is not None:
             self.frame.talk(show_over(self.frame, Changes(self.state)))
 
+    def action_review(self) -> None:
+        """Show what waits for review."""
+        from memtui.screens.modal import show_over
+        from memtui.screens.review import ReviewScreen
+
+        if self.frame is not None:
+            self.frame.talk(show_over(self.frame, ReviewScreen(self.state)))
+
     def action_scope(self) -> None:
         """Choose company, project, agent, subject, issue and run."""
         from memtui.screens.dialogs import Choose

@@ -31,6 +31,7 @@ from memtui.screens.prune import PruneReview
 from memtui.screens.query.screen import AskLine, QueryScreen
 from memtui.screens.records.screen import RecordsScreen
 from memtui.screens.replay import Replay
+from memtui.screens.review import ReviewScreen
 from memtui.screens.runs import Runs
 from memtui.screens.timeline import Timeline
 from memtui.widgets.filter_line import FilterLine
@@ -56,6 +57,7 @@ CARRIERS = {
     "replay": Replay,
     "timeline": Timeline,
     "changes": Changes,
+    "review": ReviewScreen,
     "list": VirtualList,
     "filter": FilterLine,
     "ask": AskLine,

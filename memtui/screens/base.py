@@ -510,6 +510,7 @@ def scope_view(state: AppState, *, everywhere: bool = False) -> ScopeView:
         spending=() if state.as_of else spending.badge(state.spending),
         over_limit=spending.is_passed(state.spending),
         past=past_words(state),
+        waiting=0 if state.as_of else state.waiting,
     )
 
 

@@ -81,6 +81,15 @@ class News:
         return [one for one in self.operations if one.operation_id not in self.begun_on]
 
 
+def tells_of_review(operation: Operation) -> bool:
+    """Whether an operation may have changed what waits for review."""
+    return (
+        operation.status is OperationStatus.HELD
+        or "held" in operation.request
+        or operation.operation_type in {OperationType.UNDO, OperationType.CHECK}
+    )
+
+
 class Follower:
     """Follows the log of the company that is shown.
 

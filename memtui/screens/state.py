@@ -22,7 +22,7 @@ from memtui.actions import Need
 from memtui.config import Paths, Settings
 from memtui.contract import Denied, Filter, Health, Invalid, MemtuiError, NotFound, Scope
 from memtui.filters import names_bindings, parse_filter
-from memtui.screens.following import Follower, News
+from memtui.screens.following import Follower, News, tells_of_review
 from memtui.screens.kept import (
     SavedCompany,
     SavedSession,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from memtui.service import MemoryService
     from memtui.service.answers import BindingHealth, BindingView, CompanyView, Resolution
     from memtui.service.limits import SpendingStatus
+    from memtui.service.review import HeldWrite
     from memtui.service.visibility import Caller
 
 K = TypeVar("K")
@@ -101,6 +102,8 @@ class AppState:
     """Why what others do is not seen now, as a sentence; empty while it is."""
     spending: tuple[SpendingStatus, ...] = ()
     """The company's spending limits as last checked."""
+    waiting: int = 0
+    """How much waits for review of what the person may see."""
     embeddings: Mapping[str, Embedding] = field(default_factory=dict)
     """By binding, how far its texts are embedded, as the app last heard while it does that."""
     filters: tuple[str, ...] = ()
@@ -245,6 +248,7 @@ class StateController:
         self._resolving = Background(app, "resolve")
         self._checking = Background(app, "health")
         self._adding_up = Background(app, "spending")
+        self._counting = Background(app, "review")
         self._embedding = Background(app, "embedding")
         self._told_of_embedding = 0.0
         self._purging = Background(app, "purge")
@@ -444,6 +448,8 @@ class StateController:
         """Hand on what came into the log; settings that others changed are read again."""
         if news.configures:
             self.resolve_again()
+        if any(map(tells_of_review, news.operations)):
+            self.count_waiting()
         self._tell(news)
 
     def _not_live(self, why: str) -> None:
@@ -490,11 +496,19 @@ class StateController:
         self._settling = None
         before, after = self.state.session, state.session
         entered = _company_of(before) != _company_of(after)
-        self._set(replace(state, spending=() if entered else self.state.spending))
+        self._set(
+            replace(
+                state,
+                spending=() if entered else self.state.spending,
+                waiting=0 if entered else self.state.waiting,
+            )
+        )
         self.check_health()
         if entered:
             self._adding_up.forget()
             self.check_spending()
+            self._counting.forget()
+            self.count_waiting()
 
     def check_health(self) -> None:
         """Ask the active binding for its health in the background, but for the past."""
@@ -531,6 +545,19 @@ class StateController:
 
         check = partial(session.service.limits.check, session.caller, zone=zone)
         self._adding_up.latest(check, show, self._tell_once)
+
+    def count_waiting(self) -> None:
+        """Count in the background what waits for review, but for the past."""
+        session = self.state.session
+        if session is None or self.state.as_of is not None or not session.caller.by_person:
+            return
+
+        def show(found: list[HeldWrite]) -> None:
+            if self.state.waiting != len(found):
+                self._set(replace(self.state, waiting=len(found)))
+
+        waiting = partial(session.service.review.waiting, session.caller)
+        self._counting.latest(waiting, show, self._tell_once)
 
     def embed(self) -> None:
         """Embed in the background what is new in the company's bindings, but for the past."""

@@ -16,7 +16,8 @@ from memtui.actions import SCREENS, ScreenTab
 from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line
 
 _MARKS = {"ok": ("●", OK), "degraded": ("▲", WARN), "down": ("✗", BAD), "unknown": ("○", DIM)}
-_ACTIONS = {"scope-binding": "app.binding", "scope-spending": "app.limits"}
+_ACTIONS = {"scope-binding": "app.binding", "scope-spending": "app.limits",
+            "scope-review": "app.review"}  # fmt: skip
 _SCOPE_CELLS = 24
 """How much of the scope the spending badge leaves to see."""
 _GAP = 2
@@ -49,6 +50,8 @@ class ScopeView:
     spending: tuple[str, ...] = ()
     """What to say of spending limits, the longest form first; nothing where all is well."""
     over_limit: bool = False
+    waiting: int = 0
+    """How much waits for review."""
     past: tuple[str, ...] = ()
     """What to say of the moment of the past that is looked at, the longest form first."""
 
@@ -72,12 +75,19 @@ def binding_content(view: ScopeView) -> Content:
     return line(display(view.binding, limit=40), health, badge, behind, gap="  ")
 
 
+def review_content(view: ScopeView) -> Content:
+    """Return how much waits for review."""
+    return display(f"◔ {view.waiting:,} held" if view.waiting else "", style=f"{STRONG} {WARN}")
+
+
 def spending_content(view: ScopeView, width: int) -> Content:
     """Return the longest form of the spending badge that leaves room for the rest in `width`."""
     if not view.spending:
         return Content("")
     scope = min(path_content(view).cell_length, _SCOPE_CELLS)
     room = width - scope - min(binding_content(view).cell_length, width * 6 // 10) - 2 * _GAP
+    if view.waiting:
+        room -= review_content(view).cell_length + _GAP
     style = f"{STRONG} {BAD}" if view.over_limit else WARN
     forms = [display(form, style=style) for form in view.spending]
     return next((form for form in forms if form.cell_length <= room), forms[-1])
@@ -89,8 +99,9 @@ class ScopeBar(Horizontal):
     view: reactive[ScopeView] = reactive(ScopeView)
 
     def compose(self) -> ComposeResult:
-        """Put the scope at the left, the spending badge and the binding at the right."""
+        """Put the scope at the left, the badges and the binding at the right."""
         yield Static(id="scope-path")
+        yield Static(id="scope-review")
         yield Static(id="scope-spending")
         yield Static(id="scope-binding")
 
@@ -99,6 +110,9 @@ class ScopeBar(Horizontal):
         if self.is_mounted:
             self.query_one("#scope-path", Static).update(path_content(view))
             self.query_one("#scope-binding", Static).update(binding_content(view))
+            waits = self.query_one("#scope-review", Static)
+            waits.update(review_content(view))
+            waits.display = bool(view.waiting)
             badge = self.query_one("#scope-spending", Static)
             badge.update(spending_content(view, self.content_size.width))
             badge.display = bool(view.spending)

@@ -1,0 +1,472 @@
+"""What agents wrote that waits for a person: each as the difference it would make."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import BindingType
+from textual.content import Content
+
+from memtui.contract import (
+    Invalid,
+    MemtuiError,
+    NotFound,
+    owner_words,
+)
+from memtui.external_editor import edited
+from memtui.screens.base import conversation
+from memtui.screens.dialogs import Choice, Choose, Confirm, EditText, Prompt
+from memtui.screens.following import tells_of_review
+from memtui.screens.modal import ModalListScreen
+from memtui.screens.open_source import open_source, run_in_terminal
+from memtui.screens.state import ConfigurationChanged
+from memtui.service import ReviewRule, RuleAction, RuleTest
+from memtui.service.review import HeldDetails, HeldWrite
+from memtui.widgets import format as fmt
+from memtui.widgets.background import Background
+from memtui.widgets.columns import Column
+from memtui.widgets.detail_lines import Line, diff_lines, heading, joined, labelled
+from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
+from memtui.widgets.editor import keeps
+from memtui.widgets.keys import bindings_for
+from memtui.widgets.rows import AppendedRows
+from memtui.widgets.virtual_list import Highlighted, SelectionChanged, VirtualList
+
+if TYPE_CHECKING:
+    from memtui.contract import Record
+    from memtui.screens.following import News
+    from memtui.screens.state import AppState
+    from memtui.service import MutationAnswer
+
+_ABOUT = "Nothing of this is in any memory, query or context until a person accepts it."
+_NEEDS_ROW = {"accept", "mend", "mend_external", "refuse", "rule", "open", "operation", "copy"}
+_TESTS = (RuleTest.AGENT, RuleTest.DOOR, RuleTest.TEXT, RuleTest.SUBJECT)
+
+
+class ReviewScreen(ModalListScreen[HeldWrite]):
+    """List what waits for review, the oldest first, and decide on it."""
+
+    ACTION_GROUP = "review"
+    NOUN = "write"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_for("review")
+
+    def __init__(self, state: AppState) -> None:
+        super().__init__(state)
+        self._rows: AppendedRows[HeldWrite] = AppendedRows(lambda one: one.held_id)
+        self._details: HeldDetails | None = None
+        self._problem = ""
+        """Why the details cannot be read."""
+        self._reading = Background(self, "review")
+        self._looking = Background(self, "review-details")
+
+    def make_list(self) -> VirtualList[HeldWrite]:
+        """Return the list."""
+        return VirtualList(columns(self._age), self._rows, name="review-list")
+
+    def _age(self, one: HeldWrite) -> str:
+        return fmt.ago(one.held_at, self.state.true_clock())
+
+    @property
+    def _marked(self) -> list[HeldWrite]:
+        """What a decision is about: all that is marked, else the row."""
+        return list(self.rows_list.selection.marks.values()) or [self.row]
+
+    def draw_head(self, width: int) -> Content:
+        """Return how much waits, and what that means."""
+        del width
+        name = display(self.session.company.name, limit=120, style=STRONG)
+        number = fmt.counted(self._rows.count, "write")
+        marked = len(self.rows_list.selection.marks)
+        chosen = display(f"{fmt.count(marked)} marked" if marked else "", style=WARN)
+        head = line(line("held for review in", name), number, chosen, gap="   ")
+        return lines([head, display(_ABOUT, style=DIM)])
+
+    def draw_row(self, width: int) -> Content:
+        """Return what waits under the cursor, and the difference it would make."""
+        if (one := self.rows_list.current) is None:
+            return Content("")
+        found = self._details if self._details and self._details.held_id == one.held_id else None
+        blocks = [about(one, self.state)]
+        if found is not None:
+            blocks = [difference(found), *blocks, *beside(found)]
+        else:
+            wait = self._problem or "Reading what is there now …"
+            blocks.insert(0, [display(one.text, limit=4_000, keep_newlines=True), Content(""),
+                              display(wait, limit=600, style=DIM)])  # fmt: skip
+        return joined(blocks, width)
+
+    def refusal(self, verb: str) -> str:
+        """Return why there is nothing to decide on."""
+        if verb in _NEEDS_ROW and self.rows_list.current is None:
+            return self.none_selected
+        one = self.rows_list.current
+        if verb in {"mend", "mend_external"} and one is not None and not one.text:
+            return "This changes no text; a accepts it, d refuses it."
+        return ""
+
+    def labels(self) -> dict[str, str]:
+        """Return how many a decision is about."""
+        marked = len(self.rows_list.selection.marks)
+        if not marked:
+            return {}
+        return {f"review.{verb}": f"{verb} {fmt.count(marked)}" for verb in ("accept", "refuse")}
+
+    def happened(self, news: News) -> None:
+        """Read the queue again where something was held or decided on."""
+        if news.changes(self) or any(map(tells_of_review, news.besides(self))):
+            self.action_read()
+
+    def on_mount(self) -> None:
+        """Read what waits."""
+        self.rows_list.notice = ("Reading what waits …",)
+        self.action_read()
+
+    def action_read(self) -> None:
+        """Read again what waits."""
+        self._details, session = None, self.session
+        work = partial(session.service.review.waiting, session.caller)
+        self._reading.latest(work, self._show, self._not_read)
+
+    def _show(self, found: list[HeldWrite]) -> None:
+        gone = set(self.rows_list.selection.marks) - {one.held_id for one in found}
+        self.rows_list.selection.drop(gone)
+        nothing = "Nothing waits for review.", "w says what is held of what agents write."
+        self.fill(self._rows, found, *nothing)
+        self._look()
+
+    def _not_read(self, error: MemtuiError) -> None:
+        self.fill(self._rows, [], f"✗ {error}", "r reads again, esc goes back.")
+
+    @on(Highlighted)
+    def _look(self) -> None:
+        """Read what is there now of the row under the cursor."""
+        one = self.rows_list.current
+        if one is None or (self._details and self._details.held_id == one.held_id):
+            return
+        session, self._problem = self.session, ""
+
+        def show(found: HeldDetails) -> None:
+            self._details = found
+            self.draw()
+
+        def failed(error: MemtuiError) -> None:
+            self._problem = f"✗ {error}"
+            self.draw()
+
+        work = partial(session.service.review.show, session.caller, one.held_id)
+        self._looking.latest(work, show, failed)
+
+    @on(SelectionChanged)
+    def _turned(self) -> None:
+        self.draw()
+
+    def action_mark(self) -> None:
+        """Mark or unmark the row."""
+        self.rows_list.action_mark()
+
+    def action_mark_all(self) -> None:
+        """Mark all that waits."""
+        self.rows_list.action_mark_all()
+
+    @conversation
+    async def action_accept(self) -> None:
+        """Let it in; what has changed since it was held, and several, after a yes."""
+        chosen = self._marked
+        if len(chosen) > 1:
+            asked = Confirm(
+                f"Accept {fmt.counted(len(chosen), 'write')}?",
+                verb="accept",
+                detail="What has changed since it was held stays here.",
+                otherwise="go back",
+            )
+            if await self.ask(asked):
+                await self._decide(chosen, partial(self._accept, text=None), "Accepted")
+        else:
+            await self._accept_one(chosen[0], None)
+
+    async def _accept_one(self, one: HeldWrite, text: str | None) -> None:
+        found = self._details if self._details and self._details.held_id == one.held_id else None
+        if found is not None and found.changed:
+            asked = Confirm(
+                f"What {one.principal} would change has changed since. Accept it all the same?",
+                verb="accept",
+                detail="\n".join(_versions(found, text)),
+                otherwise="go back",
+            )
+            if not await self.ask(asked):
+                return
+        done = "Mended and accepted" if text is not None else "Accepted"
+        seen = found.seen if found is not None else None
+        await self._decide([one], partial(self._accept, text=text, seen=seen), done)
+
+    async def _accept(
+        self, one: HeldWrite, *, text: str | None, seen: str | None = None
+    ) -> MutationAnswer:
+        session = self.session
+        return await session.service.review.accept(
+            session.caller, one.held_id, text=text, seen=seen
+        )
+
+    @conversation
+    async def action_mend(self) -> None:
+        """Change the text and let it in."""
+        one = self.row
+        if not keeps(one.text):
+            raise Invalid("This text cannot be edited in place; E opens it in your editor.")
+        text = await self.ask(EditText(f"Mend what {one.principal} wrote", one.text))
+        if text is not None:
+            await self._accept_one(one, text)
+
+    @conversation
+    async def action_mend_external(self) -> None:
+        """Change the text in the person's own editor and let it in."""
+        one = self.row
+        with edited(
+            one.text, self.state.settings.editor, partial(run_in_terminal, self.app)
+        ) as text:
+            if text == one.text:
+                self.toast("Unchanged; a accepts it as it is.")
+            else:
+                await self._accept_one(one, text)
+
+    @conversation
+    async def action_refuse(self) -> None:
+        """Ask for the reason, and take it out of the queue."""
+        chosen = self._marked
+        what = fmt.counted(len(chosen), "write")
+        title = f"Why is this refused? ({what}; the reason may be empty)"
+        reason = await self.ask(Prompt(title, placeholder="not ours, wrong, a trick …"))
+        if reason is None:
+            return
+
+        async def refuse(one: HeldWrite) -> str:
+            session = self.session
+            return await session.service.review.refuse(session.caller, one.held_id, reason)
+
+        await self._decide(chosen, refuse, "Refused")
+
+    async def _decide(
+        self, chosen: list[HeldWrite], decide: Callable[[HeldWrite], Awaitable[object]], said: str
+    ) -> None:
+        """Decide on each; what cannot be stays, and the first reason is told."""
+        done, errors = 0, []
+        for one in chosen:
+            try:
+                await self.change(partial(decide, one))
+                done += 1
+            except MemtuiError as error:
+                errors.append(error)
+        self.action_read()
+        if done:
+            self.toast(f"{said} {fmt.counted(done, 'write')}; u takes the last back.")
+        if errors:
+            others = f" {fmt.counted(len(errors) - 1, 'other')} failed too." * (len(errors) > 1)
+            self.fail(type(errors[0])(f"{errors[0]}{others}"))
+
+    @conversation
+    async def action_rule(self) -> None:
+        """Ask for a rule out of this one, and decide on this one by it."""
+        one, session = self.row, self.session
+        choices = []
+        for action in (RuleAction.ACCEPT, RuleAction.REFUSE):
+            for test in _TESTS:
+                try:
+                    like = session.service.review.rule_from(one, action, test)
+                except Invalid:
+                    continue  # it has none of the sort
+                choices.append(Choice(like, f"always {like.name}"))
+        rule = await self.ask(Choose(f"From now on, in {one.binding_key} …", choices))
+        if rule is None:
+            return
+        await self._add(one.binding_key, rule)
+        if rule.action is RuleAction.ACCEPT:
+            await self._accept_one(one, None)
+        else:
+            refuse = partial(session.service.review.refuse, session.caller, reason=rule.name)
+            await self._decide([one], lambda held: refuse(held.held_id), "Refused")
+
+    async def _add(self, key: str, rule: ReviewRule) -> None:
+        session = self.session
+        await self.change(partial(session.service.review.add_rule, session.caller, key, rule))
+        self.toast(f"{key}: {rule.name} from now on.")
+        self.post_message(ConfigurationChanged())
+
+    @conversation
+    async def action_rules(self) -> None:
+        """Show the rules of a binding, take one away, or make one."""
+        session = self.session
+        bindings = await session.service.bindings.all(session.caller)
+        keys = [Choice(one.key, _with_rules(one.key, one.review)) for one in bindings]
+        key = keys[0].value
+        if len(keys) > 1:
+            which = await self.ask(Choose("Which binding's rules?", keys))
+            if which is None:
+                return
+            key = which
+        there = next(one.review for one in bindings if one.key == key)
+        choices = [Choice((rule, True), f"{rule.name}  — there; enter takes it away")
+                   for rule in there]  # fmt: skip
+        choices += [Choice((rule, False), f"{_wording(rule)}  — add")
+                    for rule in _possible() if rule not in there]  # fmt: skip
+        chosen = await self.ask(Choose(f"What happens with what agents write to {key}?", choices))
+        if chosen is None:
+            return
+        rule, is_there = chosen
+        if is_there:
+            asked = Confirm(f"Take the rule “{rule.name}” away from {key}?", verb="take it away")
+            if not await self.ask(asked):
+                return
+            remove = partial(session.service.review.remove_rule, session.caller, key, rule)
+            await self.change(remove)
+            self.toast(f"{key}: {rule.name} no more; u brings it back.")
+            self.post_message(ConfigurationChanged())
+        elif not rule.test.takes_value:
+            await self._add(key, rule)
+        else:
+            value = await self.ask(Prompt(f"{_wording(rule)}:"))
+            if value:
+                await self._add(key, rule.model_copy(update={"value": value}))
+
+    @conversation
+    async def action_undo(self) -> None:
+        """Take the last change back, after a yes."""
+        await self.undo_last()
+        self.action_read()
+
+    def action_open(self) -> None:
+        """Open where it came from."""
+        if (source := self.row.source) is None:
+            raise NotFound("It says nothing of where it came from.")
+        open_source(self, self.acts, source)
+
+    def action_operation(self) -> None:
+        """Show the operation that asked for it."""
+        from memtui.screens.state import GoTo
+
+        self.post_message(GoTo("operations", filter_line="", select=self.row.held_id))
+
+    def action_copy(self) -> None:
+        """Copy the text, or the id where there is none."""
+        one = self.row
+        self.copy(one.text or one.held_id, "Copied the text." if one.text else "Copied the id.")
+
+
+def _possible() -> Iterator[ReviewRule]:
+    """Yield each rule that there can be, without its value."""
+    for test in RuleTest:
+        yield ReviewRule(action=RuleAction.HOLD, test=test)
+    for test in _TESTS:
+        for action in (RuleAction.ACCEPT, RuleAction.REFUSE):
+            yield ReviewRule(action=action, test=test)
+    for test in (RuleTest.NEW_SUBJECT, RuleTest.CONTRADICTION, RuleTest.INSTRUCTION):
+        yield ReviewRule(action=RuleAction.REFUSE, test=test)
+
+
+_WORDS = {
+    RuleTest.ALL: "all that agents write",
+    RuleTest.NEW_SUBJECT: "new subjects",
+    RuleTest.CONTRADICTION: "what contradicts or changes what is there",
+    RuleTest.INSTRUCTION: "text that looks like an instruction",
+    RuleTest.PER_RUN: "what a run writes after so many",
+    RuleTest.AGENT: "what this agent writes",
+    RuleTest.DOOR: "what comes through this door",
+    RuleTest.TEXT: "what has these words",
+    RuleTest.SUBJECT: "what is of this subject",
+}
+
+
+def _wording(rule: ReviewRule) -> str:
+    return f"{rule.action} {_WORDS[rule.test]}"
+
+
+def _with_rules(key: str, rules: tuple[ReviewRule, ...]) -> str:
+    return f"{key}: {'; '.join(one.name for one in rules) or 'stored at once'}"
+
+
+# How what waits reads.
+
+
+def columns(age: Callable[[HeldWrite], str]) -> list[Column[HeldWrite]]:
+    """Return the columns of the list."""
+    return [
+        Column("age", "waits", age, 6, "right", keep=80, tone="muted"),
+        Column("by", "by", lambda one: one.principal, 12, flexible=True, keep=90, share=0.15),
+        Column("does", "asks to", lambda one: one.operation_type.value, 7, keep=85),
+        Column("of", "of", _owners, 14, flexible=True, keep=60, share=0.15),
+        Column("why", "why", lambda one: ", ".join(one.reasons), 12, flexible=True, keep=70,
+               share=0.2),
+        Column("what", "what", _what, 16, flexible=True, keep=100, share=0.5),
+    ]  # fmt: skip
+
+
+def _owners(one: HeldWrite) -> str:
+    return ", ".join(map(owner_words, one.owners))
+
+
+def _what(one: HeldWrite) -> str:
+    named = ", ".join(handle.provider_record_id for handle in one.handles)
+    return (one.text or named).partition("\n")[0]
+
+
+def difference(found: HeldDetails) -> list[Line]:
+    """Return what it would make of what is there now."""
+    told: list[Line] = []
+    if found.changed:
+        told.append(display("What is there has changed since it was held.", style=WARN))
+    for one in found.differences:
+        before, after = one.before, one.after
+        told += diff_lines(before.text if before else None, after.text if after else None)
+        if before is not None and after is not None:
+            told += [
+                labelled(name, display(change, limit=300))
+                for name, change in fmt.changed_fields(before, after)
+            ]
+    return told or [display("What it would change is there no more.", style=WARN)]
+
+
+def about(one: HeldWrite, state: AppState) -> list[Line]:
+    """Return who asked for it, when, where from, and why it is held."""
+    now = state.true_clock()
+    acts_for = f", for {one.acts_for}" if one.acts_for else ""
+    times = f", {one.times} times, last {fmt.since(one.last_at, now)}" if one.times > 1 else ""
+    told: list[Line] = [
+        labelled("asks to", f"{one.operation_type} in {one.binding_key}"),
+        labelled("of", display(_owners(one), limit=300)),
+        labelled("by", display(f"{one.principal}{acts_for}, through {one.door}", limit=300)),
+        labelled("run", display(one.run_id or "", limit=200)),
+        labelled("from", display(fmt.source_line(one.source), limit=300)),
+        labelled("held", f"{fmt.since(one.held_at, now)}{times}"),
+        labelled("because", display("; ".join(one.reasons), limit=600, style=WARN)),
+        labelled("id", one.held_id),
+    ]
+    if one.decider:
+        said = f"{one.decider} was accepting it; check its outcome in Operations."
+        told.append(labelled("unknown", display(said, style=WARN)))
+    return told
+
+
+def beside(found: HeldDetails) -> Iterator[list[Line]]:
+    """Yield what says otherwise, and what has changed since it was held."""
+    shown = {one.before.handle for one in found.differences if one.before is not None}
+    others = [one for one in found.contradicts if one.handle not in shown]
+    if others:
+        yield [heading("Says otherwise than"), *map(_record_line, others)]
+    if found.changed:
+        what = [_record_line(one) for one in found.then] or [display("nothing", style=DIM)]
+        yield [heading("Has changed since; when it was held there was"), *what]
+
+
+def _record_line(record: Record) -> Content:
+    name = display(record.handle.provider_record_id, limit=120, style=DIM)
+    return lines([name, display(record.text, limit=1_000, keep_newlines=True)])
+
+
+def _versions(found: HeldDetails, text: str | None) -> Iterator[str]:
+    yield "When it was held:"
+    yield from (f"  {one.text}" for one in found.then)
+    yield "Now:"
+    yield from ([f"  {one.text}" for one in found.changes] or ["  nothing"])
+    yield f"It would say: {text or found.text}" if text or found.text else "It would be removed."

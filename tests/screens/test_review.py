@@ -1,0 +1,86 @@
+"""What waits for review: its badge, its queue, and deciding with a key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from memtui.app import MemtuiApp
+from memtui.config import Paths, Settings
+from memtui.contract import (
+    BrowseRequest,
+    CorrectRequest,
+    Filter,
+    OperationType,
+    Scope,
+    WriteRequest,
+)
+from memtui.screens.review import ReviewScreen
+from memtui.service import Caller, MemoryService, ReviewRule, RuleAction, RuleTest
+from tests.screens.hostile import screen_text
+from tests.screens.piloting import running, toasts, until, write_notes
+
+ANA = Caller(company_id="local", principal="user:ana", door="test")
+BOT = Caller(company_id="local", principal="agent:bot", door="mcp")
+SCOPE = Scope(company_id="local", project_id="mech")
+
+
+async def texts(service: MemoryService) -> list[str]:
+    page = await service.browse(ANA, BrowseRequest(scope=SCOPE))
+    return sorted(one.text for one in page.records)
+
+
+async def shows(pilot: Pilot[Any], app: MemtuiApp, words: str) -> None:
+    await until(pilot, lambda: words in " ".join(screen_text(app).split()))
+
+
+@pytest.mark.slow
+async def test_a_person_decides_on_what_agents_wrote(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    [kept] = await write_notes(service, ANA, ["Deploys happen from main"])
+    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.ALL)
+    await service.review.add_rule(ANA, "default", rule)
+    change = CorrectRequest(scope=SCOPE, handle=kept.handle, text="Deploys happen from evil")
+    await service.correct(BOT, change)
+    for text in ("First \x1b[2Jfinding", "Second finding", "Third finding"):
+        request = WriteRequest(scope=SCOPE, source=kept.source, content=text)
+        await service.write(BOT, request)
+    async with running(paths, settings, "records", (80, 24)) as (app, pilot):
+        await shows(pilot, app, "◔ 4 held")
+        await pilot.press("Q")
+        await shows(pilot, app, "- Deploys happen from main + Deploys happen from evil")
+        assert isinstance(app.screen, ReviewScreen)
+
+        await pilot.press("a")
+        await until(pilot, lambda: any("Accepted 1 write" in one for one in toasts(app)))
+        assert await texts(service) == ["Deploys happen from evil"]
+        await shows(pilot, app, "First ␛[2Jfinding")
+        await pilot.press("u", "y")
+        await shows(pilot, app, "4 writes")
+        assert await texts(service) == ["Deploys happen from main"]
+
+        await pilot.press("G", "d", *"no", "enter")
+        await shows(pilot, app, "3 writes")
+        refused = await service.log.page(ANA, Filter(operation_type=OperationType.REVIEW))
+        assert refused.operations[0].request["reason"] == "no"
+
+        await service.write(ANA, WriteRequest(scope=SCOPE, source=kept.source, content="By hand"))
+        await service.correct(ANA, change.model_copy(update={"text": "Deploys happen from trunk"}))
+        await pilot.press("g", "r")
+        await shows(pilot, app, "has changed since it was held")
+        await pilot.press("a")
+        await shows(pilot, app, "would change has changed since")
+        await pilot.press("y")
+        await shows(pilot, app, "2 writes")
+        assert "Deploys happen from evil" in await texts(service)
+
+        await pilot.press("A")
+        await shows(pilot, app, "accept 2")
+        await pilot.press("a", "y")
+        await shows(pilot, app, "Nothing waits for review.")
+        assert len(await texts(service)) == 4
+        await pilot.press("escape")
+        await until(pilot, lambda: "held" not in screen_text(app).splitlines()[0])
