@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from hashlib import sha256
 from typing import TypeAlias, TypeVar
 
@@ -31,10 +30,9 @@ from memtui.contract import (
     owner_scope,
 )
 from memtui.fact_values import entry_of, pair_of
-from memtui.service.answers import SAME, Held, ReviewRule, RuleAction, RuleTest
+from memtui.service.answers import Held, ReviewRule, RuleAction, RuleTest
 from memtui.service.connections import Connection
 from memtui.service.core import Core
-from memtui.service.instructions import looks_like_instruction
 from memtui.service.recorder import RunningOperation
 from memtui.service.save_limits import CAPTURING_DOOR
 from memtui.service.visibility import AGENT_PREFIX, readable
@@ -116,7 +114,7 @@ async def met_by(
     ]
     changes = {one.handle: one for one in (*named, *same_key)}
     otherwise = {handle: one for handle, one in changes.items() if one.text != request.content}
-    for one in await _nearly_the_same(connection, request, sight):
+    for one in await _otherwise(connection, request, sight):
         otherwise.setdefault(one.handle, one)
     return Met(changes=tuple(changes.values()), contradicts=tuple(otherwise.values()))
 
@@ -135,28 +133,22 @@ async def _own_facts(
     return [one async for _, records in pages for one in records]
 
 
-async def _nearly_the_same(
+async def _otherwise(
     connection: Connection, request: WriteRequest, sight: Sight | None
 ) -> list[Record]:
-    """Return what says nearly the same, with another number, name or negation."""
-    from memtui.pruning.duplicates import form_of, guard
-    from memtui.service.similar import candidates, likest
+    """Return what speaks of the same and says otherwise: another number, word or negation."""
+    from memtui.pruning.duplicates import form_of
+    from memtui.pruning.signs import otherwise
+    from memtui.service.similar import candidates
 
-    able = connection.adapter.capabilities
-    if not able.similar:
+    if not connection.adapter.capabilities.similar:
         return []
-    found = [
-        one
+    own = form_of(request.content)
+    return [
+        Record.like(one)
         for one in readable(await candidates(connection, request), request.scope, sight)
         if owner_of(one.scope) == owner_of(request.scope)
-    ]
-    liken = partial(likest, by_meaning=able.semantic)
-    alike = await asyncio.to_thread(liken, request.content, found) if found else ()
-    own = guard(form_of(request.content))
-    return [
-        one.record
-        for one in alike
-        if one.likeness < SAME and guard(form_of(one.record.text)) != own
+        and otherwise(form_of(one.text), own) is not None
     ]
 
 
@@ -216,7 +208,7 @@ class _Asked:
             RuleTest.DOOR: lambda: value == caller.door.casefold(),
             RuleTest.TEXT: lambda: any(value in _joined(one) for one in self._texts()),
             RuleTest.SUBJECT: lambda: value in self._subjects(),
-            RuleTest.INSTRUCTION: lambda: any(map(looks_like_instruction, self._texts())),
+            RuleTest.INSTRUCTION: lambda: any(map(_orders, self._texts())),
             RuleTest.CONTRADICTION: lambda: bool(self.met.contradicts),
         }
         return tests[rule.test]()
@@ -331,6 +323,13 @@ def _let_wait(
         core.recorder.append_within(database, entry)
     entry.logged = True
     return Held(held_id=held_id, reasons=tuple(reasons), again=known is not None)
+
+
+def _orders(text: str) -> bool:
+    """Whether a text gives its reader orders, or hides characters."""
+    from memtui.pruning.signs import hidden_in, order_in
+
+    return order_in(text) is not None or hidden_in(text) > 0
 
 
 def _joined(text: str) -> str:

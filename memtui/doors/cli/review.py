@@ -147,7 +147,12 @@ async def review_refuse(
     return await _decide(session, chosen, refuse, "refuse", always)
 
 
-async def review_rules(session: Session, key: BindingKey | None = None) -> None:
+async def review_rules(
+    session: Session,
+    key: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="The binding's; left out: all of them.")
+    ] = None,
+) -> None:
     """List the rules that hold, accept or refuse what agents write."""
     bindings = await session.service.bindings.all(session.caller)
     if key is not None and key not in {one.key for one in bindings}:
