@@ -128,6 +128,7 @@ def _do(
 
 _SERVICE = (Need.SERVICE,)
 _ROW = (*_SERVICE, Need.ROW)
+_NOW_ROW = (*_ROW, Need.NOW)
 _BINDING = (*_SERVICE, Need.BINDING)
 _CHANGE = (*_SERVICE, Need.WRITABLE)
 _CHANGE_ROW = (*_CHANGE, Need.ROW, Need.MEMORY)
@@ -362,6 +363,14 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("fewer", "minus", "Ask for fewer results."),
         _do("open", "o", "Open where the result came from.", _SOURCE, label="source"),
         _do("explain", "x", "Show the stages of this search and what each contributed.", _EXPLAIN),
+        _do("helped", "H", "Say that this result helped, or take that back.", _NOW_ROW),
+        _do(
+            "not_helped",
+            "N",
+            "Say that this result did not help, or take that back.",
+            _NOW_ROW,
+            label="did not help",
+        ),
         _do("same_source", "b", "Show the records of the same source.", _ROW),
         _do("record", "R", "Show the record in Records.", _ROW),
         _do("runs", "T", "Show the runs that were told it.", _ROW, label="runs told"),
@@ -773,7 +782,7 @@ ACTIONS: Mapping[str, Action] = {
 _FOOTERS = {
     "bindings": "add enable read_only target remove open",
     "operations": "open follow runs undo copy",
-    "query": "input open explain same_source history",
+    "query": "input open helped explain same_source history",
     "records": "edit mark forget add undo history",
     "budget": "prune add forget mark text",
     "analytics": "half period input dimension saved export",

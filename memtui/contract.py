@@ -244,6 +244,8 @@ class OperationType(StrEnum):
     """Values were erased; it says of which operations and fields."""
     EMBED = "embed"
     """Texts were embedded, so that they are found by meaning."""
+    FEEDBACK = "feedback"
+    """Somebody said of a result that it helped, or did not; the handle's score is 1 or 0 then."""
     REPAIR = "repair"
     """A new database took the place of a lost one; it says which operations are lost."""
     REVIEW = "review"

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from memtui.analytics.figures import (
     NUMBERS,
+    SAID,
     SPENT,
     USE_WITHIN,
     Bucket,
@@ -110,6 +111,17 @@ class Daily:
             table: f"{rows} UNION ALL BY NAME {sealed[table]}" if sealed else rows
             for table, rows in hot.items()
         }
+
+    def said(self, feedback: str) -> str:
+        """Return the rows of `totals` that tell who says that results helped.
+
+        A later word in another part of the log takes an earlier one back, so they are not kept.
+        """
+        helped = (f"(best_score = {score})::INTEGER AS {name}" for name, score in SAID.items())
+        return (
+            f"SELECT {self._day} AS day, false AS own, binding_key, operation_type, "
+            f"{', '.join(helped)} FROM ({feedback})"
+        )
 
     def sealed_rows(self, duck: duckdb.DuckDBPyConnection, manifest: Manifest) -> dict[str, str]:
         """Return the query of each table over all that is sealed, made where it is missing."""

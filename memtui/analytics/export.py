@@ -30,7 +30,7 @@ from memtui.contract import EVERYTHING, Filter, Invalid, Scope, SourceRef, Usage
 from memtui.csv_text import cell_sql
 from memtui.store.conditions import condition
 from memtui.store.database import MARK, Database, quoted
-from memtui.store.operation import OWN_FIELDS, Operation, OperationHandle
+from memtui.store.operation import OWN, OWN_FIELDS, Operation, OperationHandle
 from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
@@ -278,6 +278,8 @@ def _flat(name: str, form: ExportFormat, *, guard: bool) -> str:
         return f"{_USD} AS cost_usd"
     if name == "started_at" and form is ExportFormat.CSV:
         return f"{_MOMENT} AS started_at"
+    if name == "own":
+        return f"{OWN} AS own"
     if guard and columns_of("operations").get(name) == "VARCHAR":
         return f"{cell_sql(name)} AS {name}"
     return name

@@ -40,19 +40,40 @@ _COUNTED = {
 }
 SPENT = ("input_tokens", "output_tokens", "embedding_tokens", "cost_pico", "usage_count",
          "unpriced_count")  # fmt: skip
-NUMBERS = (*_COUNTED, "hit_count", *SPENT)
+SAID = {"helped_count": 1, "not_helped_count": 0}
+"""What is said of results, by the score of its handle."""
+NUMBERS = (*_COUNTED, "hit_count", *SAID, *SPENT)
 """What is added up, of one operation or of many."""
 
 
-def numbers_of(hit: str, name: str = "hit_count") -> str:
+def numbers_of(hit: str, name: str = "hit_count", *, last_word: str = "false") -> str:
     """Return the SQL of 0 or 1 for each count of an operation, less what it spent.
 
     Args:
         hit: The SQL of whether a query is a hit.
         name: What to call the count of hits.
+        last_word: The SQL of whether nobody said something else of the same result later.
     """
-    counted = _COUNTED | {name: f"{_ANSWERED} AND {hit}"}
-    return ", ".join(f"({sql})::INTEGER AS {name}" for name, sql in counted.items())
+    is_word = f"operation_type = 'feedback' AND status = 'ok' AND {last_word}"
+    said = {one: f"{is_word} AND best_score = {score}" for one, score in SAID.items()}
+    counted = _COUNTED | {name: f"{_ANSWERED} AND {hit}"} | said
+    return ", ".join(f"coalesce({sql}, false)::INTEGER AS {name}" for name, sql in counted.items())
+
+
+def last_words(operations: str, handles: str) -> str:
+    """Return the query of who has the last word of each result, as the feedback that said it.
+
+    Args:
+        operations: Query of the feedback, with `seq`, `principal`, `request` and more.
+        handles: Query of its handles, with the key of their binding as `at_binding`.
+    """
+    # As text: other members of a request might be no JSON to DuckDB.
+    judged = 'regexp_extract(request, \'"operation_id": ?"([^"]*)"\', 1)'
+    return (
+        f"SELECT o.* FROM ({operations}) o JOIN ({handles}) USING (seq) "
+        f"WHERE o.status = 'ok' QUALIFY row_number() OVER (PARTITION BY {judged}, principal, "
+        "at_binding, provider_record_id ORDER BY seq DESC) = 1"
+    )
 
 
 def is_use(column: str) -> str:
@@ -107,6 +128,16 @@ class Figures(Model):
     """Queries with status ok; both rates are shares of them."""
     empty_count: int = 0
     hit_count: int = 0
+    helped_count: int = 0
+    """Results of which somebody says that they helped: everybody's last word of each counts."""
+    not_helped_count: int = 0
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def helped_rate(self) -> float | None:
+        """Share of the results of which something is said that helped."""
+        said = self.helped_count + self.not_helped_count
+        return self.helped_count / said if said else None
 
     @computed_field  # type: ignore[prop-decorator]  # pydantic's own way
     @property

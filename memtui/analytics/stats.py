@@ -30,6 +30,7 @@ from memtui.analytics.figures import (
     begin_of,
     end_of,
     is_use,
+    last_words,
     numbers_of,
 )
 from memtui.analytics.layout import Manifest
@@ -171,7 +172,9 @@ class Rollups(LogEngine):
         with self.asking() as cursor:
             sign = hit_sign or self._sign(cursor, manifest)
             left_out = 0
-            for table, rows in self._daily.rows(cursor, manifest, last).items():
+            kept = self._daily.rows(cursor, manifest, last)
+            kept["totals"] += f" UNION ALL BY NAME {self._daily.said(self.feedback(manifest))}"
+            for table, rows in kept.items():
                 of_days = f"SELECT * FROM ({rows}) WHERE {days or 'true'}"
                 chosen = f"{of_days} AND NOT own"
                 if table == "totals":
@@ -202,6 +205,15 @@ class Rollups(LogEngine):
         manifest, _ = self.place()
         with self.asking() as cursor:
             self._daily.sealed_rows(cursor, manifest)
+
+    def feedback(self, manifest: Manifest) -> str:
+        """Return the query of the last words about results (`last_words`)."""
+        of_words = "operation_type = 'feedback'"
+        operations = self.everything(manifest, "operations", "*", of_words)
+        handles = self.everything(
+            manifest, "handles", "seq, binding_key AS at_binding, provider_record_id", of_words
+        )
+        return last_words(operations, handles)
 
     def _sign(self, cursor: duckdb.DuckDBPyConnection, manifest: Manifest) -> HitSign:
         used = f"{is_use('operation_type')} AND NOT {OWN}"
@@ -258,9 +270,11 @@ class _Exact:
         self._where = where
         self._hit = rows._good_score  # noqa: SLF001 — its own part
         self._zone = rows._zone  # noqa: SLF001
+        cursor.execute(f"CREATE OR REPLACE TEMP TABLE said AS {rows.feedback(self._manifest)}")
         if sign is HitSign.USED:
             cursor.execute(f"CREATE OR REPLACE TEMP TABLE used AS {self._used()}")
             self._hit = "seq IN (SELECT seq FROM used)"
+        self._numbers = numbers_of(self._hit, last_word="seq IN (SELECT seq FROM said)")
 
     def groups(self, cuts: Sequence[Cut]) -> list[tuple[Group, ...]]:
         """Return the groups of each cut, in order.
@@ -333,7 +347,7 @@ class _Exact:
             self._manifest, "operations", columns, where, last=self._last
         )
         # Numbers, because texts would make what is joined to the usage several times as wide.
-        judged = f"SELECT {kept}, {numbers_of(self._hit)} FROM ({everything})"
+        judged = f"SELECT {kept}, {self._numbers} FROM ({everything})"
         if not of_usage:
             return judged
         usage = self._rows.everything(self._manifest, "usage", "*", within)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from memtui.service.companies import ForeignOperation
     from memtui.service.context import ContextAnswer, ContextRequest
     from memtui.service.facts import FactAnswer, FactKeys, FactRequest, FactValue, KeyedFact
+    from memtui.service.feedback import FeedbackAnswer, Verdict
     from memtui.service.impact import Effect, Impact, ImpactRequest
     from memtui.service.limits import (
         LimitMeasure,
@@ -69,6 +70,7 @@ _MODULES = {
     "companies": ("ForeignOperation",),
     "context": ("ContextAnswer", "ContextRequest"),
     "facts": ("FactAnswer", "FactKeys", "FactRequest", "FactValue", "KeyedFact"),
+    "feedback": ("FeedbackAnswer", "Verdict"),
     "impact": ("Effect", "Impact", "ImpactRequest"),
     "limits": (
         "LimitMeasure",

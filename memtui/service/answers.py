@@ -312,14 +312,20 @@ class Provenance(Model):
     retrieval_count: int = 0
     retrievals: tuple[Retrieval, ...] = ()
     """The newest queries that returned it, at most 20."""
+    helped: int = 0
+    """How many say of a result that it helped: everybody's last word of each counts."""
+    not_helped: int = 0
 
 
 class RetrievalCount(Model):
-    """How often queries returned a record, when last, and at which rank."""
+    """How often queries returned a record, when last and at which rank, and whether it helped."""
 
     count: int
     last_at: UtcDatetime
     last_rank: int
+    helped: int = 0
+    """How many say of a result that it helped: everybody's last word of each counts."""
+    not_helped: int = 0
 
 
 class TargetView(Model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,7 +29,7 @@ from memtui.store.database import Connection, Database
 from memtui.store.erasing import purged
 from memtui.store.journal import Found
 from memtui.store.limits import last_seq
-from memtui.store.log import ContextDay, LogReader, Reads, Retrieved, RunFigures, owners
+from memtui.store.log import ContextDay, LogReader, Reads, Retrieved, RunFigures, Word, owners
 from memtui.store.operation import Operation, OperationPage
 from memtui.store.sight import Sight
 
@@ -188,6 +189,13 @@ class CompanyLog:
         for record_id, names in hot.items():
             found[record_id] = found.get(record_id, set()) | names
         return found
+
+    def words(self, binding_key: str, record_ids: Sequence[str]) -> list[Word]:
+        """Return everybody's last word of each result that was a record, whether it helped."""
+        hot, sealed, read = self._both(lambda one: one.words(binding_key, record_ids))
+        said = sorted((*(sealed.ask(read) or []), *hot), key=lambda word: word.seq)
+        last = {(word.record_id, word.judged, word.principal): word for word in said}
+        return [word for word in last.values() if word.helped is not None]
 
     def mutations_of_record(self, binding_key: str, record_id: str) -> list[str]:
         """Return the ids of the mutations that touched a record."""
@@ -368,6 +376,7 @@ class Log(Group):
         own, place = self._of(caller), (binding_key, handle.provider_record_id)
         mutations = own.by_ids(own.mutations_of_record(*place))
         count, reads = own.retrievals(*place, _SHOWN_RETRIEVALS)
+        said = Counter(word.helped for word in own.words(binding_key, place[1:]))
         written = (
             one
             for one in reversed(mutations)
@@ -378,6 +387,8 @@ class Log(Group):
             written=next(written, None),
             mutations=mutations,
             retrieval_count=count,
+            helped=said[True],
+            not_helped=said[False],
             retrievals=tuple(
                 Retrieval.like(
                     read.operation,
@@ -394,15 +405,22 @@ class Log(Group):
     def retrieval_stats(
         self, caller: Caller, binding_key: str, record_ids: Sequence[str]
     ) -> dict[str, RetrievalCount]:
-        """Return how often each record was returned by a query, when last and at which rank.
+        """Return how often each record was returned by a query, when last, and whether it helped.
 
         Records that were never returned are absent.
         """
         if not record_ids:
             return {}
-        counts = self._of(caller).retrieval_counts(binding_key, record_ids)
+        log = self._of(caller)
+        counts = log.retrieval_counts(binding_key, record_ids)
+        said = Counter((word.record_id, word.helped) for word in log.words(binding_key, [*counts]))
         return {
-            record_id: RetrievalCount.like(reads, count=reads.times)
+            record_id: RetrievalCount.like(
+                reads,
+                count=reads.times,
+                helped=said[record_id, True],
+                not_helped=said[record_id, False],
+            )
             for record_id, reads in counts.items()
         }
 

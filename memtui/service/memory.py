@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from memtui.service.embedding import Embeddings
     from memtui.service.everywhere import Everywhere
     from memtui.service.facts import Facts
+    from memtui.service.feedback import Feedback
     from memtui.service.impact import Impacts
     from memtui.service.in_step import Pairs
     from memtui.service.limits import Limits
@@ -181,6 +182,8 @@ class MemoryService(Operations):
     """What is asked of the whole operation log, sealed operations included."""
     bindings: _Lazy[Bindings] = _Lazy("bindings", "Bindings")
     companies: _Lazy[Companies] = _Lazy("companies", "Companies")
+    feedback: _Lazy[Feedback] = _Lazy("feedback", "Feedback")
+    """Whether results helped."""
     facts: _Lazy[Facts] = _Lazy("facts", "Facts")
     """Facts by their key, the nearest scope's first."""
     everywhere: _Lazy[Everywhere] = _Lazy("everywhere", "Everywhere")

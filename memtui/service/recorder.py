@@ -53,7 +53,7 @@ Check: TypeAlias = "Callable[[DatabaseConnection, RunningOperation], None]"
 _UNKNOWN = OperationStatus.UNKNOWN
 _DERIVING = frozenset({OperationType.SYNC, OperationType.EMBED})
 _STOPPED = (asyncio.CancelledError, KeyboardInterrupt)
-_SETTLING = frozenset({OperationType.CHECK, OperationType.SEAL})
+_SETTLING = frozenset({OperationType.CHECK, OperationType.FEEDBACK, OperationType.SEAL})
 """What changes no memory, and yet is of now alone."""
 _UNSEEN = "Its provider did not say which records it changed."
 _FOREIGN_INTENT_AGE = timedelta(minutes=15)

@@ -65,7 +65,7 @@ _NAMES = frozenset(
     remove_binding remove_company remove_member remove_namespace remove_spending_limits
     remove_token restored review revision role rules seal sections set_member set_spending_limit
     set_target skip_given sort tags target_id target_type text title tokens top_k topic type
-    update_binding withheld within_ms
+    update_binding verdict withheld within_ms
     """.split()  # noqa: SIM905
 )
 _WORDS: Mapping[str, frozenset[str]] = {
@@ -74,6 +74,7 @@ _WORDS: Mapping[str, frozenset[str]] = {
     "type": frozenset({"write", "forget", "correct", "sync", "undo", "configure"}),
     "for": frozenset({"context", "prune", "delete_namespace"}),
     "decision": frozenset({"accept", "mend", "refuse"}),
+    "verdict": frozenset({"helped", "not_helped", "withdrawn"}),
 }
 _TRUTH = ("false", "true")
 _PLAIN = (int, float, bool, type(None))

@@ -82,6 +82,18 @@ class Reads(NamedTuple):
     last_rank: int
 
 
+class Word(NamedTuple):
+    """What somebody said of a record that a query or a context returned."""
+
+    record_id: str
+    judged: str
+    """The operation that returned it."""
+    principal: str
+    seq: int
+    helped: bool | None
+    """None: what was said before is taken back."""
+
+
 class ContextDay(NamedTuple):
     """The contexts that were assembled on a UTC day, a number of days since 1970."""
 
@@ -353,6 +365,27 @@ class LogReader:
             for record_id, seq, at, rank in self.connection.execute(placed) if newest else ():
                 if (record_id, seq) in last:
                     found[record_id] = Reads(last[record_id, seq], at, rank)
+        return found
+
+    def words(self, binding_key: str, record_ids: Sequence[str]) -> list[Word]:
+        """Return what was said of records, whether they helped, in no order."""
+        columns, of = HANDLES.c, OPERATIONS.c
+        found: list[Word] = []
+        for part in parts(record_ids):
+            statement = (
+                select(columns.provider_record_id, of.request, of.principal, of.seq, columns.score)
+                .join(OPERATIONS, _of_operation(columns))
+                .where(
+                    *self._touched(binding_key, (OperationType.FEEDBACK,), part),
+                    columns.seq > self.above,
+                    of.status == str(OperationStatus.OK),
+                    *seen(self.sight),
+                )
+            )
+            for record_id, request, principal, seq, score in self.connection.execute(statement):
+                helped = None if score is None else score > 0
+                judged = str(request.get("operation_id"))
+                found.append(Word(record_id, judged, principal, seq, helped))
         return found
 
     def readers(self, binding_key: str, record_ids: Sequence[str]) -> dict[str, set[str]]:

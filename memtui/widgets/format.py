@@ -162,6 +162,17 @@ def of_total(shown: int, total: int | None, *, at_least: bool = False) -> str:
     return f"{count(shown)} of {'≥ ' if at_least else ''}{count(max(total, shown))}"
 
 
+VERDICTS = {"helped": "✓ helped", "not_helped": "✗ did not help", "withdrawn": "taken back"}
+"""What was said of a result, as a person reads it."""
+
+
+def helpfulness(helped: int, not_helped: int) -> str:
+    """Return what was said of a record's results: `helped 3 times, not once`; empty for nothing."""
+    if not (helped or not_helped):
+        return ""
+    return f"{count(helped)} × helped, {count(not_helped)} × did not help"
+
+
 def left_out(own: int) -> str:
     """Say how many operations of memtui's own are not counted: `312 of memtui's own left out`."""
     return f"{count(own)} of memtui's own left out"

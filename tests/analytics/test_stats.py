@@ -98,6 +98,8 @@ def figures(
         "answered_count": len(answered),
         "empty_count": sum(o.result_count == 0 for o in answered),
         "hit_count": sum(is_hit(o, everything, sign) for o in answered),
+        "helped_count": 0,
+        "not_helped_count": 0,
     }
 
 

@@ -49,6 +49,7 @@ from memtui.service import (
     RuleAction,
     RuleTest,
     SpendingLimit,
+    Verdict,
     open_service,
 )
 from memtui.service.core import Group
@@ -398,6 +399,15 @@ MEMORIES: dict[str, list[Call]] = {
     ],
     "tags.counts": [lambda h, c: h.service.tags.counts(c, COMPANY)],
     "tags.having": [lambda h, c: h.service.tags.having(c, "w", BrowseRequest(scope=COMPANY))],
+    "feedback.say": [
+        lambda h, c: each(h, lambda n: h.service.feedback.say(c, h.records[n], Verdict.HELPED)),
+        lambda h, c: each(
+            h,
+            lambda n: h.service.feedback.say(
+                c, handle_of(h, n), Verdict.HELPED, operation_id=h.written[n]
+            ),
+        ),
+    ],
     "get": [
         lambda h, c: each(h, lambda n: h.service.get(c, handle_of(h, n), scope_of(n))),
         lambda h, c: each(h, lambda n: h.service.get(c, handle_of(h, n), APOLLO)),

@@ -116,6 +116,10 @@ COMMANDS = {
     "history": ("Show how a record came to be, newest first.", "records"),
     "changes": ("Show what changed since a moment, who changed it, and why.", "changes"),
     "undo": ("Take a change back.", "forget"),
+    "feedback": (
+        "Say whether a record that a query or a context returned helped; your last word counts.",
+        "feedback",
+    ),
     "context": ("Show what a model is told before a run, and its tokens and price.", "query"),
     "stats": ("Show what the operations did, took and cost.", "stats"),
     "sql": ("Ask anything about the operation log in SQL, in DuckDB's dialect.", "stats"),

@@ -219,6 +219,8 @@ def _provenance(session: Session, origin: Provenance) -> Iterator[Line]:
             f"from {shown.source_line(written.source)}, operation #{written.seq}"
         )
     yield f"returned by {shown.counted(origin.retrieval_count, 'query', 'queries')}"
+    if said := shown.helpfulness(origin.helped, origin.not_helped):
+        yield said
     for found in origin.retrievals:
         yield Dim(
             f"  {shown.ago(found.at, session.now):>6}  rank {found.rank}  #{found.seq}  "

@@ -331,6 +331,28 @@ class RemoveInput(Model):
     """The fact's id, from save_memory or memory_browse."""
 
 
+class FeedbackInput(Model):
+    """Whether a memory that you were given helped."""
+
+    id: _Id
+    """The memory's id, as memory_search or the context of this run gave it."""
+    helped: bool
+    """True: it helped with the task. False: it did not, or misled."""
+    operation_id: str | None = None
+    """The search that returned it, if it was not the newest one that did."""
+
+
+class Said(Told):
+    """What was said of a memory."""
+
+    id: str
+    verdict: str
+
+    def words(self) -> str:
+        """Return that it was noted."""
+        return f"Noted: {visible(self.id)} {self.verdict.replace('_', ' ')}."
+
+
 class NoInput(Model):
     """Nothing is asked for."""
 
@@ -580,6 +602,24 @@ def _source(source: SourceRef | None) -> str | None:
     return f"{words} {name}" if name else words
 
 
+async def feedback(agent: Agent, asked: FeedbackInput) -> Said:
+    """Answer `memory_feedback`."""
+    from memtui.service import Verdict
+
+    answer = await agent.service.feedback.say(
+        agent.caller,
+        asked.id,
+        Verdict.HELPED if asked.helped else Verdict.NOT_HELPED,
+        operation_id=asked.operation_id,
+    )
+    return Said(
+        operation_id=answer.operation_id,
+        binding=answer.binding_key,
+        id=answer.handle.provider_record_id,
+        verdict=answer.verdict,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """One tool, and when it is offered."""
@@ -645,6 +685,17 @@ TOOLS = (
         ProfileText,
         profile,
         OperationType.PROFILE,
+    ),
+    Tool(
+        "memory_feedback",
+        "Say whether a memory helped",
+        "Say that a memory which a search gave you helped with the task, or that it did not. Use "
+        "it when a memory decided something or misled you; what never helps is pruned first. Your "
+        "last word of each result counts.",
+        FeedbackInput,
+        Said,
+        feedback,
+        OperationType.QUERY,
     ),
     Tool(
         "memory_note",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
@@ -81,6 +81,8 @@ class QueryView:
     """The answer that is shown, of one binding or of all; None while the past questions are."""
     changed: frozenset[tuple[str, str]] = frozenset()
     """Bindings and ids of its results that were changed or forgotten since."""
+    said: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """What the person says of its results, by binding and id."""
     past: tuple[Operation, ...] = ()
     asking: bool = False
     error: str = ""
@@ -127,6 +129,14 @@ def placed(answer: QueryAnswer | EverywhereQuery) -> list[tuple[str, Snippet]]:
     if isinstance(answer, QueryAnswer):
         return [(answer.binding_key, one) for one in answer.snippets]
     return [(one.binding_key, one) for one in answer.snippets]
+
+
+def operation_of(answer: QueryAnswer | EverywhereQuery | None, binding_key: str) -> str | None:
+    """Return the operation by which a binding answered."""
+    if (everywhere := of_all(answer)) is None:
+        return getattr(answer, "operation_id", None)
+    asked = {one.binding_key: one.operation_ids for one in everywhere.bindings}
+    return next(iter(asked.get(binding_key, ())), None)
 
 
 class AskLine(Horizontal):
@@ -322,6 +332,7 @@ class QueryScreen(MemtuiScreen):
             request=request,
             answer=answer,
             changed=frozenset(),
+            said={},
             asked=self.view.asked + 1,
             spent=self.view.spent + answer.usage,
         )
@@ -334,8 +345,10 @@ class QueryScreen(MemtuiScreen):
         """Draw what changed."""
         if not self.is_mounted:
             return
-        if before.answer != now.answer:
-            goes_on = before.asking and before.request is now.request
+        if before.answer != now.answer or before.said != now.said:
+            goes_on = (
+                before.asking and before.request is now.request
+            ) or before.answer is now.answer
             self._draw_cards((self._cards.highlighted or 0) if goes_on else 0)
         elif before.past != now.past and now.answer is None:
             self._draw_cards(_place_of(before.past_at(self._cards.highlighted), now.past))
@@ -462,6 +475,37 @@ class QueryScreen(MemtuiScreen):
     def action_copy(self) -> None:
         """Copy the text of the result."""
         self.copy(self._result[1].text, "Copied the text.")
+
+    @conversation
+    async def action_helped(self) -> None:
+        """Say that the result helped, or take that back."""
+        await self._say("helped")
+
+    @conversation
+    async def action_not_helped(self) -> None:
+        """Say that the result did not help, or take that back."""
+        await self._say("not_helped")
+
+    async def _say(self, wanted: str) -> None:
+        from memtui.service.feedback import Verdict
+
+        key, snippet = self._result
+        answer, session = self.view.answer, self.session
+        place = key, snippet.handle.provider_record_id
+        is_said = self.view.said.get(place) == wanted
+        said = await self.change(
+            lambda: session.service.feedback.say(
+                session.caller,
+                snippet.handle,
+                Verdict.WITHDRAWN if is_said else Verdict(wanted),
+                operation_id=operation_of(answer, key),
+                binding_key=key,
+            )
+        )
+        if self.view.answer is answer:
+            kept = {one: word for one, word in self.view.said.items() if one != place}
+            self.view = replace(self.view, said=kept if is_said else {**kept, place: wanted})
+        self.toast(f"{fmt.VERDICTS[said.verdict]}: what you say of a result is counted.")
 
     def action_record(self) -> None:
         """Show the record in Records."""
@@ -604,7 +648,15 @@ def card_contents(view: QueryView, state: AppState, width: int) -> list[Content]
     words = words_of(view.question)
     is_mixed = of_all(view.answer) is not None
     return [
-        snippet_card(rank, one, words, now, width=width, binding=key if is_mixed else "")
+        snippet_card(
+            rank,
+            one,
+            words,
+            now,
+            width=width,
+            binding=key if is_mixed else "",
+            said=view.said.get((key, one.handle.provider_record_id), ""),
+        )
         for rank, (key, one) in enumerate(placed(view.answer), 1)
     ]
 
@@ -695,17 +747,20 @@ def snippet_card(
     *,
     width: int,
     binding: str = "",
+    said: str = "",
 ) -> Content:
     """Return one result: rank, score and text, and under it where it comes from.
 
-    `binding` is named where the others may come from elsewhere.
+    `binding` is named where the others may come from elsewhere; `said` is what the person says of
+    it.
     """
     lead = Content.styled(f"{rank:>3}  {fmt.score(snippet.score):>5}  ", DIM)
     title = display(snippet.title, limit=120, style=STRONG) if snippet.title else None
     text = marked(display(_around(snippet.shown, words), limit=_TEXT_LIMIT), words)
     body = hanging(lead, line(title, text, gap="  "), width, most=_TEXT_LINES)
     place = display(binding, limit=40, style=ACCENT) if binding else None
-    comes_from = line(place, origin(snippet, now), gap=SEPARATOR)
+    told = Content.styled(fmt.VERDICTS[said], ACCENT) if said else None
+    comes_from = line(told, place, origin(snippet, now), gap=SEPARATOR)
     below = hanging(Content(" " * lead.cell_length), comes_from, width, most=1)
     return lines([body, below])
 

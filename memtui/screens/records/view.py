@@ -237,6 +237,7 @@ def _reads(view: RecordView) -> Iterator[Line]:
     last = story.retrievals[0]
     times = fmt.counted(story.retrieval_count, "query", "queries")
     yield labelled("read", f"by {times}, last {fmt.since(last.at, view.now)} as #{last.rank}")
+    yield labelled("said", fmt.helpfulness(story.helped, story.not_helped))
     for one in story.retrievals[:_SHOWN_RETRIEVALS]:
         ago = fmt.ago(one.at, view.now).rjust(6)
         words = f"{ago}  #{one.rank:<3} {fmt.score(one.score):>6}  “{one.query}”"

@@ -43,7 +43,7 @@ async def test_a_client_of_2025_is_told_that_the_tools_changed(
         "memory_forget",
         "remove_memory",
     }
-    assert after == {"memory_search", "memory_browse", "memory_get"}
+    assert after == {"memory_search", "memory_browse", "memory_get", "memory_feedback"}
 
 
 async def test_a_later_client_hears_it_where_it_listens(
@@ -56,7 +56,7 @@ async def test_a_later_client_hears_it_where_it_listens(
         async for _ in events:
             break
     tools = {tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools}
-    assert tools == {"memory_search", "memory_browse", "memory_get"}
+    assert tools == {"memory_search", "memory_browse", "memory_get", "memory_feedback"}
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])

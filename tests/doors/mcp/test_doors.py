@@ -84,6 +84,7 @@ async def test_a_client_starts_it_over_stdio(tmp_path: Path) -> None:
                 "memory_search",
                 "memory_browse",
                 "memory_get",
+                "memory_feedback",
                 "memory_note",
                 "save_memory",
             }

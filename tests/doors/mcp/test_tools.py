@@ -267,6 +267,25 @@ async def test_a_fact_by_its_key(connect: Connect) -> None:
         assert (await client.call_tool("memory_get", refused)).is_error
 
 
+async def test_an_agent_says_whether_a_memory_helped(
+    connect: Connect, service: MemoryService, caller: Caller
+) -> None:
+    client = await connect()
+    await client.call_tool("memory_note", {"text": "The release leaves on Thursday"})
+    found = await client.call_tool("memory_search", {"query": "when does the release leave"})
+    memory_id = found.structured_content["memories"][0]["id"]
+    told = await client.call_tool("memory_feedback", {"id": memory_id, "helped": False})
+    assert text_of(told) == f"Noted: {memory_id} not helped."
+    logged = await service.log.get(caller, told.structured_content["operation_id"])
+    assert logged.request == {
+        "verdict": "not_helped",
+        "operation_id": found.structured_content["operation_id"],
+    }
+    unknown = await client.call_tool("memory_feedback", {"id": "nothing", "helped": True})
+    assert unknown.is_error
+    assert "No query or context of yours returned nothing" in text_of(unknown)
+
+
 async def test_tools_say_what_they_do(connect: Connect) -> None:
     client = await connect()
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -276,6 +295,7 @@ async def test_tools_say_what_they_do(connect: Connect) -> None:
         "memory_search",
         "memory_browse",
         "memory_get",
+        "memory_feedback",
     }
     assert {name for name, one in hints.items() if one.destructive_hint} == {
         "memory_correct",
@@ -304,6 +324,7 @@ async def test_what_changes_memories_is_off_unless_it_is_allowed(
             "memory_search",
             "memory_browse",
             "memory_get",
+            "memory_feedback",
             "memory_note",
             "save_memory",
         }

@@ -1,0 +1,152 @@
+"""What people and agents say of the results they were given: that one helped, or did not.
+
+Each word is an operation of its own, about one record that one query or context returned. Who says
+something else about the same result later has the last word; the earlier one stays in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from enum import StrEnum
+
+from memtui.contract import (
+    Denied,
+    Invalid,
+    Json,
+    Model,
+    NotFound,
+    OperationStatus,
+    OperationType,
+    RecordHandle,
+    Scope,
+)
+from memtui.service.core import Group
+from memtui.service.visibility import Caller
+from memtui.store import bindings
+from memtui.store.operation import Operation, OperationHandle
+
+_RESULTS = (OperationType.QUERY, OperationType.CONTEXT)
+_LOOKED_AT = 100
+"""Of so many reads that returned a record, the newest that the caller was given is meant."""
+
+
+class Verdict(StrEnum):
+    """What can be said of a result; `WITHDRAWN` takes back what the caller said before."""
+
+    HELPED = "helped"
+    NOT_HELPED = "not_helped"
+    WITHDRAWN = "withdrawn"
+
+
+_SCORES = {Verdict.HELPED: 1.0, Verdict.NOT_HELPED: 0.0, Verdict.WITHDRAWN: None}
+
+
+class FeedbackAnswer(Model):
+    """A word that was said."""
+
+    operation_id: str
+    binding_key: str
+    handle: RecordHandle
+    judged: str
+    """The query or context whose result it is."""
+    verdict: Verdict
+
+
+class Feedback(Group):
+    """Whether results helped."""
+
+    async def say(
+        self,
+        caller: Caller,
+        record: RecordHandle | str,
+        verdict: Verdict,
+        *,
+        operation_id: str | None = None,
+        binding_key: str | None = None,
+    ) -> FeedbackAnswer:
+        """Say whether a record that a query or a context returned helped; the last word counts.
+
+        Args:
+            caller: Who says it. An agent can only speak of what itself, or its run, was given.
+            record: The record, as it was returned.
+            verdict: What is said.
+            operation_id: The query or context that returned it; None: the newest by the caller, or
+                in its run, that did.
+            binding_key: The record's binding, where it is not the operation's own.
+
+        Raises:
+            NotFound: no such operation is there, or it did not return the record.
+            Invalid: the operation is none that returns results.
+            Denied: the caller was not given it, or looks at the past.
+        """
+        core = self._core
+        name = record if isinstance(record, str) else record.provider_record_id
+        asked: Json = {"verdict": verdict.value}
+        scope = Scope(company_id=caller.company_id)
+        async with core.recorder.recorded(OperationType.FEEDBACK, caller, scope, asked) as entry:
+            judged = await asyncio.to_thread(self._judged, caller, name, operation_id, binding_key)
+            entry.request = asked | {"operation_id": judged.operation_id}
+            handle, key = _returned(judged, name, binding_key)
+            entry.scope = judged.scope.model_copy(update={"run_id": entry.scope.run_id})
+            await core.admit(entry, key)
+            told = {"rank": 1, "score": _SCORES[verdict], "binding_key": None}
+            entry.handles = (handle.model_copy(update=told),)
+            entry.result_count = 1
+        return FeedbackAnswer(
+            operation_id=entry.operation_id,
+            binding_key=key,
+            handle=handle.handle,
+            judged=judged.operation_id,
+            verdict=verdict,
+        )
+
+    def _judged(
+        self, caller: Caller, name: str, operation_id: str | None, binding_key: str | None
+    ) -> Operation:
+        """Return the query or context that a caller speaks of."""
+        log = self._core.log_of(caller)
+        if operation_id is None:
+            keys = [binding_key] if binding_key else self._keys(caller)
+            found = [
+                read.operation
+                for key in keys
+                for read in log.retrievals(key, name, _LOOKED_AT)[1]
+                if _was_given(caller, read.operation)
+            ]
+            if not found:
+                raise NotFound(
+                    f"No query or context of yours returned {name}; name the operation that did."
+                )
+            return max(found, key=lambda one: one.seq)
+        judged = log.named(operation_id)
+        if judged.operation_type not in _RESULTS or judged.status is not OperationStatus.OK:
+            raise Invalid(
+                "Only what a query or a context returned can have helped; "
+                f"#{judged.seq} is a {judged.operation_type} that ended as {judged.status}."
+            )
+        if caller.by_ai and not _was_given(caller, judged):
+            raise Denied(
+                "An agent can only speak of what it was given; name an operation of its own."
+            )
+        return judged
+
+    def _keys(self, caller: Caller) -> Iterable[str]:
+        with self._core.database.read() as database:
+            return [row.key for row in bindings.bindings(database, caller.company_id)]
+
+
+def _was_given(caller: Caller, operation: Operation) -> bool:
+    is_own_run = caller.run_id is not None and operation.scope.run_id == caller.run_id
+    return is_own_run or operation.principal == caller.principal
+
+
+def _returned(
+    operation: Operation, name: str, binding_key: str | None
+) -> tuple[OperationHandle, str]:
+    """Return the handle that an operation has of a record, and the key of its binding."""
+    for handle in operation.handles:
+        key, record_id = operation.place_of(handle)
+        if record_id == name and name and binding_key in {None, key}:
+            return handle, key
+    raise NotFound(f"#{operation.seq} did not return {name}; `memtui ops show` lists what it did.")

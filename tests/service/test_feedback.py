@@ -1,0 +1,112 @@
+"""What is said of results: who may say it, whose last word counts, and where it is counted."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from memtui.analytics.figures import Bucket, Figures
+from memtui.contract import (
+    Denied,
+    Filter,
+    Invalid,
+    NotFound,
+    OperationType,
+    QueryRequest,
+    Scope,
+    WriteRequest,
+)
+from memtui.service import Caller, MemoryService, Verdict
+
+ACME = Scope(company_id="acme")
+ASKED = QueryRequest(scope=ACME, query="deploy branch")
+HELPED, NOT_HELPED, WITHDRAWN = Verdict
+
+
+async def figures(service: MemoryService, caller: Caller) -> tuple[int, int]:
+    """Return what the exact figures and the dashboard count, which are the same."""
+    exact: Figures = await service.analysis.stats(caller, Filter())
+    painted = (await service.analysis.dashboard(caller, Bucket.DAY)).stats
+    found = exact.helped_count, exact.not_helped_count
+    assert (painted.helped_count, painted.not_helped_count) == found
+    by_agent = await service.analysis.stats(caller, Filter(), by=("principal",))
+    assert sum(group.helped_count for group in by_agent.groups) == found[0]
+    return found
+
+
+async def test_the_last_word_of_each_counts_sealed_or_not(
+    service: MemoryService, caller: Caller, note: WriteRequest
+) -> None:
+    handle = (await service.write(caller, note)).handles[0]
+    record_id, other = handle.provider_record_id, caller.model_copy(update={"principal": "user:bo"})
+    first, second = [(await service.query(caller, ASKED)).operation_id for _ in range(2)]
+
+    async def counted() -> tuple[int, int]:
+        found = (await service.log.retrieval_stats(caller, "default", [record_id]))[record_id]
+        told = await service.log.provenance(caller, "default", handle)
+        assert (told.helped, told.not_helped) == (found.helped, found.not_helped)
+        assert await figures(service, caller) == (found.helped, found.not_helped)
+        return found.helped, found.not_helped
+
+    said = (
+        (caller, first, HELPED, (1, 0)),
+        (caller, second, HELPED, (2, 0)),
+        (other, second, NOT_HELPED, (2, 1)),
+        (caller, first, NOT_HELPED, (1, 2)),
+        (caller, first, NOT_HELPED, (1, 2)),
+        (caller, second, WITHDRAWN, (0, 2)),
+        (caller, second, HELPED, (1, 2)),
+    )
+    for number, (who, operation_id, verdict, expected) in enumerate(said):
+        answer = await service.feedback.say(who, handle, verdict, operation_id=operation_id)
+        assert (answer.judged, answer.binding_key) == (operation_id, "default")
+        logged = await service.log.get(caller, answer.operation_id)
+        assert logged.operation_type is OperationType.FEEDBACK
+        assert [one.provider_record_id for one in logged.handles] == [record_id]
+        assert await counted() == expected
+        if number in {2, 5}:
+            await service.analysis.seal(caller, everything=True)
+            assert await counted() == expected
+    assert (await service.analysis.verify_chain(caller)).problem is None
+
+
+async def test_an_agent_can_only_speak_of_what_it_was_given(
+    service: MemoryService, caller: Caller, note: WriteRequest
+) -> None:
+    handle = (await service.write(caller, note)).handles[0]
+    say = service.feedback.say
+    by_person = (await service.query(caller, ASKED)).operation_id
+    agent = Caller(company_id="acme", principal="agent:x", door="mcp", acts_for="user:ana")
+    with pytest.raises(Denied, match="what it was given"):
+        await say(agent, handle, HELPED, operation_id=by_person)
+    with pytest.raises(NotFound, match="No query or context of yours"):
+        await say(agent, handle, HELPED)
+    in_run = agent.model_copy(update={"run_id": "run-1"})
+    of_run = (await service.query(in_run, ASKED)).operation_id
+    sub_agent = in_run.model_copy(update={"principal": "agent:y"})
+    assert (await say(sub_agent, handle, HELPED)).judged == of_run
+    assert (await say(agent, handle.provider_record_id, NOT_HELPED)).judged == of_run
+    statuses = [
+        one.status
+        for one in (
+            await service.log.page(caller, Filter(operation_type=OperationType.FEEDBACK))
+        ).operations
+    ]
+    assert statuses == ["ok", "ok", "error", "denied"]
+
+
+async def test_what_returned_nothing_cannot_have_helped(
+    service: MemoryService, caller: Caller, note: WriteRequest
+) -> None:
+    written = await service.write(caller, note)
+    asked = await service.query(caller, ASKED)
+    say, handle = service.feedback.say, written.handles[0]
+    with pytest.raises(Invalid, match=r"#\d+ is a write"):
+        await say(caller, handle, HELPED, operation_id=written.operation_id)
+    with pytest.raises(NotFound, match="did not return another"):
+        await say(caller, "another", HELPED, operation_id=asked.operation_id)
+    with pytest.raises(NotFound, match="There is no operation nowhere"):
+        await say(caller, handle, HELPED, operation_id="nowhere")
+    with pytest.raises(Denied, match="This is the past"):
+        await say(caller.at(datetime.now(UTC)), handle, HELPED, operation_id=asked.operation_id)
