@@ -12,13 +12,13 @@ from textual.app import App, ComposeResult
 from textual.containers import Container, Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import Click, Key
-from textual.screen import ModalScreen
 from textual.widgets import Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from memtui.contract import Invalid, MemtuiError, Record, Scope
 from memtui.widgets.background import Background, Work
 from memtui.widgets.detail_lines import diff_lines, key_hint
+from memtui.widgets.dimmed import DimmingScreen
 from memtui.widgets.display import ACCENT, BAD, DIM, STRONG, WARN, display, line, lines
 from memtui.widgets.editor import ForeignInput, ForeignTextArea
 from memtui.widgets.panes import Fitted
@@ -35,7 +35,7 @@ _WAITING_SECONDS = 0.3
 """How long `Waiting` waits before it shows itself."""
 
 
-class Dialog(ModalScreen[T]):
+class Dialog(DimmingScreen[T]):
     """A box over the screen; `esc` goes back without an answer.
 
     So does a click beside it, but it may be a slip: not where it would throw away what is written.
@@ -212,10 +212,14 @@ class Choose(Dialog[T]):
         details = [display(one.detail, limit=28, style=DIM) for one in self._shown]
         wide = max((detail.cell_length for detail in details), default=0)
         listed = self.query_one(OptionList)
-        listed.clear_options()
-        for detail, one in zip(details, self._shown, strict=True):
-            gap = Content(" " * (wide - detail.cell_length + 1 if wide else 0))
-            listed.add_option(Option(detail + gap + display(one.label, limit=200)))
+        listed.set_options(
+            Option(
+                detail
+                + Content(" " * (wide - detail.cell_length + 1 if wide else 0))
+                + display(one.label, limit=200)
+            )
+            for detail, one in zip(details, self._shown, strict=True)
+        )
         if self._shown:
             listed.highlighted = 0
 
@@ -531,7 +535,7 @@ class Resolve(Enum):
     """Decide later; the own text is kept as a draft."""
 
 
-class ConflictScreen(ModalScreen[Resolve]):
+class ConflictScreen(DimmingScreen[Resolve]):
     """Both versions of a record that changed while a person edited it; nothing is lost."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
@@ -635,7 +639,7 @@ class Sheet(Dialog[None]):
         self.query_one(VerticalScroll).scroll_relative(y=by, animate=False)
 
 
-class Waiting(ModalScreen[None], Generic[T]):
+class Waiting(DimmingScreen[None], Generic[T]):
     """Reads something and goes on with it in `then`, which opens the dialog, if any.
 
     It takes the keys meanwhile, so that none falls through to the screen below, and gives them to

@@ -1,0 +1,171 @@
+"""What it takes to open something in memtui: `python -m benchmarks.opening [HOME] [ROUNDS]`.
+
+memtui and a bare Textual app run in terminals of 120x40. Each key is pressed, and what the process
+used of the processor until it is at rest again is read from the kernel, all threads together. The
+bare app opens a box with an input and forty lines, which is what Textual itself takes. HOME is that
+of a demo; without one it is made first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.table import Line, environment, show
+
+BARE_APP = """
+from textual.app import App
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+
+LINES = [f"line {number}" for number in range(40)]
+
+class Box(ModalScreen):
+    CSS = "Vertical { width: 72; height: 70%; }"
+    BINDINGS = [("escape", "dismiss", "back")]
+    def compose(self):
+        with Vertical():
+            yield Static("Choose")
+            yield Input(compact=True)
+            yield OptionList(*LINES, compact=True)
+            yield Static("esc back")
+
+class Bare(App):
+    BINDINGS = [("m", "box", "box")]
+    def compose(self):
+        yield OptionList(*LINES)
+    def action_box(self):
+        self.push_screen(Box())
+
+Bare().run()
+"""
+LIMIT_MS = 100
+OPENED = {
+    "help": "?",
+    "palette": "\x10",
+    "scope": "s",
+    "binding": "B",
+    "theme": "\x14",
+    "limits": "$",
+    "columns": "C",
+    "edit": "e",
+    "forget": "d",
+}
+"""What lies over a screen, by its key on Records; `esc` leaves it."""
+SCREENS = "1234561"
+_REST_SECONDS = 0.15
+_AT_REST_MS = 1.5
+
+
+class Terminal:
+    """A Python app in a terminal of its own."""
+
+    def __init__(self, arguments: list[str], variables: dict[str, str]) -> None:
+        self._child, self._terminal = pty.fork()
+        if self._child == 0:
+            os.execve(sys.executable, [sys.executable, *arguments], variables)
+        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+
+    def used(self) -> float:
+        """Return milliseconds that all threads have used of the processor."""
+        threads = Path(f"/proc/{self._child}/task").glob("*/schedstat")
+        return sum(int(one.read_text().split()[0]) for one in threads) / 1e6
+
+    def rest(self, at_least: float = 0.0) -> float:
+        """Wait until the app is at rest; return milliseconds it had used when it came to that."""
+        began = time.monotonic()
+        used, since = self.used(), time.monotonic()
+        while time.monotonic() < max(since + _REST_SECONDS, began + at_least):
+            if select.select([self._terminal], [], [], 0.01)[0]:
+                os.read(self._terminal, 65536)
+            now = self.used()
+            if now - used > _AT_REST_MS:
+                used, since = now, time.monotonic()
+        return self.used()
+
+    def press(self, keys: str) -> float:
+        """Press keys; return milliseconds of the processor until the app is at rest again."""
+        before = self.used()
+        os.write(self._terminal, keys.encode())
+        return self.rest() - before
+
+    def close(self) -> None:
+        """End the app."""
+        os.kill(self._child, signal.SIGKILL)
+        os.waitpid(self._child, 0)
+        os.close(self._terminal)
+
+
+@contextmanager
+def started(arguments: list[str], variables: dict[str, str]) -> Iterator[Terminal]:
+    """Start an app, and let it come to rest."""
+    terminal = Terminal(arguments, variables)
+    try:
+        terminal.rest(at_least=4)
+        yield terminal
+    finally:
+        terminal.close()
+
+
+def opened(terminal: Terminal, keys: dict[str, str], rounds: int) -> dict[str, list[float]]:
+    """Return what each opening takes; the first of each imports, and is left out."""
+    seen: dict[str, list[float]] = {name: [] for name in keys}
+    for turn in range(rounds + 1):
+        for name, key in keys.items():
+            taken = terminal.press(key)
+            terminal.press("\x1b")
+            if turn:
+                seen[name].append(taken)
+    return seen
+
+
+def switched(terminal: Terminal, rounds: int) -> dict[str, list[float]]:
+    """Return what going to each screen takes, the first time and again."""
+    seen: dict[str, list[float]] = {}
+    for turn in range(rounds + 1):
+        for number in SCREENS[1:]:
+            how = f"screen {number}, again" if turn else f"screen {number}, first"
+            seen.setdefault(how, []).append(terminal.press(number))
+            terminal.press("\x1b")  # out of a line to write in
+    return dict(sorted(seen.items()))
+
+
+def main() -> None:
+    """Print the table."""
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    with tempfile.TemporaryDirectory() as folder:
+        home = sys.argv[1] if len(sys.argv) > 1 else folder
+        variables = environment(MEMTUI_HOME=home, TERM="xterm-256color", COLORTERM="truecolor")
+        if home == folder:
+            making = [sys.executable, "-m", "memtui", "demo", "--no-tui"]
+            subprocess.run(making, env=variables, check=True, capture_output=True)
+        with started(["-c", BARE_APP], variables) as bare:
+            least = statistics.median(opened(bare, {"box": "m"}, rounds)["box"])
+        with started(["-m", "memtui", "demo"], variables) as ours:
+            ours.press("4")
+            taken = opened(ours, OPENED, rounds) | switched(ours, rounds)
+    lines = [Line("a bare app's box", f"{least:.0f} ms")]
+    for name, times in taken.items():
+        mid = statistics.median(times)
+        met = None if "screen" in name else mid <= LIMIT_MS
+        goal = "" if met is None else f"<= {LIMIT_MS} ms"
+        lines.append(Line(name, f"{mid:.0f} ms, {mid / least:.1f} x of the bare box", goal, met))
+    show("Opening, milliseconds of the processor", lines)
+
+
+if __name__ == "__main__":
+    main()
