@@ -615,6 +615,7 @@ class Sheet(Dialog[None]):
 
     def on_mount(self) -> None:
         """Lay the text out, and read what is still to come."""
+        self.on_resize()
         self._draw(self._content)
         if self._read is not None:
             self._reading.latest(self._read, self._draw, self._failed)

@@ -35,8 +35,7 @@ class ScopeStep:
 
 async def seen_scopes(session: ServiceSession) -> list[Scope]:
     """Return the scopes of the newest operations."""
-    page = await session.service.log.page(session.caller, limit=_SEEN_OPERATIONS)
-    return [one.scope for one in page.operations]
+    return await session.service.log.scopes(session.caller, _SEEN_OPERATIONS)
 
 
 async def read_choices(state: AppState) -> list[Choice[ScopeStep]]:

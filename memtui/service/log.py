@@ -19,6 +19,7 @@ from memtui.contract import (
     OperationStatus,
     OperationType,
     RecordHandle,
+    Scope,
 )
 from memtui.service.answers import Change, Erasure, Provenance, Retrieval, RetrievalCount
 from memtui.service.core import Group, in_thread
@@ -212,6 +213,11 @@ class CompanyLog:
         hot, sealed, read = self._both(lambda one: one.active(chosen, field))
         return hot | (sealed.ask(read) or set())
 
+    def scopes(self, newest: int) -> list[Scope]:
+        """Return the scopes of the newest so many operations, as `LogReader.scopes`."""
+        hot, sealed, read = self._both(lambda one: one.scopes(newest))
+        return list(dict.fromkeys((*hot, *(sealed.ask(read) or []))))
+
     def runs(self, chosen: Filter, told: tuple[str, Sequence[str]] | None = None) -> dict[str, int]:
         """Return the runs that an operation of a filter is of, as `LogReader.runs`."""
         hot, sealed, read = self._both(lambda one: one.runs(chosen, told))
@@ -302,6 +308,11 @@ class Log(Group):
         `chosen` None is everything, what memtui's app did to draw its screens too.
         """
         return self._of(caller).page(chosen or EVERYTHING, limit=limit, before=before, after=after)
+
+    @in_thread
+    def scopes(self, caller: Caller, newest: int) -> list[Scope]:
+        """Return the scopes that the newest so many operations had, the last used first."""
+        return self._of(caller).scopes(newest)
 
     @in_thread
     def newest(self, caller: Caller) -> int:

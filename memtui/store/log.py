@@ -34,7 +34,7 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from memtui.contract import Filter, OperationStatus, OperationType, Record
+from memtui.contract import Filter, OperationStatus, OperationType, Record, Scope
 from memtui.store.conditions import among, conditions
 from memtui.store.database import Connection
 from memtui.store.digest import CONTROL
@@ -434,6 +434,21 @@ class LogReader:
         used = found.c.operation_type != str(OperationType.CONFIGURE)
         rows = self.connection.execute(select(column).where(column.is_not(None), used).distinct())
         return {str(value) for (value,) in rows}
+
+    def scopes(self, newest: int) -> list[Scope]:
+        """Return the distinct scopes of the newest so many operations, the last used first."""
+        fields = [OPERATIONS.c[name] for name in Scope.model_fields]
+        looked_at = (
+            select(_SEQ, *fields)
+            .where(*self._own, *self._matching(Filter()))
+            .order_by(_SEQ.desc())
+            .limit(newest)
+            .subquery()
+        )
+        alike = [looked_at.c[name] for name in Scope.model_fields]
+        last = func.max(looked_at.c.seq)
+        rows = self.connection.execute(select(*alike).group_by(*alike).order_by(last.desc()))
+        return [Scope(**dict(zip(Scope.model_fields, row, strict=True))) for row in rows]
 
     def runs(self, chosen: Filter, told: tuple[str, Sequence[str]] | None = None) -> dict[str, int]:
         """Return the runs that an operation of a filter is of, each with the last such `seq`.

@@ -93,7 +93,9 @@ def share_width(
     while len(shown) > 1 and needed() > room:
         shown.remove(min(shown, key=lambda column: (column.key in wanted, column.keep)))
     rest = room - needed()
-    widths = dict(least) if len(shown) > 1 else {shown[0].key: max(1, min(needed(), room))}
+    widths = dict(least)
+    if len(shown) == 1:
+        widths[shown[0].key] = max(1, min(needed(), room))
     lacks = {
         column.key: min(seen[column.key], _most(column, width)) - least[column.key]
         for column in shown

@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 class DimmingScreen(ModalScreen[ScreenResultType]):
     """A screen around which the one below it is seen."""
 
+    def on_mount(self) -> None:
+        """Have the classes of its size from the first layout on, not only from a second one."""
+        size = self.app.size
+        ways = ((size.width, self.HORIZONTAL_BREAKPOINTS), (size.height, self.VERTICAL_BREAKPOINTS))
+        for cells, breakpoints in ways:
+            self.add_class(*self._get_breakpoint_classes(cells, breakpoints or []))
+
     def render(self) -> Any:
         """Return the screen below, dimmed, or a plain background where nothing of it is seen."""
         below = super().render()
@@ -44,10 +51,8 @@ class _Dimmed(Visual):
     ) -> list[Strip]:
         """Return the lines of the screen below."""
         del width, height, style, options
-        return [
-            Strip([self._dim(segment) for segment in strip], strip.cell_length)
-            for strip in self._screen._compositor.render_strips()
-        ]
+        below = self._screen._compositor.render_strips()  # noqa: SLF001 - Textual reads it so too
+        return [Strip(map(self._dim, strip), strip.cell_length) for strip in below]
 
     def _dim(self, segment: Segment) -> Segment:
         style = segment.style or TerminalStyle.null()

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import ClassVar, Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual.binding import BindingType
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
 from textual.events import Click, MouseDown, MouseMove
 from textual.message import Message
+from textual.visual import Visual
 from textual.widget import Widget
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from memtui.widgets.display import BAD, DIM, LEADS, STRONG, display, lines
 from memtui.widgets.keys import bindings_for
+
+if TYPE_CHECKING:
+    from textual.css.styles import RulesMap
+    from textual.selection import Selection
+    from textual.strip import Strip
+    from textual.style import Style
+    from textual.visual import RenderOptions
 
 _ROW_PADDING = 2
 _SPLIT_STEP = 5
@@ -294,7 +303,7 @@ class OptionRows(ListMoves, OptionList):
 
 
 class Fitted(Static):
-    """Draws a content of so many cells a line, and again whenever its width changes.
+    """Draws a content of so many cells a line, as wide as it is laid out.
 
     A part of it that leads somewhere (`display.leading`) tells its place when it is clicked.
     """
@@ -309,24 +318,53 @@ class Fitted(Static):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id)
-        self._draw: Callable[[int], Content] = lambda _: Content("")
-        self._cells = 0
+        self._drawn = _Drawn(lambda _: Content(""))
 
     def fit(self, draw: Callable[[int], Content]) -> None:
         """Show what `draw` returns for a width in cells."""
-        self._draw = draw
-        self._cells = self.content_size.width
-        self.update(draw(self._cells))
+        self._drawn = _Drawn(draw)
+        self.update(self._drawn)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """Return the text that was selected with the mouse, and what ends it."""
+        return selection.extract(self._drawn.at(self.content_size.width).plain), "\n"
 
     def on_click(self, event: Click) -> None:
         """Tell of a click on a part that leads somewhere."""
         if leads := event.style.meta.get(LEADS):
             self.post_message(self.Clicked(*leads))
 
-    def on_resize(self) -> None:
-        """Lay the text out anew for another width."""
-        if self.content_size.width != self._cells:
-            self.fit(self._draw)
+
+class _Drawn(Visual):
+    """What a function draws for the width that the layout comes to, drawn once for each."""
+
+    def __init__(self, draw: Callable[[int], Content]) -> None:
+        self._draw = lru_cache(2)(draw)
+        self._cells = 0
+
+    def __str__(self) -> str:
+        """Return the text as it was laid out last."""
+        return self._draw(self._cells).plain
+
+    def at(self, width: int) -> Content:
+        """Return what is drawn for a width."""
+        self._cells = width
+        return self._draw(width)
+
+    def render_strips(
+        self, width: int, height: int | None, style: Style, options: RenderOptions
+    ) -> list[Strip]:
+        """Return the lines of the content."""
+        return self.at(width).render_strips(width, height, style, options)
+
+    def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
+        """Return all the room there is."""
+        del rules
+        return container_width
+
+    def get_height(self, rules: RulesMap, width: int) -> int:
+        """Return how many lines the content takes."""
+        return self.at(width).get_height(rules, width)
 
 
 State = Literal["loading", "empty", "error"]

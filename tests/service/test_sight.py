@@ -331,6 +331,7 @@ MEMBERS: dict[str, list[Call]] = {
         lambda h, c: h.service.agents.connected(c),
         lambda h, c: h.service.agents.connected(c, timedelta(days=10_000)),
     ],
+    "log.scopes": [lambda h, c: h.service.log.scopes(c, 1_000)],
     "log.newest": [lambda h, c: h.service.log.newest(c)],
     "metrics.facts": [lambda h, c: h.service.metrics.facts(c)],
     "log.retrieval_stats": [

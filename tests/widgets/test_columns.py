@@ -64,6 +64,7 @@ def test_a_column_that_a_person_wants_goes_last() -> None:
     assert [one.key for one, _ in share_width(COLUMNS, 24)] == ["c"]
     wider = share_width(COLUMNS, 80, wider={"a": -2}, content={"a": 6, "b": 4, "c": 9})
     assert [(one.key, cells) for one, cells in wider] == [("a", 4), ("b", 4), ("c", 65)]
+    assert share_width([], 80) == []
 
 
 @given(st.text(), st.integers(0, 60), st.sampled_from(["left", "right"]))
