@@ -604,6 +604,37 @@ def _in_order(terms: tuple[Term, ...]) -> tuple[Term, ...]:
     return tuple(sorted(terms, key=lambda one: (one.field, one.excluded)))
 
 
+class Use(StrEnum):
+    """What is asked of how a record is used."""
+
+    READ = "read"
+    """How long ago a query or a context had it last, in seconds; None: never."""
+    COST = "cost"
+    """The tokens of its line in every context that it stands in."""
+    DUP = "dup"
+    """Whether it repeats another one, which is the one to keep."""
+
+
+class UseTest(Model):
+    """What is asked of how a record is used; the service knows that, and no provider is asked."""
+
+    use: Use
+    sign: Literal["<", "<=", "=", ">=", ">"] = "="
+    value: Annotated[int, Field(ge=0, le=10**10)] | None = None
+    excluded: bool = False
+
+    @model_validator(mode="after")
+    def _can_be_asked(self) -> Self:
+        signs: dict[Use, set[str]] = {
+            Use.READ: {"="} if self.value is None else {"<", ">"},
+            Use.COST: set() if self.value is None else {self.sign},
+            Use.DUP: {"="} if self.value is None else set(),
+        }
+        if self.sign not in signs[self.use]:
+            raise ValueError(f"{self.use} cannot be {self.sign} {self.value}")
+        return self
+
+
 class FieldTest(NamedTuple):
     """What a filter asks of one field: to have any of the values, or none of them."""
 
@@ -651,6 +682,8 @@ class Filter(Model):
     """All of them must hold."""
     terms: Annotated[tuple[Term, ...], AfterValidator(_in_order)] = ()
     """All of them must hold, beside the fields: at most two of a field, one of them excluding."""
+    uses: tuple[UseTest, ...] = ()
+    """All of them must hold, of records."""
     own: bool = False
     """Also what memtui's app read to draw its screens, where no door is named."""
 

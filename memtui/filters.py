@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from memtui.contract import Comparison, Filter, Invalid, Measure, Term
+from memtui.contract import Comparison, Filter, Invalid, Measure, Term, Use, UseTest
 from memtui.fuzzy import MOST_CHARACTERS
 
 FIELDS: dict[str, str] = {
@@ -44,6 +44,10 @@ MEASURES: dict[str, Measure] = {one.value: one for one in Measure} | {"took": Me
 """The words before `<`, `<=`, `=`, `>=` or `>`, and what each one compares with a number."""
 
 
+USES: dict[str, Use] = {one.value: one for one in Use} | {"stale": Use.READ}
+"""The words before a colon that ask how a record is used."""
+
+
 class Taker(StrEnum):
     """What a filter can narrow, by what a person calls it."""
 
@@ -59,12 +63,16 @@ _OWNERS = {"agent_id", "project_id", "subject_id"}
 _WORK = {"issue_id", "comment_id", "run_id", "source_kind"}
 _TIME = {"since", "until"}
 HELD: dict[Taker, frozenset[str]] = {
-    Taker.OPERATIONS: frozenset(Filter.model_fields) - {"topic", "tag", "kind", "terms"},
+    Taker.OPERATIONS: frozenset(Filter.model_fields) - {"topic", "tag", "kind", "terms", "uses"},
     Taker.RECORDS: frozenset(
-        _WORDS | _OWNERS | _WORK | _TIME | {"topic", "tag", "kind", "binding_key"}
+        _WORDS | _OWNERS | _WORK | _TIME | {"topic", "tag", "kind", "binding_key", "uses"}
     ),
-    Taker.FACTS: frozenset(_WORDS | _OWNERS | _WORK | _TIME | {"topic", "tag", "binding_key"}),
-    Taker.BUDGET: frozenset(_WORDS | _OWNERS | _TIME | {"kind", "principal", "binding_key"}),
+    Taker.FACTS: frozenset(
+        _WORDS | _OWNERS | _WORK | _TIME | {"topic", "tag", "binding_key", "uses"}
+    ),
+    Taker.BUDGET: frozenset(
+        _WORDS | _OWNERS | _TIME | {"kind", "principal", "binding_key", "uses"}
+    ),
     Taker.QUESTIONS: frozenset(
         _OWNERS | _WORK | _TIME | {"fuzzy", "topic", "tag", "kind", "binding_key"}
     ),
@@ -100,6 +108,8 @@ def not_held(chosen: Filter, taker: Taker) -> list[str]:
     ]
     if "comparisons" not in held:
         terms.extend(dict.fromkeys(one.measure.value for one in chosen.comparisons))
+    if "uses" not in held:
+        terms.extend(dict.fromkeys(f"{one.use}:" for one in chosen.uses))
     if "text" not in held and chosen.text:
         terms.append("words")
     if "fuzzy" not in held and chosen.fuzzy:
@@ -122,6 +132,7 @@ def refuse_not_held(chosen: Filter, taker: Taker) -> None:
         )
     if idle:
         held = [f"{word}:" for word, field in FIELDS.items() if field in HELD[taker]]
+        held += [f"{word}:" for word in USES if "uses" in HELD[taker]]
         one = [f"{_WORD_OF[field]}:" for field in _WORD_OF if field in _CHOOSES.get(taker, ())]
         only = (
             f" {' '.join(one)} {'takes' if len(one) == 1 else 'each take'} one value."
@@ -241,6 +252,7 @@ class _Line:
         self.words: list[str] = []
         self.fuzzy: list[str] = []
         self.compared: dict[Comparison, None] = {}
+        self.uses: dict[UseTest, None] = {}
 
     def take(self, written: str) -> None:
         """Take one term."""
@@ -252,7 +264,9 @@ class _Line:
             self.compared[comparison] = None
         elif term.startswith("~") and not term.startswith("~/"):
             (self.excluded["fuzzy"] if out else self.fuzzy).append(_fuzzy_word(_unquoted(term[1:])))
-        elif (match := _FIELD.fullmatch(term)) is not None and not _is_word(*match.groups()):
+        elif (match := _FIELD.fullmatch(term)) is not None and match[1] in USES:
+            self.uses[_use(*match.groups(), out=out)] = None
+        elif match is not None and not _is_word(*match.groups()):
             self._take_field(*match.groups(), out=out)
         else:
             self._take_word(_unquoted(term), out=out)
@@ -264,8 +278,9 @@ class _Line:
 
     def _take_field(self, name: str, written: str, *, out: bool) -> None:
         if name not in FIELDS:
-            near = difflib.get_close_matches(name, FIELDS, n=1)
-            hint = f"did you mean {near[0]}:?" if near else f"fields are {', '.join(FIELDS)}."
+            near = difflib.get_close_matches(name, (*FIELDS, *USES), n=1)
+            there = ", ".join((*FIELDS, *USES))
+            hint = f"did you mean {near[0]}:?" if near else f"fields are {there}."
             raise Invalid(f"Unknown filter field {name}:; {hint}")
         into, taken = FIELDS[name], _values(name, written)
         if into in _TIME:
@@ -301,11 +316,38 @@ class _Line:
             text=" ".join(" ".join(self.words).split()) or None,
             fuzzy=tuple(self.fuzzy),
             comparisons=tuple(self.compared),
+            uses=tuple(self.uses),
             terms=tuple(
                 Term.model_validate({"field": name, "values": tuple(one), "excluded": out})
                 for name, one, out in several
             ),
         )
+
+
+_ASKED = re.compile(r"(<=|>=|<|>)(\d{1,9})(s|min|h|d|w|m|y)?")
+_USE_EXAMPLES = {
+    Use.READ: "read:never, read:<30d or read:>30d",
+    Use.COST: "cost:>20, which are tokens; dollars are cost>0.01",
+    Use.DUP: "dup:yes or dup:no",
+}
+
+
+def _use(name: str, written: str, *, out: bool) -> UseTest:
+    """Return what a term asks of how a record is used."""
+    use, value = USES[name], _unquoted(written)
+    if (use, value) == (Use.READ, "never") and name != "stale":
+        return UseTest(use=use, excluded=out)
+    if use is Use.DUP and value in {"yes", "no"}:
+        return UseTest(use=use, excluded=out != (value == "no"))
+    asked = _ASKED.fullmatch(value)
+    if asked is not None and use is Use.COST and asked[3] is None:
+        sign, number = asked[1], int(asked[2])
+    elif asked is not None and use is Use.READ and asked[3] and asked[1] in {"<", ">"}:
+        sign, number = asked[1], int(asked[2]) * int(_SPAN_UNITS[asked[3]].total_seconds())
+    else:
+        example = "stale:>30d" if name == "stale" else _USE_EXAMPLES[use]
+        raise Invalid(f"{name}:{written} says nothing of a record's use; write {example}.")
+    return UseTest.model_validate({"use": use, "sign": sign, "value": number, "excluded": out})
 
 
 def _excludes(written: str) -> bool:
@@ -339,7 +381,7 @@ def _is_term(term: str) -> bool:
     """Whether it is a term with a field or a comparison, not a word."""
     match = _FIELD.fullmatch(term)
     if match is not None:
-        return match[1] in FIELDS
+        return match[1] in FIELDS or match[1] in USES
     compared = _COMPARED.fullmatch(term)
     return compared is not None and compared[1] in MEASURES
 
@@ -421,6 +463,7 @@ def format_filter(chosen: Filter, zone: tzinfo | None = None) -> str:
             terms.append(f"{word}:{_quoted_value(str(value))}")
         terms.extend(_written(one) for one in chosen.terms if one.field == name)
     terms.extend(f"{one.measure}{one.sign}{one.value:f}" for one in chosen.comparisons)
+    terms.extend(map(_written_use, chosen.uses))
     terms.extend(_quoted_word(word) for word in (chosen.text or "").split())
     terms.extend(_quoted_fuzzy(word) for word in chosen.fuzzy)
     terms.extend(_written(one) for one in chosen.terms if one.field not in _WORD_OF)
@@ -433,6 +476,25 @@ def _written(term: Term) -> str:
         return " ".join(f"-{quoted(word)}" for word in term.values)
     sign = "-" if term.excluded else ""
     return f"{sign}{_WORD_OF[term.field]}:{','.join(map(_quoted_value, term.values))}"
+
+
+def _written_use(one: UseTest) -> str:
+    sign = "-" if one.excluded and one.use is not Use.DUP else ""
+    if one.use is Use.DUP:
+        value = "no" if one.excluded else "yes"
+    elif one.value is None:
+        value = "never"
+    else:
+        value = one.sign + (span_words(one.value) if one.use is Use.READ else str(one.value))
+    return f"{sign}{one.use}:{value}"
+
+
+def span_words(seconds: int) -> str:
+    """Return a span as a filter line has it, in the largest unit that it is whole in: `30d`."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds % size == 0:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
 
 
 def _quoted_value(value: str) -> str:

@@ -19,11 +19,14 @@ from memtui.contract import (
     OperationType,
     SourceKind,
     Term,
+    Use,
+    UseTest,
 )
 from memtui.filters import (
     FIELDS,
     HELD,
     MEASURES,
+    USES,
     Taker,
     build_filter,
     format_filter,
@@ -90,6 +93,26 @@ terms = st.lists(
 ).map(tuple)
 
 
+seconds = st.integers(0, 10**6) | st.integers(0, 9_999).map(lambda days: days * 86_400)
+uses = (
+    st.builds(UseTest, use=st.sampled_from([Use.READ, Use.DUP]), excluded=st.booleans())
+    | st.builds(
+        UseTest,
+        use=st.just(Use.READ),
+        sign=st.sampled_from("<>"),
+        value=seconds,
+        excluded=st.booleans(),
+    )
+    | st.builds(
+        UseTest,
+        use=st.just(Use.COST),
+        sign=st.sampled_from(["<", "<=", ">=", ">"]),
+        value=st.integers(0, 10**6),
+        excluded=st.booleans(),
+    )
+)
+
+
 def either(chosen: Filter) -> Filter:
     """A field has one value, or any of several."""
     several: dict[str, None] = {one.field: None for one in chosen.terms if not one.excluded}
@@ -112,6 +135,7 @@ filters = st.builds(
     fuzzy=st.lists(foreign | tricky, max_size=2).map(tuple),
     comparisons=st.lists(comparisons, max_size=3, unique=True).map(tuple),
     terms=terms,
+    uses=st.lists(uses, max_size=3, unique=True).map(tuple),
 ).map(either)
 
 
@@ -142,7 +166,8 @@ def test_any_line_is_a_filter_or_a_sentence(line: str) -> None:
 
 
 def test_every_field_of_the_filter_can_be_typed() -> None:
-    typed = {*FIELDS.values(), "text", "fuzzy", "comparisons", "terms"}
+    typed = {*FIELDS.values(), "text", "fuzzy", "comparisons", "terms", "uses"}
+    assert set(USES.values()) == set(Use)
     assert typed == set(Filter.model_fields) - {"own"}  # a door says it
     assert set(MEASURES.values()) == set(Measure)
 
@@ -198,6 +223,12 @@ def test_every_field_of_the_filter_can_be_typed() -> None:
             left_out("text", "draft", "two words", "~/notes", "agent:x")))),
         ("agent:a,a -agent:b --json - -https://x", Filter(agent_id="a", text="--json -", terms=(
             left_out("agent_id", "b"), left_out("text", "https://x")))),
+        ("read:never -read:<2w stale:>1m cost:>20 dup:no", Filter(uses=(
+            UseTest(use=Use.READ),
+            UseTest(use=Use.READ, sign="<", value=14 * 86_400, excluded=True),
+            UseTest(use=Use.READ, sign=">", value=30 * 86_400),
+            UseTest(use=Use.COST, sign=">", value=20),
+            UseTest(use=Use.DUP, excluded=True)))),
         ("run 4411 branch", Filter(text="branch", terms=(
             left_in("run_id", "4411", "run-4411"),))),
         ("issue 31", Filter(issue_id="31")),
@@ -238,6 +269,12 @@ def test_lines(line: str, chosen: Filter) -> None:
         ("a ~", "~ needs a word behind it, such as ~deploy; in quotes"),
         ("~''", "~ needs a word behind it"),
         (f"~{'x' * 33}", "A fuzzy word has at most 32 characters; without the ~"),
+        ("read:often", "write read:never, read:<30d or read:>30d"),
+        ("stale:never", "write stale:>30d"),
+        ("cost:>$5", "write cost:>20, which are tokens; dollars are cost>0.01"),
+        ("cost:20", "write cost:>20"),
+        ("dup:", "write dup:yes or dup:no"),
+        ("raed:never", "did you mean read:?"),
         ("costs>1", "Nothing is called costs to compare; did you mean cost>?"),
     ],
 )
@@ -419,6 +456,7 @@ def test_every_term_is_held_or_refused_as_the_document_says() -> None:
     assert header == ["Term", *Taker]
     terms = {
         **{f"`{word}:`": field for word, field in FIELDS.items()},
+        "`read:` `cost:` …": "uses",
         "`cost>` …": "comparisons",
         "words": "text",
         "`~words`": "fuzzy",
@@ -428,6 +466,7 @@ def test_every_term_is_held_or_refused_as_the_document_says() -> None:
         "source_kind": "issue", "operation_type": "write", "status": "ok", "since": NOW,
         "until": NOW, "fuzzy": ("x",),
         "comparisons": (Comparison(measure=Measure.COST, sign=">", value=Decimal(1)),),
+        "uses": (UseTest(use=Use.READ),),
     }  # fmt: skip
     for name, *marks in rows:
         field = terms[name]

@@ -144,8 +144,8 @@ def find_candidates(
         secrets_of: Names the sorts of secrets that stand in a text in the clear.
     """
     search = _Search(now, tokens_of, secrets_of, retrievals, rules or PruneRules())
-    current = [record for record in records if record.valid_to is None or record.valid_to > now]
-    alive = [record for record in current if not search.expired(record)]
+    current = search.current(records)
+    alive = search.alive(current)
     found = [
         *search.of_one(current),
         *search.duplicates(alive, vectors),
@@ -158,11 +158,26 @@ def find_candidates(
     return tuple(sorted(found, key=lambda one: (_id(one.record), order.index(one.reason))))
 
 
+def repeated(
+    records: Iterable[Record],
+    *,
+    now: datetime,
+    retrievals: Mapping[RecordHandle, Retrieval],
+    vectors: Vectors | None = None,
+) -> frozenset[RecordHandle]:
+    """Return the records that `find_candidates` would say repeat another one, which stays."""
+    search = _Search(now, len, lambda _text: (), retrievals, PruneRules())
+    found = search.duplicates(search.alive(search.current(records)), vectors)
+    return frozenset(one.record.handle for one in found)
+
+
 _LIKE = {
     Likeness.EXACT: Reason.EXACT_DUPLICATE,
     Likeness.NEAR: Reason.NEAR_DUPLICATE,
     Likeness.MEANING: Reason.SAME_MEANING,
 }
+REPEATS = frozenset(_LIKE.values())
+"""The reasons of what repeats another."""
 _SAFE = frozenset(
     {
         Reason.EXACT_DUPLICATE,
@@ -201,6 +216,13 @@ class _Search:
             tokens_saved=self.tokens_of(record.text),
             suggested=reason in _SAFE and sure and not record.pinned,
         )
+
+    def current(self, records: Iterable[Record]) -> list[Record]:
+        """Return those whose validity window has not closed."""
+        return [one for one in records if one.valid_to is None or one.valid_to > self.now]
+
+    def alive(self, records: Iterable[Record]) -> list[Record]:
+        return [one for one in records if not self.expired(one)]
 
     def expired(self, record: Record) -> bool:
         return record.expires_at is not None and record.expires_at <= self.now

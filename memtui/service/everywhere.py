@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeVar
 from memtui.contract import (
     BrowseRequest,
     ExplainStage,
+    Filter,
     ForgetRequest,
     Invalid,
     Links,
@@ -237,6 +238,14 @@ class Asked:
     def has_failed(self, key: str) -> bool:
         """Whether a binding has no answer."""
         return key in self.errors
+
+    def keep(self, chosen: Filter) -> None:
+        """Ask those bindings alone that a filter lets through. Raises `NotFound` for none."""
+        self.outcomes = {
+            key: one for key, one in self.outcomes.items() if chosen.allows("binding_key", key)
+        }
+        if not self.outcomes:
+            raise NotFound("No binding that is on is one of those that the filter names.")
 
     def refuse_silence(self) -> None:
         """Raise the error where no binding has answered at all."""
@@ -470,13 +479,7 @@ class Everywhere(Group):
         if request.binding_key is not None:
             raise Invalid("All bindings are asked, so name none; or ask that one alone.")
         asked = await self.begin(caller, within_ms, seen_only=seen_only)
-        asked.outcomes = {
-            key: one
-            for key, one in asked.outcomes.items()
-            if request.filter.allows("binding_key", key)
-        }
-        if not asked.outcomes:
-            raise NotFound("The filter lets through no binding that is there; mend its binding:.")
+        asked.keep(request.filter)
         return asked
 
     async def begin(

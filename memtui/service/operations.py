@@ -64,6 +64,7 @@ from memtui.service.connections import Connection
 from memtui.service.core import Group, Share, refuse_unreviewed, to_its_end
 from memtui.service.recorder import Check, RunningOperation
 from memtui.service.redaction import redact, redact_json
+from memtui.service.uses import UsedRecords
 from memtui.service.visibility import (
     Caller,
     R,
@@ -293,7 +294,10 @@ class Operations(Group):
                     "filter": chosen,
                 }
             )
-            page = await connection.read(lambda: connection.adapter.browse(routed))
+            if chosen.uses:
+                page = await UsedRecords(self._core, entry, connection, routed).page()
+            else:
+                page = await connection.read(lambda: connection.adapter.browse(routed))
             records = _readable(entry, page.records)
             entry.result_count, entry.usage = len(records), page.usage
             entry.capped = page.at_least

@@ -19,7 +19,6 @@ from memtui.contract import (
     Invalid,
     Json,
     Model,
-    NotFound,
     OperationType,
     Record,
     RecordHandle,
@@ -28,11 +27,12 @@ from memtui.contract import (
     owner_scope,
 )
 from memtui.provider_kit import matcher
-from memtui.pruning.candidates import PruneRules, Retrieval, find_candidates
+from memtui.pruning.candidates import REPEATS, PruneRules, Retrieval, find_candidates
 from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.insights import Insight, InsightRules, Known, find_insights
 from memtui.pruning.patterns import Version, find_patterns
 from memtui.pruning.plan import PrunePlan, make_plan
+from memtui.pruning.uses import Used, is_used_as
 from memtui.service.answers import Answer
 from memtui.service.connections import Connection
 from memtui.service.context import DEFAULT_MODEL, own_records
@@ -143,13 +143,7 @@ class Pruning(Group):
         everywhere, settings = self._service.everywhere, self._service.settings
         limit = within_ms or max(_WITHIN_MS, settings.all_bindings_timeout_ms)
         asked = await everywhere.begin(caller, limit, seen_only=True)
-        asked.outcomes = {
-            key: one
-            for key, one in asked.outcomes.items()
-            if request.filter.allows("binding_key", key)
-        }
-        if not asked.outcomes:
-            raise NotFound("The filter names no binding here that is on.")
+        asked.keep(request.filter)
         answers: dict[str, PruneAnswer] = {}
         known: dict[str, list[Known]] = {}
         counter = TokenCounter(request.model)
@@ -277,25 +271,28 @@ class Pruning(Group):
         forgotten = {r.text: at for r, at in gone if sight is None or sight.reads(r.scope)}
         counter, now = TokenCounter(request.model), self._core.clock()
         tokens_of = partial(fact_tokens, counter=counter)
-        lets_through = matcher(request.filter)
-        candidates = [
-            one
-            for one in find_candidates(
-                held.records,
-                now=now,
-                tokens_of=tokens_of,
-                retrievals=held.uses,
-                forgotten=forgotten,
-                rules=request.rules,
-                vectors=static_vectors(),
-                patterns=find_patterns(held.versions, now=now),
-                secrets_of=lambda text: redact(text)[1],
-            )
-            if lets_through(one.record)
-        ]
+        candidates = find_candidates(
+            held.records,
+            now=now,
+            tokens_of=tokens_of,
+            retrievals=held.uses,
+            forgotten=forgotten,
+            rules=request.rules,
+            vectors=static_vectors(),
+            patterns=find_patterns(held.versions, now=now),
+            secrets_of=lambda text: redact(text)[1],
+        )
+        fits = matcher(request.filter)
+        repeats = {one.record.handle for one in candidates if one.reason in REPEATS}
+
+        def lets_through(record: Record) -> bool:
+            last = held.uses.get(record.handle, Retrieval()).last_at
+            used = Used(last, tokens_of(record.text), record.handle in repeats)
+            return fits(record) and is_used_as(request.filter, used, now)
+
         plan = make_plan(
             held.records,
-            candidates,
+            [one for one in candidates if lets_through(one.record)],
             tokens_of=tokens_of,
             size_of=size_of,
             kept=lambda record: held.kept.get(owner_scope(record.scope), ""),

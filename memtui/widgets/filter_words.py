@@ -14,8 +14,10 @@ from memtui.contract import (
     OperationStatus,
     OperationType,
     SourceKind,
+    Use,
+    UseTest,
 )
-from memtui.filters import FIELDS, MEASURES
+from memtui.filters import FIELDS, MEASURES, USES, span_words
 from memtui.store.operation import OperationDraft
 from memtui.widgets.format import minute
 
@@ -25,6 +27,10 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "source": tuple(one.value for one in SourceKind),
     "since": ("today", "yesterday", "1h", "24h", "7d", "30d", "3m"),
     "until": ("today", "yesterday", "1h", "24h", "7d", "30d"),
+    "read": ("never", "<1d", "<7d", "<30d", ">30d"),
+    "stale": (">30d", ">90d"),
+    "cost": (">20", ">50", ">100"),
+    "dup": ("yes", "no"),
 }
 _MOST = 12
 _LONGEST = 80
@@ -46,7 +52,8 @@ def completions(line: str, known: Mapping[str, Sequence[str]]) -> list[str]:
     sign = "-" if term.startswith("-") else ""
     field, colon, written = term.removeprefix("-").partition(":")
     if not colon:
-        words = [f"{sign}{name}:" for name in FIELDS if not sign or name not in {"since", "until"}]
+        names = [name for name in (*FIELDS, *USES) if not sign or name not in {"since", "until"}]
+        words = [f"{sign}{name}:" for name in names]
         if not sign:
             words += [f"{name}>" for name in MEASURES]
         return [word for word in words if word.startswith(term)][:_MOST]
@@ -55,7 +62,8 @@ def completions(line: str, known: Mapping[str, Sequence[str]]) -> list[str]:
     found = [value for value in values if value.casefold().startswith(part.casefold())]
     kept = f"{sign}{field}:{before}{comma}"
     taken = {part, *before.split(",")}
-    return [f"{kept}{shlex.quote(value)}" for value in found if value not in taken][:_MOST]
+    quote = str if field in USES else shlex.quote
+    return [f"{kept}{quote(value)}" for value in found if value not in taken][:_MOST]
 
 
 def completed(line: str, word: str) -> str:
@@ -84,6 +92,7 @@ def _said(chosen: Filter, zone: tzinfo) -> Iterator[str]:
     if chosen.until is not None:
         yield f"before {minute(chosen.until, zone)}"
     yield from map(_compared, chosen.comparisons)
+    yield from map(_used, chosen.uses)
     if chosen.text:
         yield f"has {_joined(chosen.text.split(), 'and')}"
     if chosen.fuzzy:
@@ -104,6 +113,18 @@ def _compared(one: Comparison) -> str:
     number = f"{one.value:,f}"
     value = {Measure.COST: f"${number}", Measure.LATENCY: f"{number} ms"}.get(one.measure, number)
     return f"{_MEASURED.get(one.measure, one.measure)} {_SIGNS[one.sign]} {value}"
+
+
+def _used(one: UseTest) -> str:
+    no = "not " if one.excluded else ""
+    if one.use is Use.DUP:
+        return "repeats nothing" if one.excluded else "repeats another"
+    if one.use is Use.COST:
+        return f"{no}{_SIGNS[one.sign]} {one.value:,} tokens in a context"
+    if one.value is None:
+        return "read at least once" if one.excluded else "never read"
+    span = span_words(one.value)
+    return f"{no}read within {span}" if one.sign == "<" else f"{no}last read over {span} ago"
 
 
 def _joined(words: Sequence[str], joint: str) -> str:

@@ -6,7 +6,8 @@ import pytest
 
 from memtui.context.assembly import SectionKind, assemble, section_of_records
 from memtui.context.cost import TokenCounter
-from memtui.contract import Filter, Invalid, Record, RecordHandle, Scope
+from memtui.contract import Invalid, Record, RecordHandle, Scope
+from memtui.filters import parse_filter
 from memtui.screens.budget.view import (
     FactRow,
     by_words,
@@ -20,6 +21,7 @@ from memtui.screens.budget.view import (
 )
 from memtui.screens.expiry import parse_expiry
 from memtui.screens.state import AppState
+from memtui.service.answers import RetrievalCount
 from memtui.widgets.columns import fit_cell
 from tests.screens.hostile import HOSTILE, assert_content_harmless, assert_harmless
 
@@ -54,11 +56,22 @@ def test_rows_stand_as_the_model_reads_them_and_what_it_lacks_comes_last() -> No
 
 def test_a_filter_line_narrows_the_facts() -> None:
     found = rows(record("likes tea"), record("likes Lua", created_by="user:mei", created_at=NOW))
-    assert [row.text for row in narrowed(found, Filter(text="LIKES lua"))] == ["likes Lua"]
-    assert [row.text for row in narrowed(found, Filter(principal="user:mei"))] == ["likes Lua"]
-    assert [row.text for row in narrowed(found, Filter(since=NOW))] == ["likes Lua"]
-    assert [row.text for row in narrowed(found, Filter(until=NOW))] == ["likes tea"]
-    assert narrowed(found, Filter(kind="note")) == []
+    tea = found[[row.text for row in found].index("likes tea")]
+    repeated = {one for one in (tea.handle,) if one is not None}
+    reads = RetrievalCount(count=3, last_at=NOW - timedelta(days=2), last_rank=1)
+
+    def texts(line: str) -> list[str]:
+        chosen = parse_filter(line, now=NOW)
+        passing = narrowed(found, chosen, stats={tea.name: reads}, repeated=repeated, now=NOW)
+        return [row.text for row in passing]
+
+    for line in ("LIKES lua", "-tea", "by:user:mei", "-by:agent:coding", "since:now", "read:never",
+                 "-read:<3d", "cost:>2 dup:no"):  # fmt: skip
+        assert texts(line) == ["likes Lua"], line
+    for line in ("until:now", "by:user:ana,agent:coding", "read:<3d", "stale:>1d", "dup:yes"):
+        assert texts(line) == ["likes tea"], line
+    for line in ("kind:note,guidance", "cost:>9", "stale:>2d -dup:yes"):
+        assert texts(line) == [], line
 
 
 def test_places_follow_the_scope_and_each_section_has_one() -> None:

@@ -19,11 +19,13 @@ from memtui.contract import (
     Filter,
     ForgetRequest,
     OperationType,
+    QueryRequest,
     RecordHandle,
     Scope,
     SourceRef,
     WriteRequest,
 )
+from memtui.filters import parse_filter
 from memtui.pruning.candidates import PruneRules, Reason
 from memtui.service import (
     Caller,
@@ -106,6 +108,50 @@ def reasons(answer: PruneAnswer) -> set[tuple[str, str]]:
 async def texts(service: MemoryService, scope: Scope = ANA) -> set[str]:
     page = await service.browse(CALLER, BrowseRequest(scope=scope, filter=Filter(kind="fact")))
     return {record.text for record in page.records}
+
+
+async def used(service: MemoryService, line: str, now: datetime, limit: int = 100) -> list[str]:
+    chosen = parse_filter(line, now=now)
+    request = BrowseRequest(scope=ANA, filter=chosen, limit=limit, sort="created_at")
+    found: list[str] = []
+    while True:
+        page = await service.browse(CALLER, request)
+        found += [record.text for record in page.records]
+        assert len(page.records) <= limit
+        assert page.total in {None, len(found)}
+        if page.next_cursor is None:
+            return found
+        request = request.model_copy(update={"cursor": page.next_cursor})
+
+
+async def test_a_list_by_use_has_what_the_plan_and_the_columns_show(
+    service: MemoryService, clock: Clock
+) -> None:
+    editor, tea, again = "Edits with vim", "Likes green tea very much", "likes green tea very much."
+    essay = " ".join(f"essay{number}" for number in range(20))
+    for text in (editor, tea, again, essay):
+        await write(service, text)
+    await service.query(CALLER, QueryRequest(scope=ANA, query="vim", top_k=1))
+    clock.now += timedelta(days=40)
+    await service.query(CALLER, QueryRequest(scope=ANA, query="essay7", top_k=1))
+    [repeat] = {text for text, reason in reasons(await plan(service)) if "duplicate" in reason}
+    [kept] = {tea, again} - {repeat}
+    for line, expected in {
+        "read:never": {tea, again},
+        "-read:never": {editor, essay},
+        "read:<30d": {essay},
+        "stale:>30d": {editor},
+        "-read:<30d": {editor, tea, again},
+        "cost:>30": {essay},
+        "-cost:>30 vim": {editor},
+        "dup:yes": {repeat},
+        "dup:no read:never": {kept},
+    }.items():
+        found = await used(service, line, clock.now)
+        assert (set(found), len(found)) == (expected, len(expected)), line
+        assert await used(service, line, clock.now, limit=1) == found
+        narrowed = await plan(service, filter=parse_filter(line, now=clock.now))
+        assert {text for text, _ in reasons(narrowed)} <= expected, line
 
 
 def files_of(paths: Paths) -> dict[str, bytes]:

@@ -30,6 +30,8 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     SourceRef,
+    Use,
+    UseTest,
     WriteRequest,
 )
 from memtui.service import (
@@ -59,6 +61,7 @@ from tests.databases import drop_database, make_database
 
 Call = Callable[["Home", Caller], Awaitable[Any]]
 
+UNREAD_AND_ALONE = Filter(uses=(UseTest(use=Use.READ), UseTest(use=Use.DUP, excluded=True)))
 COMPANY = Scope(company_id="local")
 APOLLO = Scope(company_id="local", project_id="apollo")
 ZEUS = Scope(company_id="local", project_id="zeus")
@@ -385,7 +388,10 @@ MEMORIES: dict[str, list[Call]] = {
         )
     ],
     "browse": [
-        lambda h, c: each_scope(lambda scope: h.service.browse(c, BrowseRequest(scope=scope)))
+        lambda h, c: each_scope(lambda scope: h.service.browse(c, BrowseRequest(scope=scope))),
+        lambda h, c: each_scope(
+            lambda scope: h.service.browse(c, BrowseRequest(scope=scope, filter=UNREAD_AND_ALONE))
+        ),
     ],
     "everywhere.query": [
         lambda h, c: each(

@@ -17,13 +17,14 @@ KNOWN = {"agent": ("coding", "code review", "ops"), "project": ("mech",)}
     [
         ("ag", ["agent:"]),
         ("type:wr", ["type:write"]),
-        ("type:write st", ["status:"]),
+        ("type:write st", ["status:", "stale:"]),
         ("agent:CO", ["agent:coding", "agent:'code review'"]),
         ("agent:ops", []),
         ("since:to", ["since:today"]),
-        ("cos", ["cost>"]),
+        ("cos", ["cost:", "cost>"]),
         ("deploy", []),
         ("topic:", []),
+        ("-read:<3", ["-read:<30d"]),
         ("-ag", ["-agent:"]),
         ("-si", []),
         ("agent:ops,CO", ["agent:ops,coding", "agent:ops,'code review'"]),
@@ -45,6 +46,9 @@ def test_a_term_is_completed_by_fields_and_what_they_take(line: str, offered: li
         ("cost>0.01 took<=2s tokens=1000 score<0.3 results>=1", (
             "cost over $0.01, took at most 2,000 ms, tokens exactly 1,000, best score under 0.3, "
             "results at least 1")),
+        ("read:never -read:>30d -read:never cost:>20 dup:yes", (
+            "never read, not last read over 30d ago, read at least once, "
+            "over 20 tokens in a context, repeats another")),
         ("deploy branch ~dply -draft -old -~wrd", (
             "has deploy and branch, has what is like dply, without draft or old, "
             "without what is like wrd")),

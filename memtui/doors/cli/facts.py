@@ -82,8 +82,8 @@ class FactScope(BindingOptions):
     async def facts(self, session: Session, chosen: Filter | None = None) -> OwnFacts:
         """Return the scope's own facts that a filter lets through, page by page."""
         scope = self.scope(session)
-        own = own_filter(scope, kind=FACT).model_dump(exclude_none=True)
-        narrowed = {**(chosen.model_dump(exclude_none=True) if chosen else {}), **own}
+        own = own_filter(scope, kind=FACT).model_dump(exclude_defaults=True)
+        narrowed = (chosen or Filter()).model_copy(update=own)
         request = self.request(session, BrowseRequest, filter=narrowed, sort="created_at")
         if chosen is not None and chosen.binding_key is not None:
             request = request.model_copy(update={"binding_key": chosen.binding_key})

@@ -247,7 +247,14 @@ class BudgetScreen(EditingScreen[FactRow]):
         if self.view.answer is None:
             return  # what is said in the place of facts stays
         shown = self.rows_list
-        self._rows.replace(shown.ordered(narrowed(self.view.rows, self.state.filter)))
+        lets_through = narrowed(
+            self.view.rows,
+            self.state.filter,
+            stats=self.stats,
+            repeated={one for same in self.view.same.values() for one in same},
+            now=self.state.clock(),
+        )
+        self._rows.replace(shown.ordered(lets_through))
         shown.selection.keep_held()
         shown.notice = (
             ("No fact matches.", "/ changes the filter, ctrl+l takes it away.")
@@ -279,18 +286,17 @@ class BudgetScreen(EditingScreen[FactRow]):
         texts = hash(tuple((row.key, row.text) for row in self.view.rows))
         if texts != self._compared:
             self._compared = texts
-            self._comparing.latest(
-                self._count_same,
-                lambda same: setattr(self, "view", replace(self.view, same=same)),
-                self.fail,
-            )
+            self._comparing.latest(self._find_same, self._show_same, self.fail)
 
-    async def _count_same(self) -> Mapping[str, int]:
-        from memtui.pruning.candidates import Reason
+    def _show_same(self, same: Mapping[str, frozenset[RecordHandle]]) -> None:
+        self.view = replace(self.view, same=same)
+        self.reorder()
+
+    async def _find_same(self) -> Mapping[str, frozenset[RecordHandle]]:
+        from memtui.pruning.candidates import REPEATS
         from memtui.service.pruning import PruneRequest
 
         session, view = self.session, self.view
-        twice = (Reason.EXACT_DUPLICATE, Reason.NEAR_DUPLICATE, Reason.SAME_MEANING)
         found = {}
         for place in view.places if 0 < len(view.rows) <= _MOST_COMPARED else ():
             request = PruneRequest(
@@ -300,8 +306,9 @@ class BudgetScreen(EditingScreen[FactRow]):
                 only_company=place.word == COMPANY,
             )
             plan = (await session.service.pruning.plan(session.caller, request)).plan
-            same = {one.record.handle for one in plan.candidates if one.reason in twice}
-            found[place.word] = len(same)
+            found[place.word] = frozenset(
+                one.record.handle for one in plan.candidates if one.reason in REPEATS
+            )
         return found
 
     def _read_timeline(self) -> None:

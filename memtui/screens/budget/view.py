@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -25,6 +25,7 @@ from memtui.context.assembly import (
 from memtui.context.cost import Price, PromptShare
 from memtui.contract import FieldTest, Filter, MemtuiError, Namespace, RecordHandle, Scope, owner_of
 from memtui.fuzzy import finds
+from memtui.pruning.uses import Used, is_used_as
 from memtui.screens.dialogs import Choice
 from memtui.screens.editing import Named, read_column
 from memtui.screens.scope_choices import ScopeStep, seen_scopes
@@ -204,8 +205,15 @@ def rows_of(context: AssembledContext) -> tuple[FactRow, ...]:
     return (*read, *left)
 
 
-def narrowed(rows: Iterable[FactRow], chosen: Filter) -> list[FactRow]:
-    """Return the rows that the words, person, kind and dates of a filter line let through."""
+def narrowed(
+    rows: Iterable[FactRow],
+    chosen: Filter,
+    *,
+    stats: Mapping[Named, RetrievalCount],
+    repeated: Collection[RecordHandle],
+    now: datetime,
+) -> list[FactRow]:
+    """Return the rows that a filter line lets through: by words, person, kind, dates and use."""
     words = (chosen.text or "").split()
     asked = [
         *(one for one in chosen.field_tests() if one.field in _TESTS),
@@ -213,9 +221,11 @@ def narrowed(rows: Iterable[FactRow], chosen: Filter) -> list[FactRow]:
         *(FieldTest("fuzzy", (word,)) for word in chosen.fuzzy),
     ]
 
-    def passes(fact: ContextFact) -> bool:
+    def passes(row: FactRow) -> bool:
+        fact, reads = row.fact, stats.get(row.name)
         made = fact.created_at
-        return (
+        used = Used(reads.last_at if reads else None, row.tokens or 0, row.handle in repeated)
+        return is_used_as(chosen, used, now) and (
             all(
                 any(_TESTS[field](fact, value) for value in values) != excluded
                 for field, values, excluded in asked
@@ -224,7 +234,7 @@ def narrowed(rows: Iterable[FactRow], chosen: Filter) -> list[FactRow]:
             and (chosen.until is None or (made is not None and made < chosen.until))
         )
 
-    return [row for row in rows if passes(row.fact)]
+    return [row for row in rows if passes(row)]
 
 
 _TESTS: dict[str, Callable[[ContextFact, str], bool]] = {
@@ -346,7 +356,7 @@ class BudgetView:
     answer: ContextAnswer | None = None
     rows: tuple[FactRow, ...] = ()
     """Its facts, those included that the filter line does not let through."""
-    same: Mapping[str, int] = field(default_factory=dict)
+    same: Mapping[str, frozenset[RecordHandle]] = field(default_factory=dict)
     """Facts that say what another says, by the word of their place."""
     timeline: Timeline | None = None
     prompt: str = ""
@@ -420,8 +430,8 @@ def bars_content(view: BudgetView, width: int) -> Content:
         facts = len(section.facts) if section else 0
         noun = "fact" if rule.bullets else "record" if rule.fills else "note"
         said = display(fmt.counted(facts, noun) if facts else f"no {noun}s", style=DIM)
-        if same := view.same.get(places[kind].word, 0) if kind in places else 0:
-            twice = display(f"{fmt.count(same)} said twice  ", style=WARN)
+        if same := view.same.get(places[kind].word) if kind in places else None:
+            twice = display(f"{fmt.count(len(same))} said twice  ", style=WARN)
             said = line(said, twice + key_hint("p", "prune"), gap="   ")
         if section:
             tokens, budget = section.tokens, section.budget

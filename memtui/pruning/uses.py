@@ -1,0 +1,51 @@
+"""What a filter asks of how records are used: `read:never`, `stale:>30d`, `cost:>20`, `dup:yes`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from memtui.contract import Filter, Use, UseTest
+
+_SIGNS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "=": operator.eq,
+    ">=": operator.ge,
+    ">": operator.gt,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """How one record is used."""
+
+    last_read: datetime | None
+    """When a query or a context had it last; None: never, as far as the log knows."""
+    tokens: int
+    """What its line costs."""
+    repeats: bool
+    """Whether another one that stays says the same."""
+
+
+def asks(chosen: Filter, use: Use) -> bool:
+    """Whether a filter asks for a use."""
+    return any(one.use is use for one in chosen.uses)
+
+
+def is_used_as(chosen: Filter, used: Used, now: datetime) -> bool:
+    """Whether a record is used as a filter asks."""
+    return all(_holds(one, used, now) != one.excluded for one in chosen.uses)
+
+
+def _holds(test: UseTest, used: Used, now: datetime) -> bool:
+    if test.use is Use.DUP:
+        return used.repeats
+    if test.use is Use.COST:
+        return _SIGNS[test.sign](used.tokens, test.value)
+    if test.value is None or used.last_read is None:
+        return test.value is None and used.last_read is None
+    return _SIGNS[test.sign]((now - used.last_read).total_seconds(), test.value)

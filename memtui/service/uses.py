@@ -1,0 +1,145 @@
+"""Lists of records by how they are used, which no provider knows (`memtui.pruning.uses`).
+
+The provider's own pages are read until enough of their records fit, so that a list begins at once,
+however much is stored; only who asks for repeated records has all of a scope read first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+
+from memtui.context.assembly import fact_tokens
+from memtui.context.cost import TokenCounter
+from memtui.contract import BrowsePage, BrowseRequest, Filter, Record, RecordHandle, Usage, Use
+from memtui.provider_kit import read_cursor, write_cursor
+from memtui.pruning.candidates import Retrieval, repeated
+from memtui.pruning.duplicates import static_vectors
+from memtui.pruning.uses import Used, asks, is_used_as
+from memtui.service.connections import Connection
+from memtui.service.context import DEFAULT_MODEL
+from memtui.service.core import Core
+from memtui.service.recorder import RunningOperation
+from memtui.service.visibility import readable
+
+_AT_ONCE = 1_000
+
+
+class UsedRecords:
+    """The records of one request that are used as its filter asks, page by page."""
+
+    def __init__(
+        self, core: Core, entry: RunningOperation, connection: Connection, request: BrowseRequest
+    ) -> None:
+        self._core, self._entry, self._connection = core, entry, connection
+        self._request, self._chosen = request, request.filter
+        self._now = entry.caller.as_of or core.clock()
+        self._counter = TokenCounter(DEFAULT_MODEL)
+        self._repeated: frozenset[RecordHandle] = frozenset()
+        self._usage: tuple[Usage, ...] = ()
+
+    async def page(self) -> BrowsePage:
+        """Return one page; its total is known where it is the only one.
+
+        Raises:
+            Invalid: the cursor is not of this list.
+        """
+        request, sort = self._request, self._request.sort
+        cursor: str | None = None
+        skipped = 0
+        if request.cursor is not None:
+            cursor, skipped = read_cursor(request.cursor, sort, (str, type(None)), int)
+        if asks(self._chosen, Use.DUP):
+            self._repeated = await self._repeats()
+        narrowed = self._chosen.model_copy(update={"uses": ()})
+        found: list[Record] = []
+        unread: tuple[str, ...] = ()
+        following: str | None
+        while True:
+            page = await self._read(narrowed, cursor)
+            fitting = (await self._fitting(page.records))[skipped:]
+            missing = request.limit - len(found)
+            found += fitting[:missing]
+            unread = unread or page.unread
+            if len(fitting) > missing:
+                following = write_cursor(sort, cursor, skipped + missing)
+                break
+            cursor, skipped = page.next_cursor, 0
+            following = write_cursor(sort, cursor, 0) if cursor else None
+            if cursor is None or len(found) == request.limit:
+                break
+        is_all = request.cursor is None and following is None
+        return BrowsePage(
+            records=tuple(found),
+            next_cursor=following,
+            total=len(found) if is_all and not page.at_least else None,
+            at_least=page.at_least,
+            unread=(*unread, *await self._unknown(found)),
+            unfinished=page.unfinished,
+            usage=self._usage,
+        )
+
+    async def _read(self, chosen: Filter, cursor: str | None) -> BrowsePage:
+        update = {"filter": chosen, "cursor": cursor, "limit": _AT_ONCE}
+        asked = self._request.model_copy(update=update)
+        page = await self._connection.read(lambda: self._connection.adapter.browse(asked))
+        self._usage += page.usage
+        kept = readable(page.records, self._entry.scope, self._entry.sight)
+        return page.model_copy(update={"records": kept})
+
+    async def _retrievals(self, records: Sequence[Record]) -> dict[RecordHandle, Retrieval]:
+        handles = {one.handle.provider_record_id: one.handle for one in records}
+        log, key = self._core.log_of(self._entry.caller), self._connection.binding.key
+        counts = await asyncio.to_thread(log.retrieval_counts, key, list(handles))
+        return {
+            handles[name]: Retrieval(count=one.times, last_at=one.last_at)
+            for name, one in counts.items()
+        }
+
+    async def _fitting(self, records: Sequence[Record]) -> list[Record]:
+        """Return those of some records that are used as the filter asks."""
+        is_read = asks(self._chosen, Use.READ)
+        reads = await self._retrievals(records) if is_read and records else {}
+        is_counted = asks(self._chosen, Use.COST)
+
+        def used(record: Record) -> Used:
+            read = reads.get(record.handle, Retrieval())
+            tokens = fact_tokens(record.text, self._counter) if is_counted else 0
+            return Used(read.last_at, tokens, record.handle in self._repeated)
+
+        def fitting() -> list[Record]:
+            return [one for one in records if is_used_as(self._chosen, used(one), self._now)]
+
+        return await asyncio.to_thread(fitting)
+
+    async def _repeats(self) -> frozenset[RecordHandle]:
+        """Return what repeats another record, of all that the caller may read in the scope."""
+        records: list[Record] = []
+        cursor = None
+        while True:
+            page = await self._read(Filter(), cursor)
+            records += page.records
+            if (cursor := page.next_cursor) is None:
+                break
+        reads = await self._retrievals(records)
+        return await asyncio.to_thread(
+            repeated, records, now=self._now, retrievals=reads, vectors=static_vectors()
+        )
+
+    async def _unknown(self, found: Sequence[Record]) -> tuple[str, ...]:
+        """Say which records are older than the log, so that it cannot know all their reads."""
+        if not asks(self._chosen, Use.READ) or not found:
+            return ()
+        log = self._core.log_of(self._entry.caller)
+        first = await asyncio.to_thread(log.page, Filter(), limit=1, after=0)
+        begun = first.operations[0].started_at if first.operations else self._now
+        older = sum(made is not None and made < begun for made in map(_made, found))
+        if not older:
+            return ()
+        since = f"The log begins on {begun:%Y-%m-%d}, and {older:,} of these records are older"
+        return (f"{since}: what read them before that is not known.",)
+
+
+def _made(record: Record) -> datetime | None:
+    return record.created_at or record.updated_at
