@@ -380,8 +380,10 @@ class Acceptance:
         """Return the request as it goes on from what is there now.
 
         Raises:
-            Conflict: that is not what the person decided on.
+            Conflict: that is not what the person decided on, or somebody else decides.
         """
+        if self.row.decider is not None:
+            raise decided_meanwhile(self.row, self.row)
         now = (await met_by(connection, request, there, sight)).changes
         then = [Record.model_validate(one) for one in self.row.base]
         if state_of(now) != (self.seen or state_of(then)):

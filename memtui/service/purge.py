@@ -51,7 +51,7 @@ from memtui.service.survey import (
     texts_of,
 )
 from memtui.service.visibility import Action, Caller
-from memtui.store import appending, bindings, erasing, log
+from memtui.store import appending, bindings, erasing, held, log
 from memtui.store.digest import CONTROL
 from memtui.store.erasing import Aim, erase_fields, purge_request
 from memtui.store.operation import OperationDraft
@@ -208,6 +208,7 @@ class Purging(Group):
             ("sealed log", doomed.count(True), "operations"),
             ("object store", copied, "operations"),
             ("undo journal", len(found.steps), "records before and after"),
+            ("held for review", len(found.held), "writes"),
             ("handle links", links, "ids"),
             ("ids beside providers", ids, "ids"),
             *(
@@ -313,6 +314,8 @@ class Purging(Group):
             with core.database.write() as database:
                 erasing.erase_steps(database, aim, found.steps, entry.operation_id)
                 erasing.names(database, aim, drop=True)
+                for row in found.held:
+                    held.remove(database, row)
             step("journal")
 
     def _erase_sealed(

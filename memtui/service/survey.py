@@ -30,6 +30,7 @@ from memtui.service.connections import Connection
 from memtui.service.core import Core, find_company
 from memtui.service.visibility import Caller
 from memtui.store import appending, bindings, erasing, journal
+from memtui.store.compiled import HeldRow
 from memtui.store.erasing import Aim, Step
 from memtui.store.operation import Operation
 from memtui.store.sight import Sight
@@ -130,6 +131,8 @@ class Survey:
     living: list[tuple[Connection, Record]] = field(default_factory=list)
     providers: list[tuple[Connection, EraseRequest, EraseReply]] = field(default_factory=list)
     """What each keeps of what is gone, and what erases it."""
+    held: list[HeldRow] = field(default_factory=list)
+    """What waits for review."""
     seen: frozenset[str] = frozenset()
     """Texts and ids of it that the caller may see."""
 
@@ -218,6 +221,8 @@ async def survey(
     else:
         gone, texts = await _look(found, connections)
     texts |= said
+    found.held = await core.ask(erasing.held_about, aim)
+    texts.update(text for row in found.held for text in held_texts(row))
     stay: dict[str, set[str]] = {}
     for connection, record in found.living:
         stay.setdefault(connection.binding.key, set()).add(record.handle.provider_record_id)
@@ -235,6 +240,8 @@ async def survey(
         gone={key: frozenset(of) for key, of in gone.items() if of},
         living={key: frozenset(of) for key, of in stay.items()},
         texts=frozenset(texts - still),
+        held=frozenset([one.held_id for one in found.held] + [one.held_id for one in found.steps])
+        - {""},
     )
     return found
 
@@ -366,6 +373,12 @@ def operations(core: Core, aim: Aim) -> Iterator[Operation]:
     above = core.log(aim.company_id).sealed.through
     with core.database.read() as database:
         yield from erasing.operations(database, aim, above=above)
+
+
+def held_texts(row: HeldRow) -> Iterator[str]:
+    """Yield what would be stored of what waits for review."""
+    named = (row.request.get(name) for name in ("content", "text", "title", "summary"))
+    yield from (one for one in named if one)
 
 
 def texts_of(record: Record | None) -> Iterator[str]:

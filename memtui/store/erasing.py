@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, String, cast, delete, false, func, or_, select, true, update
 
 from memtui.contract import Json, OperationStatus, OperationType, Scope, Snapshot
-from memtui.store import bindings
+from memtui.store import bindings, held
+from memtui.store.compiled import HeldRow
 from memtui.store.database import Connection, stored_json
 from memtui.store.digest import (
     COMMITTED,
@@ -38,8 +39,10 @@ from memtui.store.digest import (
 )
 from memtui.store.log import LogReader, company_salt, parts
 from memtui.store.operation import Absent, Operation
+from memtui.store.settings import HELD as HELD_CHANGE
 from memtui.store.tables import (
     HANDLES,
+    HELD,
     JOURNAL,
     LINKS,
     OPERATIONS,
@@ -48,7 +51,7 @@ from memtui.store.tables import (
     USAGE,
 )
 
-TABLES = (OPERATIONS.name, JOURNAL.name)
+TABLES = (OPERATIONS.name, JOURNAL.name, HELD.name)
 """Where the database has what records say."""
 
 LASTING = "What a purge erased is nowhere any more."
@@ -272,6 +275,8 @@ class Aim:
     """Ids of records that stay, by binding: what was said of them goes, their ids do not."""
     texts: frozenset[str] = frozenset()
     """What the gone records said, in every version that is known."""
+    held: frozenset[str] = frozenset()
+    """Operations that asked for what waits, or waited, for review and is of these records."""
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -333,6 +338,7 @@ def doomed(operation: Operation, aim: Aim) -> tuple[str, ...]:
     whole = aim.is_of(operation.scope) or (
         aim.before is not None and operation.started_at < aim.before
     )
+    whole = whole or operation.operation_id in aim.held
     if not is_search:
         others = len(here) < len(operation.handles)
         whole = whole or (bool(here) and not others)
@@ -413,6 +419,7 @@ def _may_be(aim: Aim) -> ColumnElement[bool]:
         conditions.append(columns.project_id == aim.project_id)
     if aim.before is not None:
         conditions.append(columns.started_at < aim.before)
+    conditions += [columns.operation_id.in_(part) for part in parts(sorted(aim.held))]
     for part in parts(ids):
         touched = select(HANDLES.c.seq).where(
             HANDLES.c.company_id == aim.company_id, HANDLES.c.provider_record_id.in_(part)
@@ -437,6 +444,8 @@ class Step(NamedTuple):
     binding_key: str
     record_id: str
     snapshots: tuple[Snapshot, ...]
+    held_id: str = ""
+    """What somebody decided on, where it is that."""
 
 
 def steps(connection: Connection, aim: Aim) -> Iterator[Step]:
@@ -447,8 +456,15 @@ def steps(connection: Connection, aim: Aim) -> Iterator[Step]:
         .where(columns.company_id == aim.company_id, columns.erased_by.is_(None))
         .order_by(columns.operation_id, columns.ordinal)
     )
+    about = ""
+    """The operation whose records it is about: what was decided with them stands behind them."""
     for row in rows:
         if aim.before is not None and row.started_at >= aim.before:
+            continue
+        if (decided := _decided(row.before)) is not None:
+            if aim.before is not None or about == row.operation_id or is_about(decided, aim):
+                place = row.operation_id, row.ordinal, row.binding_key
+                yield Step(*place, "", (), decided.held_id)
             continue
         if "handle" not in row.before:
             said = canonical(row.before) if "found" in row.before else ""
@@ -464,7 +480,35 @@ def steps(connection: Connection, aim: Aim) -> Iterator[Step]:
             or aim.names(row.binding_key, record_id)
             or any(one.record is not None and aim.is_of(one.record.scope) for one in snapshots)
         ):
+            about = row.operation_id
             yield Step(row.operation_id, row.ordinal, row.binding_key, record_id, snapshots)
+
+
+def _decided(before: Json) -> HeldRow | None:
+    """Return what waited for review, out of a step that says that somebody decided on it."""
+    change = before.get("changed") or {}
+    kept = change.get("before") or change.get("after")
+    return HeldRow(**kept) if change.get("setting") == HELD_CHANGE and kept else None
+
+
+def is_about(row: HeldRow, aim: Aim) -> bool:
+    """Whether a purge is about what waits, or waited, for review."""
+    ids = [one["handle"]["provider_record_id"] for one in row.base]
+    return (
+        row.held_id in aim.held
+        or any(aim.is_of(Scope.model_validate(one)) for one in row.owners)
+        or any(aim.names(row.binding_key, one) for one in ids)
+        or aim.says_written(canonical([row.request, row.base]))
+    )
+
+
+def held_about(connection: Connection, aim: Aim) -> list[HeldRow]:
+    """Return what waits for review that a purge is about."""
+    return [
+        row
+        for row in held.waiting(connection, aim.company_id)
+        if (row.held_at < aim.before if aim.before is not None else is_about(row, aim))
+    ]
 
 
 def said_by_others(connection: Connection, aim: Aim, texts: Sequence[str]) -> set[str]:
@@ -477,7 +521,9 @@ def said_by_others(connection: Connection, aim: Aim, texts: Sequence[str]) -> se
     )
     found: set[str] = set()
     wanted = {text: canonical(text)[1:-1] for text in texts}
-    for key, record_id, *states in rows:
+    waiting = held.waiting(connection, aim.company_id)
+    others = [("", "", one.request, one.base) for one in waiting if not is_about(one, aim)]
+    for key, record_id, *states in (*others, *rows):
         if not aim.names(key, record_id):
             said = canonical(states)
             found.update(text for text, written in wanted.items() if written in said)

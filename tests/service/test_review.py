@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -26,7 +28,15 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.service import Caller, Membership, MemoryService, MutationAnswer, Role, open_service
+from memtui.service import (
+    Caller,
+    Membership,
+    MemoryService,
+    MutationAnswer,
+    PurgeRequest,
+    Role,
+    open_service,
+)
 from memtui.service.answers import Held, ReviewRule, RuleAction, RuleTest
 from memtui.service.context import ContextRequest
 
@@ -334,3 +344,58 @@ async def test_secrets_are_out_before_anything_waits(held_all: MemoryService) ->
     assert answer.held is not None
     [one] = await held_all.review.waiting(ANA)
     assert "bbbb" not in one.model_dump_json()
+
+
+@pytest.mark.slow
+async def test_a_purge_takes_what_waits_and_what_was_decided(
+    held_all: MemoryService, paths: Paths
+) -> None:
+    service = held_all
+    waits, mended, refused = [
+        await ask(service, f"{word}: {word} {'jam for the crew ' * 3}")
+        for word in ("marmalade", "quince", "rhubarb")
+    ]
+    await service.review.accept(ANA, mended.held_id, text="preserve: a jar")
+    await service.review.refuse(ANA, refused.held_id)
+    elsewhere = fact("apple: stays where it is", Scope(company_id="local", project_id="zeus"))
+    assert (await service.write(BOT, elsewhere)).held is not None
+
+    answer = await service.purging.apply(ANA, PurgeRequest(project_id="apollo", forget=True))
+    assert answer.left == ()
+    assert {one.place: one.count for one in answer.copies}["held for review"] == 1
+    assert await waiting(service) == ["apple: stays where it is"]
+    await service.analysis.verify_chain(ANA)
+    kept = b"".join(one.read_bytes() for one in paths.data.rglob("*") if one.is_file())
+    for word in (b"marmalade", b"quince", b"rhubarb", b"preserve"):
+        assert word not in kept
+    with pytest.raises(NotFound):
+        await service.review.show(ANA, waits.held_id)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_a_crash_while_it_is_accepted_loses_and_doubles_nothing(
+    paths: Paths, settings: Settings, moment: str
+) -> None:
+    service = await open_service(paths, settings)
+    await service.review.add_rule(ANA, "default", ALL)
+    held = await ask(service, "a: 1")
+    await service.close()
+    script = [sys.executable, "-m", "tests.service.accepter", str(paths.data), held.held_id, moment]
+    killed = await asyncio.create_subprocess_exec(*script)
+    assert await killed.wait() == -signal.SIGKILL
+
+    service = await open_service(paths, settings)
+    [one] = await service.review.waiting(ANA)
+    assert one.decider is not None
+    with pytest.raises(Conflict, match="ops check"):
+        await service.review.accept(ANA, held.held_id)
+    found = await service.check_outcome(ANA, one.decider)
+    assert found.happened is (moment == "after")
+    if not found.happened:
+        assert await stored(service) == []
+        await service.review.accept(ANA, held.held_id)
+    assert (await texts(service), await waiting(service)) == (["a: 1"], [])
+    await service.undo(ANA)
+    assert (await stored(service), await waiting(service)) == ([], ["a: 1"])
+    await service.close()

@@ -1,0 +1,38 @@
+"""Accept what waits for review in a process that is killed around the provider's write.
+
+Usage: accepter.py HOME HELD_ID before|after
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from memtui.backends.vault import VaultAdapter
+from memtui.config import find_paths, load_settings
+from memtui.service import Caller, open_service
+
+ANA = Caller(company_id="local", principal="user:ana", door="test")
+
+
+async def main(home: Path, held_id: str, moment: str) -> None:
+    """Accept it; the write never returns."""
+    write = VaultAdapter.write
+
+    async def dying(self: VaultAdapter, request: Any) -> Any:
+        if moment == "after":
+            await write(self, request)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    VaultAdapter.write = dying  # type: ignore[method-assign]
+    paths = find_paths(home)
+    service = await open_service(paths, load_settings(paths, principal="user:ana"))
+    await service.review.accept(ANA, held_id)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))
