@@ -194,7 +194,7 @@ def columns(clock: Callable[[], datetime]) -> list[Column[Effect]]:
         Column("question", "question", _question, 20, flexible=True, keep=100, share=0.4),
         Column("how", "how it differs", _how, 22, keep=99),
         Column("times", "times", lambda one: fmt.count(one.times), 5, "right", keep=80),
-        Column("agent", "agent", lambda one: ", ".join(one.agents) or None, 10, keep=70),
+        Column("by", "by", lambda one: ", ".join((*one.agents, *one.principals)), 10, keep=70),
         Column("user", "user", lambda one: ", ".join(one.subjects) or None, 8, keep=40),
         Column("project", "project", lambda one: ", ".join(one.projects) or None, 11, keep=50),
         Column("when", "last", lambda one: fmt.ago(one.operation.started_at, clock()), 6, "right",
@@ -225,7 +225,7 @@ def effect_content(one: Effect | None, now: datetime, zone: tzinfo | None, width
     about: list[Line] = [
         labelled("differs", fmt.effect_words(one)),
         labelled("asked", fmt.counted(one.times, "time")),
-        labelled("agents", display(", ".join(one.agents), limit=300) if one.agents else None),
+        labelled("by", display(", ".join((*one.agents, *one.principals)), limit=300)),
         labelled("users", display(", ".join(one.subjects), limit=300) if one.subjects else None),
         labelled("projects", display(", ".join(one.projects), limit=300) if one.projects else None),
         labelled("runs", display(", ".join(one.runs), limit=300) if one.runs else None),

@@ -26,6 +26,7 @@ from pydantic import Field
 
 from memtui.contract import (
     OWNER_FIELDS,
+    Capabilities,
     Filter,
     Invalid,
     MemtuiError,
@@ -52,8 +53,6 @@ from memtui.service.visibility import Caller, readable, without_prefix
 from memtui.store.operation import Operation, Place
 
 DEFAULT_LAST = 500
-_OWN_DOOR = "tui"
-"""What the app itself reads is left out, unless a filter names a door."""
 _PAGE = 500
 _MOST_READ = 20_000
 """Operations of a kind that are looked through for those that could reach the records."""
@@ -134,6 +133,8 @@ class Effect(Model):
     operation_ids: tuple[str, ...]
     """All of them, the newest first."""
     agents: tuple[str, ...] = ()
+    principals: tuple[str, ...] = ()
+    """Who asked it for no agent."""
     runs: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()
@@ -228,8 +229,6 @@ class Impact(Model):
     effects: tuple[Effect, ...] = ()
     """Those that would differ: what finds nothing any more first, then what loses something."""
     untried: tuple[Untried, ...] = ()
-    left_out: int = 0
-    """What the app itself read, which is nobody's question."""
     is_all: bool = True
     """Whether no older operation could have reached them."""
 
@@ -327,8 +326,7 @@ class _Trial(Core):
     async def _copied(self, caller: Caller, routed: Routed) -> Connection:
         key, name = routed.binding.key, routed.binding.provider_key
         try:
-            provider = await self.providers.within(name, partial(self.providers.load, name))
-            if not provider.capabilities.without:
+            if not await _has_copies(self, name):
                 raise Unsupported(
                     f"The provider {name} of {key} cannot answer as if some records were gone."
                 )
@@ -343,6 +341,13 @@ class _Trial(Core):
         """Throw the copies away."""
         for connection in self._copies.values():
             await connection.close()
+
+
+async def _has_copies(core: Core, name: str) -> bool:
+    """Whether a provider says that it can be read without some records; it is not opened."""
+    provider = await core.providers.within(name, partial(core.providers.load, name))
+    able: object = provider.capabilities  # of another's package it may be a property
+    return isinstance(able, Capabilities) and able.without
 
 
 class _Asked(NamedTuple):
@@ -385,7 +390,6 @@ class Impacts(Group):
             missing=tuple(missing),
             unread=tuple(one for own in unread.values() for one in own),
             asked=len(found.operations),
-            left_out=found.left_out,
             is_all=found.is_all,
         )
         return await self._tried(caller, marked, found, impact, progress)
@@ -422,9 +426,7 @@ class Impacts(Group):
         async with core.recorder.recorded(OperationType.GET, caller, scope, asked) as entry:
             entry.seen_only = True
             routed = await core.admit(entry, key)
-            name = routed.binding.provider_key
-            provider = await core.providers.within(name, partial(core.providers.load, name))
-            if not provider.capabilities.without:
+            if not await _has_copies(core, routed.binding.provider_key):
                 return None
             connection = await core.open_for(caller, routed)
             snapshots = await connection.snapshots(handles, scope)
@@ -454,7 +456,7 @@ class Impacts(Group):
                 chosen.narrowed_to(operation_type=kind)
                 for kind in (OperationType.QUERY, OperationType.CONTEXT)
             ]
-        streams = [found.read(one, skip_own="door" not in named) for one in kinds]
+        streams = [found.read(one) for one in kinds]
         newest = heapq.merge(*streams, key=lambda one: -one.seq)
         reaching = (one for one in newest if marked.reached_by(one))
         found.operations = list(islice(reaching, request.last))
@@ -532,20 +534,14 @@ class _Found:
     def __init__(self, log: CompanyLog) -> None:
         self.log = log
         self.operations: list[Operation] = []
-        self.left_out = 0
         self.is_all = True
 
-    def read(self, chosen: Filter, *, skip_own: bool) -> Iterator[Operation]:
+    def read(self, chosen: Filter) -> Iterator[Operation]:
         """Yield what answered somebody, the newest first."""
         before: int | None = None
         for _ in range(0, _MOST_READ, _PAGE):
             page = self.log.page(chosen, limit=_PAGE, before=before)
-            for one in page.operations:
-                if _answered_somebody(one):
-                    if skip_own and one.door == _OWN_DOOR:
-                        self.left_out += 1
-                    else:
-                        yield one
+            yield from filter(_answered_somebody, page.operations)
             if (before := page.next_before) is None:
                 return
         self.is_all = False
@@ -673,11 +669,14 @@ def _effect(before: Side, after: Side, asked: Iterable[Operation]) -> Effect:
     def names(field: str) -> tuple[str, ...]:
         return tuple(sorted({name for one in operations if (name := getattr(one.scope, field))}))
 
+    alone = {one.principal for one in operations if not one.scope.agent_id}
+
     forms = [form_of(without_prefix(one.text)) for one in after.records]
     return Effect(
         operation=operations[0],
         operation_ids=tuple(one.operation_id for one in operations),
         agents=names("agent_id"),
+        principals=tuple(sorted(alone)),
         runs=names("run_id"),
         projects=names("project_id"),
         subjects=names("subject_id"),

@@ -363,11 +363,6 @@ def impact_words(found: Impact) -> Iterator[str]:
     for one in found.untried:
         held = f" ({count(len(one.held))} had {them} in the answer)" if one.held else ""
         yield f"{count(len(one.operation_ids))} could not be tried{held}. {one.sentence}"
-    if found.left_out:
-        yield (
-            f"{counted(found.left_out, 'query', 'queries')} of the app itself not counted; the "
-            "filter door:tui tries those."
-        )
 
 
 def _lost_words(found: Impact) -> str:
@@ -403,7 +398,7 @@ def effect_words(effect: Effect) -> str:
 
 
 def asked_by(effect: Effect) -> str:
-    """Name the agents, users, projects and runs that asked a question."""
-    named = [*effect.agents, *effect.subjects, *effect.projects]
+    """Name who asked a question, about whom and what, and in which run."""
+    named = [*effect.agents, *effect.principals, *effect.subjects, *effect.projects]
     runs = effect.runs[0] if len(effect.runs) == 1 else counted(len(effect.runs), "run")
     return ", ".join([*named, *([runs] if effect.runs else [])])

@@ -27,7 +27,7 @@ from memtui.contract import (
 )
 from memtui.doors.cli.doctor import run_checks
 from memtui.doors.cli.session import Invocation
-from memtui.service import Caller, MemoryService, open_service
+from memtui.service import Caller, ImpactRequest, MemoryService, open_service
 
 Install = Callable[..., None]
 Start = Callable[[], Awaitable[MemoryService]]
@@ -160,6 +160,32 @@ async def test_a_good_one_works(install: Install, start: Start) -> None:
     assert not forgotten.missing
     assert not forgotten.ghosts
     assert await service.bindings.provider_problems() == []
+
+
+@pytest.mark.parametrize("reply", ["copy", "None"])
+async def test_a_copy_without_some_records_is_read_where_its_adapter_runs(
+    install: Install, start: Start, reply: str
+) -> None:
+    install(f"""
+        async def without(self, record_ids):
+            copy = Acme()
+            copy.held = {{
+                handle: record for handle, record in self.held.items()
+                if handle.provider_record_id not in record_ids
+            }}
+            return {reply}
+        Acme.without, Acme.capabilities = without, Capabilities(without=True)
+    """)
+    service = await start()
+    await add(service)
+    handles = (await service.write(CALLER, WRITE)).handles
+    await service.query(CALLER, QUERY)
+    found = await service.impact.of(CALLER, ImpactRequest(records={"acme": handles}))
+    assert (found.asked, found.differ) == (1, reply == "copy")
+    if reply == "None":
+        [left] = found.untried
+        assert "answered without with something else than an adapter" in left.sentence
+    assert len((await service.query(CALLER, QUERY)).snippets) == 1
 
 
 LONG = 10_000

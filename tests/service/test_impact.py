@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -39,8 +40,8 @@ ANA = Scope(company_id="local", subject_id="ana")
 BOTH = Scope(company_id="local", subject_id="ana", project_id="apollo", agent_id="coding")
 
 
-def agent(run: str, name: str = "coding", door: str = "mcp") -> Caller:
-    return Caller(company_id="local", principal=f"agent:{name}", door=door, run_id=run)
+def agent(run: str) -> Caller:
+    return Caller(company_id="local", principal="agent:coding", door="mcp", run_id=run)
 
 
 @pytest.fixture
@@ -187,20 +188,53 @@ async def test_facts_are_ranked_without_those_that_go(service: MemoryService) ->
         assert texts(one.after) == texts(now)
 
 
+async def test_records_of_several_bindings_go_at_once(service: MemoryService) -> None:
+    await service.bindings.set_target(PERSON, "project", "apollo", "facts")
+    note = await write(service, "The heron is grey.", ANA)
+    fact = await write(service, "Herons nest in may.", APOLLO, binding_key="facts", kind="fact")
+    outside = await write(service, "The heron is loud.", ANA, binding_key="outside")
+    gone = RecordHandle(provider_key="vault", provider_record_id="users/ana/memory/no.md")
+    for key in ("default", "facts", "outside"):
+        await ask(service, key, "heron herons", BOTH, binding_key=key)
+    records = {"default": (note, gone), "facts": (fact,), "outside": (outside,)}
+    found = await service.impact.of(PERSON, ImpactRequest(records=records))
+    assert (len(found.records), found.missing, found.unread) == (2, (gone,), (outside,))
+    assert {run for one in found.effects for run in one.runs} == {"default", "facts"}
+    assert (found.asked, found.tried, found.held) == (3, 2, 1)
+
+
+async def test_a_trial_that_is_stopped_leaves_nothing_behind(service: MemoryService) -> None:
+    note = await write(service, "The heron is grey.", APOLLO)
+    for number in range(12):
+        await ask(service, "run-1", f"heron {number}", APOLLO)
+    trial: asyncio.Task[Impact]
+
+    def stop(done: int, _of: int) -> None:
+        if done:
+            trial.cancel()
+
+    request = ImpactRequest(records={"default": (note,)})
+    trial = asyncio.ensure_future(service.impact.of(PERSON, request, progress=stop))
+    with pytest.raises(asyncio.CancelledError):
+        await trial
+    assert (await impact(service, note)).differ == 12
+
+
 async def test_nothing_is_changed_and_nothing_counts_as_a_use(service: MemoryService) -> None:
     note = await write(service, "The heron is grey.", APOLLO)
     await ask(service, "run-1", "heron", APOLLO)
-    await service.query(agent("run-1", door="tui"), QueryRequest(scope=APOLLO, query="heron"))
+    by_hand = PERSON.model_copy(update={"door": "tui"})
+    await service.query(by_hand, QueryRequest(scope=APOLLO, query="heron"))
     before = await service.log.page(PERSON)
     uses = await service.log.retrieval_stats(PERSON, "default", [note.provider_record_id])
     found = await impact(service, note)
-    assert (found.differ, found.left_out) == (1, 1)
+    [effect] = found.effects
+    assert (effect.times, effect.agents, effect.principals) == (2, (), ("agent:coding", "user:ana"))
     after = await service.log.page(PERSON)
     [row] = after.operations[: after.total - before.total]
     assert (row.operation_type, row.request["for"], row.handles) == ("get", "impact", ())
     assert uses == await service.log.retrieval_stats(PERSON, "default", [note.provider_record_id])
-    by_hand = await impact(service, note, filter=Filter(door="tui"))
-    assert (by_hand.asked, by_hand.left_out) == (1, 0)
+    assert (await impact(service, note, filter=Filter(door="tui"))).asked == 1
 
 
 async def test_what_cannot_be_tried_is_named(

@@ -77,7 +77,6 @@ def document(found: Impact) -> dict[str, Any]:
         "differ": found.differ,
         "would_lose": found.would_lose,
         "tokens_saved": found.tokens_saved,
-        "left_out": found.left_out,
         "untried_with_a_record": found.held,
         "untried": [one.model_dump(mode="json") for one in found.untried],
         "effects": [_effect(one) for one in found.effects],
@@ -109,7 +108,8 @@ def _effect(one: Effect) -> dict[str, Any]:
         "times": one.times,
         "how": shown.effect_words(one),
         **one.model_dump(
-            mode="json", include={"operation_ids", "agents", "runs", "projects", "subjects"}
+            mode="json",
+            include={"operation_ids", "agents", "principals", "runs", "projects", "subjects"},
         ),
         "emptied": one.emptied,
         "reordered": one.reordered,
