@@ -19,7 +19,6 @@ from memtui.contract import (
     Conflict,
     CorrectRequest,
     Denied,
-    ForgetRequest,
     Invalid,
     MemtuiError,
     Record,
@@ -27,6 +26,7 @@ from memtui.contract import (
     Scope,
     SourceKind,
     SourceRef,
+    Unavailable,
     Unsupported,
     WriteRequest,
     owner_scope,
@@ -501,38 +501,28 @@ class EditingScreen(ListScreen[R]):
         return True
 
     async def forget_quietly(self, records: Sequence[Record], *before: MutationAnswer) -> Answers:
-        """Forget records, one operation a binding and place; `before` is taken back with them.
+        """Forget records, of several bindings at once; `before` is taken back with them.
 
-        What was forgotten before one of them failed is noted too, so that `u` brings it back.
+        What was forgotten although a binding failed is noted too, so that `u` brings it back.
         """
         session = self.session
         groups: dict[str, list[Record]] = defaultdict(list)
         for record in records:
             groups[self.binding_of(record)].append(record)
-        requests = [self._forgetting(key, group) for key, group in groups.items()]
-        answers: list[MutationAnswer] = []
-
-        async def forget_all() -> None:
-            try:
-                for request in requests:
-                    answer = await session.service.forget(session.caller, request)
-                    answers.append(answer)
-            finally:
-                if answers and self.is_attached:
-                    self.own(*before, *answers)
-                    ghosts, asked = set(), set()
-                    for answer in answers:
-                        ghosts |= names_in(answer, answer.ghosts)
-                        asked |= names_in(answer, (*answer.handles, *answer.missing))
-                    self.gone(asked, ghosts)
-
-        await self.change(forget_all)
-        return answers
-
-    def _forgetting(self, binding_key: str, records: Sequence[Record]) -> ForgetRequest:
-        scopes = {place_of(record) for record in records}
-        scope = scopes.pop() if len(scopes) == 1 else self.state.record_scope
-        return ForgetRequest.of(records, scope, binding_key)
+        gone = await self.change(lambda: session.service.everywhere.forget(session.caller, groups))
+        if self.is_attached:
+            self.own(*before, *gone.answers)
+            ghosts, asked = set(), set()
+            for answer in gone.answers:
+                ghosts |= names_in(answer, answer.ghosts)
+                asked |= names_in(answer, (*answer.handles, *answer.missing))
+            self.gone(asked, ghosts)
+        if gone.failed:
+            told = " ".join(one.sentence for one in gone.failed)
+            kept = f"{told} What the other bindings forgot is gone; u brings it back."
+            is_conflict = any(one.error_kind == "conflict" for one in gone.failed)
+            raise (Conflict if is_conflict else Unavailable)(kept)
+        return gone.answers
 
     @conversation
     async def action_erase(self) -> None:
@@ -602,8 +592,10 @@ class EditingScreen(ListScreen[R]):
 
         async def undo_all() -> None:
             for operation_id in reversed(operation_ids):
-                answer = await session.service.undo(session.caller, operation_id)
-                answers.append(answer)
+                if operation_id not in {one.undoes for one in answers}:
+                    answers.extend(
+                        await session.service.undo_together(session.caller, operation_id)
+                    )
 
         try:
             await self.change(undo_all)

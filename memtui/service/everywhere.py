@@ -39,6 +39,7 @@ from memtui.contract import (
     Unavailable,
     Usage,
     owner_of,
+    owner_scope,
 )
 from memtui.fact_values import Entry, entry_of
 from memtui.provider_kit import first_of, read_cursor, take_apart, write_cursor
@@ -410,47 +411,55 @@ class Everywhere(Group):
 
     @to_its_end
     async def forget(
-        self, caller: Caller, requests: Sequence[ForgetRequest]
+        self, caller: Caller, records: Mapping[str, Sequence[Record]]
     ) -> ForgottenEverywhere:
-        """Forget records from several bindings at once, which one undo takes back.
+        """Forget records of one binding or several, which one undo takes back.
 
-        A binding that refuses or fails keeps its records and is named, the others forget theirs.
+        One that changed since it was read stays, with all of its binding. A binding that refuses or
+        fails is named, the others forget theirs.
 
         Args:
             caller: Who asks.
-            requests: What to forget, one a binding, each of which names its own.
+            records: What to forget, as it was read, by the key of its binding.
 
         Raises:
-            Invalid: nothing is to be forgotten, or a binding is named twice or not at all.
+            Invalid: there is nothing to forget.
             MemtuiError: nothing could be forgotten.
         """
-        by_key = {request.binding_key: request for request in requests if request.binding_key}
-        if not requests or len(by_key) < len(requests):
-            raise Invalid("Name what to forget, and each binding once.")
-        rows = {row.key: row for row in await self._bindings(caller)}
+        if not all(records.values()) or not records:
+            raise Invalid("Nothing to forget; name at least one record.")
+        sight = await asyncio.to_thread(self._core.sight, caller)
+        company = Scope(company_id=caller.company_id)
+        requests = {
+            key: _forgetting(key, found, company if sight is None or sight.manages else None)
+            for key, found in records.items()
+        }
+        rows = {row.key: row.provider_key for row in await self._bindings(caller)}
         asked = Asked(
             share=Share(self._core.new_id(), 0),
             outcomes={
-                key: BindingOutcome(
-                    binding_key=key, provider_key=rows[key].provider_key if key in rows else ""
-                )
-                for key in by_key
+                key: BindingOutcome(binding_key=key, provider_key=rows.get(key, ""))
+                for key in requests
             },
         )
-        answers: dict[str, MutationAnswer] = {}
+        several = sum(map(len, requests.values())) > 1
+        together = asked.share.together if several else None
+        answers: list[MutationAnswer] = []
 
-        def answered(key: str, answer: MutationAnswer) -> None:
-            answers[key] = answer
-            asked.note(key, answer, len(answer.handles), capped=False)
+        async def forget_from(key: str) -> MutationAnswer:
+            for request in requests[key]:
+                answer = await self._service.forget(caller, request, together=together)
+                answers.append(answer)
+                asked.note(key, answer, len(answer.handles), capped=False)
+            return answer
 
-        together = asked.share.together if len(by_key) > 1 else None
-        calls = {
-            key: partial(self._service.forget, caller, request, together=together)
-            for key, request in by_key.items()
-        }
-        await gather(asked, calls, answered)
-        asked.refuse_silence()
-        return ForgottenEverywhere(**asked.values(), answers=tuple(answers.values()))
+        calls = {key: partial(forget_from, key) for key in requests}
+        await gather(asked, calls, lambda _key, _answer: None)
+        if not answers and len(asked.errors) == 1:
+            raise next(iter(asked.errors.values()))
+        if not answers:
+            asked.refuse_silence()
+        return ForgottenEverywhere(**asked.values(), answers=tuple(answers))
 
     async def _bindings(self, caller: Caller) -> list[BindingRow]:
         """Return the bindings that are asked, the oldest first.
@@ -509,6 +518,21 @@ class Everywhere(Group):
             return lambda _scope: 1.0
         weights = WEIGHTS | dict(self._service.settings.scope_weights)
         return lambda scope: weights[_whose(scope)]
+
+
+def _forgetting(
+    binding_key: str, records: Sequence[Record], whole: Scope | None
+) -> list[ForgetRequest]:
+    """Return what forgets records of a binding: of several owners at once in the `whole` company.
+
+    Who may not change the company's memories is asked owner by owner.
+    """
+    owners: dict[Scope, list[Record]] = defaultdict(list)
+    for record in records:
+        owners[owner_scope(record.scope)].append(record)
+    if whole is not None and len(owners) > 1:
+        return [ForgetRequest.of(records, whole, binding_key)]
+    return [ForgetRequest.of(own, owner, binding_key) for owner, own in owners.items()]
 
 
 def _whose(scope: Scope) -> str:

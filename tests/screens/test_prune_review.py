@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from memtui.contract import Record, RecordHandle, Scope
+from memtui.contract import Filter, Record, RecordHandle, Scope
 from memtui.pruning.candidates import Reason, Retrieval, find_candidates
 from memtui.pruning.plan import make_plan
-from memtui.screens.budget.view import Place
-from memtui.screens.prune import (
-    WORDS,
-    Part,
-    Review,
-    Sort,
-    diff_columns,
-    reason_words,
-    review_columns,
-)
+from memtui.screens.editing import Named
+from memtui.screens.prune import diff_columns, group_words, review_columns
+from memtui.screens.prune_review import WORDS, Narrowing, Part, Review, Sort
 from memtui.widgets.columns import fit_cell
 from tests.screens.hostile import HOSTILE, assert_harmless
 
@@ -35,19 +28,19 @@ def fact(name: str, text: str, **changes: object) -> Record:
     return Record.model_validate(values | changes)
 
 
-def review(*facts: Record, read: tuple[str, ...] = ()) -> Review:
+def review(*facts: Record, read: tuple[str, ...] = (), kept: str = "") -> Review:
+    return Review([part("default", *facts, read=read, kept=kept)])
+
+
+def part(key: str, *facts: Record, read: tuple[str, ...] = (), kept: str = "") -> Part:
     retrievals = {
         one.handle: Retrieval(count=1, last_at=NOW)
         for one in facts
         if one.handle.provider_record_id in read
     }
     found = find_candidates(facts, now=NOW, tokens_of=len, retrievals=retrievals)
-    place = Place("workspace", "mech", SCOPE, "default")
-    plan = make_plan(facts, found, tokens_of=len, size_of=len)
-    return Review(
-        (Part(place, plan),),
-        lambda gone: sum(len(one.text) for one in facts if one.handle not in gone),
-    )
+    plan = make_plan(facts, found, tokens_of=len, size_of=len, kept=lambda _record: kept)
+    return Part(key, plan)
 
 
 DUPLICATES = (
@@ -69,14 +62,14 @@ def marked(found: Review) -> list[str]:
 def test_candidates_stand_under_their_surest_reason_with_what_stays() -> None:
     found = review(*DUPLICATES, read=("a",))
     assert named(found) == [
-        ("reason", "same text apart from punctuation", True),
+        ("group", "same text apart from punctuation", True),
         ("stays", "Deploy from main", False),
         ("goes", "deploy from main.", True),
         ("goes", "Deploy from MAIN", True),
-        ("reason", "never read", False),
+        ("group", "never read", False),
         ("goes", "Nobody asked for this", False),
     ]
-    assert reason_words(found.lines[0], found) == "same text apart from punctuation, 2 of 2 marked"
+    assert group_words(found.lines[0], found) == "same text apart from punctuation, 2 of 2 marked"
 
 
 def test_a_candidate_and_a_whole_reason_turn() -> None:
@@ -84,7 +77,7 @@ def test_a_candidate_and_a_whole_reason_turn() -> None:
     exact, stays, goes, _, never, _ = found.lines
     found.turn(goes)
     assert marked(found) == ["Deploy from MAIN"]
-    assert found.chosen(exact.reason) == (1, 2)
+    assert found.chosen(exact.group) == (1, 2)
     found.turn(exact)
     found.turn(never)
     assert len(marked(found)) == 3
@@ -99,7 +92,7 @@ def test_the_sums_follow_the_marks() -> None:
     found = review(*DUPLICATES, read=("a",))
     assert found.before == sum(len(one.text) for one in DUPLICATES)
     assert found.saved == len("deploy from main.") + len("Deploy from MAIN")
-    found.marks.clear()
+    found.mark_none()
     assert found.saved == 0
 
 
@@ -107,11 +100,11 @@ def test_a_pinned_fact_is_only_marked_by_itself() -> None:
     pinned = fact("d", "Nobody asked for this", pinned=True)
     found = review(*DUPLICATES[:3], pinned, read=("a",))
     found.mark_all()
-    assert pinned not in found.marked
+    assert "Nobody asked for this" not in marked(found)
     found.turn(found.lines[4])
-    assert pinned not in found.marked
+    assert "Nobody asked for this" not in marked(found)
     found.turn(next(one for one in found.lines if one.record == pinned))
-    assert pinned in found.marked
+    assert "Nobody asked for this" in marked(found)
 
 
 def test_marking_all_that_say_the_same_is_warned_of() -> None:
@@ -124,7 +117,7 @@ def test_marking_all_that_say_the_same_is_warned_of() -> None:
 def test_marks_are_kept_only_on_what_is_as_it_was() -> None:
     before = review(*DUPLICATES, read=("a",))
     after = review(DUPLICATES[0], fact("b", "deploy from main.", revision="2"), *DUPLICATES[2:])
-    after.mark_as(before.marked)
+    after.take_over(before)
     assert marked(after) == ["Deploy from MAIN"]
 
 
@@ -135,7 +128,7 @@ def test_the_diff_shows_what_goes_and_what_stays() -> None:
         ("goes", "deploy from main."),
         ("goes", "Deploy from MAIN"),
     ]
-    found.marks.clear()
+    found.mark_none()
     assert found.diff() == []
 
 
@@ -154,10 +147,10 @@ def test_every_reason_has_words() -> None:
     expired = fact("e", "old", expires_at=NOW - timedelta(days=1))
     long = fact("f", "x" * 201)
     lines = review(expired, long).lines
-    assert {one.reason for one in lines if one.sort is Sort.REASON} == {
-        Reason.EXPIRED,
-        Reason.COSTLY,
-    }
+    assert [one.text for one in lines if one.sort is Sort.GROUP] == [
+        "expired",
+        "long, and never read",
+    ]
     assert {*WORDS} == {*Reason}
     assert any("201 characters" in one.sentence for one in lines)
 
@@ -171,3 +164,50 @@ def test_hostile_facts_are_harmless() -> None:
         for line in lines:
             for column in columns:
                 assert_harmless(fit_cell(column.of(line).text, column.width))
+
+
+OTHER = Scope(company_id="local", subject_id="ana")
+
+
+def test_two_bindings_are_reviewed_as_one_and_narrowed_to_an_owner() -> None:
+    of_ana = [one.model_copy(update={"scope": OTHER}) for one in DUPLICATES[:2]]
+    found = Review([part("default", *DUPLICATES), part("table", *of_ana)])
+    assert found.marks == {Named("default", "b"), Named("default", "c"), Named("table", "b")}
+    assert {one.binding_key for one in found.marked} == {"default", "table"}
+    assert [(one.label, could, there) for one, could, there in found.parts()] == [
+        ("", 6, 6),
+        ("project mech", 4, 4),
+        ("user ana", 2, 2),
+        ("default", 4, 4),
+        ("table", 2, 2),
+    ]
+    own = found.arranged(Narrowing(owner=OTHER), by_owner=True)
+    assert [one.text for one in own.lines if one.sort is Sort.GROUP] == ["user ana"]
+    assert own.going == {Named("table", "b")}
+    assert own.saved == len("deploy from main.")
+    own.mark_none()
+    assert own.marks == {Named("default", "b"), Named("default", "c")}
+    assert len(found.marks) == 3
+    words = Narrowing(filter=Filter(text="nobody"))
+    assert [one.text for one in found.arranged(words, by_owner=False).lines] == [
+        "never read",
+        "Nobody asked for this",
+    ]
+
+
+def test_what_comes_later_is_marked_as_suggested_and_the_rest_as_it_was() -> None:
+    first = Review([part("default", *DUPLICATES)])
+    first.turn(next(one for one in first.lines if one.name == Named("default", "b")))
+    both = Review([part("default", *DUPLICATES), part("table", *DUPLICATES)])
+    both.take_over(first)
+    assert both.marks == {Named("default", "c"), Named("table", "b"), Named("table", "c")}
+
+
+def test_what_cannot_be_forgotten_is_shown_and_never_marked() -> None:
+    found = review(*DUPLICATES, kept="The binding default is read-only.")
+    found.mark_all()
+    for shown in found.lines:
+        found.turn(shown)
+    assert not found.marks
+    assert found.all_kept == "The binding default is read-only."
+    assert {one.kept for one in found.lines if one.sort is Sort.GOES} == {found.all_kept}

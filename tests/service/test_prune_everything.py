@@ -14,7 +14,6 @@ from memtui.contract import (
     Conflict,
     CorrectRequest,
     Filter,
-    ForgetRequest,
     Invalid,
     NotFound,
     OperationType,
@@ -114,16 +113,8 @@ def reasons(found: PruneEverywhere) -> set[tuple[str, str, Reason]]:
     }
 
 
-def marked(found: PruneEverywhere) -> list[ForgetRequest]:
-    return [
-        ForgetRequest(
-            scope=COMPANY,
-            handles=tuple(one.handle for one in answer.plan.marked),
-            binding_key=answer.binding_key,
-        )
-        for answer in found.answers
-        if answer.plan.marked
-    ]
+def marked(found: PruneEverywhere) -> dict[str, tuple[Record, ...]]:
+    return {one.binding_key: one.plan.marked for one in found.answers if one.plan.marked}
 
 
 async def test_every_owner_kind_and_binding_is_looked_through(
@@ -220,26 +211,17 @@ async def test_a_binding_that_refuses_keeps_its_records_and_the_others_forget(
     )
     await service.correct(ANA, corrected)
 
-    def request(key: str, record: Record | None, handle: RecordHandle) -> ForgetRequest:
-        known = {handle.provider_record_id: record.revision} if record else {}
-        return ForgetRequest(
-            scope=COMPANY,
-            handles=(handle,),
-            binding_key=key,
-            revisions={name: one for name, one in known.items() if one},
-        )
-
-    both = [request("table", got.record, changed), request("default", None, plain)]
+    unread = await service.get(ANA, plain.provider_record_id, WEB)
+    both = {"table": [got.record], "default": [unread.record]}
     gone = await service.everywhere.forget(ANA, both)
     assert [one.binding_key for one in gone.answers] == ["default"]
     assert [(one.binding_key, one.error_kind) for one in gone.failed] == [("table", "conflict")]
     assert await texts(service) == {"Likes coffee"}
     assert len(await service.undo_together(ANA)) == 1
     with pytest.raises(Conflict):
-        await service.everywhere.forget(ANA, both[:1])
-    for wrong in ([], [both[1].model_copy(update={"binding_key": None})], [both[1], both[1]]):
-        with pytest.raises(Invalid):
-            await service.everywhere.forget(ANA, wrong)
+        await service.everywhere.forget(ANA, {"table": [got.record]})
+    with pytest.raises(Invalid):
+        await service.everywhere.forget(ANA, {"table": []})
 
 
 async def test_a_member_is_told_of_what_they_see_and_what_they_may_not_forget(
@@ -261,6 +243,13 @@ async def test_a_member_is_told_of_what_they_see_and_what_they_may_not_forget(
         (None, "Only an admin or owner of the company may change or delete here."),
     }
     assert [one.scope.subject_id for one in plan.marked] == ["ben"]
+    await service.members.set(
+        ANA, Membership(principal="user:ben", project_id="web", role=Role.ADMIN)
+    )
+    again = await service.pruning.everything(BEN, EVERYTHING)
+    gone = await service.everywhere.forget(BEN, marked(again))  # owner by owner
+    assert [len(one.handles) for one in gone.answers] == [1, 1]
+    assert len(await service.undo_together(BEN)) == 2
     assert "user ana" not in repr(found)
 
 

@@ -27,6 +27,7 @@ from memtui.contract import (
     ForgetRequest,
     MemtuiError,
     QueryRequest,
+    Record,
     RecordHandle,
     Scope,
     SourceRef,
@@ -516,8 +517,7 @@ MANAGERS: dict[str, Call] = {
         c, ForgetRequest(scope=COMPANY, handles=(h.records["wcompanyhot"],))
     ),
     "everywhere.forget": lambda h, c: h.service.everywhere.forget(
-        c,
-        [ForgetRequest(scope=COMPANY, handles=(h.records["wcompanyhot"],), binding_key="default")],
+        c, {"default": [Record(handle=h.records["wcompanyhot"], text="x", scope=COMPANY)]}
     ),
     "purging.plan": lambda h, c: h.service.purging.plan(c, PurgeRequest(project_id="apollo")),
     "purging.apply": lambda h, c: h.service.purging.apply(c, PurgeRequest(project_id="apollo")),

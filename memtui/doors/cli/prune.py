@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memtui.contract import ForgetRequest, Invalid, Record, Scope, owner_words
+from memtui.contract import Invalid, Record, owner_words
 from memtui.doors.cli import impact
 from memtui.doors.cli.facts import FACT, FactScope
 from memtui.doors.cli.forget import changed_ids, forgotten
@@ -191,9 +191,7 @@ async def _applied(session: Session, scope: FactScope, planned: _Planned, *, yes
     if not yes:
         count = shown.counted(sum(map(len, marked.values())), "record")
         confirm(f"Forget {count} from {' and '.join(marked)}?")
-    company = Scope(company_id=session.caller.company_id)
-    requests = [ForgetRequest.of(records, company, key) for key, records in marked.items()]
-    gone = await session.service.everywhere.forget(session.caller, requests)
+    gone = await session.service.everywhere.forget(session.caller, marked)
     return _Applied(gone.answers, tuple(gone.failed))
 
 

@@ -446,7 +446,10 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     def binding_of(self, record: Record | None) -> str:
         """Return the binding that holds a record; for a new one the scope decides."""
-        return self._held_by.get(record.handle, "") if record else ""
+        if record is None:
+            return ""
+        # A record of a review of all bindings says where it is.
+        return str(getattr(record, "binding_key", self._held_by.get(record.handle, "")))
 
     async def records_of(self, rows: Sequence[FactRow]) -> list[Record]:
         """Return the records of rows as their providers hold them now, in the rows' order.

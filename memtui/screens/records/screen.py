@@ -21,8 +21,9 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     Unsupported,
+    owner_scope,
 )
-from memtui.filters import Taker
+from memtui.filters import Taker, held_by
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, WriteRecord
 from memtui.screens.editing import EditingScreen, Named, record_key
@@ -351,6 +352,18 @@ class RecordsScreen(EditingScreen[Record]):
         self.rows_list.selection.drop(set(map(self._row_key, names)))
         self.rows_list.rows_changed()
         self.look()
+
+    def action_prune(self) -> None:
+        """Review which records could go; what the screen is narrowed to is shown first."""
+        from memtui.screens.prune import PruneReview
+        from memtui.screens.prune_review import Narrowing
+
+        scope = owner_scope(self.state.record_scope)
+        is_company = scope == Scope(company_id=scope.company_id)
+        narrowing = Narrowing(
+            owner=None if is_company else scope, filter=held_by(self.state.filter, self.NARROWS)
+        )
+        self.app.push_screen(PruneReview(self, narrowing=narrowing))
 
     # The record under the cursor.
 

@@ -1,0 +1,407 @@
+"""What the prune review holds: candidates in groups, what is marked of them, and what that saves.
+
+It knows of no widget. Made off the event loop, as is every other arrangement of it; marking changes
+nothing but `marks`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from memtui.contract import Filter, Record, RecordHandle, Scope, owner_of, owner_scope, owner_words
+from memtui.provider_kit import matcher
+from memtui.pruning.candidates import PruneCandidate, Reason
+from memtui.screens.editing import Named
+
+if TYPE_CHECKING:
+    from memtui.pruning.insights import Insight
+    from memtui.pruning.plan import PlanItem, PrunePlan
+    from memtui.screens.budget.view import Place
+    from memtui.service.everywhere import BindingOutcome, ListedRecord
+
+WORDS = {
+    Reason.HOLDS_SECRET: "holds a secret",
+    Reason.POISONED: "reads like an order, or hides something",
+    Reason.EXACT_DUPLICATE: "same text apart from punctuation",
+    Reason.EXPIRED: "expired",
+    Reason.CONTRADICTED: "contradicted by a newer one",
+    Reason.NEAR_DUPLICATE: "says nearly the same",
+    Reason.FORGOTTEN_BEFORE: "deleted by hand before",
+    Reason.SAME_MEANING: "means the same, in other words",
+    Reason.SAYS_OTHERWISE: "a later one says otherwise",
+    Reason.DISAGREES: "scopes disagree",
+    Reason.CHANGES_OFTEN: "changes often",
+    Reason.CHANGED_LATE: "stood for months, then changed",
+    Reason.REDACTED: "a secret was taken out",
+    Reason.COSTLY: "long, and never read",
+    Reason.NEVER_READ: "never read",
+    Reason.STALE: "not read for a while",
+    Reason.TOO_LONG: "too long",
+}
+_STAYS = "It stays and says the same, or says it anew."
+_ORDER = {reason: place for place, reason in enumerate(Reason)}
+
+
+class Sort(StrEnum):
+    """What a line of the review is."""
+
+    GROUP = "group"
+    STAYS = "stays"
+    GOES = "goes"
+    INSIGHT = "insight"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A group, one candidate in it, the record that says it and stays, or an insight."""
+
+    key: str
+    sort: Sort
+    group: str
+    """The reason or owner that it stands under."""
+    text: str
+    name: Named | None = None
+    record: Record | None = None
+    sentence: str = ""
+    tokens: int = 0
+    cluster: str = ""
+    reason: str = ""
+    """The surest of its reasons, in a few words."""
+    kept: str = ""
+    """Why it cannot be forgotten."""
+    insight: Insight | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The plan for one place of a context, or for all that one binding holds."""
+
+    binding_key: str
+    plan: PrunePlan
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """Which part of what was read is reviewed; nothing set: all of it."""
+
+    owner: Scope | None = None
+    """The scope that names an owner and nothing else."""
+    binding_key: str = ""
+    filter: Filter = field(default_factory=Filter)
+
+    def test(self) -> Callable[[str, Record], bool]:
+        """Return whether a record of a binding is in it."""
+        passes, owner = matcher(self.filter), self.owner and owner_of(self.owner)
+        return lambda key, record: (
+            self.binding_key in {"", key}
+            and (owner is None or owner_of(record.scope) == owner)
+            and self.filter.allows("binding_key", key)
+            and passes(record)
+        )
+
+    @property
+    def label(self) -> str:
+        """Name it to a person; empty where it is everything."""
+        owner = owner_words(self.owner) if self.owner else ""
+        return " in ".join(part for part in (owner, self.binding_key) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class _Going:
+    """A record that could go, under the surest of its reasons."""
+
+    name: Named
+    item: PlanItem
+    first: PruneCandidate
+    sentence: str
+    survivor: Named | None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is marked with others: a pinned one is marked by itself alone."""
+        return not self.item.kept and not self.item.record.pinned
+
+
+class Review:
+    """The plans of several places or bindings, under one set of marks.
+
+    `size_of` returns what is left once some records are gone, in tokens. Of a part that it is
+    narrowed to, only what is in it is shown, counted and goes; the other marks wait.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part] = (),
+        size_of: Callable[[frozenset[Named]], int] | None = None,
+        *,
+        failed: Sequence[BindingOutcome] = (),
+        insights: Sequence[Insight] = (),
+        narrowing: Narrowing = Narrowing(),
+        by_owner: bool = False,
+    ) -> None:
+        self.failed, self.insights = failed, insights
+        self._items = {
+            Named(part.binding_key, item.record.handle.provider_record_id): item
+            for part in parts
+            for item in part.plan.items
+        }
+        self._size_of = lru_cache(maxsize=4)(size_of or self._sum_without)
+        self._clusters: dict[str, list[Named]] = defaultdict(list)
+        self._survivors: list[tuple[Named, Named]] = []
+        """Each duplicate with the record that says the same."""
+        self._going = sorted(
+            (one for part in parts for one in self._of(part)),
+            key=lambda one: (_ORDER[one.first.reason], one.survivor or one.name, one.name),
+        )
+        self.before = self._size_of(frozenset())
+        self.marks = {name for name, item in self._items.items() if item.marked}
+        self._arrange(narrowing, by_owner=by_owner)
+
+    def _of(self, part: Part) -> Iterator[_Going]:
+        reasons: dict[RecordHandle, list[PruneCandidate]] = defaultdict(list)
+        for one in part.plan.candidates:
+            reasons[one.record.handle].append(one)
+
+        def named(handle: RecordHandle) -> Named:
+            return Named(part.binding_key, handle.provider_record_id)
+
+        for handle, found in reasons.items():
+            name, first = named(handle), min(found, key=lambda one: _ORDER[one.reason])
+            for one in found:
+                if one.survivor is not None:
+                    self._survivors.append((name, named(one.survivor)))
+                if one.survivor is not None and one.cluster_id is not None:
+                    cluster = self._clusters[_cluster(part.binding_key, one)]
+                    cluster += [known for known in (named(one.survivor), name)
+                                if known not in cluster]  # fmt: skip
+            yield _Going(
+                name=name,
+                item=self._items[name],
+                first=first,
+                sentence=" ".join(dict.fromkeys(one.sentence for one in found)),
+                survivor=named(first.survivor) if first.survivor else None,
+            )
+
+    def _sum_without(self, gone: frozenset[Named]) -> int:
+        return sum(item.tokens for name, item in self._items.items() if name not in gone)
+
+    # What is looked at.
+
+    def arranged(self, narrowing: Narrowing, *, by_owner: bool) -> Review:
+        """Return this part of it, in groups by owner or by reason."""
+        found = copy(self)
+        found._arrange(narrowing, by_owner=by_owner)  # noqa: SLF001 — its own copy
+        return found
+
+    def _arrange(self, narrowing: Narrowing, *, by_owner: bool) -> None:
+        self.narrowing, self.by_owner = narrowing, by_owner
+        is_in = narrowing.test()
+        self._shown = {
+            one.name: one for one in self._going if is_in(one.name.binding_key, one.item.record)
+        }
+        self.total = sum(is_in(name.binding_key, one.record) for name, one in self._items.items())
+        self.groups: dict[str, list[_Going]] = defaultdict(list)
+        for one in self._shown.values():
+            owner = owner_words(one.item.record.scope)
+            self.groups[owner if by_owner else WORDS[one.first.reason]].append(one)
+        names = sorted(self.groups) if by_owner else list(self.groups)
+        self.lines = [line for name in names for line in self._lines(name)]
+
+    def _lines(self, group: str) -> Iterator[Line]:
+        own = self.groups[group]
+        tokens = sum(one.item.tokens for one in own)
+        yield Line(f"group\x1f{group}", Sort.GROUP, group, group, tokens=tokens)
+        survivor: Named | None = None
+        for one in own:
+            if one.survivor is not None and one.survivor != survivor:
+                stays = self._items[one.survivor]
+                yield _line(Sort.STAYS, group, one, one.survivor, stays)
+            survivor = one.survivor
+            yield _line(Sort.GOES, group, one, one.name, one.item)
+
+    def insight_lines(self) -> list[Line]:
+        """Return what shows over the owners that are looked at."""
+        owner = self.narrowing.owner and owner_of(self.narrowing.owner)
+        return [
+            Line(
+                f"insight\x1f{number}",
+                Sort.INSIGHT,
+                one.kind.replace("_", " "),
+                one.sentence,
+                tokens=one.tokens,
+                insight=one,
+            )
+            for number, one in enumerate(self.insights)
+            if owner is None or owner_of(one.scope) == owner
+        ]
+
+    def parts(self) -> list[tuple[Narrowing, int, int]]:
+        """Return what it can be narrowed to: how many of it could go, and how many there are.
+
+        First all of it, then each owner, then each binding where there are several.
+        """
+        could: dict[Narrowing, int] = defaultdict(int)
+        there: dict[Narrowing, int] = {Narrowing(): len(self._items)}
+        owners: dict[tuple[str, str], Narrowing] = {}
+        bindings = {name.binding_key: Narrowing(binding_key=name.binding_key)
+                    for name in self._items}  # fmt: skip
+        for name, item in self._items.items():
+            known = owner_of(item.record.scope)
+            if known not in owners:
+                owners[known] = Narrowing(owner=owner_scope(item.record.scope))
+            for one in (owners[known], bindings[name.binding_key]):
+                there[one] = there.get(one, 0) + 1
+        for going in self._going:
+            of_owner = owners[owner_of(going.item.record.scope)]
+            for one in (Narrowing(), of_owner, bindings[going.name.binding_key]):
+                could[one] += 1
+        by_count = sorted(owners.values(), key=lambda one: (-could[one], one.label))
+        several = sorted(bindings.values(), key=lambda one: one.label) if len(bindings) > 1 else []
+        return [(one, could[one], there[one]) for one in (Narrowing(), *by_count, *several)]
+
+    # What is marked.
+
+    @property
+    def could(self) -> int:
+        """How many records of what is looked at could go."""
+        return len(self._shown)
+
+    @property
+    def going(self) -> set[Named]:
+        """The marks on what is looked at."""
+        return self.marks & self._shown.keys()
+
+    @property
+    def marked(self) -> list[ListedRecord]:
+        """The records that would go, in the plans' order."""
+        from memtui.service.everywhere import ListedRecord
+
+        return [
+            ListedRecord(**dict(one.item.record), binding_key=name.binding_key)
+            for name, one in self._shown.items()
+            if name in self.marks
+        ]
+
+    @property
+    def saved(self) -> int:
+        """How many tokens less there are without what is marked."""
+        return self.before - self._size_of(frozenset(self.going))
+
+    @property
+    def lost(self) -> int:
+        """How many marked duplicates would go together with the record that says the same."""
+        going = self.going
+        return len({name for name, stays in self._survivors if {name, stays} <= going})
+
+    @property
+    def all_kept(self) -> str:
+        """Why nothing that is looked at can be forgotten; empty where something can."""
+        kept = {one.item.kept for one in self._shown.values()}
+        return min(kept) if kept and "" not in kept else ""
+
+    def chosen(self, group: str) -> tuple[int, int]:
+        """Return how many candidates of a group are marked, and how many there are."""
+        own = self.groups[group]
+        return sum(one.name in self.marks for one in own), len(own)
+
+    def is_marked(self, line: Line) -> bool:
+        """Return whether a candidate, or every one of a group, is marked."""
+        if line.sort is Sort.GROUP:
+            marked, of = self.chosen(line.group)
+            return marked == of
+        return line.sort is Sort.GOES and line.name in self.marks
+
+    def turn(self, line: Line) -> None:
+        """Mark a candidate, or all of a group, or take the marks away where they are there.
+
+        Of a group pinned ones are left as they are: they are marked one by one.
+        """
+        if line.sort is Sort.GOES and line.name is not None and not line.kept:
+            self.marks ^= {line.name}
+        elif line.sort is Sort.GROUP:
+            free = {one.name for one in self.groups[line.group] if one.is_free}
+            if free <= self.marks:
+                self.marks -= free
+            else:
+                self.marks |= free
+
+    def mark_all(self) -> None:
+        """Mark every candidate that is not pinned and can be forgotten, and no other."""
+        self._mark(one.name for one in self._shown.values() if one.is_free)
+
+    def mark_none(self) -> None:
+        """Take all marks away."""
+        self._mark(())
+
+    def mark_suggested(self) -> None:
+        """Mark what was suggested, and no other."""
+        self._mark(name for name, one in self._shown.items() if one.item.marked)
+
+    def _mark(self, names: Iterable[Named]) -> None:
+        self.marks = (self.marks - self._shown.keys()) | set(names)
+
+    def take_over(self, before: Review) -> None:
+        """Look at what `before` looked at, with its marks on what is as it was.
+
+        What was not there before is marked as suggested.
+        """
+        same = {
+            name
+            for name in before.marks & self._items.keys()
+            if self._items[name].record.revision == before._items[name].record.revision
+        }
+        could = {one.name for one in self._going}
+        self.marks = (same & could) | {name for name in self.marks if name not in before._items}
+        self._arrange(before.narrowing, by_owner=before.by_owner)
+
+    def cluster(self, name: str) -> list[ListedRecord]:
+        """Return the records of a cluster, the one that stays first."""
+        from memtui.service.everywhere import ListedRecord
+
+        return [
+            ListedRecord(**dict(self._items[one].record), binding_key=one.binding_key)
+            for one in self._clusters.get(name, ())
+        ]
+
+    def diff(self) -> list[Line]:
+        """Return what goes, and before the first of those that say the same what stays."""
+        found: list[Line] = []
+        stays: Line | None = None
+        for one in self.lines:
+            goes = one.name is not None and one.name in self.marks
+            if one.sort is not Sort.GOES:
+                stays = None if goes or one.sort is Sort.GROUP else one
+            elif goes:
+                if stays is not None and stays.cluster == one.cluster:
+                    found.append(stays)
+                    stays = None
+                found.append(one)
+        return found
+
+
+def _cluster(binding_key: str, one: PruneCandidate) -> str:
+    return f"{binding_key}\x1f{one.cluster_id}" if one.cluster_id else ""
+
+
+def _line(sort: Sort, group: str, one: _Going, name: Named, item: PlanItem) -> Line:
+    of = f"{group}\x1f" if sort is Sort.STAYS else ""
+    return Line(
+        key=f"{sort}\x1f{of}{name.binding_key}\x1f{name.record_id}",
+        sort=sort,
+        group=group,
+        text=item.record.text,
+        name=name,
+        record=item.record,
+        sentence=_STAYS if sort is Sort.STAYS else one.sentence,
+        tokens=item.tokens,
+        cluster=_cluster(name.binding_key, one.first),
+        reason=WORDS[one.first.reason] if sort is Sort.GOES else "",
+        kept=item.kept,
+    )
