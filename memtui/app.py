@@ -587,12 +587,13 @@ class MemtuiApp(App[None]):
         self._choose(chooser, lambda step: self.post_message(GoTo(scope=step.applied_to(scope))))
 
     def open_url(self, url: str, *, new_tab: bool = True) -> None:
-        """Open a page in the desktop's browser, or copy its address where there is none."""
+        """Open a page in the browser, or copy its address where there is none."""
         from memtui.screens.open_source import open_in_browser
         from memtui.widgets.background import Background
 
-        del new_tab
-        if self.frame is not None:
+        if self.is_web:
+            super().open_url(url, new_tab=new_tab)
+        elif self.frame is not None:
             open_in_browser(self.frame, Background(self, "browser"), url)
 
     def action_suspend(self) -> None:

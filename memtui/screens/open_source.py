@@ -157,6 +157,9 @@ def _file(path: str) -> Path | None:
 
 def open_in_browser(screen: ServiceScreen, work: Background, url: str) -> None:
     """Open a page beside the terminal; where there is no desktop, copy its address."""
+    if screen.app.is_web:
+        screen.app.open_url(url)
+        return
     if not _has_desktop():
         screen.copy(url, f"There is no browser here; copied {url}")
         return

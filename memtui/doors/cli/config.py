@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memtui.contract import Json, MemtuiError
 from memtui.doors.cli.output import columns, table
 from memtui.doors.cli.session import Invocation
+
+if TYPE_CHECKING:
+    from memtui.config import Settings
 
 _DIALECT = "http://json-schema.org/draft-07/schema#"
 """The newest that TOML editors know."""
@@ -43,20 +46,30 @@ def config_check(invocation: Invocation) -> int:
 
     Exit 1 says what is wrong, and what to do.
     """
-    from memtui.screens.keymap import load_keymap
-    from memtui.screens.themes import check_theme
-
     problem = None
     try:
-        settings = invocation.settings()
-        check_theme(settings.theme)
-        load_keymap(settings.keymap)
+        fitting_settings(invocation)
     except MemtuiError as error:
         problem = str(error)
     file = str(invocation.paths().config_file)
     document = {"file": file, "passed": problem is None, "problem": problem}
     invocation.out.answer(document, [problem or f"{file} and the environment fit"])
     return 0 if problem is None else 1
+
+
+def fitting_settings(invocation: Invocation) -> Settings:
+    """Return the settings with which the terminal app opens.
+
+    Raises:
+        Invalid: a name, a value, the theme or the keymap does not fit.
+    """
+    from memtui.screens.keymap import load_keymap
+    from memtui.screens.themes import check_theme
+
+    settings = invocation.settings()
+    check_theme(settings.theme)
+    load_keymap(settings.keymap)
+    return settings
 
 
 def config_schema(invocation: Invocation) -> None:

@@ -137,6 +137,7 @@ COMMANDS = {
     "restore": ("Make a home out of a backup, where there is none.", "doctor"),
     "agents": ("List the agents that are connected now, and what each was told last.", "agents"),
     "serve": ("Answer other programs over HTTP.", "serve"),
+    "web": ("Open the terminal app in a browser of this machine.", "web"),
     "demo": ("Make a sample company, the same every time, and open it.", "demo"),
 }
 """The first sentence of the docstring of each command that is in no group, and its module."""

@@ -228,8 +228,10 @@ def mcp_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = Non
 
 
 async def _serve_http(session: Session, served: HttpServer, host: str, port: int) -> None:
-    from memtui.doors.http.server import is_loopback, on_port, run
+    from memtui.doors.http.server import run
+    from memtui.doors.listening import on_port
     from memtui.doors.mcp.over_http import PATH
+    from memtui.provider_kit import is_loopback
 
     if not await session.service.tokens.all(session.caller):
         raise Invalid(

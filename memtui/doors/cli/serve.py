@@ -14,7 +14,7 @@ from memtui.contract import Invalid, Scope
 from memtui.doors.cli.session import Session
 
 if TYPE_CHECKING:
-    from memtui.doors.http.server import Listener
+    from memtui.doors.listening import Listener
 
 HOST = "127.0.0.1"
 PORTS = {"facts": 8765, "plugin": 9100}
@@ -103,7 +103,7 @@ def _tell(session: Session, contract: str, key: str | None, listener: Listener) 
 def _listener(
     host: str | None, port: int | None, contract: str, uds: Path | None
 ) -> AbstractContextManager[Listener]:
-    from memtui.doors.http.server import on_port, on_socket
+    from memtui.doors.listening import on_port, on_socket
 
     if uds is None:
         return on_port(host or HOST, PORTS[contract] if port is None else port)
@@ -113,7 +113,7 @@ def _listener(
 
 
 def _warn(session: Session, contract: str, host: str | None) -> None:
-    from memtui.doors.http.server import is_loopback
+    from memtui.provider_kit import is_loopback
 
     if host is None or is_loopback(host):
         return

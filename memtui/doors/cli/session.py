@@ -63,6 +63,17 @@ class Invocation:
             "read_only": self.read_only or None,
         }
 
+    def words(self) -> list[str]:
+        """Return the options with which `global_options` gives this again."""
+        named = {
+            "--home": self.home and str(self.home.absolute()),
+            "--company": self.company,
+            "--principal": self.principal,
+            "--acts-for": self.acts_for,
+        }
+        given = [f"{name}={value}" for name, value in named.items() if value]
+        return [*given, "--read-only"] if self.read_only else given
+
     def settings(self) -> Settings:
         """Read the settings. Raises `Invalid` for an unknown or unfit one."""
         from memtui.config import load_settings

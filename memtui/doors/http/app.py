@@ -105,7 +105,6 @@ def _methods(routes: list[BaseRoute], scope: Scope) -> list[str]:
 
 _DROP_SECONDS = 2.0
 _DROP_BYTES = 67_108_864
-LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class Guard:

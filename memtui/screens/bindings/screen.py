@@ -60,17 +60,7 @@ _NAMED = 9
 _VAULT = "vault"
 """The provider that one of two bindings in step has to be of."""
 
-_MORE = (
-    "configure",
-    "capture",
-    "namespaces",
-    "conformance",
-    "migrate",
-    "in_step",
-    "sync",
-    "embedding",
-    "profile",
-)
+_MORE = ("namespaces", "conformance", "migrate", "in_step", "sync", "embedding", "profile")
 """The actions that are told of below a binding."""
 
 

@@ -407,8 +407,9 @@ def _binding_detail(
         ("added", exact(binding.created_at, state.zone)),
     ]
     blocks += [Content(""), *pairs(facts, width)]
-    if config:
-        blocks += [Content(""), display("Config", style=STRONG), *pairs(config, width)]
+    heading = display("Config", style=STRONG) + display("   E changes it", style=DIM)
+    shown = pairs(config, width) or [display("all at its defaults", style=DIM)]
+    blocks += [Content(""), heading, *shown]
     return lines(blocks)
 
 

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from memtui.doors.http.server import Patience, make_server, on_port
+from memtui.doors.http.server import Patience, make_server
+from memtui.doors.listening import on_port
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
 QUICK = Patience(head=0.2, body=0.3, answer=0.2)

@@ -31,7 +31,8 @@ from memtui.contract import (
 from memtui.doors.http.app import Served
 from memtui.doors.http.plugin import plugin_app
 from memtui.doors.http.plugin_binding import ANONYMOUS
-from memtui.doors.http.server import make_server, on_port
+from memtui.doors.http.server import make_server
+from memtui.doors.listening import on_port
 from memtui.service import (
     Caller,
     MemoryService,

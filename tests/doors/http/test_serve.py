@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from memtui.config import find_paths, load_settings
-from memtui.doors.http.server import on_port
+from memtui.doors.listening import on_port
 from memtui.service import Caller, open_service
 from tests.doors.http.conftest import USER_PATH, client_of
 

@@ -12,7 +12,8 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from memtui.doors.http.server import make_server, on_port
+from memtui.doors.http.server import make_server
+from memtui.doors.listening import on_port
 from memtui.doors.mcp.over_http import PATH, HttpServer
 from memtui.service import Caller, MemoryService
 
