@@ -33,6 +33,7 @@ from memtui.screens.records.screen import RecordsScreen
 from memtui.screens.replay import Replay
 from memtui.screens.review import ReviewScreen
 from memtui.screens.runs import Runs
+from memtui.screens.sources import Sources
 from memtui.screens.timeline import Timeline
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.panes import OptionRows
@@ -55,6 +56,7 @@ CARRIERS = {
     "in_step": InStepScreen,
     "runs": Runs,
     "replay": Replay,
+    "sources": Sources,
     "timeline": Timeline,
     "changes": Changes,
     "review": ReviewScreen,

@@ -29,6 +29,7 @@ from memtui.service.answers import (
     SyncAnswer,
     TargetView,
     UndoCandidate,
+    WriteSource,
 )
 from memtui.service.memory import MemoryService, open_service
 from memtui.service.visibility import Caller, Membership, Role, caller_of

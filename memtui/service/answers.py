@@ -317,6 +317,26 @@ class Provenance(Model):
     not_helped: int = 0
 
 
+class WriteSource(Model):
+    """A work object from which memories were written."""
+
+    source: SourceRef
+    """As the last write names it."""
+    run_id: str | None
+    """The run of the last write."""
+    writes: int
+    records: int
+    """How many records they stored."""
+    first_at: UtcDatetime
+    last_at: UtcDatetime
+    operation_id: str
+    """The last write; who did it, for which agent, through what and where, follows."""
+    principal: str
+    agent_id: str | None
+    door: str
+    binding_key: str | None
+
+
 class RetrievalCount(Model):
     """How often queries returned a record, when last and at which rank, and whether it helped."""
 

@@ -21,7 +21,14 @@ from memtui.contract import (
     RecordHandle,
     Scope,
 )
-from memtui.service.answers import Change, Erasure, Provenance, Retrieval, RetrievalCount
+from memtui.service.answers import (
+    Change,
+    Erasure,
+    Provenance,
+    Retrieval,
+    RetrievalCount,
+    WriteSource,
+)
 from memtui.service.core import Group, in_thread
 from memtui.service.operations import change_of
 from memtui.service.visibility import Caller
@@ -30,7 +37,16 @@ from memtui.store.database import Connection, Database
 from memtui.store.erasing import purged
 from memtui.store.journal import Found
 from memtui.store.limits import last_seq
-from memtui.store.log import ContextDay, LogReader, Reads, Retrieved, RunFigures, Word, owners
+from memtui.store.log import (
+    ContextDay,
+    LogReader,
+    Reads,
+    Retrieved,
+    RunFigures,
+    SourceWrites,
+    Word,
+    owners,
+)
 from memtui.store.operation import Operation, OperationPage
 from memtui.store.sight import Sight
 
@@ -136,6 +152,11 @@ class CompanyLog:
         older = sealed.ask(lambda one: self._reader(one).by_ids(missing))
         return (*hot, *(older or ()))
 
+    def by_seqs(self, seqs: Sequence[int]) -> Sequence[Operation]:
+        """Return the operations with these numbers, in no order."""
+        hot, sealed, read = self._both(lambda one: one.by_seqs(seqs), whole=True)
+        return [*(sealed.ask(read) or []), *hot] if len(hot) < len(seqs) else hot
+
     def sealed_at(self, operation_ids: Sequence[str]) -> dict[str, datetime]:
         """Return when each of these operations began, those that are sealed.
 
@@ -190,6 +211,18 @@ class CompanyLog:
         for record_id, names in hot.items():
             found[record_id] = found.get(record_id, set()) | names
         return found
+
+    def sources(self, chosen: Filter, limit: int) -> list[SourceWrites]:
+        """Return what writes came from, the last to write first."""
+        hot, sealed, read = self._both(lambda one: one.sources(chosen, limit=limit))
+        newest = sorted((*hot, *(sealed.ask(read) or [])), key=lambda one: -one.last_seq)
+        keys = list(dict.fromkeys(one.key for one in newest))[:limit]
+        hot, sealed, read = self._both(lambda one: one.sources(chosen, among=keys))
+        found: dict[str, SourceWrites] = {}
+        for one in (*(sealed.ask(read) or []), *hot):
+            older = found.get(one.key)
+            found[one.key] = one if older is None else _of_both(older, one)
+        return [found[key] for key in keys if key in found]
 
     def words(self, binding_key: str, record_ids: Sequence[str]) -> list[Word]:
         """Return everybody's last word of each result that was a record, whether it helped."""
@@ -282,6 +315,16 @@ def _joined(one: ContextDay, other: ContextDay) -> ContextDay:
         one.tokens + other.tokens,
         one.budget + other.budget,
         max(one.most_tokens, other.most_tokens),
+    )
+
+
+def _of_both(older: SourceWrites, newer: SourceWrites) -> SourceWrites:
+    """A source whose writes are sealed in part."""
+    return newer._replace(
+        writes=older.writes + newer.writes,
+        records=older.records + newer.records,
+        first_at=min(older.first_at, newer.first_at),
+        last_at=max(older.last_at, newer.last_at),
     )
 
 
@@ -410,6 +453,32 @@ class Log(Group):
                 )
                 for read in reads
             ),
+        )
+
+    @in_thread
+    def sources(
+        self, caller: Caller, chosen: Filter | None = None, *, limit: int = 100
+    ) -> tuple[WriteSource, ...]:
+        """Return what wrote memories lately: runs, issues, comments, documents; the newest first.
+
+        `chosen` narrows the writes that count.
+        """
+        log = self._of(caller)
+        found = log.sources(caller.by_then(chosen), limit)
+        last = {one.seq: one for one in log.by_seqs([one.last_seq for one in found])}
+        return tuple(
+            WriteSource.like(
+                one,
+                source=write.source,
+                run_id=write.scope.run_id,
+                operation_id=write.operation_id,
+                principal=write.principal,
+                door=write.door,
+                agent_id=write.scope.agent_id,
+                binding_key=write.binding_key,
+            )
+            for one in found
+            if (write := last.get(one.last_seq)) is not None and write.source is not None
         )
 
     @in_thread

@@ -7,10 +7,12 @@ the undo journal, which is never sealed.
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import (
@@ -34,7 +36,15 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from memtui.contract import Filter, OperationStatus, OperationType, Record, Scope
+from memtui.contract import (
+    Filter,
+    OperationStatus,
+    OperationType,
+    Record,
+    Scope,
+    SourceKind,
+    SourceRef,
+)
 from memtui.store.conditions import among, conditions
 from memtui.store.database import Connection
 from memtui.store.digest import CONTROL
@@ -51,6 +61,7 @@ _TOLD = (*_READS, OperationType.GET)
 """What lets a run know a record."""
 _MUTATIONS = tuple(kind for kind in OperationType if kind.mutates)
 _AGENT = "agent:"
+_SOURCE_IDS = frozenset(SourceRef.model_fields) - {"kind", "company_id"}
 _IS_OWN: ColumnElement[bool] = literal_column(OWN, Boolean)
 _DAY = 86_400_000_000
 """Microseconds."""
@@ -80,6 +91,18 @@ class Reads(NamedTuple):
     times: int
     last_at: datetime
     last_rank: int
+
+
+class SourceWrites(NamedTuple):
+    """The successful writes that came from one work object."""
+
+    key: str
+    """What tells it from others."""
+    writes: int
+    records: int
+    first_at: datetime
+    last_at: datetime
+    last_seq: int
 
 
 class Word(NamedTuple):
@@ -366,6 +389,37 @@ class LogReader:
                 if (record_id, seq) in last:
                     found[record_id] = Reads(last[record_id, seq], at, rank)
         return found
+
+    def sources(
+        self, chosen: Filter, *, limit: int | None = None, among: Sequence[str] | None = None
+    ) -> list[SourceWrites]:
+        """Return what writes came from, the last to write first; `among` narrows to some keys."""
+        found = self._successful(chosen)
+        kind = found.c.source_kind
+        # A note by hand names no work object; one that was written in a run comes from the run.
+        by_hand = case((kind == str(SourceKind.MANUAL_NOTE), found.c.run_id), else_=None)
+        ids = [found.c[f"source_{name}"] for name in SourceRef.model_fields if name in _SOURCE_IDS]
+        key = reduce(
+            operator.add, (func.coalesce(one, "") + "\x1f" for one in (kind, *ids, by_hand))
+        ).label("key")
+        last = func.max(found.c.seq).label("last_seq")
+        statement = (
+            select(
+                key,
+                func.count().label("writes"),
+                cast(func.sum(found.c.result_count), BigInteger).label("records"),
+                func.min(found.c.started_at).label("first_at"),
+                func.max(found.c.started_at).label("last_at"),
+                last,
+            )
+            .where(kind.is_not(None), found.c.operation_type == str(OperationType.WRITE))
+            .group_by(key)
+            .order_by(last.desc())
+            .limit(limit)
+        )
+        if among is not None:
+            statement = statement.where(key.element.in_(among))
+        return [SourceWrites(*row) for row in self.connection.execute(statement)]
 
     def words(self, binding_key: str, record_ids: Sequence[str]) -> list[Word]:
         """Return what was said of records, whether they helped, in no order."""

@@ -280,6 +280,13 @@ def source_line(source: SourceRef | None) -> str:
     return _source_words(source) or source.kind.value.replace("_", " ")
 
 
+def write_source(source: SourceRef, run_id: str | None) -> str:
+    """Return what wrote, in a few words; a note by hand in a run is the run's."""
+    words = source_line(source)
+    is_of_run = source.kind is SourceKind.MANUAL_NOTE and run_id
+    return f"{words} in {_named('run', run_id)}" if is_of_run else words
+
+
 def _source_words(source: SourceRef) -> str:
     words = {
         SourceKind.ISSUE_COMMENT: _issue_part(source.issue_id, "comment", source.comment_id),

@@ -348,6 +348,7 @@ MEMBERS: dict[str, list[Call]] = {
     "runs.told_now": [
         lambda h, c: each(h, lambda name: h.service.runs.told_now(c, h.written[name]))
     ],
+    "log.sources": [lambda h, c: h.service.log.sources(c)],
     "log.found_outcome": [lambda h, c: h.service.log.found_outcome(c, h.written["wapollohot"])],
     "pairs.all": [lambda h, c: h.service.pairs.all(c)],
     "pairs.sees_all": [lambda h, c: h.service.pairs.sees_all(c)],

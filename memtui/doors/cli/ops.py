@@ -96,6 +96,42 @@ async def ops_show(session: Session, operation_id: OperationId) -> None:
     session.out.answer(jsonable(document), _detail(session, operation, changes, found, erasures))
 
 
+async def ops_sources(
+    session: Session,
+    scope: ScopeOptions,
+    which: OperationOptions,
+    line: FilterLine = None,
+    *,
+    limit: Limit = 50,
+) -> None:
+    """List what wrote memories lately: runs, issues, comments, documents; the newest first.
+
+    The filter and the options narrow the writes that count.
+    """
+    chosen = which.filter(session, line, scope)
+    found = await session.service.log.sources(session.caller, chosen, limit=limit)
+    titles = columns("when>", "source*", "records>", "writes>", "by", "agent", "through", "opens*")
+    rows = (
+        [
+            shown.ago(one.last_at, session.now),
+            shown.write_source(one.source, one.run_id),
+            shown.count(one.records),
+            shown.count(one.writes),
+            one.principal,
+            one.agent_id or "",
+            one.door,
+            session.company.link(one.source) or "",
+        ]
+        for one in found
+    )
+    more = f"; --limit shows more than {limit}" if len(found) == limit else ""
+    session.out.answer(
+        {"sources": found}, table(titles, rows), f"{shown.counted(len(found), 'source')}{more}."
+    )
+    if not found:
+        await say_unknown_of_operations(session, chosen)
+
+
 async def ops_check(session: Session, operation_id: OperationId) -> None:
     """Find out whether an operation of unknown outcome happened.
 

@@ -327,6 +327,14 @@ class OperationsScreen(ListScreen[Operation]):
         await show_over(self, Runs(self.state))
 
     @conversation
+    async def action_sources(self) -> None:
+        """Show what wrote memories lately."""
+        from memtui.screens.modal import show_over
+        from memtui.screens.sources import Sources
+
+        await show_over(self, Sources(self.state))
+
+    @conversation
     async def action_replay(self) -> None:
         """Replay the run of this operation."""
         from memtui.screens.modal import show_over

@@ -1,0 +1,198 @@
+"""What wrote memories lately, over a numbered screen: runs, issues, comments, documents."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import BindingType
+from textual.content import Content
+
+from memtui.contract import Filter, MemtuiError, OperationType
+from memtui.filters import format_filter, parse_filter
+from memtui.screens.base import conversation
+from memtui.screens.dialogs import Prompt
+from memtui.screens.modal import ModalListScreen
+from memtui.screens.open_source import open_source, source_filter
+from memtui.screens.state import GoTo
+from memtui.widgets import format as fmt
+from memtui.widgets.background import Background
+from memtui.widgets.columns import Column
+from memtui.widgets.detail_lines import joined, labelled, moment
+from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
+from memtui.widgets.keys import bindings_for
+from memtui.widgets.rows import AppendedRows
+from memtui.widgets.virtual_list import Opened, VirtualList
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime, tzinfo
+
+    from memtui.screens.following import News
+    from memtui.screens.state import AppState
+    from memtui.service.answers import WriteSource
+
+_MOST = 500
+_HINT = "agent:coding since:7d door:hook; empty: all   enter take it   esc go back"
+
+
+class Sources(ModalListScreen["WriteSource"]):
+    """List what memories were written from, the last to write first; `enter` shows its records."""
+
+    ACTION_GROUP = "sources"
+    NOUN = "source"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_for("sources")
+
+    def __init__(self, state: AppState) -> None:
+        super().__init__(state)
+        self._filter = state.log_filter
+        self._rows: AppendedRows[WriteSource] = AppendedRows(lambda one: one.operation_id)
+        self._reading = Background(self, "sources")
+        self._opening = Background(self, "source-opening")
+
+    def make_list(self) -> VirtualList[WriteSource]:
+        """Return the list."""
+        return VirtualList(columns(self.state.clock), self._rows, name="source-list")
+
+    def draw_head(self, width: int) -> Content:
+        """Return what these are, and how many."""
+        del width
+        count = self._rows.loaded
+        number = fmt.of_total(count, None, at_least=count == _MOST)
+        what = line("what wrote memories", display(number, style=STRONG), gap="   ")
+        narrowed = format_filter(self._filter, self.state.zone)
+        only = display(f"only writes with {narrowed}", limit=300, style=WARN) if narrowed else None
+        return lines([what, only] if only else [what])
+
+    def draw_row(self, width: int) -> Content:
+        """Return the source under the cursor."""
+        return source_content(self.rows_list.current, self.state.clock(), self.state.zone, width)
+
+    def refusal(self, verb: str) -> str:
+        """Return why an action cannot run now."""
+        needs_row = verb in {"records", "operations", "open", "copy"}
+        return self.none_selected if needs_row and self.rows_list.current is None else ""
+
+    def on_mount(self) -> None:
+        """Read the list."""
+        self.action_read()
+
+    def happened(self, news: News) -> None:
+        """Read the list again where something was written."""
+        if news.is_part or any(o.operation_type is OperationType.WRITE for o in news.operations):
+            self._read()
+
+    def action_read(self) -> None:
+        """Read the list again."""
+        self.rows_list.notice = ("Reading what wrote …",)
+        self._read()
+
+    def _read(self) -> None:
+        session, chosen = self.session, self._filter
+        self._reading.latest(
+            lambda: session.service.log.sources(session.caller, chosen, limit=_MOST),
+            self._show,
+            self._not_read,
+        )
+
+    def _show(self, found: tuple[WriteSource, ...]) -> None:
+        if self._filter == Filter():
+            notice = "Nothing was written yet.", "esc goes back."
+        else:
+            notice = "No write passes the filter.", "/ changes it, esc goes back."
+        self.fill(self._rows, found, *notice)
+
+    def _not_read(self, error: MemtuiError) -> None:
+        self.fill(self._rows, (), f"✗ {error}", "r reads again, esc goes back.")
+
+    @on(Opened)
+    def _records_opened(self, event: Opened) -> None:
+        event.prevent_default()
+        self.action_records()
+
+    def action_records(self) -> None:
+        """Show the records that came from the source."""
+        one = self.row
+        self.post_message(GoTo("records", filter_line=_of(one), binding_key=one.binding_key))
+
+    def action_operations(self) -> None:
+        """Show its writes in Operations."""
+        self.post_message(GoTo("operations", filter_line=f"{_of(self.row)} type:write"))
+
+    def action_open(self) -> None:
+        """Open the source."""
+        open_source(self, self._opening, self.row.source)
+
+    @conversation
+    async def action_filter(self) -> None:
+        """Ask which writes to count."""
+        zone = self.state.zone or UTC
+
+        def parsed(text: str) -> Filter:
+            return parse_filter(text, now=self.state.clock(), zone=zone)
+
+        value = format_filter(self._filter, self.state.zone)
+        asked = Prompt("List what made the writes that pass", value=value, hint=_HINT, check=parsed)
+        if (text := await self.ask(asked)) is not None:
+            self._filter = parsed(text)
+            self.action_read()
+
+    def action_copy(self) -> None:
+        """Copy the source."""
+        self.copy(fmt.write_source(self.row.source, self.row.run_id), "Copied the source.")
+
+
+def _of(one: WriteSource) -> str:
+    """Return the filter line of what came from a source."""
+    if one.source.issue_id or one.source.run_id or not one.run_id:
+        return source_filter(one.source)
+    return format_filter(Filter(source_kind=one.source.kind, run_id=one.run_id))
+
+
+# How sources read.
+
+
+def columns(clock: Callable[[], datetime]) -> list[Column[WriteSource]]:
+    """Return the columns of the list."""
+    return [
+        Column("when", "when", lambda one: fmt.ago(one.last_at, clock()), 6, "right", keep=95,
+               tone="muted"),
+        Column("source", "source", lambda one: fmt.write_source(one.source, one.run_id), 16,
+               flexible=True, keep=100),
+        Column("records", "records", lambda one: fmt.count(one.records), 7, "right", keep=90),
+        Column("by", "by", lambda one: one.principal, 10, flexible=True, keep=80),
+        Column("agent", "agent", lambda one: one.agent_id, 9, keep=50),
+        Column("door", "through", lambda one: one.door, 7, keep=60),
+        Column("binding", "binding", lambda one: one.binding_key, 9, keep=40),
+    ]  # fmt: skip
+
+
+def source_content(
+    one: WriteSource | None, now: datetime, zone: tzinfo | None, width: int
+) -> Content:
+    """Return a source whole: what it is, what it wrote, and who wrote last."""
+    if one is None:
+        return Content("")
+    named = one.source.model_dump(exclude_none=True, exclude={"company_id"})
+    return joined(
+        [
+            [display(fmt.write_source(one.source, one.run_id), limit=300, style=STRONG)],
+            [labelled(name.removesuffix("_id").replace("_", " "), str(value))
+             for name, value in named.items()],
+            [
+                labelled("wrote", f"{fmt.counted(one.records, 'record')} in "
+                                  f"{fmt.counted(one.writes, 'write')}"),
+                labelled("from", moment(one.first_at, now, zone)),
+                labelled("to", moment(one.last_at, now, zone)),
+            ],
+            [
+                display("the last write", style=DIM),
+                labelled("by", f"{one.principal} at {one.door}"),
+                labelled("agent", one.agent_id),
+                labelled("run", one.run_id),
+                labelled("binding", one.binding_key),
+            ],
+        ],
+        width,
+    )  # fmt: skip
