@@ -60,7 +60,7 @@ class Tab(AppService):
         """Whether the person left the app in it."""
 
     def _build_environment(self, width: int = 80, height: int = 24) -> dict[str, str]:
-        built = super()._build_environment(width, height)
+        built: dict[str, str] = super()._build_environment(width, height)
         return built | {"TEXTUAL_DRIVER": "memtui.doors.web.driver:TabDriver"}
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
