@@ -199,13 +199,15 @@ class ServiceScreen(Screen[None]):
 
     def came_back(self, answers: Iterable[MutationAnswer]) -> str:
         """Return what was taken back, in words; settings are read again."""
-        records = settings = 0
+        records = settings = waiting = 0
         for answer in answers:
             records += len(answer.handles)
-            settings += len(answer.settings)
+            held = sum(one.setting == "held" for one in answer.settings)
+            settings += len(answer.settings) - held
+            waiting += 0 if answer.handles else held  # a record that waits again is counted
         if settings:
             self.post_message(ConfigurationChanged())
-        counts = {"record": records, "setting": settings}
+        counts = {"record": records, "setting": settings, "held write": waiting}
         told = [fmt.counted(count, what) for what, count in counts.items() if count]
         return " and ".join(told) or fmt.counted(0, "record")
 

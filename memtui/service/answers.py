@@ -257,8 +257,9 @@ class MutationAnswer(Answer):
     held: Held | None = None
     """Nothing was changed: it waits for a person; None: it does not."""
     settings: tuple[SettingChange, ...] = ()
-    """Settings that an undo put back; `before` is what they were until then. A change of settings
-    went to no binding: `binding_key` and `binding_reason` are empty then."""
+    """Settings that an undo put back, and what waits for review again or no more; `before` is what
+    they were until then. A change of settings went to no binding: `binding_key` and
+    `binding_reason` are empty then."""
 
 
 class Change(Model):

@@ -113,6 +113,7 @@ class Undo(Group):
             records=tuple(snapshot.record for snapshot in after if snapshot.record),
             linked=entry.links,
             undoes=operation.operation_id,
+            settings=tuple(entry.settings),
         )
 
     @to_its_end

@@ -119,11 +119,11 @@ def not_read(problems: Sequence[Problem]) -> str:
 
 def changed(change: UndoCandidate) -> str:
     """Name what a change changed: `3 records`, `limit agent coding usd day`, `5 settings`."""
+    if change.records:
+        return counted(change.records, "record")
     if len(change.settings) == 1:
         return change.settings[0].name
-    if change.settings:
-        return counted(len(change.settings), "setting")
-    return counted(change.records, "record") if change.records else ""
+    return counted(len(change.settings), "setting") if change.settings else ""
 
 
 def changed_fields(before: Record, after: Record) -> list[tuple[str, str]]:

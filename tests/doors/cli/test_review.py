@@ -1,0 +1,58 @@
+"""The page about review, followed to the letter, and what else its commands say."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.doors.cli.conftest import Run
+
+_BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+_IDS = re.compile(r"\b[0-9a-f]{32}\b")
+
+
+def held(here: Run) -> list[str]:
+    return [one["held_id"] for one in here("review", "list", "--json").document["waiting"]]
+
+
+@pytest.mark.slow
+def test_the_page_about_review_says_what_happens(here: Run) -> None:
+    page = (Path(__file__).parents[3] / "docs/review.md").read_text("utf-8")
+    steps = [
+        step.partition("\n")
+        for block in _BLOCK.findall(page)
+        for step in block.removeprefix("$ ").split("\n$ ")
+    ]
+    assert len(steps) > 8
+    for line, _, shown in steps:
+        words = [next(iter(held(here))) if one == "ID" else one for one in shlex.split(line)]
+        ran = here(*words[1:])
+        told = re.sub(r"\b[0-9a-f]{16}\b", "SEEN", _IDS.sub("ID", ran.out))
+        told = re.sub(r"held     \d+ s ago", "held     0 s ago", told)
+        assert (ran.code, told.strip()) == (0, shown.strip()), line
+
+
+@pytest.mark.slow
+def test_several_are_decided_on_at_once_and_an_agent_is_refused(here: Run) -> None:
+    assert here("review", "rule", "default", "hold", "all").code == 0
+    bot = ("--principal", "agent:bot")
+    noted = here(*bot, "note", "One.", "--json").document
+    assert noted["held"]["reasons"] == ["hold all"]
+    for text in ("Two.", "Three."):
+        assert here(*bot, "note", text).code == 0
+    assert here(*bot, "review", "list").code == 4
+    first, second, third = held(here)
+    assert here("review", "mend", first, "One, mended.").code == 0
+    changed = here("review", "accept", second, "0000", third)
+    assert (changed.code, held(here)) == (1, [second, third])
+    done = here("review", "accept", "--all", "--always", "agent", "--json").document
+    assert [one["held_id"] for one in done["decided"]] == [second, third]
+    assert [one["value"] for one in done["rules"]] == ["bot", "bot"]
+    assert here(*bot, "note", "Four.").err.startswith("Stored in default")
+    assert here("browse").out.count("\n") >= 4
+    for wrong in (["accept"], ["accept", "x", "--all"], ["mend", "x", "y"], ["rule", "default",
+                  "accept", "all"], ["refuse", "--older-than", "30d"]):  # fmt: skip
+        assert here("review", *wrong).code in {1, 2}
