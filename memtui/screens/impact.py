@@ -28,6 +28,7 @@ from memtui.widgets.detail_lines import (
 )
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
 from memtui.widgets.keys import bindings_for
+from memtui.widgets.panes import Fitted
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from memtui.screens.state import AppState
     from memtui.service import Effect
-    from memtui.service.impact import Impact, Told
+    from memtui.service.impact import Impact, Progress, Told
 
 State = Literal["running", "stopped", "failed", "done"]
 _MOST = 10_000
@@ -61,7 +62,7 @@ class ImpactScreen(RunScreen["Effect"]):
         self._last = 500
         self._filter = Filter()
         self._state: State = "running"
-        self._progress = (0, 0)
+        self._progress: Progress | None = None
         self._impact: Impact | None = None
         self._rows: AppendedRows[Effect] = AppendedRows(lambda one: one.operation_ids[0])
 
@@ -73,9 +74,9 @@ class ImpactScreen(RunScreen["Effect"]):
         """Return what is left out, and what that changes."""
         del width
         title = line("without", display(self._what, limit=200, style=STRONG))
-        done, of = self._progress
         if self._state == "running":
-            words = f"… {fmt.count(done)} of {fmt.count(of)} tried" if of else "… reading the log"
+            so_far = self._progress
+            words = f"… {fmt.trial_words(so_far)}" if so_far else "… reading the log"
             words = "… stopping" if self.run.stopping else words
             head = [line(title, display(words, style=WARN), gap="   ")]
         else:
@@ -126,7 +127,7 @@ class ImpactScreen(RunScreen["Effect"]):
         def failed(error: MemtuiError) -> None:
             ended("failed", f"✗ {error}")
 
-        self._state, self._impact, self._progress = "running", None, (0, 0)
+        self._state, self._impact, self._progress = "running", None, None
         self.fill(self._rows, (), "Asking again what was asked …", "x stops it.")
         self.run.start(
             lambda: session.service.impact.of(session.caller, request, progress=self._tell),
@@ -135,9 +136,10 @@ class ImpactScreen(RunScreen["Effect"]):
             failed=failed,
         )
 
-    def _tell(self, done: int, of: int) -> None:
-        self._progress = done, of
-        self.draw()
+    def _tell(self, so_far: Progress) -> None:
+        self._progress = so_far
+        if self.is_attached:
+            self.query_one("#modal-head", Fitted).fit(self.draw_head)
 
     @conversation
     async def action_last(self) -> None:

@@ -61,8 +61,17 @@ _LOGGED_CHARS, _LOGGED_OWNERS = 4_000, 100
 _AT_ONCE = 4
 _MOST_MS = 60_000
 
-Tell = Callable[[int, int], None]
-"""Is told how many questions are answered, and how many there are."""
+
+class Progress(NamedTuple):
+    """How far a trial has come, in different questions."""
+
+    done: int
+    total: int
+    differ: int
+    """How many of those that are done are answered differently."""
+
+
+Tell = Callable[[Progress], None]
 
 
 class ImpactRequest(Model):
@@ -370,7 +379,7 @@ class Impacts(Group):
     """What forgetting would change."""
 
     async def of(
-        self, caller: Caller, request: ImpactRequest, *, progress: Tell = lambda _done, _of: None
+        self, caller: Caller, request: ImpactRequest, *, progress: Tell = lambda _progress: None
     ) -> Impact:
         """Answer the log's last questions again, with some records and without them.
 
@@ -468,7 +477,7 @@ class Impacts(Group):
     ) -> Impact:
         asked, untried = await asyncio.to_thread(_questions, found)
         differing: dict[object, tuple[Side, Side, list[Operation]]] = {}
-        tried = questions = done = 0
+        tried = questions = done = differ = 0
         by = caller.model_copy(update={"run_id": None})
         async with AsyncExitStack() as stack:
             whole = self._trial(self._core)
@@ -493,7 +502,7 @@ class Impacts(Group):
                 return before, after
 
             for start in range(0, len(asked), _AT_ONCE):
-                progress(done, len(asked))
+                progress(Progress(done, len(asked), differ))
                 some = asked[start : start + _AT_ONCE]
                 for one, result in zip(
                     some, await asyncio.gather(*map(attempt, some)), strict=True
@@ -505,9 +514,10 @@ class Impacts(Group):
                     questions += 1
                     tried += len(one.operations)
                     if result[0].told != result[1].told:
+                        differ += 1
                         same = one.words, *(side.told for side in result)
                         differing.setdefault(same, (*result, []))[2].extend(one.operations)
-            progress(done, len(asked))
+            progress(Progress(done, len(asked), differ))
         effects = sorted((_effect(*one) for one in differing.values()), key=_order)
         return impact.model_copy(
             update={

@@ -28,7 +28,7 @@ from memtui.store.operation import Operation, OperationHandle
 
 if TYPE_CHECKING:
     from memtui.service.answers import UndoCandidate
-    from memtui.service.impact import Effect, Impact
+    from memtui.service.impact import Effect, Impact, Progress
 
 _SPANS = (
     (365 * 86_400, "y"),
@@ -353,6 +353,12 @@ def by_rank(stage: ExplainStage, handles: Sequence[OperationHandle]) -> str:
     """Return what a stage gave each record of an answer: `#1 3.214 · #4 0.5`."""
     given = ((one.rank, stage.scores.get(one.provider_record_id)) for one in handles)
     return " · ".join(f"#{rank} {value:.4g}" for rank, value in given if value is not None)
+
+
+def trial_words(so_far: Progress) -> str:
+    """Say how far a trial has come."""
+    words = f"{count(so_far.done)} of {count(so_far.total)} tried"
+    return f"{words}, {count(so_far.differ)} differ" if so_far.differ else words
 
 
 def impact_words(found: Impact) -> Iterator[str]:

@@ -29,7 +29,7 @@ from memtui.service import (
     MemoryService,
     open_service,
 )
-from memtui.service.impact import Side, WhyNot
+from memtui.service.impact import Progress, Side, WhyNot
 from tests.service.fake import FakeAdapter
 
 PERSON = Caller(company_id="local", principal="user:ana", door="cli")
@@ -209,8 +209,9 @@ async def test_a_trial_that_is_stopped_leaves_nothing_behind(service: MemoryServ
         await ask(service, "run-1", f"heron {number}", APOLLO)
     trial: asyncio.Task[Impact]
 
-    def stop(done: int, _of: int) -> None:
-        if done:
+    def stop(so_far: Progress) -> None:
+        if so_far.done:
+            assert (so_far.differ, so_far.total) == (so_far.done, 12)
             trial.cancel()
 
     request = ImpactRequest(records={"default": (note,)})

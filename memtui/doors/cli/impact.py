@@ -58,7 +58,7 @@ async def find(
     )
     with ticker(_SECONDS_A_LINE) as show:
         return await session.service.impact.of(
-            session.caller, request, progress=lambda done, of: show(f"{done} of {of} tried")
+            session.caller, request, progress=lambda so_far: show(shown.trial_words(so_far))
         )
 
 
