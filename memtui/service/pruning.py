@@ -211,10 +211,10 @@ class Pruning(Group):
             records = [record async for _, part in own for record in part]
             entry.result_count = len(records)
             versions = await versions_of(core, entry, connection, records)
-            uses = await self._uses(
-                caller, connection.binding.key, records, to_whom=share is not None
-            )
-            kept = await self._kept(caller, connection, records)
+        # What memtui itself looks up is not the binding's time.
+        key = connection.binding.key
+        uses = await self._uses(caller, key, records, to_whom=share is not None)
+        kept = await self._kept(caller, connection, records)
         return _Held(entry.answer(), records, uses, versions, kept)
 
     async def _uses(
