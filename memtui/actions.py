@@ -316,7 +316,11 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do("mark", "space", "Mark or unmark the row.", _ROW),
         _do("range", "v", "Mark from here to where you move.", _ROW),
-        _do("mark_all", "A", "Mark all rows that are loaded."),
+        _do(
+            "mark_all",
+            "A",
+            "Mark all rows that are loaded; again, all that the filter lets through.",
+        ),
         _do(
             "jump",
             "J",
@@ -389,7 +393,11 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
     "records": (
         _do("mark", "space", "Mark or unmark the row.", _ROW),
         _do("range", "v", "Mark from here to where you move.", _ROW),
-        _do("mark_all", "A", "Mark all rows that are loaded."),
+        _do(
+            "mark_all",
+            "A",
+            "Mark all rows that are loaded; again, all that the filter lets through.",
+        ),
         _do("unmark", "escape", "Take all marks away."),
         _do("edit", "e", "Change the text in place.", _CORRECTION),
         _do(

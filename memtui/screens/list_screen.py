@@ -8,12 +8,14 @@ For a screen author. Derive from `ListScreen`, give what `MemtuiScreen` wants, a
 - `look()`: say with `show_count` how much is shown and marked;
 - `sort(column)`: order by a column, or turn its order around;
 - `fetch(pages)`: read pages that came into view, where the list does not hold all rows;
+- `total()` and `all_rows()`: how many rows there are, and all of them, where not all are held;
 - `moved()`: read what the details of another row need;
 - `entered()`: what there is to read once a person goes into the details.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from textual import on
@@ -21,9 +23,10 @@ from textual.app import ComposeResult
 from textual.content import Content
 
 from memtui.actions import Need
-from memtui.contract import MemtuiError, NotFound
+from memtui.contract import Invalid, MemtuiError, NotFound
 from memtui.screens.base import MemtuiScreen, ServiceScreen
 from memtui.screens.dialogs import Choice, Choose
+from memtui.widgets import format as fmt
 from memtui.widgets.panes import DetailPane, Fitted, Split
 from memtui.widgets.virtual_list import (
     ColumnsAsked,
@@ -36,6 +39,17 @@ from memtui.widgets.virtual_list import (
 )
 
 R = TypeVar("R")
+
+
+MOST_MARKED = 20_000
+"""More rows are not marked at once."""
+
+
+def too_many(number: str) -> Invalid:
+    """Return the error that so many rows cannot be marked at once."""
+    return Invalid(
+        f"{number} are too many to mark at once; narrow the filter to {fmt.count(MOST_MARKED)}."
+    )
 
 
 class ListScreen(MemtuiScreen, Generic[R]):
@@ -71,6 +85,18 @@ class ListScreen(MemtuiScreen, Generic[R]):
     def sort(self, column: str) -> None:
         """Order by a column, or turn its order around."""
         raise NotImplementedError
+
+    def total(self) -> int | None:
+        """Return how many rows the filter lets through; None where that is not known."""
+        return self.rows_list.rows.count
+
+    async def all_rows(self) -> Sequence[R]:
+        """Return all rows that the filter lets through.
+
+        Raises:
+            Invalid: they are more than `MOST_MARKED`.
+        """
+        return [row for _, row in self.rows_list.rows.held()]
 
     def fetch(self, pages: tuple[int, ...]) -> None:
         """Read pages that came into view."""
@@ -177,8 +203,31 @@ class ListScreen(MemtuiScreen, Generic[R]):
         self.rows_list.action_range()
 
     def action_mark_all(self) -> None:
-        """Mark all rows that are loaded."""
-        self.rows_list.action_mark_all()
+        """Mark all rows that are loaded; asked again, all that the filter lets through."""
+        shown, total = self.rows_list, self.total()
+        before = set(shown.selection.marks)
+        shown.action_mark_all()
+        marked = len(shown.selection.marks)
+        if total is not None and total <= marked:
+            return
+        if before and before == set(shown.selection.marks):
+            self.talk(self._mark_rest(total))
+            return
+        key = self.state.keymap.label(f"{self.MODE}.mark_all")
+        of = "" if total is None else f" of {fmt.count(total)}"
+        self.toast(
+            f"Marked {fmt.count(marked)} loaded{of}; {key} again marks all that the filter lets "
+            "through."
+        )
+
+    async def _mark_rest(self, total: int | None) -> None:
+        if total is not None and total > MOST_MARKED:
+            raise too_many(fmt.count(total))
+        found = await self.wait("reading all that the filter lets through", self.all_rows)
+        self.rows_list.selection.mark(found)
+        self.rows_list.refresh()
+        self._marked()
+        self.toast(f"Marked all {fmt.count(len(found))}.")
 
 
 def choose_columns(screen: ServiceScreen, rows_list: VirtualList[Any]) -> None:

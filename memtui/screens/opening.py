@@ -23,7 +23,7 @@ from memtui.widgets.frame import ScopeBar, ScopeView, ScreenTabs, entry_content,
 
 OPENING = "Opening your memories"
 HINT = "The keys work already; q quits."
-PLACEHOLDER = "agent:coding type:write since:7d words ~fuzzy"
+PLACEHOLDER = "agent:coding,ops -type:query since:7d words ~fuzzy"
 """What the filter line shows while nothing is written in it."""
 
 

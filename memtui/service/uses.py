@@ -13,7 +13,7 @@ from datetime import datetime
 from memtui.context.assembly import fact_tokens
 from memtui.context.cost import TokenCounter
 from memtui.contract import BrowsePage, BrowseRequest, Filter, Record, RecordHandle, Usage, Use
-from memtui.provider_kit import read_cursor, write_cursor
+from memtui.provider_kit import matcher, read_cursor, write_cursor
 from memtui.pruning.candidates import Retrieval, repeated
 from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.uses import Used, asks, is_used_as
@@ -40,43 +40,73 @@ class UsedRecords:
         self._usage: tuple[Usage, ...] = ()
 
     async def page(self) -> BrowsePage:
-        """Return one page; its total is known where it is the only one.
+        """Return one page; its total is known where all had to be read for it.
 
         Raises:
             Invalid: the cursor is not of this list.
         """
-        request, sort = self._request, self._request.sort
         cursor: str | None = None
         skipped = 0
-        if request.cursor is not None:
-            cursor, skipped = read_cursor(request.cursor, sort, (str, type(None)), int)
+        if self._request.cursor is not None:
+            kinds = (str, type(None)), int
+            cursor, skipped = read_cursor(self._request.cursor, self._request.sort, *kinds)
         if asks(self._chosen, Use.DUP):
-            self._repeated = await self._repeats()
-        narrowed = self._chosen.model_copy(update={"uses": ()})
+            return await self._page_of_all(skipped)
+        return await self._page_from(cursor, skipped)
+
+    async def _page_of_all(self, skipped: int) -> BrowsePage:
+        """Return a page where all of a scope has to be known to tell what repeats."""
+        records: list[Record] = []
+        cursor = None
+        while True:
+            page = await self._read(Filter(), cursor)
+            records += page.records
+            if (cursor := page.next_cursor) is None:
+                break
+        self._repeated = await asyncio.to_thread(
+            repeated,
+            records,
+            now=self._now,
+            retrievals=await self._retrievals(records),
+            vectors=static_vectors(),
+        )
+        passes = matcher(self._chosen)
+        fitting = await self._fitting([one for one in records if passes(one)])
+        end = skipped + self._request.limit
+        following = write_cursor(self._request.sort, None, end) if end < len(fitting) else None
+        return await self._answer(fitting[skipped:end], following, page, total=len(fitting))
+
+    async def _page_from(self, cursor: str | None, skipped: int) -> BrowsePage:
+        """Return a page from a place in the provider's pages on."""
+        request, narrowed = self._request, self._chosen.model_copy(update={"uses": ()})
         found: list[Record] = []
-        unread: tuple[str, ...] = ()
         following: str | None
         while True:
             page = await self._read(narrowed, cursor)
             fitting = (await self._fitting(page.records))[skipped:]
             missing = request.limit - len(found)
             found += fitting[:missing]
-            unread = unread or page.unread
             if len(fitting) > missing:
-                following = write_cursor(sort, cursor, skipped + missing)
+                following = write_cursor(request.sort, cursor, skipped + missing)
                 break
             cursor, skipped = page.next_cursor, 0
-            following = write_cursor(sort, cursor, 0) if cursor else None
+            following = write_cursor(request.sort, cursor, 0) if cursor else None
             if cursor is None or len(found) == request.limit:
                 break
         is_all = request.cursor is None and following is None
+        return await self._answer(found, following, page, total=len(found) if is_all else None)
+
+    async def _answer(
+        self, found: Sequence[Record], following: str | None, last: BrowsePage, *, total: int | None
+    ) -> BrowsePage:
+        """Return what was found; `last` is the provider's page that was read last."""
         return BrowsePage(
             records=tuple(found),
             next_cursor=following,
-            total=len(found) if is_all and not page.at_least else None,
-            at_least=page.at_least,
-            unread=(*unread, *await self._unknown(found)),
-            unfinished=page.unfinished,
+            total=None if last.at_least else total,
+            at_least=last.at_least,
+            unread=(*last.unread, *await self._unknown(found)),
+            unfinished=last.unfinished,
             usage=self._usage,
         )
 
@@ -112,20 +142,6 @@ class UsedRecords:
             return [one for one in records if is_used_as(self._chosen, used(one), self._now)]
 
         return await asyncio.to_thread(fitting)
-
-    async def _repeats(self) -> frozenset[RecordHandle]:
-        """Return what repeats another record, of all that the caller may read in the scope."""
-        records: list[Record] = []
-        cursor = None
-        while True:
-            page = await self._read(Filter(), cursor)
-            records += page.records
-            if (cursor := page.next_cursor) is None:
-                break
-        reads = await self._retrievals(records)
-        return await asyncio.to_thread(
-            repeated, records, now=self._now, retrievals=reads, vectors=static_vectors()
-        )
 
     async def _unknown(self, found: Sequence[Record]) -> tuple[str, ...]:
         """Say which records are older than the log, so that it cannot know all their reads."""

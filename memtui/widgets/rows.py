@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 R = TypeVar("R")
@@ -289,8 +289,12 @@ class Selection(Generic[R]):
 
     def mark_all(self) -> None:
         """Mark all rows that are held."""
+        self.mark(row for _, row in self.model.held())
+
+    def mark(self, rows: Iterable[R]) -> None:
+        """Mark rows, held or not."""
         self._anchor = None
-        for _, row in self.model.held():
+        for row in rows:
             self._mark(row)
 
     def clear(self) -> None:

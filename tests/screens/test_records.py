@@ -26,6 +26,7 @@ from memtui.contract import (
 from memtui.screens.dialogs import Choose, Confirm, ConflictScreen, EditText, Prompt, WriteRecord
 from memtui.service import Caller, MemoryService
 from memtui.widgets.editor import ForeignTextArea
+from memtui.widgets.rows import PAGE_ROWS
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import running, toasts, until, write_notes
@@ -51,6 +52,28 @@ async def loaded(app: MemtuiApp, pilot: Any) -> None:
 async def stored(service: MemoryService, caller: Caller, record: Record) -> str:
     answer = await service.get(caller, record.handle, record.scope)
     return answer.record.text
+
+
+async def test_mark_all_offers_what_is_not_loaded(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    [first] = await write_notes(service, caller, ["one draft"])
+    assert first.location is not None
+    folder = Path(first.location.path).parent
+    for number in range(2 * PAGE_ROWS):
+        (folder / f"2026-01-01-{number}.md").write_text(f"note {number}\n")
+    await service.sync(caller)
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("slash", *"note", "enter")
+        await until(pilot, lambda: f"of {2 * PAGE_ROWS}" in screen_text(app))
+        await pilot.press("A")
+        await until(pilot, lambda: any("again marks all that" in one for one in toasts(app)))
+        assert len(listed(app).selection.marks) < 2 * PAGE_ROWS
+        await pilot.press("A")
+        await until(pilot, lambda: len(listed(app).selection.marks) == 2 * PAGE_ROWS)
+        assert f"Marked all {2 * PAGE_ROWS}." in toasts(app)
+        assert "one draft" not in texts(app)
 
 
 async def test_a_record_answers_where_it_came_from_and_who_read_it(

@@ -42,6 +42,10 @@ class _Opened(NamedTuple):
     rows: Sequence[Operation]
 
 
+_AT_ONCE = 1_000
+"""Operations that are read in one go where all are wanted."""
+
+
 def operation_key(operation: Operation) -> str:
     """Return what names a row of the log."""
     return operation.operation_id
@@ -217,6 +221,16 @@ class LogFeed:
                 self._screen.rows_list.rows_changed()
 
         self._windows.latest(pages, hold, self._screen.fail)
+
+    async def all_rows(self) -> list[Operation]:
+        """Read all operations that match, in the order of the view."""
+        view = self._view
+        if view is None:
+            return [one for _, one in self.rows.held()]
+        found: list[Operation] = []
+        while len(found) < view.count and (part := await view.window(len(found), _AT_ONCE)):
+            found += part
+        return [*found, *self._arrived]
 
     # Following.
 

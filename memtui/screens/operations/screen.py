@@ -135,6 +135,10 @@ class OperationsScreen(ListScreen[Operation]):
         """Read pages that came into view."""
         self._feed.fetch(pages)
 
+    async def all_rows(self) -> list[Operation]:
+        """Read all operations that match."""
+        return await self._feed.all_rows()
+
     def sort(self, column: str) -> None:
         """Order by a column, or turn its order around."""
         self._feed.sort(column)

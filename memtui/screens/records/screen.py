@@ -14,6 +14,7 @@ from textual.content import Content
 from memtui.contract import (
     OWNER_FIELDS,
     BrowseRequest,
+    Invalid,
     Links,
     MemtuiError,
     NotFound,
@@ -28,6 +29,7 @@ from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, WriteRecord
 from memtui.screens.editing import EditingScreen, Named, record_key
 from memtui.screens.following import News
+from memtui.screens.list_screen import MOST_MARKED, too_many
 from memtui.screens.open_source import open_file, open_source, source_filter
 from memtui.screens.records.view import (
     PROVIDER_SORTS,
@@ -202,6 +204,23 @@ class RecordsScreen(EditingScreen[Record]):
         self.rows_list.rows_changed()
         self._count(page.records)
         self.look()
+
+    def total(self) -> int | None:
+        """Return how many records the filter lets through; None where that is not known."""
+        return self._total if self._rows.more else self._rows.loaded
+
+    async def all_rows(self) -> Sequence[Record]:
+        """Read the pages that are left, and show them too."""
+        question = self._question
+        while (page := self._page) is not None and page.next_cursor and question is not None:
+            if self._rows.loaded > MOST_MARKED:
+                raise too_many(f"More than {fmt.count(MOST_MARKED)} records")
+            update = {"cursor": page.next_cursor, "limit": _MOST_AT_ONCE}
+            following = await self._browse(question.model_copy(update=update))
+            if self._question is not question or self._page is not page:
+                raise Invalid("The list has changed meanwhile; mark its rows again.")
+            self._show(following)
+        return [row for _, row in self._rows.held()]
 
     def _note_outcomes(self, outcomes: Iterable[BindingOutcome]) -> None:
         """Keep what became of the bindings; of each that does not answer any more, tell why."""
