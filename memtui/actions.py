@@ -335,6 +335,20 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             _SERVICE,
         ),
         _do(
+            "verify",
+            "P",
+            "Check that no operation was altered, removed or put in between.",
+            (*_SERVICE, Need.NOW),
+            label="verify log",
+        ),
+        _do(
+            "export_proof",
+            "X",
+            "Write every operation with its digest to a file that anybody can verify.",
+            (*_SERVICE, Need.NOW),
+            label="export proof",
+        ),
+        _do(
             "views",
             "V",
             "Save filter, order and columns under a name, or use, rename or delete saved ones.",

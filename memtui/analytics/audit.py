@@ -27,8 +27,12 @@ from memtui.store.operation import Operation
 
 Visible = Callable[[Operation], bool]
 """Whether somebody may see an operation."""
+Watch = Callable[[int, int], None]
+"""Is told how many operations were checked, and how many there are; what it raises stops that."""
 
 _SPAN = 16_384
+_TOLD = 1_000
+"""Operations between two words on how far a check is."""
 _MEMORY_MB = 256
 
 
@@ -120,17 +124,22 @@ class _Unreadable(Unavailable):
         )
 
 
-def verify(database: Database, root: Path, company_id: str) -> AuditCheck:
+def verify(
+    database: Database,
+    root: Path,
+    company_id: str,
+    watch: Watch = lambda _checked, _all: None,
+) -> AuditCheck:
     """Check every operation's digest and its place in the chain, hot and sealed. Blocking.
 
     An alteration that made all later digests anew shows only against a digest that was noted
-    before: keep the one of an earlier `AuditCheck`, or an export.
+    before: keep the one of an earlier `AuditCheck`, or an export. `watch` is told how far it is.
 
     Raises:
         Unavailable: the database or the archive cannot be read.
     """
     with _opened(database, root, company_id) as log:
-        seq, problem = _first_broken(log)
+        seq, problem = _first_broken(log, watch)
         held = [one.name for one in log.segments if one.first_seq <= (seq or 0) <= one.last_seq]
         if problem and held and held[0] not in problem:
             problem = f"{problem} It is in the segment {held[0]}."
@@ -283,10 +292,12 @@ def unexplained(operations: Iterable[Operation]) -> dict[int, set[str]]:
     return proof.unexplained
 
 
-def _first_broken(log: _Log) -> tuple[int | None, str | None]:
+def _first_broken(log: _Log, watch: Watch) -> tuple[int | None, str | None]:
     previous, seq, proof = GENESIS, 0, _Proof()
     try:
         for seq, operation in log.operations():
+            if seq % _TOLD == 0:
+                watch(seq, log.head.seq)
             if operation is None:
                 return seq, f"Operation {seq} is missing."
             if operation.previous_digest != previous:

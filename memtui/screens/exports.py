@@ -80,5 +80,6 @@ def path_of(text: str, kinds: Sequence[str]) -> Path:
         raise Invalid("That is no file name; give one such as figures.csv.")
     if path.suffix.lower().removeprefix(".") not in kinds:
         *others, last = kinds
-        raise Invalid(f"The name ends in {', '.join(others)} or {last}, which chooses the form.")
+        forms = " or ".join(filter(None, [", ".join(others), last]))
+        raise Invalid(f"The name ends in {forms}, which says the form.")
     return path

@@ -19,7 +19,7 @@ from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
     from memtui.analytics.archive import ArchiveCheck
-    from memtui.analytics.audit import AuditCheck
+    from memtui.analytics.audit import AuditCheck, Watch
     from memtui.analytics.export import ExportFormat
     from memtui.analytics.figures import Bucket, HitSign, Stats
     from memtui.analytics.layout import Folder, Manifest, Segment
@@ -319,13 +319,37 @@ class Analysis(Group):
         self._core.sight(caller)
         return archive.verify(self.archive_folder, caller.company_id, self.database)
 
-    @in_thread
-    def verify_chain(self, caller: Caller) -> AuditCheck:
-        """Check the digest of every operation and its place in the chain."""
+    async def verify_chain(
+        self, caller: Caller, report: Callable[[int, int], None] | None = None
+    ) -> AuditCheck:
+        """Check the digest of every operation and its place in the chain.
+
+        `report` is called in this event loop with how many were checked, and of how many.
+        Cancelling the task that waits for it stops the work.
+        """
+        from memtui.analytics.engine import Stop
+
+        stop, loop = Stop(), asyncio.get_running_loop()
+
+        def tell(checked: int, number: int) -> None:
+            if report is not None and not stop.stopped:
+                report(checked, number)
+
+        def watch(checked: int, number: int) -> None:
+            stop.check()
+            loop.call_soon_threadsafe(tell, checked, number)
+
+        try:
+            return await asyncio.to_thread(self._verify_chain, caller, watch)
+        except asyncio.CancelledError:
+            stop.stop()
+            raise
+
+    def _verify_chain(self, caller: Caller, watch: Watch) -> AuditCheck:
         from memtui.analytics import audit
 
         self._core.sight(caller)
-        found = audit.verify(self.database, self.archive_folder, caller.company_id)
+        found = audit.verify(self.database, self.archive_folder, caller.company_id, watch)
         if found.problem is not None:
             return found
         chosen = Filter(operation_type=OperationType.REPAIR)

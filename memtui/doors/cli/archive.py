@@ -14,9 +14,10 @@ from memtui.doors.cli.options import Force
 from memtui.doors.cli.output import Line, columns, fields, jsonable, table
 from memtui.doors.cli.session import Session
 from memtui.widgets import format as shown
+from memtui.widgets.proof import proof_facts
 
 if TYPE_CHECKING:
-    from memtui.analytics.audit import AuditCheck, Gap
+    from memtui.analytics.audit import AuditCheck
     from memtui.analytics.layout import Segment
 
 
@@ -207,18 +208,5 @@ async def _differs(session: Session, seq: int, digest: str, found: AuditCheck) -
 def _lines(found: AuditCheck, problem: str | None) -> Iterator[Line]:
     if problem is not None:
         yield problem
-        return
-    yield from fields(
-        [
-            ("intact", shown.counted(found.seq, "operation")),
-            *(("gap", _gap(one)) for one in found.gaps),
-            ("note this", f"{found.seq}:{found.digest}" if found.seq else ""),
-        ]
-    )
-
-
-def _gap(gap: Gap) -> str:
-    lost = f"operations from {gap.lost_from} on are lost"
-    if gap.lost_through is not None:
-        lost += f", as far as is known to {gap.lost_through}"
-    return f"{lost}; operation {gap.seq} took their place on {gap.at:%Y-%m-%d}"
+    else:
+        yield from fields(proof_facts(found))

@@ -406,6 +406,26 @@ class OperationsScreen(ListScreen[Operation]):
         count = fmt.counted(self._feed.count, "operation")
         self.talk(export(self, f"Export {count} to", "operations.csv", _EXPORTED, write))
 
+    @conversation
+    async def action_verify(self) -> None:
+        """Check that nobody altered the log, and show what was found."""
+        from memtui.screens.operations.proof import Proof
+
+        await self.ask(Proof(self.session))
+
+    def action_export_proof(self) -> None:
+        """Ask for a file and write every operation with its digest into it."""
+        session = self.session
+
+        async def write(path: Path, *, overwrite: bool) -> str:
+            if not overwrite and await asyncio.to_thread(path.exists):
+                raise Conflict(f"{path} is there already; overwrite it or give another name.")
+            count = await session.service.analysis.export_proof(session.caller, path)
+            return f"Wrote {fmt.counted(count, 'operation')} to {path}; docs/audit.md verifies it."
+
+        title = "Export every operation with its digest to"
+        self.talk(export(self, title, "proof.jsonl", ("jsonl",), write))
+
     # Saved views.
 
     @conversation

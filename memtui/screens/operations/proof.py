@@ -1,0 +1,108 @@
+"""The check that nobody altered the log, over a screen: how far it is, and what it found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.widgets import Static
+
+from memtui.contract import MemtuiError, NotFound
+from memtui.screens.dialogs import Dialog
+from memtui.screens.state import ServiceSession
+from memtui.widgets import format as fmt
+from memtui.widgets.background import Stoppable
+from memtui.widgets.detail_lines import key_hint, pairs
+from memtui.widgets.display import BAD, DIM, OK, STRONG, display, line, lines
+from memtui.widgets.panes import Fitted
+from memtui.widgets.proof import noted, proof_facts
+
+if TYPE_CHECKING:
+    from memtui.analytics.audit import AuditCheck
+
+_ABOUT = (
+    "Each digest stands for all operations before it. Note the last one outside of this machine: a "
+    "later check, with memtui audit verify --expect, tells whether the log was written anew."
+)
+_RUNNING = "esc stops it"
+
+
+class Proof(Dialog[None]):
+    """Check every operation of the company's log; `esc` stops that, and closes what was found."""
+
+    BOX: ClassVar[str] = "dialog-sheet"
+    BINDINGS = [("q", "back", "close"), ("y", "copy", "copy")]
+
+    def __init__(self, session: ServiceSession) -> None:
+        super().__init__(f"Is the log of {session.company.name} as it was written?", _RUNNING)
+        self._session = session
+        self._run: Stoppable[AuditCheck] = Stoppable(self, "proof")
+        self._found: AuditCheck | None = None
+
+    def body(self) -> ComposeResult:
+        """Yield the place of what is found."""
+        yield Fitted(id="proof")
+
+    def on_mount(self) -> None:
+        """Begin to check."""
+        self._far(0, 0)
+        analysis, caller = self._session.service.analysis, self._session.caller
+        self._run.start(
+            lambda: analysis.verify_chain(caller, self._far),
+            done=self._ended,
+            stopped=self._stopped,
+            failed=self._failed,
+        )
+
+    def _far(self, checked: int, number: int) -> None:
+        share = f"  {checked * 100 // number} %" if number else ""
+        of = f" {fmt.count(checked)} of {fmt.counted(number, 'operation')}" if number else ""
+        self._draw(display(f"… checking{of}{share}"))
+
+    def _ended(self, found: AuditCheck) -> None:
+        self._found = found
+        if found.problem is None:
+            head = display("✓ Nothing was altered, removed or put in between.", style=f"bold {OK}")
+            facts, about = proof_facts(found), display(_ABOUT, style=DIM)
+        else:
+            head = display(f"✗ {found.problem}", limit=600, style=f"bold {BAD}")
+            facts = [("first broken", f"operation {fmt.count(found.broken_seq or 0)}")]
+            about = display("docs/recovery.md says what to do now.", style=STRONG)
+        shown = [one for one in facts if one[1]]
+        self.query_one(Fitted).fit(
+            lambda width: lines([head, Content(""), *pairs(shown, width), Content(""), about])
+        )
+        keys = [key_hint("y", "copy what to note")] if noted(found) else []
+        self._keys_are(line(*keys, key_hint("esc", "close"), gap="   "))
+
+    def _stopped(self) -> None:
+        self.dismiss(None)
+
+    def _failed(self, error: MemtuiError) -> None:
+        self._draw(display(f"✗ {error}", limit=600, style=BAD))
+        self._keys_are(key_hint("esc", "close"))
+
+    def _draw(self, content: Content) -> None:
+        self.query_one(Fitted).fit(lambda _: content)
+
+    def _keys_are(self, keys: Content) -> None:
+        self.query_one(".dialog-keys", Static).update(keys)
+
+    def action_copy(self) -> None:
+        """Copy the number and the digest that a later check is compared with."""
+        if self._found is None or not noted(self._found):
+            raise NotFound("There is nothing to note yet.")
+        self.app.copy_to_clipboard(noted(self._found))
+        self._keys_are(line(display("Copied.", style=OK), key_hint("esc", "close"), gap="   "))
+
+    def action_back(self) -> None:
+        """Stop the check, or close what it found."""
+        if self._run.busy:
+            self._run.stop()
+        else:
+            self.dismiss(None)
+
+    async def on_unmount(self) -> None:
+        """Bring the check to its end where the whole app is left."""
+        await self._run.end()

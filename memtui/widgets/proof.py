@@ -1,0 +1,29 @@
+"""How the proof of the log reads; pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memtui.widgets.format import counted
+
+if TYPE_CHECKING:
+    from memtui.analytics.audit import AuditCheck, Gap
+
+
+def proof_facts(found: AuditCheck) -> list[tuple[str, str]]:
+    """Return what a check of the chain found, where nothing is broken."""
+    facts = [("intact", counted(found.seq, "operation"))]
+    facts += [("gap", _gap(one)) for one in found.gaps]
+    return [*facts, ("note this", noted(found))]
+
+
+def noted(found: AuditCheck) -> str:
+    """Return what a later check is to be compared with: number and digest of the last operation."""
+    return f"{found.seq}:{found.digest}" if found.seq else ""
+
+
+def _gap(gap: Gap) -> str:
+    lost = f"operations from {gap.lost_from} on are lost"
+    if gap.lost_through is not None:
+        lost += f", as far as is known to {gap.lost_through}"
+    return f"{lost}; operation {gap.seq} took their place on {gap.at:%Y-%m-%d}"

@@ -1,0 +1,82 @@
+"""The proof of the log from screen 2: checked, stopped, and written to a file."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input
+
+from memtui.analytics import audit
+from memtui.config import Paths, Settings
+from memtui.screens.operations.proof import Proof
+from memtui.service import Caller, MemoryService
+from memtui.store.digest import is_intact
+from memtui.store.operation import Operation
+from tests.analytics.logs import fill
+from tests.analytics.test_audit import alter
+from tests.screens.hostile import screen_text
+from tests.screens.piloting import running, toasts, until
+
+
+async def test_the_log_is_proved_and_an_alteration_is_found(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, tmp_path: Path
+) -> None:
+    fill(service._core.database, 30, "local", start=1_000)
+    target = tmp_path / "log.jsonl"
+    target.write_text("another's")
+    async with running(paths, settings, "operations", (80, 24)) as (app, pilot):
+        await pilot.press("P")
+        await until(pilot, lambda: "✓ Nothing was altered" in screen_text(app))
+        assert "note this" in screen_text(app)
+        await pilot.press("y", "escape")
+        seq, _, digest = app.clipboard.partition(":")
+        operation = await service.log.get(caller, seq)
+        assert operation.digest == digest
+        await pilot.press("X")
+        await until(pilot, lambda: app.screen.query(Input))
+        app.screen.query_one(Input).value = str(target)
+        await pilot.press("enter")
+        await until(pilot, lambda: "Overwrite it?" in screen_text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: any("docs/audit.md verifies it" in one for one in toasts(app)))
+        assert len(target.read_text().splitlines()) >= int(seq)
+        alter(
+            service._core.database, "UPDATE memory_operations SET principal = 'eve' WHERE seq = 5"
+        )
+        await pilot.press("P")
+        await until(pilot, lambda: "✗ Operation 5 was altered" in screen_text(app))
+
+
+async def test_a_check_tells_how_far_it_is_and_stops(
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(audit, "_TOLD", 10)
+    fill(service._core.database, 200, "local", start=1_000)
+    told: list[tuple[int, int]] = []
+    found = await service.analysis.verify_chain(caller, lambda *far: told.append(far))
+    assert told[0] == (10, found.seq)
+    assert [checked for checked, _ in told] == list(range(10, found.seq + 1, 10))
+
+    checked: list[int] = []
+    held = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def slowly(operation: Operation, salt: bytes) -> bool:
+        checked.append(1)
+        loop.call_soon_threadsafe(held.set)
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0.01), loop).result()
+        return is_intact(operation, salt)
+
+    monkeypatch.setattr(audit, "is_intact", slowly)
+    async with running(paths, settings, "operations", (80, 24)) as (app, pilot):
+        await pilot.press("P")
+        await until(pilot, held.is_set)
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, Proof))
+    assert len(checked) < 200
