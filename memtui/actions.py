@@ -150,6 +150,7 @@ _NAMESPACES = (*_BINDING, Need.NAMESPACES)
 _SYNC = (*_CHANGE_BINDING, Need.SYNC)
 _PLUGIN = (*_BINDING, Need.NOW, Need.PLUGIN)
 _DESTINATION = (*_BINDING, Need.NOW, Need.DESTINATION)
+_REDO = _do("redo", "U", "Do again what was just taken back.", _CHANGE)
 
 _GROUPS: Mapping[str, tuple[Action, ...]] = {
     "app": (
@@ -300,6 +301,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             (*_BINDING, Need.PROFILE),
         ),
         _do("undo", "u", "Take the last change back, after a yes.", _CHANGE),
+        _REDO,
         _do("check", "c", "Ask every binding for its health again."),
         _do("discover", "f", "Look again for memories on this machine.", label="find"),
         _do("copy", "y", "Copy the selected row."),
@@ -355,6 +357,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             _SERVICE,
         ),
         _do("undo", "u", "Take the marked changes back, or the selected one.", _UNDO),
+        _REDO,
         _do(
             "check",
             "c",
@@ -427,7 +430,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             label="erase…",
         ),
         _do("undo", "u", "Take the last change back.", _CHANGE),
-        _do("redo", "U", "Do again what was just taken back.", _CHANGE),
+        _REDO,
         _do("prune", "P", "Review what could go of everything you see, and why.", _SERVICE),
         _do("pin", "p", "Pin the record, or unpin it.", _CORRECTION),
         _do("expire", "x", "Let the record expire, or never expire.", _CORRECTION, label="expires"),
@@ -468,6 +471,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do("forget", "d delete", "Forget the marked facts, after a yes.", _CHANGE_ROW),
         _do("undo", "u", "Take the last change back.", _CHANGE),
+        _REDO,
         _do(
             "pin",
             "P",
@@ -606,6 +610,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("change", "e", "Set another amount.", _CHANGE),
         _do("remove", "d delete", "Take the limit away, after a yes.", _CHANGE),
         _do("undo", "u", "Take the last change back, after a yes.", _CHANGE),
+        _REDO,
         _do("read", "r f5", "Add up again what was spent.", label="read again"),
         _do("copy", "y", "Copy how the limit stands."),
         _do("help", "question_mark f1", "Show every key of the list."),
@@ -631,6 +636,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do("rules", "w", "Choose what of agents' writes is held, accepted or refused.", _CHANGE),
         _do("undo", "u", "Take the last change back, after a yes.", _CHANGE),
+        _REDO,
         _do("mark", "space", "Mark or unmark the row."),
         _do("mark_all", "A", "Mark all that waits."),
         _do("open", "o", "Open where it came from.", label="source"),

@@ -37,6 +37,8 @@ from memtui.widgets.frame import Pressed
 from memtui.widgets.keys import bindings_for
 
 if TYPE_CHECKING:
+    from textual.driver import Driver
+
     from memtui.config import Settings
     from memtui.contract import MemtuiError
     from memtui.screens.base import MemtuiScreen
@@ -61,6 +63,8 @@ _HEALTH_SECONDS = 30
 _EMBED_SECONDS = 5
 _ALLOCATIONS_A_COLLECTION = 10_000
 """Python's own 700 makes a list of 10,000 records pause the screen for half of its time."""
+_LONGEST_LINE = 10_000
+"""Characters of a paste that go into a line."""
 _MODES = [tab.mode for tab in SCREENS]
 _EVERYWHERE = "*"
 """What chooses all bindings; no binding has such a key."""
@@ -155,6 +159,14 @@ class MemtuiApp(App[None]):
         else:
             self.mouse = settings.mouse
             self._control(settings)
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return what talks to the terminal; what is pasted comes whole from it."""
+        from memtui.widgets.pasting import use_in
+
+        driver = super().get_driver_class()
+        use_in(driver)
+        return driver
 
     def get_default_screen(self) -> Screen[Any]:
         """Begin with the frame that waits for the first screen."""
@@ -421,6 +433,8 @@ class MemtuiApp(App[None]):
         """
         if self._holding and isinstance(event, Key | Paste):
             await self._keep(event)
+        elif isinstance(event, Paste):
+            await super().on_event(self._fit_for_line(event))
         elif not isinstance(event, Key) or event.is_forwarded:
             await super().on_event(event)
         elif isinstance(self.screen, ModalScreen) and not self._takes_keys(self.screen):
@@ -439,6 +453,19 @@ class MemtuiApp(App[None]):
                 return
         self._typed.append(event)
 
+    def _fit_for_line(self, event: Paste) -> Paste:
+        """Return what is pasted, of a length that a line can be drawn in while it is written."""
+        from textual.widgets import Input
+
+        if not isinstance(self.focused, Input) or len(event.text) <= _LONGEST_LINE:
+            return event
+        toast(
+            self,
+            f"Only the first {_LONGEST_LINE:,} of the {len(event.text):,} characters are taken.",
+            severity="warning",
+        )
+        return Paste(event.text[:_LONGEST_LINE])
+
     def _takes_keys(self, dialog: ModalScreen[Any]) -> bool:
         """Whether a dialog is laid out, and has every key that was pressed while it was not."""
         return dialog.is_mounted and not self._early.get(dialog)
@@ -451,8 +478,18 @@ class MemtuiApp(App[None]):
         from textual.widgets import Input, TextArea
 
         written = isinstance(self.focused, Input | TextArea)
-        if written or not await self._check_bindings(key.key):
+        over = isinstance(self.screen, ModalScreen)
+        if over and key.key in self.keymap.keys("app.quit") and not key.is_printable:
+            self._leave_dialogs()
+        elif written or not await self._check_bindings(key.key):
             await super().on_event(key)
+
+    def _leave_dialogs(self) -> None:
+        """Leave from a dialog; where something is written in one, go back from the upper first."""
+        if any(getattr(one, "is_written", False) for one in self.screen_stack):
+            getattr(self.screen, "action_back", self.screen.dismiss)()
+        else:
+            self._leave(0)
 
     def action_help(self) -> None:
         """Show every key of this screen."""

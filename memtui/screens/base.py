@@ -40,9 +40,9 @@ attribute `ACTION_GROUP = "list"`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC
-from functools import partial, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from textual import on
@@ -116,6 +116,8 @@ class ServiceScreen(Screen[None]):
         super().__init__(**options)
         self.acts = Background(self, "acts")
         """Runs what a person does here: changes, and the questions before them."""
+        self.taken_back: Sequence[MutationAnswer] = ()
+        """What was taken back here last, and can be done again."""
         self.set_reactive(ServiceScreen.state, state)
 
     @property
@@ -217,12 +219,35 @@ class ServiceScreen(Screen[None]):
         Raises:
             Invalid: there is none, or it cannot be taken back.
         """
-        found, session = await self.last_change(), self.session
+        found = await self.last_change()
         if await self.ask(Confirm(self.take_back(found), verb="take it back")):
-            operation_id = found.operation.operation_id
-            undo = partial(session.service.undo, session.caller, operation_id)
-            done = self.came_back([await self.change(undo)])
-            self.toast(f"Took it back: {done}. Undo that operation to do it again.")
+            await self.undo([found.operation.operation_id])
+
+    async def undo(self, operation_ids: Sequence[str]) -> None:
+        """Take changes back in this order, and say how they are done again."""
+        self.taken_back = await self._undone(operation_ids)
+        self.toast(f"Took it back: {self.came_back(self.taken_back)}. U does it again.")
+
+    async def redo_last(self) -> None:
+        """Do again what was taken back here last.
+
+        Raises:
+            Invalid: nothing was, or it was done again already.
+        """
+        await self.wait("waiting for the change under way", self.acts.settled)
+        if not self.taken_back:
+            raise Invalid("There is nothing to do again; u takes back.")
+        undone, self.taken_back = self.taken_back, ()
+        again = await self._undone([one.operation_id for one in reversed(undone)])
+        self.toast(f"Did it again: {self.came_back(again)}. u takes it back.")
+
+    async def _undone(self, operation_ids: Sequence[str]) -> list[MutationAnswer]:
+        session = self.session
+
+        async def work() -> list[MutationAnswer]:
+            return [await session.service.undo(session.caller, one) for one in operation_ids]
+
+        return await self.change(work)
 
 
 class MemtuiScreen(ServiceScreen):

@@ -83,7 +83,6 @@ class EditingScreen(ListScreen[R]):
         self._unwritten: NewRecord | None = None
         """What could not be written as a new record."""
         self._last: tuple[str, ...] = ()
-        self._taken_back: Answers = ()
         self._drafts: dict[tuple[str, Named], str] = {}
         """By company and record."""
         self._counting = Background(self, "reads-of-records")
@@ -557,7 +556,7 @@ class EditingScreen(ListScreen[R]):
 
     def own(self, *answers: MutationAnswer) -> None:
         """Note what was done here last: `u` takes it back without asking."""
-        self._last, self._taken_back = tuple(one.operation_id for one in answers), ()
+        self._last, self.taken_back = tuple(one.operation_id for one in answers), ()
 
     @conversation
     async def action_undo(self) -> None:
@@ -570,20 +569,20 @@ class EditingScreen(ListScreen[R]):
             return
         answers = await self._reverse(undone)
         count = self._show_reversed(answers)
-        self._last, self._taken_back = (), answers
+        self._last, self.taken_back = (), answers
         self.toast(said(f"Took it back: {count}. U does it again.", *answers))
 
     @conversation
     async def action_redo(self) -> None:
         """Do again what was just taken back."""
         await self.wait("waiting for the change under way", self.acts.settled)
-        undone = self._taken_back
+        undone = self.taken_back
         if not undone:
             raise Invalid("There is nothing to do again; u takes back.")
         answers = await self._reverse(tuple(answer.operation_id for answer in undone))
         count = self._show_reversed(answers)
         self._last = tuple(answer.undoes for answer in undone if answer.undoes)
-        self._taken_back = ()
+        self.taken_back = ()
         self.toast(said(f"Did it again: {count}. u takes it back.", *answers))
 
     async def _reverse(self, operation_ids: Sequence[str]) -> Answers:

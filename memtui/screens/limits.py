@@ -218,6 +218,12 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
         await self.undo_last()
         self.action_read()
 
+    @conversation
+    async def action_redo(self) -> None:
+        """Do again what was just taken back."""
+        await self.redo_last()
+        self.action_read()
+
     def action_copy(self) -> None:
         """Copy how the limit stands."""
         said = spending.sentence(self.row, self.state.true_clock(), self.state.zone)

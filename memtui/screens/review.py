@@ -336,6 +336,12 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         await self.undo_last()
         self.action_read()
 
+    @conversation
+    async def action_redo(self) -> None:
+        """Do again what was just taken back."""
+        await self.redo_last()
+        self.action_read()
+
     def action_open(self) -> None:
         """Open where it came from."""
         if (source := self.row.source) is None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
 from typing import Any
 
 from rich.highlighter import Highlighter
 from rich.text import Text
 from textual.widgets import Input, TextArea
+from textual.widgets.text_area import Edit, EditResult
 
 LONGEST_IN_PLACE = 200_000
 """Characters that are edited in place; longer texts go to the person's own editor."""
 
+_LONGEST_WRAPPED = 10_000
+"""Characters of a line that is wrapped."""
 _CONTROL_PICTURES = 0x2400
 _STAND_IN = "\ufffd"
 
@@ -27,6 +31,14 @@ def stand_in(char: str) -> str:
     return _STAND_IN if hidden and char not in "\u200c\u200d" else char
 
 
+@lru_cache(64)
+def _stood_in(line: str) -> str:
+    """Return a line as it is drawn; it is drawn in many parts, and again with each blink."""
+    if line.isascii() and line.isprintable():
+        return line
+    return "".join(map(stand_in, line))
+
+
 def keeps(text: str) -> bool:
     """Return whether a text area would give a text back as it got it."""
     if len(text) > LONGEST_IN_PLACE:
@@ -35,21 +47,27 @@ def keeps(text: str) -> bool:
 
 
 class ForeignTextArea(TextArea):
-    """Edits the exact text; what is drawn stands in, character for character."""
+    """Edits the exact text; what is drawn stands in, character for character.
+
+    A very long line is not wrapped: drawing it takes a second, for each line that it is wrapped to.
+    """
+
+    def edit(self, edit: Edit) -> EditResult:
+        """Change the text."""
+        if max(map(len, edit.text.splitlines()), default=0) > _LONGEST_WRAPPED:
+            self.soft_wrap = False
+        return super().edit(edit)
 
     def get_line(self, line_index: int) -> Text:
         """Return a line as it is drawn."""
-        line = self.document.get_line(line_index)
-        if not (line.isascii() and line.isprintable()):
-            line = "".join(map(stand_in, line))
-        return Text(line, end="", no_wrap=True)
+        return Text(_stood_in(self.document.get_line(line_index)), end="", no_wrap=True)
 
 
 class _StandIns(Highlighter):
     def highlight(self, text: Text) -> None:
         """Put stand-ins into what is drawn of a value."""
-        if not (text.plain.isascii() and text.plain.isprintable()):
-            text.plain = "".join(map(stand_in, text.plain))
+        if (shown := _stood_in(text.plain)) != text.plain:
+            text.plain = shown
 
 
 class ForeignInput(Input):

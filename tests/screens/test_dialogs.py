@@ -3,7 +3,9 @@ from __future__ import annotations
 from textual.app import App
 from textual.widgets import Input
 
-from memtui.screens.dialogs import Choice, ChooseAll, Prompt
+from memtui.config import Paths, Settings
+from memtui.screens.dialogs import Choice, ChooseAll, Prompt, WriteRecord
+from tests.screens.piloting import running, until
 
 
 class _Host(App[None]):
@@ -50,3 +52,19 @@ async def test_a_click_beside_a_dialog_throws_away_nothing_that_is_written() -> 
         await pilot.press("escape")
         await pilot.pause()
         assert app.answers == [None]
+
+
+async def test_the_app_is_left_from_a_dialog_but_not_with_what_is_written(
+    paths: Paths, settings: Settings
+) -> None:
+    async with running(paths, settings, "records") as (app, pilot):
+        await pilot.press("a", "w", "ctrl+q")
+        await until(pilot, lambda: app.screen.query(".dialog-title"))
+        await pilot.press("ctrl+q")
+        assert app.return_code is None
+        assert isinstance(app.screen, WriteRecord)
+        assert app.screen.text == "w"
+        await pilot.press("escape", "y", "s")
+        await until(pilot, lambda: app.screen.query(".dialog-input"))
+        await pilot.press("q", "ctrl+q")
+        assert app.return_code == 0

@@ -166,6 +166,11 @@ async def test_a_limit_is_set_changed_removed_and_brought_back(
         await pilot.press("y")
         await until(pilot, lambda: any("Took it back" in one for one in toasts(app)))
         assert await stand() == [("default", "7.5")]
+        await pilot.press("U")
+        await until(pilot, lambda: any("Did it again: 1 setting" in one for one in toasts(app)))
+        assert await stand() == []
+        await pilot.press("U")
+        assert "nothing to do again" in toasts(app)[-1]
 
 
 @pytest.mark.parametrize(

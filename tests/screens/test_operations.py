@@ -13,6 +13,7 @@ from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import (
     ForgetRequest,
+    NotFound,
     OperationType,
     QueryRequest,
     Record,
@@ -208,8 +209,12 @@ async def test_an_operation_is_undone_after_a_different_key(
         assert (await service.log.page(caller)).operations[0].operation_type == "forget"
         await pilot.press("y")
         await until(pilot, lambda: current(app).operation_type is OperationType.UNDO)
-    found = await service.get(caller, record.handle, MECH)
-    assert found.record.text == "keep me"
+        found = await service.get(caller, record.handle, MECH)
+        assert found.record.text == "keep me"
+        await pilot.press("U")
+        await until(pilot, lambda: "Did it again: 1 record" in toasts(app)[-1])
+        with pytest.raises(NotFound):
+            await service.get(caller, record.handle, MECH)
 
 
 async def test_sorting_by_duration_and_back(

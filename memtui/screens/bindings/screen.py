@@ -483,6 +483,12 @@ class BindingsScreen(MemtuiScreen):
         await self.undo_last()
         self.load()
 
+    @conversation
+    async def action_redo(self) -> None:
+        """Do again what was just taken back."""
+        await self.redo_last()
+        self.load()
+
     async def _view_of(self, provider: str) -> ProviderView | None:
         """Return what can be set of a provider; of one that is not used, say why."""
         view = await self.wait(

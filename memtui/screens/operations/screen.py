@@ -55,7 +55,7 @@ from memtui.widgets.keys import bindings_for
 from memtui.widgets.virtual_list import Scrolled, VirtualList
 
 if TYPE_CHECKING:
-    from memtui.service.answers import Change, MutationAnswer
+    from memtui.service.answers import Change
     from memtui.store.journal import Found
 
 _EXPORTED = ("csv", "jsonl", "parquet")
@@ -529,11 +529,10 @@ class OperationsScreen(ListScreen[Operation]):
             found = await self.last_change()
             changes, question = [found.operation], self.take_back(found)
         if await self.ask(Confirm(question, verb="take it back")):
-            undo = self.session.service.undo
-
-            async def take_back() -> list[MutationAnswer]:
-                return [await undo(self.session.caller, one.operation_id) for one in changes]
-
-            done = self.came_back(await self.change(take_back))
+            await self.undo([one.operation_id for one in changes])
             self.rows_list.selection.marks.clear()
-            self.toast(f"Took it back: {done}. Undo that operation to do it again.")
+
+    @conversation
+    async def action_redo(self) -> None:
+        """Do again what was just taken back."""
+        await self.redo_last()
