@@ -63,6 +63,8 @@ class Reason(StrEnum):
     """Its value stood for months before it changed to this one."""
     REDACTED = "redacted"
     """A secret was taken out of it."""
+    DID_NOT_HELP = "did_not_help"
+    """More said of it that it did not help than that it did."""
     COSTLY = "costly"
     """Long, and never read."""
     NEVER_READ = "never_read"
@@ -93,6 +95,10 @@ class Retrieval(Model):
     last_at: UtcDatetime | None = None
     agents: tuple[str, ...] = ()
     """The agents that read it, by name; empty where a person did as well."""
+    helped: int = 0
+    """How many say of a result that it helped …"""
+    not_helped: int = 0
+    """… and how many that it did not."""
 
 
 class PruneCandidate(Model):
@@ -260,6 +266,10 @@ class _Search:
 
     def _of_use(self, record: Record, use: Retrieval) -> Iterator[PruneCandidate]:
         made, rules = record.created_at, self.rules
+        if use.not_helped > use.helped:
+            words = f"As a result it did not help {_times(use.not_helped)}"
+            sentence = f"{words}, and helped {_times(use.helped)}." if use.helped else f"{words}."
+            yield self._found(record, Reason.DID_NOT_HELP, sentence)
         if use.count:
             if use.last_at is not None and self.now - use.last_at >= timedelta(rules.stale_days):
                 days = (self.now - use.last_at).days
@@ -387,6 +397,10 @@ def scope_key(record: Record) -> str:
 
 def _id(record: Record) -> str:
     return f"{record.handle.provider_key}\x1f{record.handle.provider_record_id}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def _quoted(text: str) -> str:

@@ -39,6 +39,7 @@ WORDS = {
     Reason.CHANGES_OFTEN: "changes often",
     Reason.CHANGED_LATE: "stood for months, then changed",
     Reason.REDACTED: "a secret was taken out",
+    Reason.DID_NOT_HELP: "did not help as a result",
     Reason.COSTLY: "long, and never read",
     Reason.NEVER_READ: "never read",
     Reason.STALE: "not read for a while",

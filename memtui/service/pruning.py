@@ -229,7 +229,11 @@ class Pruning(Group):
             readers = await asyncio.to_thread(log.readers, binding_key, list(counts))
         return {
             handles[name]: Retrieval(
-                count=found.count, last_at=found.last_at, agents=_agents(readers.get(name, set()))
+                count=found.count,
+                last_at=found.last_at,
+                agents=_agents(readers.get(name, set())),
+                helped=found.helped,
+                not_helped=found.not_helped,
             )
             for name, found in counts.items()
         }

@@ -267,6 +267,19 @@ def test_a_young_record_is_not_called_unread_and_a_long_old_one_is_costly() -> N
     assert costly.sentence == "It costs 40 tokens wherever it is told."
 
 
+def test_what_did_not_help_more_often_than_it_did_is_named() -> None:
+    records = [record(name, f"fact {name}") for name in "abc"]
+    said = {
+        handle("a"): Retrieval(count=4, last_at=NOW, helped=1, not_helped=2),
+        handle("b"): Retrieval(count=4, last_at=NOW, helped=2, not_helped=2),
+        handle("c"): Retrieval(count=4, last_at=NOW, not_helped=1),
+    }
+    first, last = candidates(records, retrievals=said)
+    assert (first.reason, first.suggested) == (Reason.DID_NOT_HELP, False)
+    assert first.sentence == "As a result it did not help 2 times, and helped once."
+    assert last.sentence == "As a result it did not help once."
+
+
 def test_what_a_text_shows_is_a_reason_and_never_marked_by_itself() -> None:
     (order, hidden, clear, gone) = candidates(
         [

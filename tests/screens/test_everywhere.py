@@ -7,8 +7,8 @@ from typing import Any
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
-from memtui.contract import Record, Scope, SourceKind, SourceRef, WriteRequest
-from memtui.screens.dialogs import EditText
+from memtui.contract import BrowseRequest, Record, Scope, SourceKind, SourceRef, WriteRequest
+from memtui.screens.dialogs import Choose, EditText
 from memtui.service import Caller, MemoryService
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import screen_text
@@ -72,6 +72,52 @@ async def test_each_record_is_changed_in_its_own_binding(
         await until(pilot, lambda: set(rows(app)) == everything)
         await pilot.press("0")
         await until(pilot, lambda: list(rows(app)) == [": release"])
+
+
+async def test_everything_that_could_go_is_reviewed_at_once_and_comes_back_at_once(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, tmp_path: Path
+) -> None:
+    await fill(service, caller, tmp_path / "shelf")
+    ana = Scope(company_id="local", subject_id="ana")
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    for binding, scope, text in (
+        ("default", MECH, "Deploys: Monday"), ("default", MECH, "deploys: monday."),
+        ("shelf", ana, "Likes tea"), ("shelf", ana, "likes tea."),
+    ):  # fmt: skip
+        request = WriteRequest(
+            scope=scope, source=source, content=text, kind="note", binding_key=binding
+        )
+        await service.write(caller, request)
+
+    async def left() -> int:
+        request = BrowseRequest(scope=Scope(company_id="local"))
+        return len((await service.everywhere.browse(caller, request)).records)
+
+    async with running(paths, settings, "records") as (app, pilot):
+        await until(pilot, lambda: len(rows(app)) > 0)
+        await pilot.press("P")
+        await until(pilot, lambda: "2 marked   2 of 7 records could go" in screen_text(app))
+        await pilot.press("s")
+        await until(pilot, lambda: "user ana  1 of 2" in screen_text(app))
+        assert "shelf  1 of 3" in screen_text(app)
+        await pilot.press(*"ana", "enter")
+        await until(pilot, lambda: "1 marked   1 of 2 records could go" in screen_text(app))
+        assert "user ana" in screen_text(app)
+        await pilot.press("o")
+        await until(pilot, lambda: "user ana, 1 of 1 marked" in screen_text(app))
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press("enter")
+        await until(pilot, lambda: "2 marked   2 of 7 records could go" in screen_text(app))
+        await pilot.press("d")
+        await until(pilot, lambda: "Forget 2 records" in screen_text(app))
+        assert "default and vault·shelf" in " ".join(screen_text(app).split())
+        await pilot.press("y")
+        await until(pilot, lambda: app.screen is app.frame)
+        assert await left() == 5
+        await pilot.press("u")
+        await until(pilot, lambda: any("Took it back" in said for said in toasts(app)))
+        assert await left() == 7
 
 
 async def test_a_question_to_all_names_where_each_result_is_from_and_who_fails(

@@ -83,7 +83,7 @@ async def facts_prune(
             help="Mark these instead of what is suggested: holds_secret, poisoned, "
             "exact_duplicate, expired, contradicted, near_duplicate, forgotten_before, "
             "same_meaning, says_otherwise, disagrees, changes_often, changed_late, redacted, "
-            "costly, never_read, stale, too_long; may be repeated."
+            "did_not_help, costly, never_read, stale, too_long; may be repeated."
         ),
     ] = None,
     stale_days: Annotated[
