@@ -164,6 +164,13 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("scope", "s", "Choose company, project, agent, subject, issue and run.", _SERVICE),
         _do("filter", "slash", "Narrow what every screen shows."),
         _do("clear_filter", "ctrl+l", "Take the filter away."),
+        _do(
+            "views",
+            "V",
+            "Save filter, order and columns under a name, or use, rename or delete saved ones.",
+            _SERVICE,
+            label="saved views",
+        ),
         _do("binding", "B", "Choose the binding to look at.", _SERVICE),
         _do(
             "everywhere",
@@ -349,12 +356,6 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "Write every operation with its digest to a file that anybody can verify.",
             (*_SERVICE, Need.NOW),
             label="export proof",
-        ),
-        _do(
-            "views",
-            "V",
-            "Save filter, order and columns under a name, or use, rename or delete saved ones.",
-            _SERVICE,
         ),
         _do("undo", "u", "Take the marked changes back, or the selected one.", _UNDO),
         _REDO,

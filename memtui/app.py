@@ -324,7 +324,7 @@ class MemtuiApp(App[None]):
         toast(self, str(error), severity="error")
 
     def on_views_changed(self, message: ViewsChanged) -> None:
-        """Offer the saved views of the operation log as they are now."""
+        """Offer the saved views as they are now."""
         self.controller.use_views(message.views)
 
     def on_split_moved(self, message: Split.Moved) -> None:
@@ -332,11 +332,11 @@ class MemtuiApp(App[None]):
         self.controller.keep_share(message.place, message.share)
 
     async def on_view_chosen(self, message: ViewChosen) -> None:
-        """Show the operation log as in a saved view."""
-        from memtui.screens.operations.screen import OperationsScreen
-
-        await self._show(OperationsScreen.MODE)
-        if isinstance(self.frame, OperationsScreen):
+        """Show a screen as in a saved view; one of a screen that is gone is shown here."""
+        screen = message.view.screen
+        if screen in _MODES:
+            await self._show(screen)
+        if self.frame is not None:
             self.frame.use_view(message.view)
 
     def on_configuration_changed(self, message: ConfigurationChanged) -> None:
@@ -519,6 +519,13 @@ class MemtuiApp(App[None]):
 
         for line in self.screen.query(FilterLine):
             line.enter()
+
+    def action_views(self) -> None:
+        """Offer the saved views, and to save what is shown."""
+        from memtui.screens.views import choose_view
+
+        if self.frame is not None and self.screen is self.frame:
+            self.frame.talk(choose_view(self.frame))
 
     def action_clear_filter(self) -> None:
         """Take the filter away."""

@@ -59,6 +59,7 @@ from memtui.contract import Invalid, MemtuiError, NotFound
 from memtui.filters import Taker, not_held
 from memtui.screens.dialogs import Confirm, Waiting
 from memtui.screens.following import News
+from memtui.screens.kept import SavedView
 from memtui.screens.keymap import action_entries
 from memtui.screens.state import AppState, ConfigurationChanged, GoTo, Phase, ServiceSession
 from memtui.widgets import format as fmt
@@ -370,6 +371,16 @@ class MemtuiScreen(ServiceScreen):
         note = f"not by {', '.join(term.rstrip(':') for term in idle)}" if idle else ""
         for filter_line in self.query(FilterLine):
             filter_line.count = "  ".join(filter(None, [note, text]))
+
+    def as_view(self, name: str) -> SavedView:
+        """Return what is shown, under a name."""
+        return SavedView(name=name, screen=self.MODE, filter_line=self.state.filter_line)
+
+    def use_view(self, view: SavedView) -> None:
+        """Show what a saved view of this screen does."""
+        self.post_message(GoTo(filter_line=view.filter_line))
+        if view.filter_line == self.state.filter_line:
+            self.reload()
 
     def reload(self) -> None:
         """Load now if this screen is shown and the service is open, else when both are so."""

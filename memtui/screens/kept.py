@@ -1,4 +1,4 @@
-"""What the app keeps in files of the home: the session, and the views of the log with a name.
+"""What the app keeps in files of the home: the session, and the saved views.
 
 Each is a JSON document that is read and written whole. Blocking.
 """
@@ -99,15 +99,16 @@ _LONGEST_NAME = 60
 
 
 class SavedView(Model):
-    """What is shown of the log, and how."""
+    """What a screen shows, and how."""
 
     name: str
+    screen: str = "operations"
     filter_line: str = ""
-    column: str = "when"
-    """The column that the operations are ordered by."""
+    column: str = ""
+    """The column that the rows are ordered by; empty: as the screen orders them."""
     descending: bool = True
-    hidden: tuple[str, ...] = ()
-    """Columns that are not shown."""
+    hidden: tuple[str, ...] | None = None
+    """Columns that are not shown; None: those that the screen hides."""
     wider: dict[str, int] = {}
     """Cells that were added to the width of a column, or taken off it."""
 

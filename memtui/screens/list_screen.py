@@ -26,6 +26,7 @@ from memtui.actions import Need
 from memtui.contract import Invalid, MemtuiError, NotFound
 from memtui.screens.base import MemtuiScreen, ServiceScreen
 from memtui.screens.dialogs import Choice, Choose
+from memtui.screens.kept import SavedView
 from memtui.widgets import format as fmt
 from memtui.widgets.panes import DetailPane, Fitted, Split
 from memtui.widgets.virtual_list import (
@@ -81,6 +82,29 @@ class ListScreen(MemtuiScreen, Generic[R]):
 
     def look(self) -> None:
         """Say how much is shown and marked."""
+
+    def as_view(self, name: str) -> SavedView:
+        """Return what is shown, with its order and columns, under a name."""
+        shown = self.rows_list
+        column, descending = shown.sort or ("", True)
+        update = {
+            "column": column,
+            "descending": descending,
+            "hidden": tuple(sorted(shown.hidden)),
+            "wider": shown.wider,
+        }
+        return super().as_view(name).model_copy(update=update)
+
+    def use_view(self, view: SavedView) -> None:
+        """Show the rows as in a saved view; what it says of columns that are not there is left."""
+        shown = self.rows_list
+        keys = {column.key for column in shown.columns}
+        if view.hidden is not None and keys.difference(view.hidden):
+            shown.hidden = frozenset(keys.intersection(view.hidden))
+        shown.wider = {key: cells for key, cells in view.wider.items() if key in keys}
+        if view.column in keys:
+            shown.sort = (view.column, view.descending)
+        super().use_view(view)
 
     def sort(self, column: str) -> None:
         """Order by a column, or turn its order around."""

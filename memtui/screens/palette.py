@@ -82,6 +82,6 @@ def _places(screen: MemtuiScreen) -> Iterable[DiscoveryHit]:
     for view in screen.state.views:
         yield _command(
             display(f"View: {view.name}", limit=100),
-            "Show the operation log so.",
+            f"Show the screen {view.screen} so.",
             partial(screen.post_message, ViewChosen(view)),
         )

@@ -109,7 +109,7 @@ class AppState:
     filters: tuple[str, ...] = ()
     """Filter lines applied before, the newest last."""
     views: tuple[SavedView, ...] = ()
-    """The saved views of the operation log."""
+    """The saved views."""
     shares: Mapping[str, int] = field(default_factory=dict)
     """Percent of the room that a list has, where a person moved its border (`Split`)."""
     read_only: bool = False
@@ -171,14 +171,14 @@ class AppState:
 
 @dataclass
 class ViewChosen(Message):
-    """A person wants to see the operation log as in a saved view."""
+    """A person wants to see a screen as in a saved view."""
 
     view: SavedView
 
 
 @dataclass
 class ViewsChanged(Message):
-    """A saved view of the operation log came, changed its name or went; these are all of them."""
+    """A saved view came, changed its name or went; these are all of them."""
 
     views: tuple[SavedView, ...]
 
@@ -434,7 +434,7 @@ class StateController:
             return Filter()
 
     def use_views(self, views: tuple[SavedView, ...]) -> None:
-        """Offer other saved views of the operation log."""
+        """Offer other saved views."""
         self._set(replace(self.state, views=views))
 
     def keep_share(self, place: str, share: int | None) -> None:

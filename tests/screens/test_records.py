@@ -76,6 +76,27 @@ async def test_mark_all_offers_what_is_not_loaded(
         assert "one draft" not in texts(app)
 
 
+async def test_a_saved_view_of_the_records_is_used_from_another_screen(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["we deploy from release", "an old draft"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        app.controller.choose(filter_line="-draft")
+        listed(app).hidden = frozenset({"read"})
+        await until(pilot, lambda: texts(app) == ["we deploy from release"])
+        await pilot.press("V", *"mine", "enter")
+        await until(pilot, lambda: [one.screen for one in app.state.views] == ["records"])
+        listed(app).hidden = frozenset()
+        await pilot.press("ctrl+l", "2")
+        await until(pilot, lambda: app.frame and app.frame.MODE == "operations")
+        await pilot.press("V", "enter")
+        await until(pilot, lambda: app.frame and app.frame.MODE == "records")
+        await until(pilot, lambda: texts(app) == ["we deploy from release"])
+        assert app.state.filter_line == "-draft"
+        assert "read" in listed(app).hidden
+
+
 async def test_a_record_answers_where_it_came_from_and_who_read_it(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:

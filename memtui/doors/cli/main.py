@@ -94,6 +94,7 @@ GROUPS = {
     "budget": ("Spending limits, and what was spent of them.", "budget"),
     "config": ("The settings: where they are, what is in force, and whether they fit.", "config"),
     "review": ("What agents wrote that waits for a person.", "review"),
+    "views": ("Filters kept under names, for the app and for commands.", "views"),
     "completion": ("What a shell completes of memtui.", "completion"),
     "mcp": ("The MCP server for agents; `memtui mcp` alone serves.", "mcp"),
     "hook": ("What agents' clients call at moments of a run.", "hook", "hook_clients", "helper"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,7 +16,6 @@ from memtui.actions import Need
 from memtui.contract import (
     Conflict,
     Filter,
-    Invalid,
     MemtuiError,
     NotFound,
     OperationStatus,
@@ -29,7 +27,7 @@ from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.exports import export
 from memtui.screens.following import News
-from memtui.screens.kept import SavedView, checked_name, delete_view, save_view
+from memtui.screens.kept import SavedView
 from memtui.screens.list_screen import ListScreen
 from memtui.screens.open_source import open_source
 from memtui.screens.operations.log import NEWEST_FIRST, LogFeed
@@ -44,8 +42,6 @@ from memtui.screens.operations.view import (
 from memtui.screens.state import (
     AppState,
     GoTo,
-    ViewChosen,
-    ViewsChanged,
 )
 from memtui.store.operation import Operation, Place
 from memtui.widgets import format as fmt
@@ -428,85 +424,17 @@ class OperationsScreen(ListScreen[Operation]):
 
     # Saved views.
 
-    @conversation
-    async def action_views(self) -> None:
-        """Offer the saved views, and to keep what is shown under the name that is typed."""
-        kept, path = self.state.views, self.state.paths.views_file
-
-        def offer(text: str) -> list[Choice[tuple[str, SavedView]]]:
-            try:
-                view = self._shown_as(checked_name(text))
-            except Invalid:
-                return []
-            return [Choice(("save", view), view.name, "save as")]
-
-        chooser: Choose[tuple[str, SavedView]] = Choose(
-            "Views of the log",
-            [
-                Choice((what, view), view.name, what)
-                for what in ("use", "rename", "delete")
-                for view in kept
-            ],
-            placeholder="type a name to save what is shown",
-            offer=offer,
-        )
-        what, view = await self.ask(chooser) or ("", None)
-        if view is None:
-            return
-        write = partial(save_view, path, view)
-        if what == "use":
-            self.post_message(ViewChosen(view))
-        elif what == "rename":
-            await self._rename(view)
-        elif what == "delete":
-            question = f"Delete the view {view.name}? No operation is touched."
-            if await self.ask(Confirm(question, verb="delete it")):
-                write = partial(delete_view, path, view.name)
-                await self._keep(write, f"Deleted the view {view.name}.")
-        elif view.name not in {one.name for one in kept} or await self.ask(
-            Confirm(f"Replace the view {view.name}?", verb="replace it")
-        ):
-            await self._keep(write, f"Kept the view {view.name}.")
-
-    async def _rename(self, view: SavedView) -> None:
-        def check(text: str) -> str:
-            name = checked_name(text)
-            if name != view.name and name in {one.name for one in self.state.views}:
-                raise Invalid(f"There is a view {name} already; give another name.")
-            return name
-
-        title = f"Another name for the view {view.name}"
-        text = await self.ask(Prompt(title, value=view.name, check=check))
-        if text is not None:
-            renamed = view.model_copy(update={"name": check(text)})
-            write = partial(save_view, self.state.paths.views_file, renamed, instead_of=view.name)
-            await self._keep(write, f"Kept the view {renamed.name}.")
-
-    async def _keep(self, write: partial[tuple[SavedView, ...]], said: str) -> None:
-        views = await self.change(lambda: asyncio.to_thread(write))
-        self.post_message(ViewsChanged(views))
-        self.toast(said)
-
-    def _shown_as(self, name: str) -> SavedView:
-        shown, (column, descending) = self.rows_list, self._feed.order
-        return SavedView(
-            name=name,
-            filter_line=self.state.filter_line,
-            column=column,
-            descending=descending,
-            hidden=tuple(sorted(shown.hidden)),
-            wider=shown.wider,
-        )
+    def as_view(self, name: str) -> SavedView:
+        """Return how the log is shown, under a name."""
+        column, descending = self._feed.order
+        update = {"column": column, "descending": descending}
+        return super().as_view(name).model_copy(update=update)
 
     def use_view(self, view: SavedView) -> None:
         """Show the log as in a saved view."""
-        shown, keys = self.rows_list, frozenset(SORTS)
-        shown.hidden = keys.intersection(view.hidden) if keys.difference(view.hidden) else _HIDDEN
-        shown.wider = {key: cells for key, cells in view.wider.items() if key in keys}
-        self._feed.order = (view.column, view.descending) if view.column in keys else NEWEST_FIRST
-        self.post_message(GoTo(filter_line=view.filter_line))
-        if view.filter_line == self.state.filter_line:
-            self.reload()
+        is_known = any(column.key == view.column for column in self.rows_list.columns)
+        self._feed.order = (view.column, view.descending) if is_known else NEWEST_FIRST
+        super().use_view(view)
 
     # Taking back.
 

@@ -1,0 +1,36 @@
+"""Saved views by command, as the app keeps them."""
+
+from __future__ import annotations
+
+from tests.doors.cli.conftest import Run
+
+
+def test_a_view_is_saved_listed_used_and_deleted(here: Run) -> None:
+    here("note", "we deploy from release", "--project", "p")
+    here("note", "an old draft", "--project", "p")
+    saved = here("views", "save", "mine", "-draft", "project:p", "--screen", "records")
+    assert saved.code == 0
+    assert here("views", "save", "log", "type:write,query", "-by:agent:x").code == 0
+    [log, mine] = here("views", "list", "--json").document["views"]
+    assert (mine["name"], mine["screen"], mine["filter_line"]) == (
+        "mine", "records", "project:p -draft",
+    )  # fmt: skip
+    assert log["screen"] == "operations"
+    [found] = here("views", "use", "mine", "--json").document["records"]
+    assert found["text"] == "we deploy from release"
+    used = here("views", "use", "log", "--json").document["operations"]
+    assert {one["operation_type"] for one in used} == {"write"}
+    assert here("views", "delete", "mine").code == 0
+    assert [one["name"] for one in here("views", "list", "--json").document["views"]] == ["log"]
+
+
+def test_what_cannot_be_a_view_is_refused_and_nothing_is_kept(here: Run) -> None:
+    refused = here("views", "save", "bad", "agnt:x")
+    assert (refused.code, "did you mean agent:" in refused.err) == (2, True)
+    assert here("views", "list", "--json").document["views"] == []
+    missing = here("views", "use", "bad")
+    assert (missing.code, "There is no view bad; there are none yet." in missing.err) == (1, True)
+    here("views", "save", "asked", "topic:ci", "--screen", "query")
+    shown = here("views", "use", "asked")
+    assert shown.code == 2
+    assert "give the filter to a command: topic:ci" in shown.err
