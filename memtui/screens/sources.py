@@ -9,12 +9,12 @@ from textual import on
 from textual.binding import BindingType
 from textual.content import Content
 
-from memtui.contract import Filter, MemtuiError, OperationType
+from memtui.contract import Filter, MemtuiError, OperationType, SourceKind
 from memtui.filters import format_filter, parse_filter
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Prompt
 from memtui.screens.modal import ModalListScreen
-from memtui.screens.open_source import open_source, source_filter
+from memtui.screens.open_source import open_source
 from memtui.screens.state import GoTo
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
@@ -59,7 +59,7 @@ class Sources(ModalListScreen["WriteSource"]):
         """Return what these are, and how many."""
         del width
         count = self._rows.loaded
-        number = fmt.of_total(count, None, at_least=count == _MOST)
+        number = fmt.of_total(count, None, at_least=count == _MOST) if count else ""
         what = line("what wrote memories", display(number, style=STRONG), gap="   ")
         narrowed = format_filter(self._filter, self.state.zone)
         only = display(f"only writes with {narrowed}", limit=300, style=WARN) if narrowed else None
@@ -144,10 +144,15 @@ class Sources(ModalListScreen["WriteSource"]):
 
 
 def _of(one: WriteSource) -> str:
-    """Return the filter line of what came from a source."""
-    if one.source.issue_id or one.source.run_id or not one.run_id:
-        return source_filter(one.source)
-    return format_filter(Filter(source_kind=one.source.kind, run_id=one.run_id))
+    """Return the filter line of what came from a source, as narrow as a filter can say it."""
+    source = one.source
+    ids = {name: getattr(source, name) for name in ("issue_id", "comment_id", "run_id")}
+    chosen = Filter(source_kind=source.kind, **ids)
+    if source.kind is SourceKind.RUN:
+        chosen = Filter(run_id=source.run_id)
+    elif source.kind is SourceKind.MANUAL_NOTE:
+        chosen = Filter(source_kind=source.kind, run_id=one.run_id)
+    return format_filter(chosen)
 
 
 # How sources read.

@@ -90,6 +90,7 @@ class Feedback(Group):
             handle, key = _returned(judged, name, binding_key)
             entry.scope = judged.scope.model_copy(update={"run_id": entry.scope.run_id})
             await core.admit(entry, key)
+            entry.binding_reason = None  # nothing chose it: the record is there
             told = {"rank": 1, "score": _SCORES[verdict], "binding_key": None}
             entry.handles = (handle.model_copy(update=told),)
             entry.result_count = 1

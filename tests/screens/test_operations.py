@@ -141,6 +141,26 @@ async def test_what_the_app_reads_is_listed_only_where_its_door_is_asked_for(
         assert own not in app.screen.query_one(FilterLine).count
 
 
+async def test_what_wrote_is_listed_and_opens_its_records(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["deploy_branch: release"])
+    of_run = WriteRequest(
+        scope=Scope(company_id="local", project_id="mech", run_id="run-8"),
+        source=SourceRef(kind=SourceKind.RUN, company_id="local", run_id="run-8"),
+        content="the lag is in the frame",
+    )
+    await service.write(caller, of_run)
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("w")
+        await until(pilot, lambda: "ISS-31 comment 1" in screen_text(app))
+        assert "what wrote memories   2" in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.state.filter_line == "run:run-8")
+        await until(pilot, lambda: "the lag is in the frame" in screen_text(app))
+
+
 async def test_new_operations_come_in_on_top_or_are_counted(
     paths: Paths,
     settings: Settings,

@@ -317,7 +317,7 @@ def filter_of(
     for field in {"since", "until"} & given.keys():
         given[field] = session.moment(str(given[field]))
     found = parse_filter(" ".join(line or ()), now=session.now, zone=session.zone)
-    parsed = found.model_dump(exclude_none=True)
+    parsed = found.model_dump(exclude_defaults=True)
     if parsed.get("text") and given.get("text"):
         given["text"] = f"{parsed['text']} {given['text']}"
     for one in found.terms:

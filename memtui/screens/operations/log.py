@@ -325,8 +325,6 @@ class LogFeed:
         as_of = self._screen.state.as_of
         is_all = count + self._left_out == logged or as_of is not None
         words = [fmt.count(count) if is_all else fmt.of_total(count, logged)]
-        if self._left_out:
-            words.append(fmt.left_out(self._left_out))
         if marked := len(shown.selection.marks):
             words.append(f"{fmt.count(marked)} marked")
         if as_of is not None:
@@ -341,4 +339,6 @@ class LogFeed:
             words.append("● live" if self.following and self._natural else "○ paused")
         if (unseen := count - self._seen) > 0:
             words.append(f"+{fmt.count(unseen)} new")
+        if self._left_out:
+            words.append(fmt.left_out(self._left_out))
         self._screen.show_count("  ".join(words))
