@@ -399,7 +399,11 @@ def effect_words(effect: Effect) -> str:
     if effect.emptied:
         words.append("finds nothing any more")
     elif gone:
-        words.append(f"loses {count(gone)}" + (" (still said)" if effect.loses_nothing else ""))
+        still = len(effect.still_said)
+        said = (
+            " (still said)" if still == gone else f" ({count(still)} still said)" if still else ""
+        )
+        words.append(f"loses {count(gone)}{said}")
     if come:
         words.append(f"{count(come)} new")
     if effect.reordered:
