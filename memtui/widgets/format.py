@@ -18,6 +18,7 @@ from memtui.contract import (
     Location,
     Namespace,
     OperationStatus,
+    OperationType,
     Problem,
     Record,
     SourceKind,
@@ -62,6 +63,17 @@ _OUTCOMES = {
 def outcome(status: OperationStatus) -> Outcome:
     """Return the symbol, word and tone of a status."""
     return _OUTCOMES[status]
+
+
+def judged(operation: Operation) -> str:
+    """Return what a person said of a memory or of what waited for review; empty where neither."""
+    told = operation.request
+    if (verdict := told.get("verdict")) in VERDICTS:
+        return VERDICTS[verdict]
+    if operation.operation_type is not OperationType.REVIEW:
+        return ""
+    words = f"{told.get('decision') or ''} what {told.get('author') or 'somebody'} wrote"
+    return f"{words}: {told['reason']}" if told.get("reason") else words
 
 
 def ago(moment: datetime | None, now: datetime) -> str:

@@ -11,7 +11,7 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,7 +23,7 @@ from memtui.doors.cli.input import confirm
 from memtui.doors.cli.options import Yes
 from memtui.doors.cli.output import Line, jsonable
 from memtui.doors.cli.session import Invocation
-from memtui.widgets.format import counted, embedding_words
+from memtui.widgets.format import ago, counted, embedding_words
 
 if TYPE_CHECKING:
     from memtui.config import Paths, Settings
@@ -290,11 +290,14 @@ async def _companies(
                 if view.enabled:
                     yield _binding(company_id, await service.bindings.health(caller, view.key))
             yield await _archive(service, caller)
-            async for check in _repaired(service, caller):
-                yield check
             yield await _unknown_outcomes(service, caller)
-            async for check in _limits(service, caller, settings):
-                yield check
+            for checks in (
+                _repaired(service, caller),
+                _limits(service, caller, settings),
+                _waiting(service, caller),
+            ):
+                async for check in checks:
+                    yield check
         except MemtuiError as error:
             yield Check(f"company {company_id}", "broken", str(error))
 
@@ -368,6 +371,27 @@ async def _unknown_outcomes(service: MemoryService, caller: Caller) -> Check:
             "memtui ops list --status unknown shows them, memtui ops check asks what happened.",
         )
     return Check(name, "ok", "every operation has a known outcome")
+
+
+_LONG = timedelta(days=7)
+"""So long nothing should wait for a person."""
+
+
+async def _waiting(service: MemoryService, caller: Caller) -> AsyncIterator[Check]:
+    """Yield how much waits for review, and for how long, where anything does."""
+    found = await service.review.waiting(caller) if caller.by_person else []
+    if not found:
+        return
+    now = datetime.now(UTC)
+    is_old = now - found[0].held_at > _LONG
+    yield Check(
+        f"review {caller.company_id}",
+        "warning" if is_old else "ok",
+        f"{counted(len(found), 'write')} held, the oldest for {ago(found[0].held_at, now)}",
+        "memtui review list shows them; memtui review refuse --older-than 30d clears out."
+        if is_old
+        else "",
+    )
 
 
 async def _limits(

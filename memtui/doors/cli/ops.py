@@ -194,8 +194,8 @@ def _what(operation: Operation) -> str:
     """Return why it failed, what was asked, or which record it touched."""
     if operation.error_message:
         return operation.error_message
-    if (verdict := operation.request.get("verdict")) in shown.VERDICTS:
-        return shown.VERDICTS[verdict]
+    if judged := shown.judged(operation):
+        return judged
     is_context = operation.operation_type is OperationType.CONTEXT
     for word in ("query", "prompt", "content", "text", "key", "embedding", "what"):
         value = operation.request.get(word)

@@ -159,8 +159,8 @@ def asked(operation: Operation) -> str:
     for name, noun in _COUNTED.items():
         if isinstance(count := operation.request.get(name), int):
             return fmt.counted(count, noun)
-    if (verdict := operation.request.get("verdict")) in fmt.VERDICTS:
-        return fmt.VERDICTS[verdict]
+    if judged := fmt.judged(operation):
+        return judged
     if operation.operation_type is OperationType.PURGE:
         return str(operation.request.get("what", "proof"))
     if operation.operation_type is OperationType.CONFIGURE:
