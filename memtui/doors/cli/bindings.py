@@ -79,9 +79,14 @@ async def bindings_list(session: Session) -> None:
 async def bindings_show(session: Session, key: BindingKey) -> None:
     """Show one binding.
 
-    With its config, where secrets are masked, and what it can do.
+    With its config, where secrets are masked, what it can do, and its spending limits
+    (`memtui budget set binding KEY`).
     """
-    _answer(session, await _view(session, key))
+    from memtui.doors.cli.budget import limits_of
+
+    view = await _view(session, key)
+    limits, told = await limits_of(session, "binding", key)
+    session.out.answer({**jsonable(view), "limits": limits}, _detail(view, told))
 
 
 async def bindings_add(
@@ -323,7 +328,7 @@ def _answer(session: Session, view: BindingView) -> None:
     session.out.answer(view, _detail(view))
 
 
-def _detail(view: BindingView) -> Iterator[Line]:
+def _detail(view: BindingView, more: Sequence[tuple[str, str]] = ()) -> Iterator[Line]:
     yield from fields(
         [
             ("key", view.key),
@@ -334,6 +339,7 @@ def _detail(view: BindingView) -> Iterator[Line]:
             ("can", ", ".join(view.capabilities.words())),
             ("config", json.dumps(view.config, ensure_ascii=False, default=str)),
             ("id", view.binding_id),
+            *more,
         ]
     )
 

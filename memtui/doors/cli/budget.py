@@ -129,6 +129,16 @@ async def budget_check(
     return 1 if passed else 0
 
 
+async def limits_of(
+    session: Session, target_type: str, target_id: str
+) -> tuple[list[SpendingStatus], list[tuple[str, str]]]:
+    """Return the limits of one target with what was spent of each, and how they read."""
+    found = await session.service.limits.check(session.caller, zone=session.zone)
+    own = [one for one in found if (one.target_type, one.target_id) == (target_type, target_id)]
+    stands = [spending.stand(one, spending.period(one, session.now, session.zone)) for one in own]
+    return own, [("limit", one) for one in stands or ["none"]]
+
+
 _NONE = "There are no spending limits; `memtui budget set` sets one."
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from memtui.contract import Invalid, SourceKind
 from memtui.doors.cli.input import confirm_name
 from memtui.doors.cli.options import Switch, complete_name, pairs
-from memtui.doors.cli.output import Line, columns, fields, table
+from memtui.doors.cli.output import Line, columns, fields, jsonable, table
 from memtui.doors.cli.session import Session, build
 from memtui.widgets import format as shown
 
@@ -64,9 +65,13 @@ CompanyId = Annotated[
 
 
 async def companies_show(session: Session, company_id: CompanyId = None) -> None:
-    """Show one company: its name, its access, and how its sources open."""
+    """Show one company: its name, its access, its spending limits, and how its sources open."""
+    from memtui.doors.cli.budget import limits_of
+
     company = await session.service.companies.get(_in(session, company_id))
-    session.out.answer(company, _detail(company))
+    there = replace(session, caller=_in(session, company_id))
+    limits, told = await limits_of(there, "company", company.company_id)
+    session.out.answer({**jsonable(company), "limits": limits}, _detail(company, told))
 
 
 async def companies_configure(
@@ -102,7 +107,7 @@ def _in(session: Session, company_id: str | None) -> Caller:
     return session.caller.model_copy(update={"company_id": company_id})
 
 
-def _detail(company: CompanyView) -> Iterator[Line]:
+def _detail(company: CompanyView, more: Sequence[tuple[str, str]] = ()) -> Iterator[Line]:
     links = company.link_templates
     yield from fields(
         [
@@ -110,6 +115,7 @@ def _detail(company: CompanyView) -> Iterator[Line]:
             ("name", company.name),
             ("access", "read-only" if company.read_only else "open for changes"),
             *((f"{kind} opens", links[kind]) for kind in SourceKind if kind in links),
+            *more,
         ]
     )
 

@@ -141,3 +141,13 @@ def test_read_only_refuses(here: Run, fake: Fake) -> None:
     assert here(*set_one).code == 0
     assert here("--read-only", "budget", "remove", "company").code == 4
     assert here("--read-only", "budget", "check").code == 0
+
+
+def test_a_bindings_and_a_companys_limits_stand_with_them(here: Run, fake: Fake) -> None:
+    here("budget", "set", "binding", "default", "--usd", "5", "--per", "day")
+    shown = here("bindings", "show", "default", "--json").document
+    assert (shown["key"], [one["amount"] for one in shown["limits"]]) == ("default", ["5"])
+    assert "$0 of $5 today" in here("bindings", "show", "default").out
+    company = here("companies", "show", "--json").document
+    assert (company["company_id"], company["limits"]) == ("local", [])
+    assert "none" in here("companies", "show").out.splitlines()[-1]

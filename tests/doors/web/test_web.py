@@ -19,9 +19,11 @@ import pytest
 
 from memtui.config import Paths
 from memtui.doors.cli.session import Invocation, global_options
+from memtui.doors.listening import on_port
+from memtui.doors.web import server
 from memtui.service import MemoryService
 
-LONGEST_SECONDS = 15
+LONGEST_SECONDS = 60
 _DRAWN = {aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT}
 
 
@@ -174,6 +176,24 @@ async def test_no_tab_outlives_its_server(paths: Paths, sent: signal.Signals) ->
                 await asyncio.sleep(0.1)
     kept: Any = json.loads(paths.session_file.read_text())
     assert kept["companies"]["local"]["screen"] == "operations", "it comes back where it was left"
+
+
+async def test_it_ends_once_its_last_tab_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_GONE_SECONDS", 0)
+    app = "import sys; print('__GANGLION__', flush=True); sys.stdin.read(1)"
+    with on_port("127.0.0.1", 0) as listener:
+        web = server.WebServer([sys.executable, "-c", app], listener)
+        address = web.address
+        serving_it = asyncio.create_task(web.run())
+        async with browser() as own:
+            async with own.get(address) as page:
+                assert page.status == 200
+            async with (
+                own.ws_connect(f"{listener.url}/ws", origin=listener.url),
+                own.ws_connect(f"{listener.url}/ws", origin=listener.url),
+            ):
+                assert not serving_it.done()
+            await asyncio.wait_for(serving_it, LONGEST_SECONDS)
 
 
 @pytest.mark.parametrize(
