@@ -274,11 +274,20 @@ def _whole(selected: Selected, sign: HitSign, width: int) -> Content:
         labelled("latency", _latency(one)),
         labelled("hit rate", line(_share(one.hit_rate), _dim(_SIGN_WORDS[sign]), gap="  ")),
         labelled("empty", line(_share(one.empty_query_rate), _dim(answered), gap="  ")),
+        labelled("helped", _helped(one)),
         labelled("corrected", line(fmt.count(one.correction_count), _dim("by people"), gap="  ")),
     ]
     if selected.hint:
         block.append(key_hint("enter", selected.hint))
     return joined([block], width)
+
+
+def _helped(figures: Figures) -> Content | None:
+    said = figures.helped_count + figures.not_helped_count
+    if not said:
+        return None
+    judged = f"of {fmt.counted(said, 'result')} that somebody judged"
+    return line(_share(figures.helped_rate), _dim(judged), gap="  ")
 
 
 def _ended(figures: Figures) -> Content:
