@@ -79,6 +79,7 @@ _ORDERS = (
     ),
     _order("instruction", r"(?:\A|\n)\s{0,9}#{1,6} ?(?:new )?instructions?\s{0,9}(?:\n|:|\Z)"),
 )
+_ANY_SIGN = re.compile("|".join(re.escape(sign) for signs, _ in _ORDERS for sign in signs))
 _HIDING = {"Cc", "Cf", "Cs", "Co"}
 _NOT_HIDDEN = frozenset("\n\r\t\f\u200c\u200d\u00ad\ufeff")
 """Line ends and tabs, and what joins letters and emoji or stands where a file begins."""
@@ -88,6 +89,8 @@ def order_in(text: str) -> str | None:
     """Return the words with which a text gives its reader orders; None where it gives none."""
     looked_at = text[:_LOOKED_AT]
     folded = looked_at.casefold()
+    if _ANY_SIGN.search(folded) is None:
+        return None
     found = (
         pattern.search(looked_at)
         for signs, pattern in _ORDERS

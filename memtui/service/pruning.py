@@ -147,13 +147,16 @@ class Pruning(Group):
         answers: dict[str, PruneAnswer] = {}
         known: dict[str, list[Known]] = {}
         counter = TokenCounter(request.model)
+        planning = asyncio.Lock()
+        """One after the other, so that whoever else runs here gets half of a processor's time."""
 
         def size_of(kept: Sequence[Record]) -> int:
             return sum(fact_tokens(one.text, counter) for one in kept)
 
         async def one(key: str) -> PruneAnswer:
             held = await self._read(caller, request, key, asked.share)
-            answer = await asyncio.to_thread(self._planned, caller, request, held, size_of)
+            async with planning:
+                answer = await asyncio.to_thread(self._planned, caller, request, held, size_of)
             unused = Retrieval()
             known[key] = [
                 Known(item.record, item.tokens, held.uses.get(item.record.handle, unused))
