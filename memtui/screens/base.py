@@ -242,13 +242,19 @@ class ServiceScreen(Screen[None]):
         again = await self._undone([one.operation_id for one in reversed(undone)])
         self.toast(f"Did it again: {self.came_back(again)}. u takes it back.")
 
-    async def _undone(self, operation_ids: Sequence[str]) -> list[MutationAnswer]:
-        session = self.session
+    async def _undone(
+        self, operation_ids: Iterable[str], answers: list[MutationAnswer] | None = None
+    ) -> list[MutationAnswer]:
+        """Take changes back, each with what was done at once with it; `answers` holds what was."""
+        session, done = self.session, [] if answers is None else answers
 
-        async def work() -> list[MutationAnswer]:
-            return [await session.service.undo(session.caller, one) for one in operation_ids]
+        async def work() -> None:
+            for one in operation_ids:
+                if all(known.undoes != one for known in done):
+                    done.extend(await session.service.undo_together(session.caller, one))
 
-        return await self.change(work)
+        await self.change(work)
+        return done
 
 
 class MemtuiScreen(ServiceScreen):

@@ -586,18 +586,9 @@ class EditingScreen(ListScreen[R]):
         self.toast(said(f"Did it again: {count}. u takes it back.", *answers))
 
     async def _reverse(self, operation_ids: Sequence[str]) -> Answers:
-        session = self.session
         answers: list[MutationAnswer] = []
-
-        async def undo_all() -> None:
-            for operation_id in reversed(operation_ids):
-                if operation_id not in {one.undoes for one in answers}:
-                    answers.extend(
-                        await session.service.undo_together(session.caller, operation_id)
-                    )
-
         try:
-            await self.change(undo_all)
+            await self._undone(reversed(operation_ids), answers)
         except MemtuiError:
             self.own(*answers)
             self.load()

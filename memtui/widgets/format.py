@@ -132,7 +132,8 @@ def not_read(problems: Sequence[Problem]) -> str:
 def changed(change: UndoCandidate) -> str:
     """Name what a change changed: `3 records`, `limit agent coding usd day`, `5 settings`."""
     if change.records:
-        return counted(change.records, "record")
+        together = change.operation.request.get("together")
+        return f"{counted(change.records, 'record')}{' and what went with it' if together else ''}"
     if len(change.settings) == 1:
         return change.settings[0].name
     return counted(len(change.settings), "setting") if change.settings else ""
