@@ -34,7 +34,7 @@ from memtui.contract import (
     Unavailable,
 )
 from memtui.paths import sync_folder
-from memtui.service.answers import CaptureSwitches
+from memtui.service.answers import CaptureSwitches, ReviewRule
 from memtui.service.home import Remains, find_remains, read_sqlite, used_database
 from memtui.service.providers import Providers
 from memtui.store import appending, bindings
@@ -67,6 +67,8 @@ class RestoredBinding(CaptureSwitches):
     enabled: bool
     """False: it needs a config, which is lost."""
     read_only: bool = False
+    review: tuple[ReviewRule, ...] = ()
+    """What is held of what agents write to it."""
 
 
 class RestoredCompany(Model):
@@ -273,7 +275,8 @@ def _apply(
         case {"update_binding": str(key)} if key in told:
             switches = {"enabled", "read_only", *CaptureSwitches.model_fields}
             names = switches.intersection(asked)
-            changed = {name: bool(asked[name]) for name in names}
+            changed: dict[str, Any] = {name: bool(asked[name]) for name in names}
+            changed["review"] = _rules(told[key].review, asked)
             told[key] = told[key].model_copy(update=changed)
         case {"remove_binding": str(key)}:
             told.pop(key, None)
@@ -282,6 +285,16 @@ def _apply(
             targets[kind, place] = key
         case {"clear_target": str(kind), "target_id": str(target)}:
             targets.pop((kind, target), None)
+
+
+def _rules(known: tuple[ReviewRule, ...], asked: Json) -> tuple[ReviewRule, ...]:
+    """Return the rules that a binding has after a change."""
+    for name in ("add_rule", "remove_rule"):
+        if name in asked:
+            rule = ReviewRule.model_validate(asked[name])
+            known = tuple(one for one in known if one != rule)
+            return (*known, rule) if name == "add_rule" else known
+    return known
 
 
 def _guess(key: str, folder: Path, providers: Providers) -> RestoredBinding | None:
@@ -388,12 +401,11 @@ def _fill_settings(connection: Connection, company: RestoredCompany, now: dateti
     providers = Providers()
     for one in company.bindings:
         binding = BindingRow(
-            **dict(one),
+            **dict(one) | {"review": [rule.model_dump(mode="json") for rule in one.review]},
             binding_id=f"{company_id}/{one.key}",
             company_id=company_id,
             config={},
             capabilities=providers.load(one.provider_key).capabilities.model_dump(),
-            review=[],
             created_at=now,
         )
         bindings.add_binding(connection, binding)

@@ -16,6 +16,7 @@ from memtui.contract import (
     Denied,
     ForgetRequest,
     Invalid,
+    Json,
     MemtuiError,
     Model,
     OperationType,
@@ -259,7 +260,8 @@ class Review(Group):
             NotFound: no such binding.
         """
         rule = _checked(rule, binding_key)
-        return await self._change_rules(caller, binding_key, rule, lambda rules: (*rules, rule))
+        asked = {"add_rule": rule.model_dump(mode="json")}
+        return await self._change_rules(caller, binding_key, asked, lambda rules: (*rules, rule))
 
     async def remove_rule(self, caller: Caller, binding_key: str, rule: ReviewRule) -> Rules:
         """Take a rule away; what waits because of it goes on waiting. Returns what is left.
@@ -275,7 +277,8 @@ class Review(Group):
                 raise Invalid(f"{binding_key} has no rule {rule.name}; it has: {known}.")
             return tuple(one for one in rules if one != rule)
 
-        return await self._change_rules(caller, binding_key, rule, without)
+        asked = {"remove_rule": rule.model_dump(mode="json")}
+        return await self._change_rules(caller, binding_key, asked, without)
 
     def rule_from(self, one: HeldWrite, action: RuleAction, test: RuleTest) -> ReviewRule:
         """Return the rule that does the same with what is like something held.
@@ -305,7 +308,7 @@ class Review(Group):
         return _checked(ReviewRule(action=action, test=test, value=value), one.binding_key)
 
     async def _change_rules(
-        self, caller: Caller, binding_key: str, rule: ReviewRule, make: Callable[[Rules], Rules]
+        self, caller: Caller, binding_key: str, asked: Json, make: Callable[[Rules], Rules]
     ) -> Rules:
         def change(database: DatabaseConnection) -> Rules:
             row = find_binding(database, caller.company_id, binding_key)
@@ -316,7 +319,7 @@ class Review(Group):
             bindings.update_binding(database, row.binding_id, values)
             return rules
 
-        asked = {"update_binding": binding_key, "review": rule.name}
+        asked = {"update_binding": binding_key, **asked}
         return await self._core.change(caller, asked, change, binding_key=binding_key)
 
     async def _find(self, caller: Caller, held_id: str, decision: str) -> HeldRow:

@@ -54,7 +54,7 @@ COMMITTED = tuple(name for name in OWN_FIELDS if name not in _NOT_COMMITTED)
 # operations that no log has yet, and a name that is missing here is committed with the rest.
 _NAMES = frozenset(
     """
-    acts_for add_binding add_company add_token added as_of at_least attributes author
+    acts_for add_binding add_company add_rule add_token added as_of at_least attributes author
     binding_key budget checks clear_target config content content_chars cursor decision
     delete_namespace delivered enabled expires_at expires_to explain fetch file_count files
     filter for format fuzzy happened held import_into imported intent key kind known label late
@@ -62,10 +62,10 @@ _NAMES = frozenset(
     model name namespace never_expires operation_id operations over_budget owners
     patch_namespace period pinned principal problems profile project_id prompt provider
     put_namespace query read_only reason reasons record_id record_ids records redacted
-    remove_binding remove_company remove_member remove_namespace remove_spending_limits
-    remove_token restored review revision role rules seal sections set_member set_spending_limit
-    set_target skip_given sort tags target_id target_type text title tokens top_k topic type
-    update_binding verdict withheld within_ms
+    remove_binding remove_company remove_member remove_namespace remove_rule
+    remove_spending_limits remove_token restored revision role rules seal sections set_member
+    set_spending_limit set_target skip_given sort tags target_id target_type text title tokens
+    top_k topic type update_binding verdict withheld within_ms
     """.split()  # noqa: SIM905
 )
 _WORDS: Mapping[str, frozenset[str]] = {

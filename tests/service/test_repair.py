@@ -23,7 +23,15 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
-from memtui.service import Caller, Capture, Membership, MemoryService, Role, open_service
+from memtui.service import (
+    Caller,
+    Capture,
+    Membership,
+    MemoryService,
+    ReviewRule,
+    Role,
+    open_service,
+)
 from memtui.service.repair import Repair, plan, repair
 from memtui.store import appending, bindings
 from memtui.store.compiled import CompanyRow
@@ -128,6 +136,10 @@ async def test_bindings_and_targets_are_as_the_sealed_log_tells(lived: Lived) ->
         await service.bindings.add(ANA, key, "facts", {})
     await service.write(ANA, NOTE.model_copy(update={"binding_key": "gone"}))
     await service.bindings.update(ANA, "web", capture={Capture.COMMENTS: True})
+    rules = [ReviewRule(action="hold", test=one) for one in ("all", "instruction")]
+    for rule in rules:
+        await service.review.add_rule(ANA, "web", rule)
+    await service.review.remove_rule(ANA, "web", rules[1])
     await service.bindings.set_target(ANA, "project", "site", "web")
     await service.bindings.set_target(ANA, "agent", "coding", "web")
     await service.bindings.clear_target(ANA, "agent", "coding")
@@ -153,6 +165,7 @@ async def test_bindings_and_targets_are_as_the_sealed_log_tells(lived: Lived) ->
     asked = Scope(company_id="local", project_id="site")
     found = await service.resolve(ANA, asked)
     assert (found.binding_key, found.captures) == ("web", (Capture.COMMENTS,))
+    assert await service.review.rules(ANA, "web") == (rules[0],)
     await service.close()
 
 

@@ -263,14 +263,14 @@ async def _decide(
         if always is not None:
             rule = review.rule_from(one, RuleAction(decision), RuleTest(always))
             await review.add_rule(session.caller, one.binding_key, rule)
-            rules.append(rule)
+            rules += [rule] * (rule not in rules)
     session.out.answer(
         {"decided": done, "failed": failed, "rules": rules},
         (id_ for one in done for id_ in one["record_ids"]),
         *(f"{one['held_id'][:_SHORT]}: {one['message']}" for one in failed),
         *(f"{_WORDS[decision]} {one['held_id'][:_SHORT]}; memtui undo {one['operation_id']} takes "
           "it back." for one in done),
-        *(f"From now on: {rule.name}." for rule in dict.fromkeys(rules)),
+        *(f"From now on: {rule.name}." for rule in rules),
     )  # fmt: skip
     if any(one["error"] == Conflict.__name__ for one in failed):
         return 5
