@@ -146,6 +146,7 @@ class MemtuiApp(App[None]):
         """Where one went and has not arrived yet."""
         self._early: WeakKeyDictionary[ModalScreen[Any], int] = WeakKeyDictionary()
         """How many keys wait for a dialog that is still being laid out."""
+        self.set_class(self.console.color_system in {None, "standard"}, "-few-colours")
         for mode in _MODES:
             self.add_mode(mode, partial(self._new_screen, mode))
         for theme in own_themes():

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.color import ColorSystem
+from textual.color import Color
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -21,6 +23,7 @@ from memtui.screens.kept import load_session
 from memtui.screens.state import Phase
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
 from memtui.widgets.frame import Tab
+from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import Watched, toasts, until
 
@@ -357,6 +360,21 @@ async def test_no_color_and_ansi_paint_no_colour_of_ours(
         async with running(paths, load_settings(paths, theme=theme)) as (app, _):
             assert app.theme == theme
             assert app.native_ansi_color is (theme == "ansi")
+
+
+@pytest.mark.parametrize("theme", ["memtui", "memtui-light"])
+async def test_sixteen_colours_show_which_row_is_selected(
+    paths: Paths, settings: Settings, monkeypatch: pytest.MonkeyPatch, theme: str
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLORTERM", "")
+    async with running(paths, load_settings(paths, theme=theme)) as (app, _):
+        assert app.console.color_system == "standard"
+        row = app.screen.query_one(VirtualList).get_component_rich_style("virtual-list--cursor")
+        ground = Color.parse(app.get_css_variables()["background"]).rich_color
+        assert row.bgcolor is not None
+        standard = ColorSystem.STANDARD
+        assert row.reverse or row.bgcolor.downgrade(standard) != ground.downgrade(standard)
 
 
 async def test_a_fault_ends_with_one_sentence_and_the_log_has_the_rest(

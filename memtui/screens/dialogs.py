@@ -29,8 +29,12 @@ Drawn = Content | Callable[[int], Content]
 READING = display("… reading", style=DIM)
 _CHOICES = 200
 """Choices that are drawn at once; typing finds the rest."""
+_HIGH = 16
+"""Lines from which on there is room around what a dialog says."""
 _AROUND_SHEET = 8
-"""Lines of frame, title and keys."""
+"""Lines of frame, title and keys, and the blanks between them."""
+_AROUND_FLAT_SHEET = 4
+"""Lines of frame, title and keys alone."""
 _WAITING_SECONDS = 0.3
 """How long `Waiting` waits before it shows itself."""
 
@@ -41,7 +45,7 @@ class Dialog(DimmingScreen[T]):
     So does a click beside it, but it may be a slip: not where it would throw away what is written.
     """
 
-    VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-high")]
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (_HIGH, "-high")]
     BINDINGS = [("escape", "back", "back")]
     BOX: ClassVar[str] = ""
     """The style class of the box, beside `dialog`."""
@@ -629,11 +633,13 @@ class Sheet(Dialog[None]):
 
     def on_resize(self) -> None:
         """Be as high as the text, and leave room for what is around it where it is long."""
-        self.query_one(VerticalScroll).styles.max_height = max(1, self.most_lines(self.size.height))
+        self.query_one(VerticalScroll).styles.max_height = max(
+            1, self.most_lines(self.app.size.height)
+        )
 
     def most_lines(self, height: int) -> int:
         """Return how many lines of text are shown at once on so many lines."""
-        return height * 9 // 10 - _AROUND_SHEET
+        return height - _AROUND_FLAT_SHEET if height < _HIGH else height * 9 // 10 - _AROUND_SHEET
 
     def action_scroll(self, by: int) -> None:
         """Scroll by some lines."""

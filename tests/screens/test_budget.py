@@ -473,6 +473,8 @@ async def test_hostile_facts_are_shown_and_never_obeyed(
         for size in ((50, 20), (80, 24), (200, 60), (120, 40)):
             await pilot.resize_terminal(*size)
             assert_harmless(screen_text(app))
+            head = app.screen.query_one("#budget-head").size.height
+            assert head <= 5 or size[1] >= 30
             await pilot.press("end")
             assert_harmless(screen_text(app))
             await pilot.press("home")

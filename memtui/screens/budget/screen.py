@@ -59,6 +59,7 @@ from memtui.screens.budget.view import (
     read_timeline,
     rows_of,
     share_content,
+    short_head,
 )
 from memtui.screens.dialogs import Choice, Choose, NewRecord, Prompt, Sheet, TypedConfirm
 from memtui.screens.editing import EditingScreen, Named
@@ -79,6 +80,10 @@ if TYPE_CHECKING:
     from memtui.service.answers import BindingView
     from memtui.service.context import ContextAnswer
 
+_TALL = 30
+"""Lines of a screen on which the whole head has room."""
+_SHORT_HEAD = 5
+"""Lines of the head on a lower one."""
 _MOST_COMPARED = 2_000
 """Past so many facts only the review looks, which a person asks for."""
 _MODELS = (
@@ -363,7 +368,10 @@ class BudgetScreen(EditingScreen[FactRow]):
         head = self.query_one("#budget-head", Static)
         head.display = chosen
         width = head.content_size.width or self.size.width - 2
-        parts = [head_content(view, width), bars_content(view, width), notes_content(view)]
+        if self.size.height < _TALL:
+            parts = [short_head(view, width, _SHORT_HEAD)]
+        else:
+            parts = [head_content(view, width), bars_content(view, width), notes_content(view)]
         head.update(lines([part for part in parts if part.plain]))
         self._draw_offers()
         self._draw_text()

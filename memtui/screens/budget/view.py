@@ -405,8 +405,28 @@ def _dollars(amount: Decimal | None) -> str:
     return "$0" if amount is not None and not amount else fmt.money(amount, unpriced=amount is None)
 
 
-def bars_content(view: BudgetView, width: int) -> Content:
-    """Return a bar for each section, and one for the whole against its budget."""
+def short_head(view: BudgetView, width: int, most: int) -> Content:
+    """Return head, bars and the first warning in at most so many lines."""
+    if view.answer is None:
+        return head_content(view, width)
+    whose = " in ".join(place.label for place in view.places if place.word != COMPANY)
+    price = view.answer.price
+    cost = f"{_dollars(price.cost_usd)} a request" if price.priced else "unpriced"
+    head = line(
+        display(whose, limit=80, style=STRONG),
+        display(view.model, limit=40, style=ACCENT),
+        display(cost, style=STRONG),
+        gap=SEPARATOR,
+    )
+    notes = [one for one in notes_content(view).split()[:1] if one.plain]
+    return lines([head, bars_content(view, width, most - 1 - len(notes)), *notes])
+
+
+def bars_content(view: BudgetView, width: int, most: int = 100) -> Content:
+    """Return a bar for each section, and one for the whole against its budget.
+
+    Where that is more than so many lines, the sections that are the least full have none.
+    """
     answer = view.answer
     if answer is None:
         return Content("")
@@ -420,7 +440,8 @@ def bars_content(view: BudgetView, width: int) -> Content:
 
     sections = {section.kind: section for section in answer.sections}
     places = {place.section: place for place in view.places}
-    drawn = []
+    drawn: list[Content] = []
+    fullness: list[float] = []
     for kind in SectionKind:
         is_asked_for = kind is SectionKind.RELATED and view.prompt
         is_there = kind in places and kind is not SectionKind.COMPANY
@@ -439,7 +460,12 @@ def bars_content(view: BudgetView, width: int) -> Content:
             left = max(0, view.budget - answer.tokens)
             tokens, budget = 0, left if rule.fills else rule.budget
         drawn.append(bar(kind.value, tokens, budget, said))
+        fullness.append(tokens / max(1, budget))
     share = display(f"{share_words(answer.share)} of the prompt", style=DIM)
+    fullest = sorted(range(len(drawn)), key=lambda place: -fullness[place])[: most - 1]
+    if left := len(drawn) - len(fullest):
+        share = line(share, display(f"{fmt.counted(left, 'section')} not shown", style=DIM))
+    drawn = [drawn[place] for place in sorted(fullest)]
     return lines([*drawn, bar("total", answer.tokens, view.budget, share, STRONG)])
 
 
