@@ -10,7 +10,6 @@ from memtui.contract import SourceKind
 from memtui.screens.form import FieldRow, Form
 from memtui.service.answers import CompanyView
 from memtui.service.companies import LINK_PLACES, link_problem
-from memtui.visible import visible
 from memtui.widgets.background import Background
 from memtui.widgets.display import DIM, display
 from memtui.widgets.editor import ForeignInput
@@ -55,13 +54,13 @@ class CompanyForm(Form[CompanyView]):
     def rows(self) -> Iterator[FieldRow]:
         """Yield the name, and a template a kind of source."""
         for field, value in self._begin.items():
-            if field == _NAME:
-                label, example, told = _NAME, self._company.company_id, "For people."
-            else:
-                label, example = field.replace("_", " "), _EXAMPLES[SourceKind(field)]
-                told = "" if value else f"Such as {example}"
-            written = ForeignInput(value, placeholder=visible(example, limit=200), compact=True)
-            yield FieldRow(field, label, written, display(told, limit=300, style=DIM))
+            told = "For people."
+            if field != _NAME:
+                told = "" if value else f"Such as {_EXAMPLES[SourceKind(field)]}"
+            written = ForeignInput(value, placeholder="not set", compact=True)
+            yield FieldRow(
+                field, field.replace("_", " "), written, display(told, limit=300, style=DIM)
+            )
 
     @property
     def is_written(self) -> bool:
