@@ -227,7 +227,7 @@ def _totals(found: Stats) -> Iterator[tuple[str, str]]:
     yield "latency", f"p50 {p50} · p95 {p95} · p99 {p99}"
     yield "hit rate", _hits(found)
     if said := found.helped_count + found.not_helped_count:
-        yield "helped", _share(found.helped_rate, said, "results that somebody judged")
+        yield "helped", _share(found.helped_rate, said, "judged results")
     yield "empty queries", _share(found.empty_query_rate, found.answered_count, "answered queries")
 
 

@@ -46,7 +46,7 @@ from memtui.doors.http.app import (
     read_json,
     served_by,
 )
-from memtui.service import Caller, MemoryService, MutationAnswer
+from memtui.service import Caller, MemoryService, MutationAnswer, Verdict
 from memtui.service.operations import FACT
 from memtui.service.visibility import AGENT_PREFIX
 
@@ -164,6 +164,24 @@ class Accepted(Wire):
         )
 
 
+class Judgement(Wire):
+    """Whether a fact that the token's principal was given helped."""
+
+    id: Annotated[str, Field(min_length=1)]
+    """The fact's id, as these endpoints have it."""
+    helped: bool
+    operation_id: str | None = None
+    """The query or context that gave it; left out: the newest one that did."""
+
+
+class Judged(Wire):
+    """What was said is noted; the last word of each result counts."""
+
+    operation_id: str
+    judged: str
+    """The query or context that gave the fact."""
+
+
 class ErrorDetail(Wire):
     """What went wrong."""
 
@@ -259,6 +277,17 @@ class FactCalls:
             return await self._delete(await self.user(), wire_id, found=False)
         return await self._delete(self.drive(parts[0]), parts[1])
 
+    async def judge(self, asked: Judgement) -> Judged:
+        """Say whether a fact helped that a query or a context gave."""
+        parts = decode_id(asked.id, 2) or decode_id(asked.id, 1)
+        answer = await self.service.feedback.say(
+            self.caller,
+            parts[-1] if parts else asked.id,
+            Verdict.HELPED if asked.helped else Verdict.NOT_HELPED,
+            operation_id=asked.operation_id,
+        )
+        return Judged(operation_id=answer.operation_id, judged=answer.judged)
+
     async def _delete(self, scope: Scope, record_id: str, *, found: bool = True) -> MutationAnswer:
         record = (await self.service.get(self.caller, record_id, scope)).record
         if not found or record.kind != FACT or not owned([record], scope):
@@ -300,6 +329,10 @@ async def _new_fact(request: Request, _: Authenticated) -> NewFact:
     return await read_json(request, NewFact, max_bytes=MAX_BODY_BYTES)
 
 
+async def _judgement(request: Request, _: Authenticated) -> Judgement:
+    return await read_json(request, Judgement, max_bytes=MAX_BODY_BYTES)
+
+
 async def _key(key: Annotated[str, Path(alias="id", min_length=1)]) -> str:
     """Return the path's last segment, which the guard has left percent-encoded."""
     return unquote(key)
@@ -307,6 +340,7 @@ async def _key(key: Annotated[str, Path(alias="id", min_length=1)]) -> str:
 
 Calls = Annotated[FactCalls, Depends(_calls)]
 Fresh = Annotated[NewFact, Depends(_new_fact)]
+Asked = Annotated[Judgement, Depends(_judgement)]
 Key = Annotated[str, Depends(_key)]
 
 
@@ -368,6 +402,17 @@ async def delete_drive_fact(calls: Calls, wire_id: Key) -> Response:
     return _deleted(await calls.delete_of_drive(wire_id))
 
 
+@router.post(
+    "/feedback",
+    status_code=201,
+    responses=_documented(413, 415, s201=Judged),
+    openapi_extra=json_body(Judgement),
+)
+async def say_whether_it_helped(calls: Calls, asked: Asked) -> Response:
+    """Say whether a fact helped that a query or a context gave the token's principal."""
+    return _reply(await calls.judge(asked), 201)
+
+
 def facts_app(served: Served, *, names: frozenset[str] | None) -> FastAPI:
     """Return the app that serves a company's facts; `names` are the hosts it answers to."""
     return build_app(
@@ -375,7 +420,7 @@ def facts_app(served: Served, *, names: frozenset[str] | None) -> FastAPI:
         title="memtui facts",
         description="Facts about users and drives, kept by memtui.",
         router=router,
-        bodies=(NewFact,),
+        bodies=(NewFact, Judgement),
         style=ErrorStyle(_error_body, invalid=422),
         names=names,
     )

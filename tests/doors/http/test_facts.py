@@ -11,7 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memtui.contract import Filter, OperationType, Scope, SourceKind, SourceRef, WriteRequest
+from memtui.contract import (
+    Filter,
+    OperationType,
+    QueryRequest,
+    Scope,
+    SourceKind,
+    SourceRef,
+    WriteRequest,
+)
 from memtui.doors.http.facts import decode_id, encode_id
 from memtui.service import Caller, MemoryService, ReviewRule, RuleAction, RuleTest
 from tests.doors.cli.conftest import HOSTILE
@@ -49,6 +57,26 @@ async def test_add_list_delete(speak: Any, path: str) -> None:
     assert (gone.status_code, gone.content) == (204, b"")
     assert await texts(client, path) == ["Uses Go."]
     assert (await client.delete(f"{base}/{first.json()['id']}")).status_code == 404
+
+
+async def test_an_agent_says_whether_a_fact_helped_that_it_was_given(
+    speak: Any, memories: MemoryService, caller: Caller
+) -> None:
+    agent = await speak("agent:x", acts_for="user:ana")
+    kept = (await agent.post(DRIVE_PATH, json={"fact": "Deploys happen from main."})).json()
+    said = {"id": kept["id"], "helped": True}
+    unknown = await agent.post("/api/memory/feedback", json=said)
+    assert (unknown.status_code, unknown.json()["error"]["kind"]) == (404, "not_found")
+    scope = Scope(company_id=caller.company_id, project_id=DRIVE)
+    asker = caller.model_copy(update={"principal": "agent:x", "acts_for": "user:ana"})
+    asked = await memories.query(asker, QueryRequest(scope=scope, query="deploys"))
+    told = await agent.post("/api/memory/feedback", json=said)
+    assert (told.status_code, told.json()["judged"]) == (201, asked.operation_id)
+    logged = await memories.log.get(caller, told.json()["operationId"])
+    assert (logged.principal, logged.request["verdict"]) == ("agent:x", "helped")
+    person = await speak("user:ana")
+    other = await person.post("/api/memory/feedback", json=said | {"helped": "perhaps"})
+    assert other.status_code in {400, 422}
 
 
 async def test_what_an_agent_asks_is_held_for_review(

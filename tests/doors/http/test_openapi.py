@@ -33,6 +33,7 @@ def test_the_document_tells_of_the_token_and_of_every_endpoint(home: Path, token
         "/api/memory/user": {"get", "post"},
         "/api/memory/user/{id}": {"delete"},
         "/api/memory/drive/{id}": {"get", "post", "delete"},
+        "/api/memory/feedback": {"post"},
     }
     (scheme,) = document["components"]["securitySchemes"].values()
     assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
