@@ -205,6 +205,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             (*_SERVICE, Need.NOW),
         ),
         _do("refresh", "r f5", "Read again what this screen shows."),
+        _do("picture", "f12", "Write a picture of this screen to an SVG file."),
         _do("theme", "ctrl+t", "Choose a theme."),
         _do("suspend", "ctrl+z", "Go back to the shell; `fg` returns."),
         _do("quit", "q ctrl+q", "Leave memtui; it comes back where you left it."),

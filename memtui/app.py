@@ -120,6 +120,7 @@ class MemtuiApp(App[None]):
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         terminal: list[Any] | None = None,
         tours: bool = False,
+        unseen: bool = False,
     ) -> None:
         if screen is not None and screen not in _MODES:
             from memtui.contract import Invalid
@@ -132,6 +133,8 @@ class MemtuiApp(App[None]):
         self._terminal = terminal
         self._tours = tours
         """Whether the tour is shown to who has not seen it in this home."""
+        self._unseen = unseen
+        """Whether nobody sits before it: it only reads, and keeps nothing of itself."""
         self._first_screen = screen or ""
         self._loaded = self._spared = False
         self._holding = True
@@ -249,7 +252,8 @@ class MemtuiApp(App[None]):
         self.controller.follower.begin()
         self.set_interval(_HEALTH_SECONDS, self.controller.check_health)
         self.set_interval(_HEALTH_SECONDS, self.controller.check_spending)
-        self.set_interval(_EMBED_SECONDS, self.controller.embed)
+        if not self._unseen:
+            self.set_interval(_EMBED_SECONDS, self.controller.embed)
 
     async def _show(self, mode: str) -> None:
         """Show a screen; what is typed waits until it has put its cursor where it begins."""
@@ -288,7 +292,7 @@ class MemtuiApp(App[None]):
     async def on_unmount(self) -> None:
         """Keep the session and close the service."""
         if self._loaded:
-            await self.controller.close()
+            await self.controller.close(keeps=not self._unseen)
 
     def _new_screen(self, mode: str) -> MemtuiScreen:
         screen = _screen_class(mode)(self.state)
@@ -542,6 +546,25 @@ class MemtuiApp(App[None]):
             self.controller.check_health()
             self.controller.check_spending()
             self.frame.reload()
+
+    def action_picture(self) -> None:
+        """Write a picture of what is shown to a file."""
+        from memtui.screens.exports import export, write_file
+        from memtui.screens.picture import picture_of
+
+        if self.frame is None:
+            return
+        svg = picture_of(self)
+
+        async def write(path: Path, *, overwrite: bool) -> str:
+            def fill(work: Path) -> None:
+                work.write_text(svg, "utf-8")
+
+            await asyncio.to_thread(write_file, path, fill, overwrite=overwrite)
+            return f"Wrote {path}."
+
+        name = f"memtui-{self.frame.MODE}.svg"
+        self.frame.talk(export(self.frame, "Picture of this screen", name, ("svg",), write))
 
     def action_theme(self) -> None:
         """Choose a theme."""

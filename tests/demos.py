@@ -1,5 +1,6 @@
 """One whole demo for all tests, made once a test run."""
 
+import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ from filelock import FileLock
 from memtui.config import Paths, Settings, find_paths
 from memtui.demo import DemoSummary, build_demo
 
+_UNREAD = "demo-unread"
 END = datetime(2026, 3, 18, 16, tzinfo=UTC)
 
 
@@ -33,4 +35,14 @@ def built(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Built:
     folder = tmp_path_factory.getbasetemp()
     folder = folder if worker_id == "master" else folder.parent
     with FileLock(folder / "demo.lock"):
-        return build_in(folder / "demo")
+        begun = (folder / "demo").exists()
+        made = build_in(folder / "demo")
+        if not begun:
+            shutil.copytree(folder / "demo", folder / _UNREAD)
+        return made
+
+
+@pytest.fixture
+def unread(built: Built, tmp_path: Path) -> Paths:
+    """A copy of the whole demo as it was made: no test has read anything in it."""
+    return find_paths(shutil.copytree(built.paths.data.with_name(_UNREAD), tmp_path / "unread"))

@@ -300,7 +300,9 @@ class StateController:
         await asyncio.to_thread(importlib.import_module, "memtui.service")
         from memtui.service import open_service
 
-        service = await open_service(self._paths, self._settings, new_id=self.follower.new_id)
+        service = await open_service(
+            self._paths, self._settings, clock=self._clock, new_id=self.follower.new_id
+        )
         try:
             own = self._settings.principal, self._settings.acts_for or None
             companies = tuple(await service.companies.all(*own))
@@ -626,13 +628,14 @@ class StateController:
             }
         )
 
-    async def close(self) -> None:
-        """Keep the session and close the service."""
+    async def close(self, *, keeps: bool = True) -> None:
+        """Keep the session, where it `keeps` it, and close the service."""
         if self.state.session is None:
             return
         self._embedding.forget()
         try:
-            await asyncio.to_thread(save_document, self._paths.session_file, self.saved)
+            if keeps:
+                await asyncio.to_thread(save_document, self._paths.session_file, self.saved)
         except Invalid as error:
             _log.warning("%s", error)
         await self.state.session.service.close()

@@ -139,6 +139,7 @@ COMMANDS = {
     "agents": ("List the agents that are connected now, and what each was told last.", "agents"),
     "serve": ("Answer other programs over HTTP.", "serve"),
     "web": ("Open the terminal app in a browser of this machine.", "web"),
+    "screenshot": ("Write a picture of a screen to an SVG file.", "screenshot"),
     "demo": ("Make a sample company, the same every time, and open it.", "demo"),
 }
 """The first sentence of the docstring of each command that is in no group, and its module."""

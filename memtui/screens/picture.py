@@ -1,0 +1,58 @@
+"""A picture of what the app shows, as SVG."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from textual.app import App
+from textual.widgets import Input, TextArea
+
+_FONT = "'Fira Code', ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+
+_BACKGROUND = re.compile(
+    r'<rect fill="([^"]*)" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"/>'
+)
+_BACKGROUNDS = re.compile(rf"(?:{_BACKGROUND.pattern.replace('(', '(?:')}){{2,}}")
+_ROUNDED = 0.3
+"""How far apart two edges are, in a picture's units, that are one."""
+
+
+def picture_of(app: App[Any]) -> str:
+    """Return what an app shows now; cursors stop to blink, so that the same is the same."""
+    for widget in app.screen.query("*"):
+        if isinstance(widget, Input | TextArea):
+            widget.cursor_blink = False
+    return _slim(app.export_screenshot(title="memtui", simplify=True))
+
+
+def _slim(svg: str) -> str:
+    """Leave out what no reader needs: fonts from the net, long names, a clip for each line.
+
+    Rich's own picture of a full screen is four times as large.
+    """
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<clipPath id=\"[\w-]+-line-\d+\">.*?</clipPath>\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r" clip-path=\"url\(#[\w-]+-line-\d+\)\"", "", svg)
+    svg = re.sub(r"terminal-\d+", "t", svg).replace(' shape-rendering="crispEdges"', "")
+    svg = svg.replace("<style>", "<style>\n    rect { shape-rendering: crispEdges }", 1)
+    svg = svg.replace("font-family: Fira Code, monospace;", f"font-family: {_FONT};")
+    svg = re.sub(r"(\d\.\d)\d{3,}", r"\1", svg).replace("&#160;", "\N{NO-BREAK SPACE}")
+    return re.sub(r"\n\s+", "\n", _BACKGROUNDS.sub(_merged, svg))
+
+
+def _merged(run: re.Match[str]) -> str:
+    """Return backgrounds one after the other as few: neighbours of one colour are one."""
+    merged: list[tuple[str, float, str, float, str]] = []
+    for fill, x, y, width, height in _BACKGROUND.findall(run[0]):
+        left, wide = float(x), float(width)
+        if merged:
+            colour, start, row, so_far, high = merged[-1]
+            if (colour, row, high) == (fill, y, height) and abs(start + so_far - left) < _ROUNDED:
+                merged[-1] = colour, start, row, left + wide - start, high
+                continue
+        merged.append((fill, left, y, wide, height))
+    return "".join(
+        f'<rect fill="{fill}" x="{x:.6g}" y="{y}" width="{width:.6g}" height="{height}"/>'
+        for fill, x, y, width, height in merged
+    )
