@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memtui.contract import Invalid, Record, owner_words
+from memtui.contract import Denied, Invalid, Record, owner_words
 from memtui.doors.cli import impact
 from memtui.doors.cli.facts import FACT, FactScope
 from memtui.doors.cli.forget import changed_ids, forgotten
@@ -47,6 +48,21 @@ class _Planned:
     def marked(self) -> dict[str, tuple[Record, ...]]:
         """What would go, by binding."""
         return {key: plan.marked for key, plan in self.plans.items() if plan.marked}
+
+    @property
+    def kept(self) -> Counter[str]:
+        """Why records that could go cannot be forgotten, and how many of them."""
+        could = {
+            (key, candidate.record.handle)
+            for key, plan in self.plans.items()
+            for candidate in plan.candidates
+        }
+        return Counter(
+            item.kept
+            for key, plan in self.plans.items()
+            for item in plan.items
+            if item.kept and (key, item.record.handle) in could
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +161,8 @@ async def facts_prune(
     if reasons:
         marked = {key: plan.mark_reasons(reasons) for key, plan in planned.plans.items()}
         planned = replace(planned, plans=marked)
+    if apply and planned.kept and not planned.marked:
+        raise Denied(next(iter(planned.kept)))
     applied = await _applied(session, scope, planned, yes=yes) if apply and planned.marked else None
     document = _document(planned) | _outcome(applied, dry_run=not apply)
     told = _told(planned, applied, dry_run=not apply)
@@ -335,6 +353,8 @@ def _told(planned: _Planned, applied: _Applied | None, *, dry_run: bool) -> Iter
         yield f"{count} of {all_of} would go and save {saved}; --apply lets them go."
     elif applied is not None and not applied.failed:
         yield f"That saves {saved}."
+    for why, kept in planned.kept.items():
+        yield f"{shown.counted(kept, 'record')} that could go must stay. {why}"
     for answer in applied.answers if applied else ():
         yield from forgotten(answer)
     if applied and len(applied.answers) > 1:

@@ -234,6 +234,13 @@ def test_everything_is_pruned_at_once_and_comes_back_at_once(here: Run) -> None:
     assert here("stats", "--insights", "--json").document["insights"] == []
     assert here("stats", "--insights", "--patterns").code == 2
 
+    add(here, "likes tea!", *U, "--binding", "table")
+    assert here("bindings", "read-only", "table", "on").code == 0
+    told = here("facts", "prune", "--everything")
+    assert "1 record that could go must stay. The binding table is read-only." in told.err
+    denied = here("facts", "prune", "--everything", "--apply", "--yes")
+    assert (denied.code, denied.err.strip()) == (4, "The binding table is read-only.")
+
 
 def test_facts_by_their_key(here: Run) -> None:
     project = ("--project", "apollo", "--agent", "coding")
