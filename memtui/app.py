@@ -498,13 +498,11 @@ class MemtuiApp(App[None]):
 
     def action_help(self) -> None:
         """Show every key of this screen."""
-        from memtui.screens.dialogs import Sheet
-        from memtui.screens.help import group_help
+        from memtui.screens.help import Help
 
         if self.frame is not None:
             groups, why = groups_on(self.frame.MODE), self.frame.why_disabled
-            content = partial(group_help, groups, self.state.keymap, why)
-            self.push_screen(Sheet("Keys", content))
+            self.push_screen(Help("Keys", groups, self.state.keymap, why))
 
     def action_tour(self) -> None:
         """Show what there is in one screen, and what to try first."""
@@ -516,7 +514,9 @@ class MemtuiApp(App[None]):
 
     def action_palette(self) -> None:
         """Show the command palette."""
-        self.action_command_palette()
+        from memtui.screens.palette import Palette
+
+        self.push_screen(Palette())
 
     def action_filter(self) -> None:
         """Put the cursor into the filter line."""

@@ -198,7 +198,7 @@ async def test_help_names_the_reason_and_a_disabled_key_says_it(
         await pilot.pause()
         assert isinstance(app.screen, Sheet)
         assert "(This is read-only.)" in screen_text(app)
-        await pilot.press("q")
+        await pilot.press("escape")
         assert not isinstance(app.screen, Sheet)
 
 

@@ -606,8 +606,15 @@ class Sheet(Dialog[None]):
     ]
     BOX = "dialog-sheet"
 
-    def __init__(self, title: str, content: Drawn, *, read: Work[Drawn] | None = None) -> None:
-        super().__init__(title, "↑↓ scroll   esc close")
+    def __init__(
+        self,
+        title: str,
+        content: Drawn,
+        *,
+        read: Work[Drawn] | None = None,
+        keys: str = "↑↓ scroll   esc close",
+    ) -> None:
+        super().__init__(title, keys)
         self._content = content
         self._read = read
         self._reading = Background(self, "sheet")
@@ -620,14 +627,15 @@ class Sheet(Dialog[None]):
     def on_mount(self) -> None:
         """Lay the text out, and read what is still to come."""
         self.on_resize()
-        self._draw(self._content)
+        self.show(self._content)
         if self._read is not None:
-            self._reading.latest(self._read, self._draw, self._failed)
+            self._reading.latest(self._read, self.show, self._failed)
 
     def _failed(self, error: MemtuiError) -> None:
-        self._draw(display(f"✗ {error}", limit=600, style=BAD))
+        self.show(display(f"✗ {error}", limit=600, style=BAD))
 
-    def _draw(self, content: Drawn) -> None:
+    def show(self, content: Drawn) -> None:
+        """Show another content."""
         draw = (lambda _: content) if isinstance(content, Content) else content
         self.query_one(Fitted).fit(draw)
 

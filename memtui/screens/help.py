@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
+from textual.app import ComposeResult
 from textual.content import Content
+from textual.widgets import Input
 
-from memtui.actions import ACTIONS, DIALOG_GROUPS, INPUT_GROUPS, Need, actions_of, screen_tab
+from memtui.actions import (
+    ACTIONS,
+    DIALOG_GROUPS,
+    INPUT_GROUPS,
+    Action,
+    Need,
+    actions_of,
+    screen_tab,
+)
+from memtui.screens.dialogs import Sheet
 from memtui.screens.keymap import Keymap
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, lines
 
+_TO_THE_TOP = 100_000
+"""Lines; no help is longer."""
+_LINE = 2
+"""Lines that the line to write in takes, and the blank below it."""
 _PLACES = {"list": "the list", **INPUT_GROUPS, **DIALOG_GROUPS}
 
 
@@ -20,15 +36,67 @@ def group_title(group: str) -> str:
     return f"In {_PLACES[group]}" if group in _PLACES else screen_tab(group).title
 
 
+class Help(Sheet):
+    """Every key of some groups, narrowed by typing; `?` on the empty line closes it too."""
+
+    def __init__(
+        self,
+        title: str,
+        groups: Sequence[str],
+        keymap: Keymap,
+        why_disabled: Callable[[str], str],
+    ) -> None:
+        self._help = partial(group_help, groups, keymap, why_disabled)
+        super().__init__(title, self._help, keys="type to narrow   ↑↓ scroll   esc close")
+
+    def body(self) -> ComposeResult:
+        """Yield the line to write in, and the keys."""
+        yield Input(placeholder="type to narrow", compact=True, classes="dialog-input")
+        yield from super().body()
+
+    def most_lines(self, height: int) -> int:
+        """Leave room for the line."""
+        return super().most_lines(height) - _LINE
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Show the keys in which every word occurs."""
+        event.stop()
+        if event.value == "?":
+            self.dismiss(None)
+        else:
+            self.show(partial(self._help, narrowed=event.value))
+            self.action_scroll(-_TO_THE_TOP)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Go back, as there is nothing to choose."""
+        event.stop()
+        self.dismiss(None)
+
+
 def group_help(
-    groups: Iterable[str], keymap: Keymap, why_disabled: Callable[[str], str], width: int = 0
+    groups: Iterable[str],
+    keymap: Keymap,
+    why_disabled: Callable[[str], str],
+    width: int = 0,
+    narrowed: str = "",
 ) -> Content:
-    """Return all keys of some groups, wrapped to `width` cells; 0 does not wrap."""
+    """Return all keys of some groups, wrapped to `width` cells; 0 does not wrap.
+
+    `narrowed`: only those in whose keys or words each of these words occurs.
+    """
+    words = narrowed.casefold().split()
     lead = max(len(keymap.labels(name)) for name in ACTIONS) + 2
     blocks: list[Content] = []
     for group in groups:
-        blocks.append(display(group_title(group), style=STRONG))
-        for action in actions_of(group):
+        title = group_title(group)
+        shown = [
+            action
+            for action in actions_of(group)
+            if all(word in _said(action, keymap, title) for word in words)
+        ]
+        if shown:
+            blocks.append(display(title, style=STRONG))
+        for action in shown:
             keys = Content.styled(f"  {keymap.labels(action.id):<{lead}}", f"bold {ACCENT}")
             reason = why_disabled(action.id)
             if reason == Need.TABLE.value:
@@ -36,5 +104,11 @@ def group_help(
             said = display(action.description, style=DIM if reason else "")
             note = display(f"  ({reason})" if reason else "", style=WARN)
             blocks.append(hanging(keys, said + note, width))
-        blocks.append(Content(""))
-    return lines(blocks[:-1])
+        if shown:
+            blocks.append(Content(""))
+    return lines(blocks[:-1]) if blocks else display("No key does that.", style=DIM)
+
+
+def _said(action: Action, keymap: Keymap, title: str) -> str:
+    words = (keymap.labels(action.id), action.label, action.description, title)
+    return " ".join(words).casefold()

@@ -41,6 +41,9 @@ from memtui.widgets.virtual_list import (
 
 R = TypeVar("R")
 
+_AGES_SECONDS = 15
+"""How often ages are drawn again."""
+
 
 MOST_MARKED = 20_000
 """More rows are not marked at once."""
@@ -177,8 +180,14 @@ class ListScreen(MemtuiScreen, Generic[R]):
             self.missing = missing
 
     def on_mount(self) -> None:
-        """Begin in the list."""
+        """Begin in the list; what it says of ages is kept true, in the details too."""
         self.rows_list.focus()
+        self.set_interval(_AGES_SECONDS, self._draw_ages)
+
+    def _draw_ages(self) -> None:
+        if self.is_current and self.rows_list.rows.count:
+            self.rows_list.refresh()
+            self.draw_detail()
 
     @on(PagesWanted)
     def _fetch(self, event: PagesWanted) -> None:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 from textual import on
@@ -32,8 +31,7 @@ from textual.screen import ModalScreen
 from memtui.actions import ACTIONS, Need
 from memtui.contract import NotFound
 from memtui.screens.base import ServiceScreen, past_words
-from memtui.screens.dialogs import Sheet
-from memtui.screens.help import group_help, group_title
+from memtui.screens.help import Help, group_title
 from memtui.screens.keymap import footer_entries
 from memtui.screens.state import AppState, GoTo
 from memtui.widgets.background import Stoppable
@@ -170,8 +168,9 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
     def action_help(self) -> None:
         """Show every key."""
         group = self.ACTION_GROUP
-        content = partial(group_help, (group, "list"), self.state.keymap, self.why_disabled)
-        self.app.push_screen(Sheet(group_title(group), content))
+        groups = (group, "list")
+        title = group_title(group)
+        self.app.push_screen(Help(title, groups, self.state.keymap, self.why_disabled))
 
     def action_leave(self) -> None:
         """Go back, from the details to the list first."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
 from memtui.actions import ACTIONS
@@ -14,7 +14,12 @@ from memtui.contract import Scope
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.help import group_title
 from memtui.screens.state import GoTo, ViewChosen
+from memtui.widgets.dimmed import DimmingScreen
 from memtui.widgets.display import DIM, display
+
+
+class Palette(DimmingScreen[None], CommandPalette):
+    """The command palette over the dimmed screen."""
 
 
 class Commands(Provider):

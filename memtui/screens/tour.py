@@ -93,7 +93,7 @@ class Tour(Sheet):
 
     def _show_findings(self, findings: Sequence[Finding]) -> None:
         self._findings = findings
-        self._draw(self._drawn)
+        self.show(self._drawn)
 
     def most_lines(self, height: int) -> int:
         """Leave no more around it than it needs: it is to be seen whole on 24 lines."""

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 from memtui.actions import ACTIONS, SCREENS, groups_on
+from memtui.config import Paths, Settings
 from memtui.screens.help import group_help
 from memtui.screens.keymap import load_keymap
+from tests.screens.hostile import screen_text
+from tests.screens.piloting import running, until
 
 
 def test_help_names_every_key_of_a_screen_and_why_one_does_not_work() -> None:
@@ -16,3 +19,16 @@ def test_help_names_every_key_of_a_screen_and_why_one_does_not_work() -> None:
                 assert action.description in shown
         assert "f7" in shown
         assert "(Not today.)" in shown
+
+
+async def test_help_is_narrowed_by_typing_and_closed_by_its_own_key(
+    paths: Paths, settings: Settings
+) -> None:
+    async with running(paths, settings, "records", (80, 24)) as (app, pilot):
+        await pilot.press("question_mark", *"forget marked")
+        await until(pilot, lambda: "Forget the marked records" in screen_text(app))
+        assert "Mark all rows" not in screen_text(app)
+        await pilot.press("ctrl+u", *"zz")
+        await until(pilot, lambda: "No key does that." in screen_text(app))
+        await pilot.press("ctrl+u", "question_mark")
+        await until(pilot, lambda: app.screen is app.frame)
