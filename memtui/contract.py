@@ -964,7 +964,8 @@ class BrowsePage(Model):
     total: int | None = None
     at_least: bool = False
     unread: tuple[str, ...] = ()
-    """Where `at_least`: in sentences, what was not read and which setting reads further."""
+    """In sentences, what was not read and which setting reads further, where `at_least`; and what
+    cannot be known of the records."""
     unfinished: bool = False
     """The provider stopped looking for want of time; asking for the first page again goes on."""
     usage: tuple[Usage, ...] = ()

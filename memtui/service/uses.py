@@ -153,8 +153,8 @@ class UsedRecords:
         older = sum(made is not None and made < begun for made in map(_made, found))
         if not older:
             return ()
-        since = f"The log begins on {begun:%Y-%m-%d}, and {older:,} of these records are older"
-        return (f"{since}: what read them before that is not known.",)
+        since = f"The log begins on {begun:%Y-%m-%d}, so what read {older:,} older"
+        return (f"{since} record{'s' * (older > 1)} before that is not known.",)
 
 
 def _made(record: Record) -> datetime | None:

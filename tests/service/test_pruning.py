@@ -152,6 +152,11 @@ async def test_a_list_by_use_has_what_the_plan_and_the_columns_show(
         assert await used(service, line, clock.now, limit=1) == found
         narrowed = await plan(service, filter=parse_filter(line, now=clock.now))
         assert {text for text, _ in reasons(narrowed)} <= expected, line
+    await write(service, "Older than the log", created_at=START - timedelta(days=9))
+    unread = BrowseRequest(scope=ANA, filter=parse_filter("read:never", now=clock.now))
+    assert (await service.browse(CALLER, unread)).unread == (
+        "The log begins on 2026-05-01, so what read 1 older record before that is not known.",
+    )
 
 
 def files_of(paths: Paths) -> dict[str, bytes]:

@@ -88,6 +88,8 @@ class RecordsScreen(EditingScreen[Record]):
         """The request whose answers are shown as they come."""
         self._page: BrowseAnswer | EverywherePage | None = None
         """The page that came last."""
+        self._unread: tuple[str, ...] = ()
+        """What was told of the list."""
         self._total: int | None = None
         self._pointed_at: str | None = None
         self._story: Provenance | None = None
@@ -171,6 +173,7 @@ class RecordsScreen(EditingScreen[Record]):
             self._binding_key = resolved.binding_key if resolved is not None else ""
             self.follow([one.binding_key for one in page.bindings if one.status == "ok"])
         self._begun = None
+        self._tell_unread(page)
         self._rows.replace(())
         self._links.clear()
         self._show(page)
@@ -178,6 +181,16 @@ class RecordsScreen(EditingScreen[Record]):
         if not self._rows.more:
             self.rows_list.selection.keep_held()
         self.rows_list.notice = self._nothing()
+
+    def _tell_unread(self, page: BrowseAnswer | EverywherePage) -> None:
+        """Tell what of a list was not read or cannot be known, where that is new."""
+        from memtui.service.answers import BrowseAnswer
+
+        parts = [page] if isinstance(page, BrowseAnswer) else page.bindings
+        unread = tuple(sentence for one in parts for sentence in one.unread)
+        if unread and unread != self._unread:
+            self.toast(" ".join(unread), severity="warning")
+        self._unread = unread
 
     def fetch(self, pages: tuple[int, ...]) -> None:
         """Read the next page; one at a time."""
