@@ -22,6 +22,7 @@ from memtui.screens.dialogs import Choose, Confirm, Sheet
 from memtui.screens.kept import load_session
 from memtui.screens.state import Phase
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
+from memtui.store.bindings import update_company
 from memtui.widgets.frame import Tab
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
@@ -297,7 +298,9 @@ async def test_a_moved_key_works_and_its_old_one_does_not(paths: Paths) -> None:
 async def test_the_palette_lists_a_hostile_company(paths: Paths, settings: Settings) -> None:
     service = await open_service(paths, settings)
     other = Caller(company_id="other", principal="user:ana", door="test")
-    await service.companies.add(other, "Acme [/x] [$error] \x1b[31m\u202e")
+    await service.companies.add(other, "Acme")
+    with service._core.database.write() as database:  # as an import or another program may do
+        update_company(database, "other", {"name": "Acme [/x] [$error] \x1b[31m\u202e"})
     await service.close()
     async with running(paths, settings) as (app, pilot):
         await pilot.press("ctrl+p")
