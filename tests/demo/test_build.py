@@ -96,6 +96,7 @@ async def test_every_type_and_status_is_in_the_log(service: MemoryService) -> No
         OperationStatus.HELD,
     }
     unused = {
+        OperationType.FEEDBACK,
         OperationType.PROFILE,
         OperationType.NAMESPACES,
         OperationType.CHECK,
