@@ -316,8 +316,9 @@ class StateController:
 
     def _session_of(self, service: MemoryService, company: CompanyView) -> ServiceSession:
         from memtui.service import caller_of
+        from memtui.store.operation import APP_DOOR
 
-        caller = caller_of(self._settings, company.company_id, "tui")
+        caller = caller_of(self._settings, company.company_id, APP_DOOR)
         caller = caller.model_copy(update={"as_of": self.state.as_of})
         return ServiceSession(service, caller, company)
 
