@@ -178,7 +178,9 @@ def searched(one: Operation) -> tuple[str | None, ...]:
     # A request that holds what is no Unicode is stored in ASCII.
     plain = HOSTILE not in one.request["query"]
     request = json.dumps(one.request, ensure_ascii=not plain, separators=(",", ":"))
-    return request, one.error_message, one.principal, one.scope.issue_id, one.scope.run_id
+    named = [place for place in (one.scope, one.source) if place is not None]
+    ids = (name for place in named for name in (place.issue_id, place.run_id))
+    return request, one.error_message, one.principal, *ids
 
 
 words = st.text(alphabet="deploybranch-é7 ", min_size=1, max_size=8) | st.sampled_from(
