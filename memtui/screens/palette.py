@@ -18,7 +18,7 @@ from memtui.widgets.dimmed import DimmingScreen
 from memtui.widgets.display import DIM, display
 
 
-class Palette(DimmingScreen[None], CommandPalette):
+class Palette(CommandPalette, DimmingScreen[None]):
     """The command palette over the dimmed screen."""
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from memtui.actions import ACTIONS, SCREENS, groups_on
 from memtui.config import Paths, Settings
-from memtui.screens.help import group_help
+from memtui.screens.help import Help, group_help
 from memtui.screens.keymap import load_keymap
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import running, until
@@ -32,3 +32,11 @@ async def test_help_is_narrowed_by_typing_and_closed_by_its_own_key(
         await until(pilot, lambda: "No key does that." in screen_text(app))
         await pilot.press("ctrl+u", "question_mark")
         await until(pilot, lambda: app.screen is app.frame)
+
+
+async def test_the_palette_finds_an_action_and_does_it(paths: Paths, settings: Settings) -> None:
+    async with running(paths, settings, "records", (80, 24)) as (app, pilot):
+        await pilot.press("ctrl+p", *"everywhere help")
+        await until(pilot, lambda: "Everywhere: help" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, Help))
