@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from memtui.actions import ACTIONS, SCREENS
+from memtui.contract import Scope
 from memtui.screens.dialogs import Sheet
 from memtui.screens.state import GoTo, Phase, find_memories
 from memtui.widgets.background import Background
@@ -105,7 +106,8 @@ class Tour(Sheet):
         return list(self._of_demo() if self._is_demo else self._of_own())
 
     def _of_demo(self) -> Iterator[Thing]:
-        scope = self._frame.state.scope.model_copy(update={"project_id": _PROJECT})
+        whole = Scope(company_id=self._frame.state.scope.company_id)
+        scope = whole.model_copy(update={"project_id": _PROJECT})
         yield Thing(
             f"Ask as an agent does: “{_QUESTION}?”",
             GoTo("query", filter_line="", scope=scope, select=_QUESTION),
@@ -116,7 +118,7 @@ class Tour(Sheet):
         )
         yield Thing(
             "Prune: what is said twice, contradicted, or was never read",
-            GoTo("budget", filter_line="", scope=scope, then="budget.prune"),
+            GoTo("records", filter_line="", scope=whole, then="records.prune"),
         )
 
     def _of_own(self) -> Iterator[Thing]:

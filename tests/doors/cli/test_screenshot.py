@@ -16,7 +16,9 @@ from tests.doors.cli.conftest import Run
 REPOSITORY = Path(__file__).parents[3]
 PICTURES = REPOSITORY / "docs" / "pictures"
 _TEXT = re.compile(r'<text[^>]* x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>')
-_MEASURED = re.compile(r"[▁-█]+|[\d.,]+ (?:ms|s)\b|\d+(?= of memtui's own)")
+_MEASURED = re.compile(
+    r"[▁-█]+|\S*[⠀-⣿]\S*|(?<!\S)[xo+](?!\S)|[\d.,]+ (?:ms|s)\b|\d+(?= of memtui's own)"
+)
 """What another machine or moment shows otherwise: how long things took, how often it was read."""
 
 
