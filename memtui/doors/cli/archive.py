@@ -184,7 +184,9 @@ def _noted(expect: str | None) -> tuple[int, str] | None:
         return None
     found = _NOTED.fullmatch(expect.lower())
     if found is None:
-        raise Invalid("--expect takes a number and a digest, SEQ:DIGEST, as a check printed them.")
+        raise Invalid(
+            "--expect takes SEQ:DIGEST as a check printed it: 12 digits of the digest, or all."
+        )
     return int(found[1]), found[2]
 
 

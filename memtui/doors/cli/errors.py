@@ -18,12 +18,19 @@ if TYPE_CHECKING:
 
 EXIT_CODES: dict[int, str] = {
     0: "Done. A reader that closes the pipe early (`| head`) counts as done too.",
-    1: "The check failed, or nothing was found where something had to be.",
-    2: "Wrong usage: a bad option or value, or an ability that the provider does not have.",
-    3: "The provider is unavailable: down, too slow, or it answered nonsense. Of a change it says "
-    "*outcome unknown* where it may have happened. Memtui's own database, gone or damaged, too.",
-    4: "Denied, or read-only.",
-    5: "Conflict: the record changed since it was read. Both versions are shown.",
+    1: "The answer is no: a check failed, what was named is not there, a question was answered "
+    "with no, or some of several could not be done. The others were, and the output says which.",
+    2: "Nothing was done, as the request cannot be right: a bad option, value, setting or file, an "
+    "extra that is not installed, a yes that nobody was there to give, or an ability that the "
+    "provider does not have.",
+    3: "Something else does not answer: a provider that is down, too slow or answers nonsense, "
+    "memtui's own database gone or damaged, an object store, a port that is taken. Of a change it "
+    "says *outcome unknown* where it may have happened: `memtui ops check` finds out.",
+    4: "Denied: your role does not allow it, a token or a limit does not, an agent may not, or "
+    "memtui, the company or the binding is read-only.",
+    5: "Conflict: the record changed since it was read, and both versions are shown; or something "
+    "else came first: the key or file is there already, the change was undone or decided on, "
+    "another purge, sync or migration is running.",
     70: "A fault in memtui itself; the details are in the log file.",
     74: "The answer could not be written where stdout goes, such as a full disk.",
     130: "Interrupted with ctrl+c.",

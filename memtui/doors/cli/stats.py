@@ -316,8 +316,8 @@ async def sql(
 ) -> None:
     """Ask anything about the operation log in SQL, in DuckDB's dialect.
 
-    The views operations, usage, handles and bindings can be read, and nothing else; docs/sql.md has
-    their columns. Days are cut in your time zone.
+    The views operations, usage, handles, records and bindings can be read, and nothing else;
+    --views lists their columns. Days are cut in your time zone.
     """
     if views:
         await _list_views(session)
