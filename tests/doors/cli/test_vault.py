@@ -1,16 +1,11 @@
-"""`vault sync`, `conflicts` and `resolve`, and that the page about them says what happens."""
+"""`vault sync`, `conflicts` and `resolve`."""
 
 from __future__ import annotations
-
-import re
-import shlex
-from pathlib import Path
 
 import pytest
 
 from tests.doors.cli.conftest import HOSTILE, Run, assert_harmless
 
-_BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 _FACT = ("--project", "web", "--kind", "fact", "--mode", "upsert")
 
 
@@ -22,22 +17,6 @@ def vaults(here: Run) -> Run:
         assert here("note", text, *_FACT).code == 0
     assert here("note", f"hostile {HOSTILE}".replace("\x00", "")).code == 0
     return here
-
-
-def test_the_page_about_sync_says_what_happens(here: Run) -> None:
-    page = (Path(__file__).parents[3] / "docs/sync.md").read_text("utf-8")
-    steps = [
-        step.partition("\n")
-        for block in _BLOCK.findall(page)
-        for step in block.removeprefix("$ ").split("\n$ ")
-    ]
-    assert len(steps) > 8
-    for line, _, shown in steps:
-        ran = here(*shlex.split(line)[1:])
-        is_even = "changed on both sides" not in shown and "held back" not in shown
-        assert ran.code == (0 if is_even else 1), (line, ran.err)
-        if shown:
-            assert ran.out.strip() == shown.strip(), line
 
 
 def test_conflicts_are_told_and_decided(vaults: Run) -> None:
