@@ -63,8 +63,6 @@ _HEALTH_SECONDS = 30
 _EMBED_SECONDS = 5
 _ALLOCATIONS_A_COLLECTION = 10_000
 """Python's own 700 makes a list of 10,000 records pause the screen for half of its time."""
-_LONGEST_LINE = 10_000
-"""Characters of a paste that go into a line."""
 _MODES = [tab.mode for tab in SCREENS]
 _EVERYWHERE = "*"
 """What chooses all bindings; no binding has such a key."""
@@ -434,8 +432,13 @@ class MemtuiApp(App[None]):
 
         A key that the focused widget does not write is looked up at once: sent to the widget first,
         as Textual does, it would come back after the next key has set out for that widget too,
-        though the first one may have opened a dialog.
+        though the first one may have opened a dialog. None is given once memtui is to end, and
+        after each one whatever else waits has its turn: a flood of keys must not keep a signal.
         """
+        if isinstance(event, Key | Paste):
+            await asyncio.sleep(0)
+            if self.return_code is not None:
+                return
         if self._holding and isinstance(event, Key | Paste):
             await self._keep(event)
         elif isinstance(event, Paste):
@@ -462,14 +465,16 @@ class MemtuiApp(App[None]):
         """Return what is pasted, of a length that a line can be drawn in while it is written."""
         from textual.widgets import Input
 
-        if not isinstance(self.focused, Input) or len(event.text) <= _LONGEST_LINE:
+        from memtui.widgets.editor import LONGEST_LINE
+
+        if not isinstance(self.focused, Input) or len(event.text) <= LONGEST_LINE:
             return event
         toast(
             self,
-            f"Only the first {_LONGEST_LINE:,} of the {len(event.text):,} characters are taken.",
+            f"Only the first {LONGEST_LINE:,} of the {len(event.text):,} characters are taken.",
             severity="warning",
         )
-        return Paste(event.text[:_LONGEST_LINE])
+        return Paste(event.text[:LONGEST_LINE])
 
     def _takes_keys(self, dialog: ModalScreen[Any]) -> bool:
         """Whether a dialog is laid out, and has every key that was pressed while it was not."""

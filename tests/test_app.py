@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.color import ColorSystem
 from textual.color import Color
+from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -293,6 +294,20 @@ async def test_a_moved_key_works_and_its_old_one_does_not(paths: Paths) -> None:
         await pilot.press("f9")
         await pilot.pause()
         assert isinstance(app.screen, Sheet)
+
+
+async def test_it_ends_when_asked_to_though_a_flood_of_keys_waits(
+    paths: Paths, settings: Settings
+) -> None:
+    async with running(paths, settings) as (app, pilot):
+        await pilot.press("4", "slash")
+        await until(pilot, lambda: isinstance(app.focused, Input))
+        line = app.focused
+        assert isinstance(line, Input)
+        for _ in range(2_000):
+            app.post_message(Key("a", "a"))
+        app.exit(return_code=143)
+    assert line.value == ""
 
 
 async def test_the_palette_lists_a_hostile_company(paths: Paths, settings: Settings) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import unicodedata
 from functools import lru_cache
 from typing import Any
 
 from rich.highlighter import Highlighter
 from rich.text import Text
+from textual.events import Event, Key
+from textual.message import Message
 from textual.widgets import Input, TextArea
 from textual.widgets.text_area import Edit, EditResult
 
 LONGEST_IN_PLACE = 200_000
 """Characters that are edited in place; longer texts go to the person's own editor."""
 
+LONGEST_LINE = 10_000
+"""Characters that a line takes: it is drawn anew with each that is written."""
 _LONGEST_WRAPPED = 10_000
 """Characters of a line that is wrapped."""
 _CONTROL_PICTURES = 0x2400
@@ -73,5 +78,23 @@ class _StandIns(Highlighter):
 class ForeignInput(Input):
     """Holds the exact value; what is drawn stands in, as in `ForeignTextArea`."""
 
+    class Changed(Input.Changed, namespace="input"):
+        """The value changed; of many that wait only the last one is told."""
+
+        def can_replace(self, message: Message) -> bool:
+            """Return whether a later message says what this one would."""
+            return isinstance(message, ForeignInput.Changed) and message.input is self.input
+
     def __init__(self, value: str | None = None, **options: Any) -> None:
-        super().__init__(value, highlighter=_StandIns(), **options)
+        super().__init__(value, highlighter=_StandIns(), **{"max_length": LONGEST_LINE, **options})
+
+    async def on_event(self, event: Event) -> None:
+        """Write what is typed, until memtui is to end.
+
+        A flood of keys, as of a paste that the terminal does not mark, would keep everything else
+        waiting until its last one: Textual takes what waits for a widget without a pause.
+        """
+        if isinstance(event, Key):
+            await asyncio.sleep(0)
+        if not isinstance(event, Key) or self.app.return_code is None:
+            await super().on_event(event)

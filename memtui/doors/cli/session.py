@@ -9,7 +9,7 @@ import os
 import sys
 import termios
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -339,7 +339,8 @@ def keys_kept() -> Iterator[list[Any]]:
     try:
         yield before
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
+        with suppress(termios.error):  # a terminal that was closed has none
+            termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
 
 
 def require_terminal() -> None:
