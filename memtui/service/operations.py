@@ -64,7 +64,6 @@ from memtui.service.connections import Connection
 from memtui.service.core import Group, Share, refuse_unreviewed, to_its_end
 from memtui.service.recorder import Check, RunningOperation
 from memtui.service.redaction import redact, redact_json
-from memtui.service.uses import UsedRecords
 from memtui.service.visibility import (
     Caller,
     R,
@@ -295,6 +294,8 @@ class Operations(Group):
                 }
             )
             if chosen.uses:
+                from memtui.service.uses import UsedRecords
+
                 page = await UsedRecords(self._core, entry, connection, routed).page()
             else:
                 page = await connection.read(lambda: connection.adapter.browse(routed))

@@ -78,17 +78,18 @@ async def query(
         until=until,
         binding_key=scope.binding,
     )
+    narrowed = asked_with(chosen) if chosen.model_fields_set else {}
     request = scope.request(
         session,
         QueryRequest,
-        **(asked_with(chosen) if chosen.model_fields_set else {}),
+        **narrowed,
         query=text,
         top_k=top_k,
         intent=intent,
         metadata_filter=json_object(where, "--where"),
         matching=Matching.AGENTS if as_agents else Matching.MEMTUI,
     )
-    if all_bindings or names_bindings(chosen):
+    if all_bindings or (narrowed and names_bindings(chosen)):
         found = await session.service.everywhere.query(session.caller, request)
         lines = _stages(found.stages) if explain else _found(session, found)
         session.out.answer(found, lines, *_summary_of_all(found))
