@@ -150,7 +150,7 @@ _NAMESPACES = (*_BINDING, Need.NAMESPACES)
 _SYNC = (*_CHANGE_BINDING, Need.SYNC)
 _PLUGIN = (*_BINDING, Need.NOW, Need.PLUGIN)
 _DESTINATION = (*_BINDING, Need.NOW, Need.DESTINATION)
-_REDO = _do("redo", "U", "Do again what was just taken back.", _CHANGE)
+_REDO = _do("redo", "U", "Redo what was just undone.", _CHANGE)
 
 _GROUPS: Mapping[str, tuple[Action, ...]] = {
     "app": (
@@ -308,7 +308,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "Show what the provider says of the scope as a whole.",
             (*_BINDING, Need.PROFILE),
         ),
-        _do("undo", "u", "Take the last change back, after a yes.", _CHANGE),
+        _do("undo", "u", "Undo the last change, after a yes.", _CHANGE),
         _REDO,
         _do("check", "c", "Ask every binding for its health again."),
         _do("discover", "f", "Look again for memories on this machine.", label="find"),
@@ -358,7 +358,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             (*_SERVICE, Need.NOW),
             label="export proof",
         ),
-        _do("undo", "u", "Take the marked changes back, or the selected one.", _UNDO),
+        _do("undo", "u", "Undo the marked changes, or the selected one.", _UNDO),
         _REDO,
         _do(
             "check",
@@ -394,11 +394,11 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("fewer", "minus", "Ask for fewer results."),
         _do("open", "o", "Open where the result came from.", _SOURCE, label="source"),
         _do("explain", "x", "Show the stages of this search and what each contributed.", _EXPLAIN),
-        _do("helped", "H", "Say that this result helped, or take that back.", _NOW_ROW),
+        _do("helped", "H", "Say that this result helped, or withdraw that.", _NOW_ROW),
         _do(
             "not_helped",
             "N",
-            "Say that this result did not help, or take that back.",
+            "Say that this result did not help, or withdraw that.",
             _NOW_ROW,
             label="did not help",
         ),
@@ -431,7 +431,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             _CHANGE_ROW,
             label="erase…",
         ),
-        _do("undo", "u", "Take the last change back.", _CHANGE),
+        _do("undo", "u", "Undo the last change.", _CHANGE),
         _REDO,
         _do("prune", "P", "Review what could go of everything you see, and why.", _SERVICE),
         _do("pin", "p", "Pin the record, or unpin it.", _CORRECTION),
@@ -472,7 +472,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "edit_external", "E", "Change the fact in your editor.", _CORRECTION, label="in $EDITOR"
         ),
         _do("forget", "d delete", "Forget the marked facts, after a yes.", _CHANGE_ROW),
-        _do("undo", "u", "Take the last change back.", _CHANGE),
+        _do("undo", "u", "Undo the last change.", _CHANGE),
         _REDO,
         _do(
             "pin",
@@ -611,7 +611,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("add", "a n", "Set a limit of the company, a project, an agent or a binding.", _CHANGE),
         _do("change", "e", "Set another amount.", _CHANGE),
         _do("remove", "d delete", "Take the limit away, after a yes.", _CHANGE),
-        _do("undo", "u", "Take the last change back, after a yes.", _CHANGE),
+        _do("undo", "u", "Undo the last change, after a yes.", _CHANGE),
         _REDO,
         _do("read", "r f5", "Add up again what was spent.", label="read again"),
         _do("copy", "y", "Copy how the limit stands."),
@@ -637,7 +637,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             label="always",
         ),
         _do("rules", "w", "Choose what of agents' writes is held, accepted or refused.", _CHANGE),
-        _do("undo", "u", "Take the last change back, after a yes.", _CHANGE),
+        _do("undo", "u", "Undo the last change, after a yes.", _CHANGE),
         _REDO,
         _do("mark", "space", "Mark or unmark the row."),
         _do("mark_all", "A", "Mark all that waits."),

@@ -176,7 +176,7 @@ _EXAMPLES = {
 }
 _MILLISECONDS = {None: 1, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000}
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
-_SPAN = re.compile(r"(\d{1,6}) ?(s|min|h|d|w|m|y)(?: ago)?")
+_SPAN = re.compile(r"(\d{1,6}) ?(s|min|h|d|w|mo?|y)(?: ago)?")
 _SPAN_UNITS = {
     "s": timedelta(seconds=1),
     "min": timedelta(minutes=1),
@@ -184,6 +184,7 @@ _SPAN_UNITS = {
     "d": timedelta(days=1),
     "w": timedelta(weeks=1),
     "m": timedelta(days=30),
+    "mo": timedelta(days=30),
     "y": timedelta(days=365),
 }
 _UNIT_WORDS = {
@@ -554,8 +555,8 @@ def parse_when(text: str, *, now: datetime, zone: tzinfo = UTC) -> datetime:
         raise Invalid(f"{text} lies outside of the calendar; give a nearer time.") from error
     except ValueError as error:
         raise Invalid(
-            f"{text!r} is no time; give 7d, 3 weeks ago, today, last monday, 14:30, 2026-03-01 or "
-            "2026-03-01T14:30."
+            f"{text!r} is not a time; try 7d, 3 weeks ago, today, last monday, 14:30, 2026-03-01 "
+            "or 2026-03-01T14:30."
         ) from error
 
 

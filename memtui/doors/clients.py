@@ -162,7 +162,7 @@ def _with(path: Path, document: Json, additions: Sequence[Addition]) -> Json:
 def _require(path: Path, one: Addition, fits: bool) -> None:  # noqa: FBT001 - what it is about
     if not fits:
         place = ".".join(one.path)
-        raise Invalid(f"{path} holds something else under {place}; mend it by hand.")
+        raise Invalid(f"{path} holds something else under {place}; fix it by hand.")
 
 
 def _without(document: Json, additions: Sequence[Addition]) -> Json:
@@ -228,9 +228,9 @@ class Form(ABC):
             text = (data or b"").decode("utf-8-sig")
             document = self.parse(text) if text.strip() else {}
         except (ValueError, RecursionError) as error:
-            raise Invalid(f"{path} cannot be read ({error}); mend it first.") from error
+            raise Invalid(f"{path} cannot be read ({error}); fix it first.") from error
         if not isinstance(document, dict):
-            raise Invalid(f"{path} holds no object; mend it first.")
+            raise Invalid(f"{path} holds no object; fix it first.")
         return document
 
 

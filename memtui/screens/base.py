@@ -117,8 +117,8 @@ class ServiceScreen(Screen[None]):
         super().__init__(**options)
         self.acts = Background(self, "acts")
         """Runs what a person does here: changes, and the questions before them."""
-        self.taken_back: Sequence[MutationAnswer] = ()
-        """What was taken back here last, and can be done again."""
+        self.undone: Sequence[MutationAnswer] = ()
+        """What was undone here last, and can be redone."""
         self.set_reactive(ServiceScreen.state, state)
 
     @property
@@ -190,18 +190,23 @@ class ServiceScreen(Screen[None]):
             raise Invalid("There is nothing to undo.")
         return found[0]
 
-    def take_back(self, found: UndoCandidate) -> str:
-        """Return the question whether the last change is to be taken back.
+    def undo_question(self, found: UndoCandidate) -> str:
+        """Return the question whether to undo the last change.
 
         Raises:
             Invalid: it cannot be.
         """
         if found.why_not is not None:
-            raise Invalid(f"The last change cannot be taken back. {found.why_not}")
-        return fmt.take_back(found.operation, fmt.changed(found), self.state.clock())
+            raise Invalid(f"The last change cannot be undone. {found.why_not}")
+        return fmt.undo_question(
+            found.operation,
+            fmt.changed(found),
+            self.state.clock(),
+            self.session.caller.principal,
+        )
 
     def came_back(self, answers: Iterable[MutationAnswer]) -> str:
-        """Return what was taken back, in words; settings are read again."""
+        """Return what was undone, in words; settings are read again."""
         records = settings = waiting = 0
         for answer in answers:
             records += len(answer.handles)
@@ -215,32 +220,32 @@ class ServiceScreen(Screen[None]):
         return " and ".join(told) or fmt.counted(0, "record")
 
     async def undo_last(self) -> None:
-        """Take the last change of all back, after a yes.
+        """Undo the last change of all, after a yes.
 
         Raises:
-            Invalid: there is none, or it cannot be taken back.
+            Invalid: there is none, or it cannot be undone.
         """
         found = await self.last_change()
-        if await self.ask(Confirm(self.take_back(found), verb="take it back")):
+        if await self.ask(Confirm(self.undo_question(found), verb="undo")):
             await self.undo([found.operation.operation_id])
 
     async def undo(self, operation_ids: Sequence[str]) -> None:
-        """Take changes back in this order, and say how they are done again."""
-        self.taken_back = await self._undone(operation_ids)
-        self.toast(f"Took it back: {self.came_back(self.taken_back)}. U does it again.")
+        """Undo changes in this order, and say how they are redone."""
+        self.undone = await self._undone(operation_ids)
+        self.toast(f"Undone: {self.came_back(self.undone)}. U redoes it.")
 
     async def redo_last(self) -> None:
-        """Do again what was taken back here last.
+        """Redo what was undone here last.
 
         Raises:
-            Invalid: nothing was, or it was done again already.
+            Invalid: nothing was, or it was redone already.
         """
         await self.wait("waiting for the change under way", self.acts.settled)
-        if not self.taken_back:
-            raise Invalid("There is nothing to do again; u takes back.")
-        undone, self.taken_back = self.taken_back, ()
+        if not self.undone:
+            raise Invalid("There is nothing to redo; u undoes.")
+        undone, self.undone = self.undone, ()
         again = await self._undone([one.operation_id for one in reversed(undone)])
-        self.toast(f"Did it again: {self.came_back(again)}. u takes it back.")
+        self.toast(f"Redone: {self.came_back(again)}. u undoes it.")
 
     async def _undone(
         self, operation_ids: Iterable[str], answers: list[MutationAnswer] | None = None

@@ -552,38 +552,38 @@ class EditingScreen(ListScreen[R]):
             looked = fmt.counted(done.found.files, "file")
             self.toast(f"Erased for good. Looked through {looked}: nothing is left.")
 
-    # Taking back.
+    # Undo.
 
     def own(self, *answers: MutationAnswer) -> None:
-        """Note what was done here last: `u` takes it back without asking."""
-        self._last, self.taken_back = tuple(one.operation_id for one in answers), ()
+        """Note what was done here last: `u` undoes it without asking."""
+        self._last, self.undone = tuple(one.operation_id for one in answers), ()
 
     @conversation
     async def action_undo(self) -> None:
-        """Take the last change back; one that was not made here only after a yes."""
+        """Undo the last change; one that was not made here only after a yes."""
         found = await self.last_change()
         undone: tuple[str, ...] = (found.operation.operation_id,)
         if self._last and undone[0] == self._last[-1]:
             undone = self._last
-        elif not await self.ask(Confirm(self.take_back(found), verb="take it back")):
+        elif not await self.ask(Confirm(self.undo_question(found), verb="undo")):
             return
         answers = await self._reverse(undone)
         count = self._show_reversed(answers)
-        self._last, self.taken_back = (), answers
-        self.toast(said(f"Took it back: {count}. U does it again.", *answers))
+        self._last, self.undone = (), answers
+        self.toast(said(f"Undone: {count}. U redoes it.", *answers))
 
     @conversation
     async def action_redo(self) -> None:
-        """Do again what was just taken back."""
+        """Redo what was just undone."""
         await self.wait("waiting for the change under way", self.acts.settled)
-        undone = self.taken_back
+        undone = self.undone
         if not undone:
-            raise Invalid("There is nothing to do again; u takes back.")
+            raise Invalid("There is nothing to redo; u undoes.")
         answers = await self._reverse(tuple(answer.operation_id for answer in undone))
         count = self._show_reversed(answers)
         self._last = tuple(answer.undoes for answer in undone if answer.undoes)
-        self.taken_back = ()
-        self.toast(said(f"Did it again: {count}. u takes it back.", *answers))
+        self.undone = ()
+        self.toast(said(f"Redone: {count}. u undoes it.", *answers))
 
     async def _reverse(self, operation_ids: Sequence[str]) -> Answers:
         answers: list[MutationAnswer] = []
@@ -611,7 +611,7 @@ def _same_or_near(written: MutationAnswer) -> Choose[bool]:
         f"{how} ({one.likeness:.2f}): “{record_name(one.record)[:_SIMILAR_CHARS]}”",
         [
             Choice(False, "keep both"),  # noqa: FBT003
-            Choice(True, "change that one to your words, and take the new one back"),  # noqa: FBT003
+            Choice(True, "change that one to your words, and remove the new one"),  # noqa: FBT003
         ],
     )
 

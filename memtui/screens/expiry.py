@@ -8,13 +8,14 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from memtui.contract import Invalid
 from memtui.screens.state import AppState
 
-_SPAN = re.compile(r"(\d{1,5})\s*(min|h|d|w|m|y)")
+_SPAN = re.compile(r"(\d{1,5})\s*(min|h|d|w|mo?|y)")
 _UNITS = {
     "min": timedelta(minutes=1),
     "h": timedelta(hours=1),
     "d": timedelta(days=1),
     "w": timedelta(weeks=1),
     "m": timedelta(days=30),
+    "mo": timedelta(days=30),
     "y": timedelta(days=365),
 }
 
@@ -40,7 +41,7 @@ def parse_expiry(text: str, *, now: datetime, zone: tzinfo | None = None) -> dat
         raise Invalid(f"{written} lies outside of the calendar; give a nearer time.") from error
     except ValueError as error:
         raise Invalid(
-            f"{written!r} is no time; give 30d, 6h, 2026-12-31 or 2026-12-31T14:30."
+            f"{written!r} is not a time; try 30d, 6h, 2026-12-31 or 2026-12-31T14:30."
         ) from error
     if moment <= now:
         raise Invalid(f"{written} is over already; give a time that is still to come.")

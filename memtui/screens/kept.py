@@ -123,7 +123,7 @@ def load_views(path: Path) -> tuple[SavedView, ...]:
     Raises:
         Invalid: the file cannot be read.
     """
-    problem = f"The saved views in {path} cannot be read; mend the file or move it away."
+    problem = f"The saved views in {path} cannot be read; fix the file or move it away."
     found = load_document(path, _Kept, problem)
     return tuple(sorted(found.looks, key=lambda view: view.name.casefold()))
 

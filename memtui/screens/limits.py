@@ -220,7 +220,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
 
     @conversation
     async def action_redo(self) -> None:
-        """Do again what was just taken back."""
+        """Redo what was just undone."""
         await self.redo_last()
         self.action_read()
 

@@ -338,7 +338,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
 
     @conversation
     async def action_redo(self) -> None:
-        """Do again what was just taken back."""
+        """Redo what was just undone."""
         await self.redo_last()
         self.action_read()
 

@@ -63,7 +63,7 @@ GroupT = TypeVar("GroupT", bound="Group")
 SETUP_DOOR = "setup"
 """Through it comes what memtui sets up by itself."""
 
-EXPLICIT_KEY = "explicit key"
+EXPLICIT_KEY = "because you chose it"
 """Why a binding serves that the caller named."""
 
 _TOLD_PROBLEMS = 20
@@ -616,11 +616,11 @@ async def problems(entry: RunningOperation, connection: Connection) -> list[Prob
 
 def _reason(found: Route, scope: Scope) -> str:
     reasons = {
-        "project": f"project target {scope.project_id}",
-        "agent": f"agent target {scope.agent_id}",
+        "project": f"for the project {scope.project_id}",
+        "agent": f"for the agent {scope.agent_id}",
         BY_KEY: EXPLICIT_KEY,
     }
-    return reasons.get(found.chosen_by or "", "company default")
+    return reasons.get(found.chosen_by or "", "company-wide")
 
 
 def _nothing_serves(scope: Scope, binding_key: str | None) -> str:

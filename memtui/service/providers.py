@@ -208,7 +208,7 @@ class Providers:
     def _faulty(self, name: str, what: str, error: BaseException) -> Invalid:
         why = " ".join(f"{type(error).__name__}: {error}".split())[:_SHOWN_CHARS]
         return Invalid(
-            f"The provider {name} {what} ({why}); mend or remove the package {self.package(name)}."
+            f"The provider {name} {what} ({why}); fix or remove the package {self.package(name)}."
         )
 
     def _namesakes(self, name: str) -> Iterator[str]:
@@ -241,7 +241,7 @@ class Providers:
         except TimeoutError as error:
             raise Unavailable(
                 f"The provider {name} did not load within {self._timeout_s:g} s; "
-                f"mend or remove the package {self.package(name)}."
+                f"fix or remove the package {self.package(name)}."
             ) from error
 
     async def problems(self) -> list[str]:

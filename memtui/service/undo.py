@@ -206,7 +206,7 @@ class Undo(Group):
             operation = self._core.log(company_id, self._core.sight(caller)).named(operation_id)
             which = f"The {operation.operation_type} #{operation.seq}"
         if (why := _NEVER.get(operation.operation_type)) is not None:
-            raise Invalid(f"{which} cannot be taken back. {why}")
+            raise Invalid(f"{which} cannot be undone. {why}")
         with self._core.database.read() as database:
             kept = journal.kept(database, company_id, operation.operation_id)
             steps = journal.steps(database, company_id, operation.operation_id)
@@ -218,7 +218,7 @@ class Undo(Group):
                 f"{operation.status}) changed nothing, so there is nothing to undo."
             )
         if (why_not := _why_not(operation, kept)) is not None:
-            raise Invalid(f"{which} cannot be taken back. {why_not}")
+            raise Invalid(f"{which} cannot be undone. {why_not}")
         if undone_by is not None:
             raise Conflict(f"It was already undone by {undone_by}; undo that one to redo it.")
         return operation, steps, changed

@@ -33,11 +33,18 @@ if TYPE_CHECKING:
 
 _SPANS = (
     (365 * 86_400, "y"),
-    (30 * 86_400, "m"),
+    (30 * 86_400, "mo"),
     (86_400, "d"),
     (3_600, "h"),
     (60, "min"),
 )
+_CHANGES = {
+    OperationType.CORRECT: "edit",
+    OperationType.FORGET: "forgetting",
+    OperationType.CONFIGURE: "change of settings",
+    OperationType.REVIEW: "decision",
+}
+"""What a change is called in a sentence; any other by its type."""
 _FILE_LINE = re.compile(r"(?P<path>.+?):(?P<line>\d{1,9})")
 
 
@@ -77,7 +84,7 @@ def judged(operation: Operation) -> str:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """Return the distance in the largest whole unit: `12 s`, `5 min`, `3 h`, `12 d`, `2 m`, `1 y`.
+    """Return the distance in the largest whole unit: `12 s`, `5 min`, `3 h`, `12 d`, `2 mo`, `1 y`.
 
     A moment ahead of `now` reads `in 3 d`; none at all is a dash.
     """
@@ -160,12 +167,15 @@ def _until(record: Record) -> str | None:
     return exact(record.expires_at) if record.expires_at else None
 
 
-def take_back(operation: Operation, what: str, now: datetime) -> str:
-    """Return the question whether a change of something is to be taken back."""
-    change = f"{operation.operation_type.value} #{count(operation.seq)}"
-    of = f" of {what}" if what else ""
-    when = since(operation.started_at, now)
-    return f"Take back {change}{of}, {when} by {operation.principal}?"
+def undo_question(operation: Operation, what: str, now: datetime, me: str) -> str:
+    """Ask whether to undo a change: `Undo the edit from 6 s ago (1 record)?`; `me` is a principal.
+
+    Another's name stands behind the time.
+    """
+    change = _CHANGES.get(operation.operation_type, operation.operation_type.value)
+    by = "" if operation.principal == me else f" by {operation.principal}"
+    of = f" ({what})" if what else ""
+    return f"Undo the {change} from {since(operation.started_at, now)}{by}{of}?"
 
 
 def of_total(shown: int, total: int | None, *, at_least: bool = False) -> str:
@@ -175,7 +185,7 @@ def of_total(shown: int, total: int | None, *, at_least: bool = False) -> str:
     return f"{count(shown)} of {'≥ ' if at_least else ''}{count(max(total, shown))}"
 
 
-VERDICTS = {"helped": "✓ helped", "not_helped": "✗ did not help", "withdrawn": "taken back"}
+VERDICTS = {"helped": "✓ helped", "not_helped": "✗ did not help", "withdrawn": "withdrawn"}
 """What was said of a result, as a person reads it."""
 
 

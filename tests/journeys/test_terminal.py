@@ -68,7 +68,7 @@ def test_write_find_edit_forget_and_take_back(tmp_path: Path, environment: dict[
         terminal.press("d", ENTER, "y")
         terminal.until("Forgot 1.", EMPTY)
         terminal.press("u")
-        terminal.until("Took it back: 1 record.", "release branch on Mondays", gone=EMPTY)
+        terminal.until("Undone: 1 record.", "release branch on Mondays", gone=EMPTY)
 
         terminal.press("2")
         terminal.until("✓ undo", "✓ forget", "✓ correct", "✓ query", "✓ write")
@@ -145,7 +145,7 @@ def test_the_smallest_usual_terminal_shows_list_and_detail(
         terminal.until("1 of 1")
         terminal.press("1")
         terminal.until(
-            "this scope is served by default: company default",
+            "used here: the binding `default` (company-wide)",
             "1 record",
             "browse, correction, writable, sync, explain, history, namespaces,",
         )

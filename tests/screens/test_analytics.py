@@ -397,7 +397,7 @@ async def test_words_are_completed_and_statements_kept(log: Paths, settings: Set
 def test_a_broken_file_of_statements_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "queries.json"
     path.write_text("{")
-    with pytest.raises(Invalid, match="mend the file"):
+    with pytest.raises(Invalid, match="fix the file"):
         queries.save_query(path, "mine", "SELECT 1")
     assert path.read_text() == "{"
     path.unlink()

@@ -161,12 +161,12 @@ async def test_taking_back_waits_for_the_change_and_gives_what_was_typed_to_the_
         await until(pilot, lambda: isinstance(app.screen, Waiting))
         assert not app.told
         gate.open()
-        await until(pilot, lambda: any(one.startswith("Took it back") for one in app.told))
+        await until(pilot, lambda: any(one.startswith("Undone") for one in app.told))
         gate.close()
         await pilot.press("U", "U")
         gate.open()
-        await until(pilot, lambda: any("nothing to do again" in one for one in app.told))
-        assert sum(one.startswith("Did it again") for one in app.told) == 1
+        await until(pilot, lambda: any("nothing to redo" in one for one in app.told))
+        assert sum(one.startswith("Redone") for one in app.told) == 1
 
 
 async def test_what_is_stopped_while_it_is_waited_for_changes_nothing(

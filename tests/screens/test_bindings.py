@@ -64,7 +64,7 @@ async def test_the_company_is_named_and_its_sources_get_links(
         )
         assert state.company.link(ref) == "https://t/I-1#2"
         await pilot.press("u")
-        await until(pilot, lambda: "Take back configure" in screen_text(app))
+        await until(pilot, lambda: "Undo the change of settings" in screen_text(app))
         await pilot.press("y")
         await until(pilot, lambda: screen_text(app).startswith(" Local "))
     assert await service.companies.get(caller) == before

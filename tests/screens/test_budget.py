@@ -105,7 +105,7 @@ async def test_nobody_chosen_offers_whom_there_is(
     paths: Paths, settings: Settings, service: MemoryService
 ) -> None:
     async with running(paths, settings, "budget") as (app, pilot):
-        await until(pilot, lambda: "Whose context?" in screen_text(app))
+        await until(pilot, lambda: "Choose a user, project or agent." in screen_text(app))
         assert "s takes a name that is not known yet" in screen_text(app)
         app.controller.choose_scope(ANA)
         await until(pilot, lambda: "Nothing is remembered here." in screen_text(app))
@@ -130,7 +130,7 @@ async def test_bars_price_share_text_and_charts(
     async with budget(paths, settings, BOTH, 3) as (app, pilot):
         await until(pilot, lambda: "/ 250" in screen_text(app))
         shown = screen_text(app)
-        assert "user ana in workspace mech" in shown
+        assert "user ana in project mech" in shown
         assert "claude-sonnet-4-5 (estimated tokens" in shown
         assert "a request · $" in shown
         assert "2 facts" in shown

@@ -116,7 +116,7 @@ async def test_everything_that_could_go_is_reviewed_at_once_and_comes_back_at_on
         await until(pilot, lambda: app.screen is app.frame)
         assert await left() == 5
         await pilot.press("u")
-        await until(pilot, lambda: any("Took it back" in said for said in toasts(app)))
+        await until(pilot, lambda: any("Undone" in said for said in toasts(app)))
         assert await left() == 7
 
 

@@ -25,7 +25,7 @@ async def test_a_person_says_whether_a_result_helped_and_takes_it_back(
         await pilot.press("N")
         await until(pilot, lambda: "✗ did not help" in screen_text(app))
         await pilot.press("N")
-        await until(pilot, lambda: "taken back" in screen_text(app))
+        await until(pilot, lambda: "withdrawn" in screen_text(app))
         assert await verdicts() == ["helped", "not_helped", "withdrawn"]
         await pilot.press("H", "4")
         await until(pilot, lambda: "1 × helped, 0 × did not help" in screen_text(app))

@@ -162,15 +162,15 @@ async def test_a_limit_is_set_changed_removed_and_brought_back(
         await until(pilot, lambda: "There are no spending limits." in screen_text(app))
         assert await stand() == []
         await pilot.press("u")
-        await until(pilot, lambda: "Take back configure" in screen_text(app))
+        await until(pilot, lambda: "Undo the change of settings" in screen_text(app))
         await pilot.press("y")
-        await until(pilot, lambda: any("Took it back" in one for one in toasts(app)))
+        await until(pilot, lambda: any("Undone" in one for one in toasts(app)))
         assert await stand() == [("default", "7.5")]
         await pilot.press("U")
-        await until(pilot, lambda: any("Did it again: 1 setting" in one for one in toasts(app)))
+        await until(pilot, lambda: any("Redone: 1 setting" in one for one in toasts(app)))
         assert await stand() == []
         await pilot.press("U")
-        assert "nothing to do again" in toasts(app)[-1]
+        assert "nothing to redo" in toasts(app)[-1]
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ async def test_an_operation_is_undone_after_a_different_key(
     async with running(paths, settings, "operations") as (app, pilot):
         await loaded(app, pilot)
         await pilot.press("u")
-        await until(pilot, lambda: "Take back forget" in screen_text(app))
+        await until(pilot, lambda: "Undo the forgetting" in screen_text(app))
         await pilot.press("u", "enter")
         assert (await service.log.page(caller)).operations[0].operation_type == "forget"
         await pilot.press("y")
@@ -232,7 +232,7 @@ async def test_an_operation_is_undone_after_a_different_key(
         found = await service.get(caller, record.handle, MECH)
         assert found.record.text == "keep me"
         await pilot.press("U")
-        await until(pilot, lambda: "Did it again: 1 record" in toasts(app)[-1])
+        await until(pilot, lambda: "Redone: 1 record" in toasts(app)[-1])
         with pytest.raises(NotFound):
             await service.get(caller, record.handle, MECH)
 

@@ -213,7 +213,7 @@ async def test_marks_a_typed_filter_and_a_time_that_is_none(
         await pilot.press("J")
         await press(pilot, "soon")
         await pilot.press("enter")
-        await until(pilot, lambda: "'soon' is no time" in screen_text(app))
+        await until(pilot, lambda: "'soon' is not a time" in screen_text(app))
 
 
 async def test_views_are_renamed_replaced_and_deleted(

@@ -82,7 +82,7 @@ async def test_a_moment_is_written_and_what_is_none_is_said_below_the_line(
     async with running(paths, settings, "records", (80, 24)) as (app, pilot):
         asked = await choosing(app, pilot)
         said = asked.query_one(".dialog-error", Static)
-        for text, why in (("soon", "'soon' is no time"), ("2999-01-01", "still to come")):
+        for text, why in (("soon", "'soon' is not a time"), ("2999-01-01", "still to come")):
             await pilot.press(*text)
             assert asked.query_one(Input).value == text
             await pilot.press("enter")

@@ -158,7 +158,7 @@ async def test_a_bulk_forget_is_taken_back_and_done_again(
         await pilot.press("u")
         await until(pilot, lambda: len(texts(app)) == 3)
         await pilot.press("U", "U")
-        await until(pilot, lambda: any("nothing to do again" in one for one in toasts(app)))
+        await until(pilot, lambda: any("nothing to redo" in one for one in toasts(app)))
         assert texts(app) == []
 
 
@@ -172,7 +172,7 @@ async def test_the_last_change_is_taken_back_whatever_it_was(
         await pilot.press("u")
         await until(pilot, lambda: "of binding other" in screen_text(app))
         await pilot.press("y")
-        await until(pilot, lambda: any("Took it back: 1 setting." in one for one in toasts(app)))
+        await until(pilot, lambda: any("Undone: 1 setting." in one for one in toasts(app)))
         assert texts(app) == ["one"]
         await until(pilot, lambda: [one.key for one in app.state.bindings] == ["default"])
 

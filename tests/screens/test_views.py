@@ -52,7 +52,7 @@ def state(**changes: object) -> AppState:
     base = AppState(
         phase=Phase.READY,
         scope=Scope(company_id="acme", project_id="p"),
-        resolution=Resolution(binding_key="b", provider_key="vault", reason="project target p"),
+        resolution=Resolution(binding_key="b", provider_key="vault", reason="for the project p"),
         clock=lambda: NOW,
         zone=UTC,
     )
@@ -108,7 +108,7 @@ def answered(*snippets: Snippet, usage: tuple[Usage, ...] = ()) -> QueryView:
         answer=QueryAnswer(
             operation_id="o",
             binding_key="b",
-            binding_reason="project target p",
+            binding_reason="for the project p",
             snippets=snippets,
             usage=usage,
             latency_ms=18,
@@ -124,7 +124,7 @@ def test_the_tree_lights_the_path_that_serves_the_scope() -> None:
         findings=(),
     )
     shown = [row.content.plain for row in rows_of(view, state())]
-    assert shown[0].endswith("this scope is served by b: project target p")
+    assert shown[0].endswith("used here: the binding `b` (for the project p)")
     assert [line for line in shown if "◀" in line] == [
         "└─ b ◀ vault  ○ checking",
         "   → project p  ◀",

@@ -72,7 +72,7 @@ async def test_the_nearest_scope_has_the_first_word(service: MemoryService) -> N
     ]
     assert found.why == (
         "Project apollo comes before agent coding and agent orchestrator and company local; table "
-        "holds it (project target apollo)."
+        "holds it (for the project apollo)."
     )
     page = await service.log.page(ANA, Filter(operation_type=OperationType.GET))
     told = {one.operation_id: one for one in page.operations}

@@ -218,7 +218,7 @@ async def test_what_is_purged_is_nowhere_and_the_log_still_proves(
             await again.undo(ANA, str(kept.operations[0].seq))
         purges = [one for one in found.values() if one.operation_type == "purge"]
         assert all(not re.search("marmalade|launch", json.dumps(one.request)) for one in purges)
-        with pytest.raises(Invalid, match="cannot be taken back"):
+        with pytest.raises(Invalid, match="cannot be undone"):
             await again.undo(ANA, purges[0].operation_id)
     finally:
         await again.close()

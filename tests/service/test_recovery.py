@@ -113,7 +113,7 @@ async def test_a_killed_mutation_shows_once_as_unknown_and_can_be_checked(
         ]
         with pytest.raises(Invalid, match="outcome is unknown"):
             await service.undo(caller, operation.operation_id)
-        with pytest.raises(Invalid, match=r"last change, .* cannot be taken back\. .*ops check"):
+        with pytest.raises(Invalid, match=r"last change, .* cannot be undone\. .*ops check"):
             await service.undo(caller)
         held(*before)
         assert not (await service.check_outcome(caller, operation.operation_id)).happened

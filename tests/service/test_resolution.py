@@ -28,13 +28,13 @@ async def routed(
 @pytest.mark.parametrize(
     ("scope", "key", "expected"),
     [
-        (EVERYTHING, "by-key", ("by-key", "explicit key")),
-        (EVERYTHING, None, ("by-project", "project target p")),
+        (EVERYTHING, "by-key", ("by-key", "because you chose it")),
+        (EVERYTHING, None, ("by-project", "for the project p")),
         (EVERYTHING.model_copy(update={"project_id": "q"}), None,
-         ("by-agent", "agent target coding")),
+         ("by-agent", "for the agent coding")),
         (Scope(company_id="acme", project_id="q", agent_id="other"), None,
-         ("default", "company default")),
-        (Scope(company_id="acme"), None, ("default", "company default")),
+         ("default", "company-wide")),
+        (Scope(company_id="acme"), None, ("default", "company-wide")),
     ],
 )  # fmt: skip
 async def test_the_narrowest_rule_wins_and_says_why(
@@ -53,7 +53,7 @@ async def test_a_project_named_like_an_agent_takes_only_its_own_rule(
     routed: MemoryService, caller: Caller
 ) -> None:
     found = await routed.resolve(caller, Scope(company_id="acme", project_id="coding"))
-    assert found.reason == "company default"
+    assert found.reason == "company-wide"
 
 
 async def test_a_cleared_rule_falls_back_to_the_next(routed: MemoryService, caller: Caller) -> None:

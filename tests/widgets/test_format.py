@@ -27,7 +27,7 @@ NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
         (timedelta(minutes=5), "5 min"),
         (timedelta(hours=3, minutes=59), "3 h"),
         (timedelta(days=12), "12 d"),
-        (timedelta(days=61), "2 m"),
+        (timedelta(days=61), "2 mo"),
         (timedelta(days=400), "1 y"),
         (timedelta(days=-3), "in 3 d"),
     ],

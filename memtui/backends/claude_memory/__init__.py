@@ -349,7 +349,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         SharedFile(real, marker=self.marker).change(changed)
 
     def _not_text(self, name: str) -> Invalid:
-        return Invalid(f"{self._place(name)} or the new text is not UTF-8; mend it first.")
+        return Invalid(f"{self._place(name)} or the new text is not UTF-8; fix it first.")
 
     def _cannot(self, name: str, error: Exception) -> Unavailable:
         why = getattr(error, "strerror", None) or str(error).rstrip(".")

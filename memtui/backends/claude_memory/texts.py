@@ -205,7 +205,7 @@ def with_body(content: str, record: Record, text: str) -> str:
     """
     parts = markdown.split(content)
     if isinstance(parts, Problem):
-        raise Invalid(f"{parts.message} Mend the file by hand first.")
+        raise Invalid(f"{parts.message} Fix the file by hand first.")
     now = parts.text.replace("\r\n", "\n")
     if now.strip("\n") == text:
         return content

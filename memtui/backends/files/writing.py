@@ -136,7 +136,7 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
                 fresh.write_text(json.dumps(document), "ascii")
         except OSError as error:
             raise Unavailable(
-                f"Whose the memory is could not be kept in {path} ({error.strerror}); mend that, "
+                f"Whose the memory is could not be kept in {path} ({error.strerror}); fix that, "
                 "and look whether the change was made.",
                 sent=True,
             ) from error

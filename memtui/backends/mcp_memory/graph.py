@@ -145,7 +145,7 @@ class _Line:
             return self._raw.decode()
         except UnicodeDecodeError as error:
             raise Invalid(
-                "The line holds bytes that are not UTF-8; mend it in the file before changing it."
+                "The line holds bytes that are not UTF-8; fix it in the file before changing it."
             ) from error
 
     @cached_property
@@ -561,7 +561,7 @@ def _matches(entity: Json, needle: str, number: int) -> bool:
 
 def _fails(number: int, why: str) -> Unavailable:
     return Unavailable(
-        f"Its agents find nothing: the memory server fails at line {number}, since {why}; mend "
+        f"Its agents find nothing: the memory server fails at line {number}, since {why}; fix "
         "that line."
     )
 

@@ -43,7 +43,7 @@ def load(folder: Folder, path: str) -> FactsDocument:
     """Read a facts file. Raises `Invalid` if it cannot be read."""
     loaded = FactsDocument.read(folder, path)
     if isinstance(loaded, Problem):
-        raise Invalid(f"{path} cannot be read: {loaded.message} Mend the file by hand first.")
+        raise Invalid(f"{path} cannot be read: {loaded.message} Fix the file by hand first.")
     return loaded
 
 
@@ -51,7 +51,7 @@ def _to_change(folder: Folder, path: str) -> FactsDocument:
     document = load(folder, path)
     if document.content.problem:
         message = document.content.problem.message
-        raise Invalid(f"{path} cannot be changed: {message} Mend the file by hand first.")
+        raise Invalid(f"{path} cannot be changed: {message} Fix the file by hand first.")
     return document
 
 

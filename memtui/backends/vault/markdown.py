@@ -258,7 +258,7 @@ def with_fields(document: Document, fields: Json) -> Document:
         )  # fmt: skip
     before = parse(document.front)
     if isinstance(before, Problem):
-        raise Invalid(f"{before.message} Mend the file by hand first.")
+        raise Invalid(f"{before.message} Fix the file by hand first.")
     front = document.front or ""
     large = _LARGE.search(front)
     if large:

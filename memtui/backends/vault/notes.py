@@ -202,7 +202,7 @@ def load(folder: Folder, path: str) -> tuple[Document, StoredRecord | None] | No
         return None
     note = read(folder, path, file)
     if isinstance(note, Problem):
-        raise Invalid(f"{path} cannot be read: {note.message} Mend the file by hand first.")
+        raise Invalid(f"{path} cannot be read: {note.message} Fix the file by hand first.")
     return note
 
 

@@ -65,14 +65,14 @@ async def run_checks(invocation: Invocation) -> AsyncIterator[Check]:
     try:
         settings = invocation.settings()
     except MemtuiError as error:
-        yield Check("settings", "broken", str(error), f"Mend {paths.config_file} or the variable.")
+        yield Check("settings", "broken", str(error), f"Fix {paths.config_file} or the variable.")
         return
     yield Check("settings", "ok", f"{paths.config_file} and the environment fit")
     yield _tried(
         "editor", lambda: _editor(settings), "warning", "Set $EDITOR to the editor you use."
     )
-    yield _tried("theme", lambda: _theme(settings), advice="Mend the theme in the settings.")
-    yield _tried("keymap", lambda: _keymap(settings), advice="Mend the keymap in the settings.")
+    yield _tried("theme", lambda: _theme(settings), advice="Fix the theme in the settings.")
+    yield _tried("keymap", lambda: _keymap(settings), advice="Fix the keymap in the settings.")
     yield _terminal()
     yield _helper(invocation, settings)
     async for check in _providers(settings):

@@ -436,7 +436,7 @@ def _of_facts(found: FactMetrics) -> Iterator[tuple[str, str]]:
     yield "users with facts", f"{_percent(found.adoption)} of {users}"
     yield "facts per user", f"{_number(found.average_facts_per_user)} (target {low} to {high})"
     drive = _number(found.average_facts_per_active_drive)
-    yield "facts per active drive", f"{drive} (target {least} to {most})"
+    yield "facts per active project", f"{drive} (target {least} to {most})"
     saved = f"{found.facts_saved:,} saved (target under {found.share_deleted_target:.0%})"
     yield "deleted by hand in 7 days", f"{_percent(found.share_deleted_by_hand)} of {saved}"
     yield "saved", f"{found.saves_by_ai:,} by ai, {found.saves_by_user:,} by users"

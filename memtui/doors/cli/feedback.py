@@ -27,7 +27,7 @@ async def feedback(
     helped: Annotated[bool, typer.Option("--helped", help="It helped.")] = False,
     not_helped: Annotated[bool, typer.Option("--not", help="It did not help.")] = False,
     withdraw: Annotated[
-        bool, typer.Option("--withdraw", help="Take back what you said of it before.")
+        bool, typer.Option("--withdraw", help="Withdraw what you said of it before.")
     ] = False,
     binding: Annotated[
         str | None,

@@ -98,7 +98,7 @@ async def undo(
         jsonable(answers[0]) | {"together": jsonable(answers[1:])},
         [*(name for answer in answers for name in changed_ids(answer)), *changes],
         *(f"{old} came back as {new}." for old, new in links.items()),
-        f"Took back {undone}; memtui undo {answers[0].operation_id} does it again.",
+        f"Undone: {undone}; memtui undo {answers[0].operation_id} redoes it.",
     )
 
 

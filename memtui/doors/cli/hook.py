@@ -51,9 +51,7 @@ class AgentOptions:
     ] = None
     project: Annotated[
         str | None,
-        typer.Option(
-            help="The project (drive) that it works in.", autocompletion=complete_name("project")
-        ),
+        typer.Option(help="The project that it works in.", autocompletion=complete_name("project")),
     ] = None
     binding: Annotated[
         str | None,

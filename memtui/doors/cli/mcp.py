@@ -39,9 +39,7 @@ async def mcp_serve(
     ] = None,
     project: Annotated[
         str | None,
-        typer.Option(
-            help="The project (drive) that it works in.", autocompletion=complete_name("project")
-        ),
+        typer.Option(help="The project that it works in.", autocompletion=complete_name("project")),
     ] = None,
     project_from_folder: FromFolder = False,
     run: Annotated[

@@ -161,9 +161,9 @@ def _ahead(session: Session, request: WriteRequest) -> str:
     """Say that what is stored does not hold now, where it does not."""
     begin, end = request.valid_from, request.valid_to
     if begin is not None and begin > session.now:
-        return f"It holds from {shown.exact(begin, session.zone)} on; until then it is not listed."
+        return f"It is valid from {shown.exact(begin, session.zone)}; it is not listed before."
     if end is not None and end <= session.now:
-        return f"It held until {shown.exact(end, session.zone)}; --as-of shows it."
+        return f"It was valid until {shown.exact(end, session.zone)}; --as-of shows it."
     return ""
 
 

@@ -25,7 +25,7 @@ async def serve(
     *,
     contract: Annotated[
         Literal["facts", "plugin"],
-        typer.Argument(help="What to serve: facts of users and drives, or a memory plugin."),
+        typer.Argument(help="What to serve: facts of users and projects, or a memory plugin."),
     ] = "facts",
     binding: Annotated[
         str | None,

@@ -108,7 +108,7 @@ _DROP_BYTES = 67_108_864
 
 
 class Guard:
-    """Refuse foreign host names, and hand on the path with each segment still percent-encoded.
+    """Refuse unknown Host headers, and hand on the path with each segment still percent-encoded.
 
     What is left of a body when the answer is there is read first and dropped: a connection that is
     closed over unread bytes takes the answer with it, and a client would never learn why.

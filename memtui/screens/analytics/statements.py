@@ -27,7 +27,7 @@ def read_queries(path: Path) -> dict[str, str]:
     Raises:
         Invalid: the file cannot be read.
     """
-    problem = f"The saved statements in {path} cannot be read; mend the file or move it away."
+    problem = f"The saved statements in {path} cannot be read; fix the file or move it away."
     found = load_document(path, Queries, problem)
     return dict(sorted(found.queries.items(), key=lambda pair: pair[0].casefold()))
 

@@ -485,7 +485,7 @@ class BindingsScreen(MemtuiScreen):
 
     @conversation
     async def action_redo(self) -> None:
-        """Do again what was just taken back."""
+        """Redo what was just undone."""
         await self.redo_last()
         self.load()
 

@@ -168,7 +168,7 @@ def _path_note(state: AppState) -> Content:
     if state.resolution is None:
         return display(f"   {state.resolution_problem}", limit=300, style=WARN)
     key, reason = state.resolution.binding_key, state.resolution.reason
-    return display(f"   this scope is served by {key}: {reason}", limit=300, style=DIM)
+    return display(f"   used here: the binding `{key}` ({reason})", limit=300, style=DIM)
 
 
 def _binding_line(
@@ -319,7 +319,7 @@ def target_serves(target: TargetView, state: AppState) -> bool:
     reason = state.resolution.reason if state.resolution else ""
     if target.target_type == "company":
         return reason.startswith("company")
-    return reason == f"{target.target_type} target {target.target_id}"
+    return reason == f"for the {target.target_type} {target.target_id}"
 
 
 CAPTURE_WORDS = {
@@ -382,7 +382,7 @@ def _binding_detail(
     if health is not None and health.health.message:
         blocks.append(display(health.health.message, limit=600, style=style))
     if serves(binding, state) and state.resolution:
-        why = f"◀ serves this scope: {state.resolution.reason}"
+        why = f"◀ used here ({state.resolution.reason})"
         blocks.append(display(why, limit=200, style=f"bold {ACCENT}"))
     if row.problem is not None:
         blocks += [Content(""), display("Problem", style=STRONG)]
@@ -475,7 +475,7 @@ def sync_content(answer: SyncAnswer) -> Content:
         f"Saw {counted(answer.seen, 'record')}, changed {count(answer.changed)}, "
         f"removed {count(answer.removed)} in {duration(answer.latency_ms)}."
     )
-    kept = "What is outside stays as it was, so there is nothing to take back."
+    kept = "What is outside stays as it was, so there is nothing to undo."
     problems = [display(f"! {one.sentence()}", limit=400, style=WARN) for one in answer.problems]
     return lines([display(told), *problems, Content(""), display(kept, style=DIM)])
 

@@ -389,7 +389,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         else:
             hint = "s takes a name that is not known yet, 4 shows all records."
         if not self.view.places:
-            said = "Whose context? It needs a user, a project or an agent."
+            said = "Choose a user, project or agent."
             notice.show("empty", said, hint)
 
     def _draw_text(self) -> None:

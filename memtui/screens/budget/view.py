@@ -50,24 +50,24 @@ if TYPE_CHECKING:
     from memtui.service.context import ContextAnswer
     from memtui.service.metrics import FactDay, FactMetrics
 
-_FIELDS = {"agent": "agent_id", "user": "subject_id", "workspace": "project_id"}
+_FIELDS = {"agent": "agent_id", "user": "subject_id", "project": "project_id"}
 """The field of a scope that names the owner of a place's facts."""
-_FLAGS = {"agent": "--agent", "user": "--subject", "workspace": "--project"}
+_FLAGS = {"agent": "--agent", "user": "--subject", "project": "--project"}
 COMPANY = "company"
 _SECTIONS = {
     SectionKind.IDENTITY: "agent",
     SectionKind.USER: "user",
-    SectionKind.WORKSPACE: "workspace",
+    SectionKind.WORKSPACE: "project",
     SectionKind.FACTS: "agent",
     SectionKind.COMPANY: COMPANY,
     SectionKind.GUIDANCE: "agent",
-    SectionKind.TOPIC: "workspace",
+    SectionKind.TOPIC: "project",
 }
 """Whose a section's records are; of the others each tells by itself."""
 _FACTS_OF = {
     "agent": SectionKind.FACTS,
     "user": SectionKind.USER,
-    "workspace": SectionKind.WORKSPACE,
+    "project": SectionKind.WORKSPACE,
     COMPANY: SectionKind.COMPANY,
 }
 _OFFERED = {"user": "subject_id", "project": "project_id", "agent": "agent_id"}
@@ -87,7 +87,7 @@ class Place:
     """Whose facts they are, and which binding holds them."""
 
     word: str
-    """`user`, `workspace`, `agent` or `company`."""
+    """`user`, `project`, `agent` or `company`."""
     name: str
     scope: Scope
     binding_key: str = ""
@@ -639,7 +639,7 @@ def metrics_content(timeline: Timeline, width: int) -> Content:
     )  # fmt: skip
     averages = (
         ("a user", whole.average_facts_per_user, "facts", whole.facts_per_user_target),
-        ("a drive", whole.average_facts_per_active_drive, "facts", whole.facts_per_drive_target),
+        ("a project", whole.average_facts_per_active_drive, "facts", whole.facts_per_drive_target),
         ("context", here.average_context_tokens, "tokens here", None),
     )
     block: list[Line] = [heading("how facts serve", f"the whole company, {DAYS} days")]

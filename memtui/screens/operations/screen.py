@@ -436,11 +436,11 @@ class OperationsScreen(ListScreen[Operation]):
         self._feed.order = (view.column, view.descending) if is_known else NEWEST_FIRST
         super().use_view(view)
 
-    # Taking back.
+    # Undo.
 
     @conversation
     async def action_undo(self) -> None:
-        """Take the marked changes back after a yes, else the selected or the last one."""
+        """Undo the marked changes after a yes, else the selected or the last one."""
         marked, current = self.rows_list.selection.marks.values(), self.rows_list.current
         changes = [one for one in marked if one.operation_type.mutates]
         if changes:
@@ -448,19 +448,20 @@ class OperationsScreen(ListScreen[Operation]):
             records = sum(len(one.handles) for one in changes)
             of = f" of {fmt.counted(records, 'record')}" if records else ""
             count = fmt.counted(len(changes), "marked change")
-            question = f"Take back the {count}{of}, the newest first?"
+            question = f"Undo the {count}{of}, the newest first?"
         elif current is not None and current.operation_type.mutates:
             changes, records = [current], len(current.handles)
             what = fmt.counted(records, "record") if records else ""
-            question = fmt.take_back(current, what, self.state.clock())
+            me = self.session.caller.principal
+            question = fmt.undo_question(current, what, self.state.clock(), me)
         else:
             found = await self.last_change()
-            changes, question = [found.operation], self.take_back(found)
-        if await self.ask(Confirm(question, verb="take it back")):
+            changes, question = [found.operation], self.undo_question(found)
+        if await self.ask(Confirm(question, verb="undo")):
             await self.undo([one.operation_id for one in changes])
             self.rows_list.selection.marks.clear()
 
     @conversation
     async def action_redo(self) -> None:
-        """Do again what was just taken back."""
+        """Redo what was just undone."""
         await self.redo_last()

@@ -252,14 +252,13 @@ def _marks(view: RecordView) -> Iterator[Line]:
     tags = [leading(display(tag, limit=200), "tag", tag) for tag in record.tags]
     yield labelled("tags", Content(SEPARATOR).join(tags))
     yield labelled("pinned", "⚑ yes" if record.pinned else "")
-    is_over = record.valid_to is not None and record.valid_to <= view.now
     for label, value in (
         ("expires", record.expires_at),
-        ("holds from", record.valid_from),
-        ("held until" if is_over else "holds to", record.valid_to),
+        ("valid from", record.valid_from),
+        ("valid until", record.valid_to),
     ):
         if value is not None:
-            over = value <= view.now and label != "holds from"
+            over = value <= view.now and label != "valid from"
             words = moment(value, view.now, view.zone)
             yield labelled(label, display(words, style=WARN if over else ""))
 

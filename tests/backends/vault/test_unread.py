@@ -86,7 +86,7 @@ async def test_facts_below_frontmatter_that_cannot_be_read(
     assert await texts(adapter) == ["open: 1"]
     [problem] = await told(adapter)
     assert "frontmatter" in problem
-    with pytest.raises(Invalid, match="Mend the file by hand first"):
+    with pytest.raises(Invalid, match="Fix the file by hand first"):
         await fact(adapter, "new: 2")
     assert path.read_text() == front
 

@@ -121,7 +121,7 @@ def test_hostile_names_are_shown_safely(here: Run, fake: Fake) -> None:
         (["set", "company", "--usd", "-1", "--per", "day"], 2, "more than 0"),
         (["set", "company", "--tokens", "0", "--per", "day"], 2, "'--tokens'"),
         (["set", "company", "--tokens", str(2**63), "--per", "day"], 2, "whole number"),
-        (["check", "--at", "once"], 2, "is no time"),
+        (["check", "--at", "once"], 2, "is not a time"),
         (["check", "--warn", "80"], 2, "'--warn'"),
         (["remove", "agent"], 2, "Name the agent"),
         (["remove", "agent", "x"], 1, "has no such limit"),

@@ -65,7 +65,7 @@ def test_a_yes_is_of_the_file_as_it_was_shown(here: Run, own_file: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "words"), [("{", 2, "cannot be read"), ('{"mcpServers": 1}', 2, "mend")]
+    ("text", "code", "words"), [("{", 2, "cannot be read"), ('{"mcpServers": 1}', 2, "fix")]
 )
 def test_a_file_that_cannot_be_edited_is_refused(
     here: Run, own_file: Path, text: str, code: int, words: str

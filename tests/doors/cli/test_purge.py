@@ -64,7 +64,7 @@ def test_the_log_says_when_and_by_whom_and_undo_why_it_cannot(here: Run, told: s
     assert "was erased by" in undone.err
     [purge, *_] = here("ops", "list", "type:purge", "--json").document["operations"]
     refused = here("undo", purge["operation_id"])
-    assert (refused.code, "cannot be taken back" in refused.err) == (2, True)
+    assert (refused.code, "cannot be undone" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize(
