@@ -38,6 +38,9 @@ _CONSENT = re.compile(r"(?:to do it give|so add) (--yes(?: \w+)?)")
 """How a command that has nobody to ask says what a yes is."""
 _ENDS = re.compile(r"# exits with (\d)")
 _COMMENT = re.compile(r"(?:^|\s+)#\s.*")
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+_LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 _ADDRESS = re.compile(r"http://[\w.]+:\d+")
 
 
@@ -82,6 +85,22 @@ def words_of(line: str) -> list[str]:
 def test_what_is_not_run_is_little_and_every_block_says_what_it_is() -> None:
     assert all(one.language for one in EXAMPLES if one.page != "CONTRIBUTING.md")
     assert len([one for one in EXAMPLES if one.not_run]) <= 11
+
+
+def test_every_link_leads_to_a_page_and_a_heading_that_are_there() -> None:
+    prose = {page: _FENCED.sub("", page.read_text("utf-8")) for page in PAGES}
+    headings = {page: {_anchor(one) for one in _HEADING.findall(prose[page])} for page in PAGES}
+    for page, text in prose.items():
+        for target in _LINK.findall(text):
+            place, _, anchor = target.partition("#")
+            led = (page.parent / place).resolve() if place else page
+            assert led.exists(), f"{page.name}: {target}"
+            assert not anchor or anchor in headings[led], f"{page.name}: {target}"
+
+
+def _anchor(heading: str) -> str:
+    """Return the name under which a heading can be linked to, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def test_what_is_not_run_has_the_words_of_commands_that_are_there() -> None:
