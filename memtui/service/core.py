@@ -494,6 +494,13 @@ class Core:
     async def may_configure(self, caller: Caller) -> None:
         """Raise `Denied` where the caller may not change the settings of its company."""
         await self.authorise(caller, Action.CONFIGURE, [Scope(company_id=caller.company_id)])
+        if not caller.by_person:
+            rows = await self.ask(bindings.bindings, caller.company_id)
+            if reviewed := next((row.key for row in rows if row.review), None):
+                raise Denied(
+                    f"What agents write to {reviewed} is reviewed, so an agent changes no settings "
+                    "here; let a person do it."
+                )
 
     async def configure(
         self,
@@ -511,6 +518,8 @@ class Core:
         def run() -> T:
             with self.database.write() as database:
                 appending.hold(database, company_id)
+                if settings.NAMESPACE not in kinds:  # a plugin's client makes those by itself
+                    _refuse_unreviewed_settings(database, entry.caller)
                 before = settings.read(database, company_id, kinds)
                 result = change(database)
                 if entry.caller.door == SETUP_DOOR:
@@ -602,6 +611,16 @@ def refuse_unreviewed(entry: RunningOperation, does: str) -> None:
         raise Denied(
             f"What agents write to {entry.binding.key} is reviewed, so an agent {does} there; "
             "let a person do it."
+        )
+
+
+def _refuse_unreviewed_settings(database: DatabaseConnection, caller: Caller) -> None:
+    """Raise `Denied` where an agent changes the settings of a company that reviews agents."""
+    rows = () if caller.by_person else bindings.bindings(database, caller.company_id)
+    if reviewed := next((row.key for row in rows if row.review), None):
+        raise Denied(
+            f"What agents write to {reviewed} is reviewed, so an agent changes no settings of the "
+            "company; let a person do it."
         )
 
 

@@ -126,7 +126,7 @@ class Feedback(Group):
                 "Only what a query or a context returned can have helped; "
                 f"#{judged.seq} is a {judged.operation_type} that ended as {judged.status}."
             )
-        if caller.by_ai and not _was_given(caller, judged):
+        if not caller.by_person and not _was_given(caller, judged):
             raise Denied(
                 "An agent can only speak of what it was given; name an operation of its own."
             )

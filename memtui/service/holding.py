@@ -42,6 +42,9 @@ from memtui.store.database import Connection as DatabaseConnection
 from memtui.store.digest import canonical
 from memtui.store.sight import Sight
 
+NEW = "new"
+"""The id of a record that is not stored yet and asks for none."""
+
 Request: TypeAlias = "WriteRequest | CorrectRequest | ForgetRequest"
 RequestT = TypeVar("RequestT", WriteRequest, CorrectRequest, ForgetRequest)
 
@@ -109,7 +112,7 @@ async def met_by(
         return Met(changes=named, contradicts=named if changes_text else ())
     same_key = [
         one
-        for one in await _own_facts(connection, request, sight)
+        for one in await _own_facts(connection, as_record(connection, request), sight)
         if _key_of(one.text, one.topic, one) == _key_of(request.content, request.topic)
     ]
     changes = {one.handle: one for one in (*named, *same_key)}
@@ -119,17 +122,21 @@ async def met_by(
     return Met(changes=tuple(changes.values()), contradicts=tuple(otherwise.values()))
 
 
-async def _own_facts(
-    connection: Connection, request: WriteRequest, sight: Sight | None
-) -> list[Record]:
-    """Return the owner's facts, where what is written is one with a key."""
+def as_record(connection: Connection, request: WriteRequest) -> Record:
+    """Return the record that a write would make."""
+    handle = connection.handle_of(request.record_id or NEW)
+    return Record.like(request, handle=handle, text=request.content)
+
+
+async def _own_facts(connection: Connection, made: Record, sight: Sight | None) -> list[Record]:
+    """Return the owner's facts, where what is made is one with a key."""
     from memtui.service.context import own_records
 
-    if request.kind != _FACT or pair_of(request.content) is None:
+    if made.kind != _FACT or pair_of(made.text) is None:
         return []
     if not connection.adapter.capabilities.browse:
         return []
-    pages = own_records(connection, [owner_scope(request.scope)], sight, kind=_FACT)
+    pages = own_records(connection, [owner_scope(made.scope)], sight, kind=_FACT)
     return [one async for _, records in pages for one in records]
 
 
@@ -160,21 +167,17 @@ def _key_of(text: str, topic: str | None, record: Record | None = None) -> tuple
     return ((topic or "").casefold(), pair.key.casefold()) if pair else None
 
 
-async def _is_new_subject(
-    connection: Connection, request: WriteRequest, sight: Sight | None
-) -> bool:
+async def _is_new_subject(connection: Connection, made: Record, sight: Sight | None) -> bool:
     """Whether its owner has nothing of the key or topic; of neither, whether it has nothing."""
     from memtui.service.context import own_records
 
     if not connection.adapter.capabilities.browse:
         return False
-    key = _key_of(request.content, request.topic) if request.kind == _FACT else None
+    key = _key_of(made.text, made.topic) if made.kind == _FACT else None
     if key is not None:
-        facts = await _own_facts(connection, request, sight)
+        facts = await _own_facts(connection, made, sight)
         return key not in {_key_of(one.text, one.topic, one) for one in facts}
-    pages = own_records(
-        connection, [owner_scope(request.scope)], sight, kind=None, topic=request.topic
-    )
+    pages = own_records(connection, [owner_scope(made.scope)], sight, kind=None, topic=made.topic)
     async for _, records in pages:
         if records:
             return False
@@ -197,17 +200,19 @@ class _Asked:
         if rule.test is RuleTest.PER_RUN:
             return is_write and await asyncio.to_thread(self._written) >= int(rule.value)
         if rule.test is RuleTest.NEW_SUBJECT:
-            return isinstance(self.request, WriteRequest) and await _is_new_subject(
-                self.connection, self.request, self.entry.sight
-            )
+            made = [_is_new_subject(self.connection, one, self.entry.sight) for one in self._made()]
+            return any(await asyncio.gather(*made))
         caller, value = self.entry.caller, rule.value.casefold()
-        agents = (caller.principal.removeprefix(AGENT_PREFIX), self.entry.scope.agent_id or "")
+        accepts = rule.action is RuleAction.ACCEPT
+        agents = {caller.principal.removeprefix(AGENT_PREFIX).casefold()}
+        if not accepts:  # which agent a memory is of is said by whoever writes it
+            agents.add((self.entry.scope.agent_id or "").casefold())
         tests: dict[RuleTest, Callable[[], bool]] = {
             RuleTest.ALL: lambda: True,
-            RuleTest.AGENT: lambda: value in map(str.casefold, agents),
+            RuleTest.AGENT: lambda: value in agents,
             RuleTest.DOOR: lambda: value == caller.door.casefold(),
             RuleTest.TEXT: lambda: any(value in _joined(one) for one in self._texts()),
-            RuleTest.SUBJECT: lambda: value in self._subjects(),
+            RuleTest.SUBJECT: lambda: self._is_of(value, wholly=accepts),
             RuleTest.INSTRUCTION: lambda: any(map(_orders, self._texts())),
             RuleTest.CONTRADICTION: lambda: bool(self.met.contradicts),
         }
@@ -220,16 +225,21 @@ class _Asked:
         told += [getattr(self.request, "title", None), *(self.request.tags or ())]
         return [one for one in told if one]
 
-    def _subjects(self) -> set[str]:
-        found: set[str | None] = {self.entry.scope.subject_id}
-        if not isinstance(self.request, ForgetRequest):
-            found |= {self.request.topic, getattr(self.request, "title", None)}
-            pair = pair_of(text_of(self.request))
-            found.add(pair.key if pair else None)
-        for one in self.met.changes:
-            pair = pair_of(one.text)
-            found |= {pair.key if pair else None, one.topic, one.title, one.scope.subject_id}
-        return {one.casefold() for one in found if one}
+    def _made(self) -> list[Record]:
+        """Return what there would be of it."""
+        request = self.request
+        if isinstance(request, WriteRequest):
+            return [as_record(self.connection, request)]
+        if isinstance(request, ForgetRequest):
+            return []
+        given = {"text": request.text, "topic": request.topic}
+        update = {name: value for name, value in given.items() if value is not None}
+        return [one.model_copy(update=update) for one in self.met.changes]
+
+    def _is_of(self, subject: str, *, wholly: bool) -> bool:
+        """Whether it is about a subject; `wholly`: all that it changes is, before and after."""
+        said = [subject in _subjects(one) for one in (*self.met.changes, *self._made())]
+        return bool(said) and (all(said) if wholly else any(said))
 
     def _written(self) -> int:
         """Return how many memories the agent has written in this run, or in the last hour."""
@@ -323,6 +333,13 @@ def _let_wait(
         core.recorder.append_within(database, entry)
     entry.logged = True
     return Held(held_id=held_id, reasons=tuple(reasons), again=known is not None)
+
+
+def _subjects(one: Record) -> set[str]:
+    """Return what somebody may call the subject of a record."""
+    pair = pair_of(one.text)
+    named = (pair and pair.key, one.topic, one.title, one.scope.subject_id)
+    return {name.casefold() for name in named if name}
 
 
 def _orders(text: str) -> bool:

@@ -100,6 +100,7 @@ class Namespaces(Group):
                 f"`memtui bindings namespace put` sets another expiry of {name}, "
                 "and `memtui bindings namespace delete` removes it."
             )
+            refuse_unreviewed(entry, "makes no namespace, and lets none expire,")
             metadata = next((one.metadata for one in there if one.name == name), {})
             await self._core.recorder.begin(entry, [])
             made = await entry.mutate(

@@ -34,6 +34,7 @@ from memtui.service.core import Group, find_binding, in_thread, to_its_end
 from memtui.service.holding import (
     Acceptance,
     Request,
+    as_record,
     decided_meanwhile,
     find,
     json_of,
@@ -51,11 +52,9 @@ from memtui.store import appending, bindings, held, settings
 from memtui.store.compiled import HeldRow
 from memtui.store.database import Connection as DatabaseConnection
 from memtui.store.settings import SettingChange
+from memtui.store.sight import Sight
 
 Rules: TypeAlias = "tuple[ReviewRule, ...]"
-
-NEW = "new"
-"""The id of a record that is not stored yet and asks for none."""
 
 _MOST_RULES = 100
 _MOST_CHARS = 200
@@ -239,7 +238,7 @@ class Review(Group):
         self._core.refuse_read_only()
         await self._core.refuse_changes(entry.caller.company_id)
         for one in changed:
-            await self._authorise(entry.caller, HeldRow(**(one.before or one.after or {})))
+            await self._authorise(entry.caller, _row_of(one))
 
     @in_thread
     def rules(self, caller: Caller, binding_key: str) -> Rules:
@@ -338,10 +337,15 @@ class Review(Group):
         if caller.as_of is not None:
             raise Invalid("What waits for review is known of now alone; go back to now first.")
         sight = self._core.sight(caller)
-        company = Scope(company_id=caller.company_id)
         with self._core.database.read() as database:
             rows = held.waiting(database, caller.company_id)
-        return [row for row in rows if all(may_read(one, company, sight) for one in _owners(row))]
+        return [row for row in rows if _is_seen(row, sight)]
+
+    def may_know(self, change: SettingChange, caller: Caller, sight: Sight | None) -> bool:
+        """Whether a caller may be told of what was changed: of what waited, who may see it."""
+        if change.setting != settings.HELD:
+            return True
+        return caller.by_person and _is_seen(_row_of(change), sight)
 
     async def _authorise(self, caller: Caller, row: HeldRow) -> None:
         """Raise `Denied` where the caller could not do it themselves, or is an agent."""
@@ -388,11 +392,9 @@ def _differences(
     """Yield what a request would make of the records that are there."""
     if isinstance(request, WriteRequest):
         replaced = there[0] if there and request.mode is WriteMode.UPSERT else None
-        new = Record.like(
-            request,
-            handle=replaced.handle if replaced else connection.handle_of(request.record_id or NEW),
-            text=request.content,
-        )
+        new = as_record(connection, request)
+        if replaced is not None:
+            new = new.model_copy(update={"handle": replaced.handle})
         yield HeldDifference(before=replaced, after=new)
         return
     for record in there:
@@ -405,6 +407,15 @@ def _differences(
                 update["expires_at"] = None
             after = record.model_copy(update=update)
         yield HeldDifference(before=record, after=after)
+
+
+def _row_of(change: SettingChange) -> HeldRow:
+    return HeldRow(**(change.before or change.after or {}))
+
+
+def _is_seen(row: HeldRow, sight: Sight | None) -> bool:
+    company = Scope(company_id=row.company_id)
+    return all(may_read(one, company, sight) for one in _owners(row))
 
 
 def _owners(row: HeldRow) -> tuple[Scope, ...]:

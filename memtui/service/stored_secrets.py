@@ -101,7 +101,7 @@ def _in_journal(core: Core, caller: Caller) -> Iterator[StoredSecret]:
 
 def _scopes(row: Any) -> Iterator[Scope]:
     for state in (row.before, row.after):
-        if state and state["record"]:
+        if state and state.get("record"):
             yield Scope.model_validate(state["record"]["scope"])
 
 

@@ -186,7 +186,11 @@ class Undo(Group):
                         UndoCandidate(
                             operation=operation,
                             records=change.changed - len(settings),
-                            settings=tuple(settings),
+                            settings=tuple(
+                                one
+                                for one in settings
+                                if self._service.review.may_know(one, caller, sight)
+                            ),
                             why_not=_why_not(operation, change),
                         )
                     )

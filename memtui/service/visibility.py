@@ -51,6 +51,9 @@ AGENT_PREFIX = "agent:"
 USER_PREFIX = "user:"
 """What the principals of agents, and of people, begin with."""
 
+MODEL_DOOR = "mcp"
+"""The door that only models come through."""
+
 
 class Caller(Model):
     """Who calls, through which door (`cli`, `tui`, `demo` …), for which company."""
@@ -89,8 +92,11 @@ class Caller(Model):
 
     @property
     def by_person(self) -> bool:
-        """Whether a person calls: no agent, and no program that nobody vouches for."""
-        return self.principal.startswith(USER_PREFIX)
+        """Whether a person calls: no agent, and no program that nobody vouches for.
+
+        Through MCP a model speaks, with whosever token.
+        """
+        return self.principal.startswith(USER_PREFIX) and self.door != MODEL_DOOR
 
 
 def caller_of(settings: Settings, company_id: str, door: str) -> Caller:

@@ -82,6 +82,9 @@ async def test_an_agent_can_only_speak_of_what_it_was_given(
         await say(agent, handle, HELPED, operation_id=by_person)
     with pytest.raises(NotFound, match="No query or context of yours"):
         await say(agent, handle, HELPED)
+    plugin = Caller(company_id="acme", principal="plugin:anonymous", door="plugin")
+    with pytest.raises(Denied, match="what it was given"):
+        await say(plugin, handle, HELPED, operation_id=by_person)
     in_run = agent.model_copy(update={"run_id": "run-1"})
     of_run = (await service.query(in_run, ASKED)).operation_id
     sub_agent = in_run.model_copy(update={"principal": "agent:y"})
@@ -93,7 +96,7 @@ async def test_an_agent_can_only_speak_of_what_it_was_given(
             await service.log.page(caller, Filter(operation_type=OperationType.FEEDBACK))
         ).operations
     ]
-    assert statuses == ["ok", "ok", "error", "denied"]
+    assert statuses == ["ok", "ok", "denied", "error", "denied"]
 
 
 async def test_what_returned_nothing_cannot_have_helped(

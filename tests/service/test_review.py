@@ -399,3 +399,66 @@ async def test_a_crash_while_it_is_accepted_loses_and_doubles_nothing(
     await service.undo(ANA)
     assert (await stored(service), await waiting(service)) == ([], ["a: 1"])
     await service.close()
+
+
+async def test_an_agent_changes_no_settings_where_agents_are_reviewed(
+    service: MemoryService,
+) -> None:
+    elsewhere = {"path": str(service.paths.data / "elsewhere")}
+    await service.bindings.add(BOT, "free", "vault", elsewhere)  # nothing is reviewed yet
+    await service.review.add_rule(ANA, "default", ALL)
+    for forbidden in (
+        lambda: service.review.remove_rule(BOT, "default", ALL),
+        lambda: service.undo(BOT),
+        lambda: service.bindings.set_target(BOT, "project", "apollo", "free"),
+        lambda: service.tokens.add(BOT, "mine", "user:ana"),
+    ):
+        with pytest.raises(Denied, match="reviewed"):
+            await forbidden()
+    assert await service.review.rules(ANA, "default") == (ALL,)
+    assert (await service.write(BOT, fact("a: 1"))).held is not None
+
+
+async def test_a_model_with_a_persons_token_is_no_person(held_all: MemoryService) -> None:
+    model = ANA.model_copy(update={"door": "mcp"})
+    held = await ask(held_all, "a: 1", model)
+    with pytest.raises(Denied):
+        await held_all.review.accept(model, held.held_id)
+
+
+async def test_what_is_let_in_unseen_is_all_of_what_a_rule_lets_in(
+    held_all: MemoryService,
+) -> None:
+    service = held_all
+    for words in ("accept subject editor", "accept agent coding"):
+        await service.review.add_rule(ANA, "default", rule(words))
+    [own] = (await service.write(ANA, fact("editor: vi"))).handles
+    [other] = (await service.write(ANA, fact("salary: 10"))).handles
+    as_coding = fact("a: 1", SCOPE.model_copy(update={"agent_id": "coding"}))
+    assert (await service.write(BOT, as_coding)).held is not None
+    both = ForgetRequest(scope=SCOPE, handles=(own, other))
+    assert (await service.forget(BOT, both)).held is not None
+    renamed = CorrectRequest(scope=SCOPE, handle=other, text="editor: none")
+    assert (await service.correct(BOT, renamed)).held is not None
+    change = CorrectRequest(scope=SCOPE, handle=own, text="editor: helix")
+    assert (await service.correct(BOT, change)).held is None
+    assert await texts(service) == ["editor: helix", "salary: 10"]
+
+
+async def test_a_correction_makes_a_new_subject_as_a_write_does(service: MemoryService) -> None:
+    await service.review.add_rule(ANA, "default", rule("hold new-subject"))
+    [handle] = (await service.write(ANA, fact("editor: vi"))).handles
+    same = CorrectRequest(scope=SCOPE, handle=handle, text="editor: helix")
+    [handle] = (await service.correct(BOT, same)).handles
+    other = CorrectRequest(scope=SCOPE, handle=handle, text="root_login: allowed")
+    assert (await service.correct(BOT, other)).held is not None
+
+
+async def test_a_decision_tells_an_agent_nothing_of_what_was_held(
+    held_all: MemoryService,
+) -> None:
+    held = await ask(held_all, "a: the secret plan")
+    await held_all.review.refuse(ANA, held.held_id)
+    other = BOT.model_copy(update={"principal": "agent:other"})
+    assert "plan" in str((await held_all.undoable(ANA))[0].settings)
+    assert "plan" not in str((await held_all.undoable(other))[0].settings)
