@@ -99,7 +99,8 @@ async def test_what_a_run_got_and_what_is_there_of_it_today(service: MemoryServi
     assert (refused.operation.status, refused.records) == ("error", ())
     # Reading what is there is no part of the run, and no opening of a record either.
     assert (await service.runs.replay(PERSON, "run-7")).steps[0] == got
-    assert not (await service.log.page(PERSON, Filter(operation_type="get"))).operations[0].handles
+    asked = Filter(operation_type="get", door="tui")
+    assert not (await service.log.page(PERSON, asked)).operations[0].handles
 
 
 async def test_pages_of_runs_and_of_steps(service: MemoryService) -> None:
