@@ -26,7 +26,8 @@ _SLOW = (
     "tests/backends/milvus/",
     "tests/conformance/", "tests/demo/", "tests/doors/", "tests/journeys/", "tests/migration/",
     "tests/screens/", "tests/testing/", "tests/service/test_object_store",
-    "tests/service/test_sight", "tests/service/test_whole_log", "tests/test_app",
+    "tests/service/test_purge", "tests/service/test_sight", "tests/service/test_whole_log",
+    "tests/analytics/test_audit", "tests/analytics/test_export", "tests/test_app",
     "tests/test_layers",
 )  # fmt: skip
 

