@@ -146,8 +146,11 @@ class Background:
 
     @property
     def _alive(self) -> bool:
-        # An app that ends takes the widgets away first, while their screen is still attached.
-        return self._owner.is_attached and self._owner.app.is_running
+        # An app that ends takes the widgets away first, while their screen is still attached; so
+        # does a screen that is left, and then it is not displayed whatever its styles say.
+        owner = self._owner
+        is_leaving = not owner.display and owner.styles.display != "none"
+        return owner.is_attached and not is_leaving and owner.app.is_running
 
     def _start(self, work: Callable[[], Coroutine[None, None, None]], sort: str) -> Worker[None]:
         group = f"{self._name}:{sort}"

@@ -110,6 +110,30 @@ async def test_nothing_is_delivered_to_a_pane_that_is_gone() -> None:
         assert pane.got == []
 
 
+async def test_nothing_is_delivered_to_a_pane_that_is_being_taken_away() -> None:
+    going, gone, gate = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    class Slow(Static):
+        async def on_unmount(self) -> None:
+            going.set()
+            await gone.wait()
+
+    app = OnePane()
+    async with app.run_test() as pilot:
+        pane = app.query_one(Pane)
+        await pane.mount(Slow())
+        pane.read(gate, "x")
+        await pilot.pause()
+        leaving = pane.remove()
+        await going.wait()
+        assert pane.is_attached
+        gate.set()
+        await settled(app)
+        gone.set()
+        await leaving
+        assert pane.got == []
+
+
 async def test_what_was_forgotten_delivers_nothing() -> None:
     app = OnePane()
     async with app.run_test() as pilot:
