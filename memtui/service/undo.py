@@ -213,7 +213,12 @@ class Undo(Group):
             raise Invalid(f"{which} cannot be undone. {why}")
         with self._core.database.read() as database:
             kept = journal.kept(database, company_id, operation.operation_id)
-            steps = journal.steps(database, company_id, operation.operation_id)
+            steps = [
+                (before, after)
+                for before, after in journal.steps(database, company_id, operation.operation_id)
+                # An id that a record did not come back under was not there before or after.
+                if before.record or after is None or after.record
+            ]
             changed = journal.settings_changed(database, company_id, operation.operation_id)
             undone_by = journal.undone_by(database, company_id, operation.operation_id)
         if kept is None or kept.status not in {OperationStatus.OK, OperationStatus.UNKNOWN}:

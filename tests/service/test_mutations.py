@@ -137,7 +137,8 @@ async def test_a_provider_that_cannot_restore_links_the_new_id(
         assert answer.linked == {old.provider_record_id: new.provider_record_id}
         assert new != old
         assert (await service.get(caller, old, scope)).record.handle == new
-        await service.undo(caller, answer.operation_id)
+        again = await service.undo(caller, answer.operation_id)
+        assert again.handles == (new,)
         with pytest.raises(NotFound):
             await service.get(caller, old, scope)
     finally:
