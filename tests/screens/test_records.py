@@ -13,6 +13,7 @@ import pytest
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import (
+    BrowseRequest,
     CorrectRequest,
     Filter,
     OperationType,
@@ -24,6 +25,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.screens.dialogs import Choose, Confirm, ConflictScreen, EditText, Prompt, WriteRecord
+from memtui.screens.records.screen import RecordsScreen
 from memtui.service import Caller, MemoryService
 from memtui.widgets.editor import ForeignTextArea
 from memtui.widgets.rows import PAGE_ROWS
@@ -418,6 +420,15 @@ async def test_pages_come_as_a_person_scrolls(
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
         assert len(texts(app)) == 256
+        request = BrowseRequest(scope=MECH, sort="updated_at", limit=300)
+        page = await service.browse(caller, request)
+        unseen = [one for one in page.records if one.text not in texts(app)]
+        assert app.frame is not None
+        assert isinstance(app.frame, RecordsScreen)
+        await app.frame.forget_now(unseen[:9])
+        await until(pilot, lambda: "256 of 291" in screen_text(app))
+        await pilot.press("u")
+        await until(pilot, lambda: "256 of 300" in screen_text(app))
         await pilot.press("G")
         await until(pilot, lambda: len(texts(app)) == 300)
 

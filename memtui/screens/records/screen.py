@@ -375,15 +375,22 @@ class RecordsScreen(EditingScreen[Record]):
         self.look()
 
     def gone(self, names: set[Named], ghosts: set[Named]) -> None:
-        """Let go of forgotten records; ghosts stay, shown as such."""
+        """Let go of forgotten records; ghosts stay, shown as such.
+
+        Where some are on no page that came yet, the list is read again: the total may count them.
+        """
         self.ghosts |= ghosts
         left = set(map(self._row_key, names - ghosts))
+        held = sum(self._rows.index_of(one) is not None for one in left)
         if self._total is not None:
-            self._total -= sum(self._rows.index_of(one) is not None for one in left)
+            self._total -= held
+        reads_again = self._rows.more and held < len(left)
         self._rows.remove(left)
         self.rows_list.selection.drop(set(map(self._row_key, names)))
         self.rows_list.rows_changed()
         self.look()
+        if reads_again:
+            self.reload()
 
     def action_prune(self) -> None:
         """Review which records could go; what the screen is narrowed to is shown first."""
