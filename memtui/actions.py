@@ -45,10 +45,10 @@ class Need(StrEnum):
 
     SERVICE = "memtui is still opening its database."
     WRITABLE = "This is read-only."
-    NOW = "This is of now alone; go back to now first."
+    NOW = "This works only in the present; go back to now first."
     ROW = "Nothing is selected."
-    MEMORY = "This is a file of the project's own, which memtui only reads; o opens it."
-    SOURCE = "There is no source here that opens."
+    MEMORY = "memtui only reads this file of the project; o opens it."
+    SOURCE = "This has no source that can be opened."
     CORRECTION = "This provider cannot correct a record in place."
     HISTORY = "This provider keeps no history."
     EXPLAIN = "This provider does not explain its results."
@@ -163,7 +163,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("palette", "ctrl+p", "Find any action, theme, company, binding or saved view."),
         _do("scope", "s", "Choose company, project, agent, subject, issue and run.", _SERVICE),
         _do("filter", "slash", "Narrow what every screen shows."),
-        _do("clear_filter", "ctrl+l", "Take the filter away."),
+        _do("clear_filter", "ctrl+l", "Clear the filter."),
         _do(
             "views",
             "V",
@@ -201,7 +201,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "review",
             "Q",
-            "Show what agents wrote that waits for review: accept, mend or refuse it.",
+            "Show what agents wrote that waits for review: accept, fix or refuse it.",
             (*_SERVICE, Need.NOW),
         ),
         _do("refresh", "r f5", "Read again what this screen shows."),
@@ -256,7 +256,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "remove",
             "d",
-            "Take the binding away; its memories stay where they are.",
+            "Remove the binding; its memories stay where they are.",
             _CHANGE_BINDING,
         ),
         _do(
@@ -286,13 +286,13 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "in_step",
             "i",
-            "Hold this binding in step with another, a vault with its collections.",
+            "Keep this binding in sync with another, a vault with its collections.",
             _DESTINATION,
         ),
         _do(
             "sync",
             "R",
-            "Let the provider read again what it reads from outside, or make its index anew.",
+            "Let the provider sync what it reads from outside, or rebuild its index.",
             _SYNC,
         ),
         _do(
@@ -305,7 +305,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "profile",
             "P",
-            "Show what the provider says of the scope as a whole.",
+            "Show the provider's profile of the scope.",
             (*_BINDING, Need.PROFILE),
         ),
         _do("undo", "u", "Undo the last change, after a yes.", _CHANGE),
@@ -329,7 +329,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "mark_all",
             "A",
-            "Mark all rows that are loaded; again, all that the filter lets through.",
+            "Mark all loaded rows; press again for all that pass the filter.",
         ),
         _do(
             "jump",
@@ -341,13 +341,13 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "export",
             "x",
-            "Write all that the filter lets through to a file: CSV, JSON Lines or Parquet.",
+            "Export all that pass the filter to a file: CSV, JSON Lines or Parquet.",
             _SERVICE,
         ),
         _do(
             "verify",
             "P",
-            "Check that no operation was altered, removed or put in between.",
+            "Check that no operation was altered, removed or inserted.",
             (*_SERVICE, Need.NOW),
             label="verify log",
         ),
@@ -367,7 +367,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             _UNKNOWN_OUTCOME,
             label="check outcome",
         ),
-        _do("back", "escape", "Go back from the details to the list; there, take all marks away."),
+        _do("back", "escape", "Go back from the details to the list; there, clear all marks."),
         _do("runs", "t", "Show the runs of agents: what each was told and did.", _SERVICE),
         _do("replay", "T", "Replay the run of this operation.", _ROW, label="its run"),
         _do(
@@ -406,7 +406,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("record", "R", "Show the record in Records.", _ROW),
         _do("runs", "T", "Show the runs that were told it.", _ROW, label="runs told"),
         _do("history", "h", "Show earlier questions and what they found."),
-        _do("tags", "number_sign", "Choose a tag, and list all that has it.", _SERVICE),
+        _do("tags", "number_sign", "Choose a tag, and list everything that has it.", _SERVICE),
         _do("copy", "y", "Copy the text of the result.", _ROW),
     ),
     "records": (
@@ -415,9 +415,9 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "mark_all",
             "A",
-            "Mark all rows that are loaded; again, all that the filter lets through.",
+            "Mark all loaded rows; press again for all that pass the filter.",
         ),
-        _do("unmark", "escape", "Take all marks away."),
+        _do("unmark", "escape", "Clear all marks."),
         _do("edit", "e", "Change the text in place.", _CORRECTION),
         _do(
             "edit_external", "E", "Change the text in your editor.", _CORRECTION, label="in $EDITOR"
@@ -433,7 +433,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do("undo", "u", "Undo the last change.", _CHANGE),
         _REDO,
-        _do("prune", "P", "Review what could go of everything you see, and why.", _SERVICE),
+        _do("prune", "P", "Review which of all records you see could go, and why.", _SERVICE),
         _do("pin", "p", "Pin the record, or unpin it.", _CORRECTION),
         _do("expire", "x", "Let the record expire, or never expire.", _CORRECTION, label="expires"),
         _do("summary", "m", "Set the summary by which it is searched and shown.", _CORRECTION),
@@ -452,7 +452,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do("queries", "w", "Show the queries that returned it.", _ROW, label="who read it"),
         _do("links", "L", "Go to a record that it links to, or that links to it.", _ROW),
-        _do("tags", "number_sign", "Choose a tag, and list all that has it.", _SERVICE),
+        _do("tags", "number_sign", "Choose a tag, and list everything that has it.", _SERVICE),
         _do("runs", "T", "Show the runs that were told it.", _ROW, label="runs told"),
         _do("open", "o", "Open where the record came from.", _ROW, label="source"),
         _do("open_file", "O", "Open the file it is kept in.", _ROW, label="file"),
@@ -464,7 +464,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("mark", "space", "Mark or unmark the fact.", _ROW),
         _do("range", "v", "Mark from here to where you move.", _ROW),
         _do("mark_all", "A", "Mark all facts that are shown.", _ROW),
-        _do("back", "escape", "Go back to the list; there, take all marks away."),
+        _do("back", "escape", "Go back to the list; there, clear all marks."),
         _do("prune", "p", "Review which facts could go, and why.", _SCOPE),
         _do("add", "a n", "Write a new fact.", _CHANGE_SCOPE),
         _do("edit", "e", "Change the fact in place.", _CORRECTION),
@@ -503,9 +503,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             _SCOPE,
             label="ask",
         ),
-        _do(
-            "profile", "o", "Bring what the provider says of all this, or leave it away.", _PROFILE
-        ),
+        _do("profile", "o", "Include the provider's profile, or leave it out.", _PROFILE),
         _do("model", "m", "Choose the model to count and price for."),
         _do("budget", "b", "Set the token budget to look against."),
         _do(
@@ -524,10 +522,10 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "period",
             "p",
-            "Look at a longer stretch of time; after the longest comes the shortest.",
+            "Show a longer period; after the longest comes the shortest.",
             _CHARTS,
         ),
-        _do("shorter", "P", "Look at a shorter stretch of time.", _CHARTS),
+        _do("shorter", "P", "Show a shorter period.", _CHARTS),
         _do(
             "bucket", "b", "Cut time into hours, days, weeks or months.", _CHARTS, label="hour/day"
         ),
@@ -562,13 +560,13 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "back",
             "escape",
-            "Stop a running statement; take the selection away, or show all charts again.",
+            "Stop a running statement; clear the selection, or show all charts again.",
         ),
     ),
     "prune": (
         _do("turn", "space", "Mark or unmark the record, or all of a group.", label="mark"),
         _do("all", "A", "Mark everything that is not pinned."),
-        _do("none", "N", "Take all marks away."),
+        _do("none", "N", "Clear all marks."),
         _do("suggested", "R", "Mark again what was suggested."),
         _do("diff", "t", "Show what would go as a diff, or the list."),
         _do(
@@ -610,23 +608,23 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
     "limits": (
         _do("add", "a n", "Set a limit of the company, a project, an agent or a binding.", _CHANGE),
         _do("change", "e", "Set another amount.", _CHANGE),
-        _do("remove", "d delete", "Take the limit away, after a yes.", _CHANGE),
+        _do("remove", "d delete", "Remove the limit, after a yes.", _CHANGE),
         _do("undo", "u", "Undo the last change, after a yes.", _CHANGE),
         _REDO,
         _do("read", "r f5", "Add up again what was spent.", label="read again"),
-        _do("copy", "y", "Copy how the limit stands."),
+        _do("copy", "y", "Copy the limit with what was spent of it."),
         _do("help", "question_mark f1", "Show every key of the list."),
         _do("leave", "escape q dollar_sign", "Go back.", label="back"),
     ),
     "review": (
-        _do("accept", "a", "Let it in, or all that is marked.", _CHANGE),
-        _do("mend", "e", "Change the text, and let it in.", _CHANGE),
+        _do("accept", "a", "Accept it, or everything that is marked.", _CHANGE),
+        _do("fix", "e", "Edit the text and accept it.", _CHANGE),
         _do(
-            "mend_external",
+            "fix_external",
             "E",
-            "Change the text in $EDITOR, and let it in.",
+            "Edit the text in $EDITOR and accept it.",
             _CHANGE,
-            label="mend in $EDITOR",
+            label="fix in $EDITOR",
         ),
         _do("refuse", "d delete", "Refuse it, or all that is marked; you may say why.", _CHANGE),
         _do(
@@ -673,11 +671,11 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("leave", "escape q", "Go back; a run is stopped first.", label="back"),
     ),
     "migration": (
-        _do("plan", "p", "Say again what would happen.", label="dry run"),
+        _do("plan", "p", "Do the dry run again.", label="dry run"),
         _do(
             "apply",
             "a",
-            "Move the records, after a yes; stopped and begun again, it goes on.",
+            "Move the records, after a yes; a stopped move can be continued.",
             _CHANGE,
         ),
         _do("verify", "v", "Compare both sides: all of it, or a sample."),
@@ -700,14 +698,14 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("leave", "escape q", "Go back; what runs is stopped first.", label="back"),
     ),
     "in_step": (
-        _do("look", "p", "Say again what would be done.", label="dry run"),
-        _do("sync", "a", "Bring both in step; what is held back stays as it is.", _CHANGE),
+        _do("look", "p", "Do the dry run again.", label="dry run"),
+        _do("sync", "a", "Sync both; what is held back stays as it is.", _CHANGE),
         _do("left", "l", "Decide the conflict: the first binding's version stays.", _CHANGE),
         _do("right", "r", "Decide the conflict: the second binding's version stays.", _CHANGE),
         _do(
             "delete",
             "d",
-            "Let the deletions pass that are held back, after a yes.",
+            "Allow the deletions that are held back, after a yes.",
             _CHANGE,
             label="let delete",
         ),
@@ -749,7 +747,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "told_now",
             "n",
-            "Show what it would be told now, as a difference to what it was told.",
+            "Show what it would be told now, as a diff against what it was told.",
             (Need.NOW,),
             label="told now",
         ),
@@ -795,7 +793,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("page_up", "pageup ctrl+b", "Move up a page."),
         _do("open", "enter", "Open the selected row, or go into its details.", label="details"),
         _do("sort", "S", "Sort by the next column; clicking a header does too.", _TABLE),
-        _do("reverse", "I", "Turn the order around.", _TABLE),
+        _do("reverse", "I", "Reverse the order.", _TABLE),
         _do("columns", "C", "Choose the columns that are shown.", _TABLE),
         _do("wider", "greater_than_sign", "Widen the sorting column.", _TABLE),
         _do("narrower", "less_than_sign", "Narrow the sorting column.", _TABLE),
@@ -827,7 +825,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("run", "ctrl+r f5 ctrl+enter", "Run the statement.", _SERVICE),
         _do("leave", "escape", "Stop a running statement, or leave it.", label="results"),
         _do("complete", "ctrl+n ctrl+@", "Complete the word."),
-        _do("save", "ctrl+s", "Keep the statement under a name."),
+        _do("save", "ctrl+s", "Save the statement under a name."),
         _do("saved", "ctrl+o", "Open a saved or earlier statement.", label="open"),
         _do("views", "f2", "Show the views and their columns."),
     ),
@@ -850,7 +848,7 @@ _FOOTERS = {
     "prune": "turn whose impact diff apply group help leave",
     "impact": "operation last filter stop copy help leave",
     "limits": "add change remove undo copy help leave",
-    "review": "accept mend refuse rule rules help leave",
+    "review": "accept fix refuse rule rules help leave",
     "namespaces": "add expiry delete undo help leave",
     "conformance": "run stop failures export help leave",
     "migration": "plan apply verify cut_over back stop help leave",

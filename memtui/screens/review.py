@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from memtui.service import MutationAnswer
 
 _ABOUT = "Nothing of this is in any memory, query or context until a person accepts it."
-_NEEDS_ROW = {"accept", "mend", "mend_external", "refuse", "rule", "open", "operation", "copy"}
+_NEEDS_ROW = {"accept", "fix", "fix_external", "refuse", "rule", "open", "operation", "copy"}
 _TESTS = (RuleTest.AGENT, RuleTest.DOOR, RuleTest.TEXT, RuleTest.SUBJECT)
 
 
@@ -103,7 +103,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         if verb in _NEEDS_ROW and self.rows_list.current is None:
             return self.none_selected
         one = self.rows_list.current
-        if verb in {"mend", "mend_external"} and one is not None and not one.text:
+        if verb in {"fix", "fix_external"} and one is not None and not one.text:
             return "This changes no text; a accepts it, d refuses it."
         return ""
 
@@ -198,7 +198,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
             )
             if not await self.ask(asked):
                 return
-        done = "Mended and accepted" if text is not None else "Accepted"
+        done = "Fixed and accepted" if text is not None else "Accepted"
         seen = found.seen if found is not None else None
         await self._decide([one], partial(self._accept, text=text, seen=seen), done)
 
@@ -211,17 +211,17 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         )
 
     @conversation
-    async def action_mend(self) -> None:
-        """Change the text and let it in."""
+    async def action_fix(self) -> None:
+        """Edit the text and accept it."""
         one = self.row
         if not keeps(one.text):
             raise Invalid("This text cannot be edited in place; E opens it in your editor.")
-        text = await self.ask(EditText(f"Mend what {one.principal} wrote", one.text))
+        text = await self.ask(EditText(f"Fix what {one.principal} wrote", one.text))
         if text is not None:
             await self._accept_one(one, text)
 
     @conversation
-    async def action_mend_external(self) -> None:
+    async def action_fix_external(self) -> None:
         """Change the text in the person's own editor and let it in."""
         one = self.row
         with edited(

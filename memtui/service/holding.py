@@ -373,7 +373,7 @@ class Acceptance:
 
     row: HeldRow
     decision: str
-    """`accept`, or `mend` where its text was changed first."""
+    """`accept`, or `fix` where its text was changed first."""
     seen: str | None
     """What `state_of` said of what the person was shown; None: of what there was when it was held.
     """
@@ -469,7 +469,7 @@ def find(rows: Sequence[HeldRow], held_id: str) -> HeldRow:
     raise NotFound(f"Nothing waits for review as {held_id}; `memtui review list` shows what does.")
 
 
-def mended(request: Request, text: str | None) -> Request:
+def fixed(request: Request, text: str | None) -> Request:
     """Return a request with the text that a person has put in the place of the agent's."""
     if text is None:
         return request

@@ -37,8 +37,8 @@ from memtui.service.holding import (
     as_record,
     decided_meanwhile,
     find,
+    fixed,
     json_of,
-    mended,
     met_by,
     request_of,
     rules_of,
@@ -181,14 +181,14 @@ class Review(Group):
             Invalid: there is no text to be changed in it.
             NotFound: nothing that the caller may see waits under the id.
         """
-        decision = "accept" if text is None else "mend"
+        decision = "accept" if text is None else "fix"
         row = await self._find(caller, held_id, decision)
         request = request_of(row)
         if text is not None and not text_of(request):
             raise Invalid(
-                f"{row.held_id} changes no text that could be mended; accept or refuse it."
+                f"{row.held_id} changes no text that could be fixed; accept or refuse it."
             )
-        request = mended(request, text)
+        request = fixed(request, text)
         accepts = Acceptance(row=row, decision=decision, seen=seen)
         if isinstance(request, WriteRequest):
             return await self._service.write(caller, request, accepts=accepts)

@@ -73,7 +73,7 @@ _WORDS: Mapping[str, frozenset[str]] = {
     "intent": frozenset({"agent_preamble", "answer", "browse"}),
     "type": frozenset({"write", "forget", "correct", "sync", "undo", "configure"}),
     "for": frozenset({"context", "prune", "delete_namespace"}),
-    "decision": frozenset({"accept", "mend", "refuse"}),
+    "decision": frozenset({"accept", "fix", "refuse"}),
     "verdict": frozenset({"helped", "not_helped", "withdrawn"}),
 }
 _TRUTH = ("false", "true")

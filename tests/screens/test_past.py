@@ -67,7 +67,7 @@ async def test_every_screen_says_that_it_is_the_past_until_the_key_leads_back(
         assert toasts(app)[-1] == "The past cannot be changed; @ goes back to now."
         await pilot.press("2", "F")
         await until(pilot, lambda: len(toasts(app)) == 2)
-        assert toasts(app)[-1] == "This is of now alone; go back to now first."
+        assert toasts(app)[-1] == "This works only in the present; go back to now first."
         await pilot.press("at")
         await until(pilot, lambda: app.state.as_of is None)
         await until(pilot, lambda: "THE PAST" not in screen_text(app))

@@ -145,10 +145,10 @@ async def test_a_correction_and_a_removal_wait_too(held_all: MemoryService) -> N
     shown = await service.review.show(ANA, changed.held.held_id)
     assert [one.text for one in shown.changes] == ["deploy_branch: main"]
     assert [one.text for one in shown.contradicts] == ["deploy_branch: main"]
-    mended = await service.review.accept(ANA, changed.held.held_id, text="deploy_branch: trunk")
+    fixed = await service.review.accept(ANA, changed.held.held_id, text="deploy_branch: trunk")
     assert await texts(service) == ["deploy_branch: trunk"]
-    operation = await service.log.get(ANA, mended.operation_id)
-    assert operation.request["decision"] == "mend"
+    operation = await service.log.get(ANA, fixed.operation_id)
+    assert operation.request["decision"] == "fix"
 
     with pytest.raises(Conflict) as raised:
         await service.review.accept(ANA, removed.held.held_id)
@@ -351,11 +351,11 @@ async def test_a_purge_takes_what_waits_and_what_was_decided(
     held_all: MemoryService, paths: Paths
 ) -> None:
     service = held_all
-    waits, mended, refused = [
+    waits, fixed, refused = [
         await ask(service, f"{word}: {word} {'jam for the crew ' * 3}")
         for word in ("marmalade", "quince", "rhubarb")
     ]
-    await service.review.accept(ANA, mended.held_id, text="preserve: a jar")
+    await service.review.accept(ANA, fixed.held_id, text="preserve: a jar")
     await service.review.refuse(ANA, refused.held_id)
     elsewhere = fact("apple: stays where it is", Scope(company_id="local", project_id="zeus"))
     assert (await service.write(BOT, elsewhere)).held is not None

@@ -135,8 +135,8 @@ async def bindings_configure(
 ) -> int:
     """Change a binding's config.
 
-    What --set does not name stays; --config replaces all of it. With --try nothing is changed; exit
-    3 if it is down.
+    Values that --set does not name stay; --config replaces all of them. With --try nothing is
+    changed; exit 3 if it is down.
     """
     if setting is None and config is None:
         raise Invalid("Nothing to change; give --set NAME=VALUE or --config JSON.")
@@ -302,7 +302,7 @@ async def bindings_target_set(
 async def bindings_target_clear(
     session: Session, target_type: TargetType, target_id: TargetId = None
 ) -> None:
-    """Let no binding of its own serve a target.
+    """Remove the binding of a target.
 
     What it resolves to then is the next in line: the agent's binding, or the company's.
     """

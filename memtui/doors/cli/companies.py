@@ -81,12 +81,12 @@ async def companies_configure(
     link: Links = None,
     no_link: Annotated[
         list[SourceKind] | None,
-        typer.Option(metavar="KIND", help="Take the link template of this kind away."),
+        typer.Option(metavar="KIND", help="Remove the link template of this kind."),
     ] = None,
 ) -> None:
     """Change a company's name and how its sources open.
 
-    What is not named stays; undo takes it back. A link template is an address with parts of a
+    What is not named stays; `memtui undo` undoes it. A link template is an address with parts of a
     source in braces, as in `--link 'issue=https://tracker.example/{issue_id}'`.
     """
     links = pairs(link, "--link")
@@ -175,7 +175,7 @@ Project = Annotated[
 async def members_list(session: Session) -> None:
     """List the company's members and their roles.
 
-    As long as there is none, everybody who can open the database may do everything.
+    Until there is one, everybody who can open the database may do everything.
     """
     members = await session.service.members.all(session.caller)
     titles = columns("principal", "role", "project", "user")
@@ -212,7 +212,7 @@ async def members_add(
 async def members_remove(
     session: Session, principal: Principal, *, project: Project = None
 ) -> None:
-    """Take a person's role away."""
+    """Remove a person's role."""
     await session.service.members.remove(session.caller, principal, project)
     session.out.answer({"removed": principal, "project_id": project}, [principal])
 

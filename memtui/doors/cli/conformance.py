@@ -54,7 +54,7 @@ async def conformance(
 ) -> int:
     """Check a running memory plugin against the contract v1, rule by rule.
 
-    It works in namespaces of its own, custom:memtui-conformance-… and the like, and removes them
+    It works in its own namespaces, named like custom:memtui-conformance-…, and removes them
     afterwards. Exit 1 if a rule is broken, 3 if the server cannot be reached.
     """
     from memtui.conformance import choose_checks, run_conformance

@@ -26,11 +26,11 @@ def demo(
     no_tui: Annotated[
         bool, typer.Option("--no-tui", help="Make it and stop; do not open it.")
     ] = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Make it anew.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Make it again from the start.")] = False,
 ) -> int:
     """Make a sample company, the same every time, and open it.
 
-    It lives in MEMTUI_HOME, or in a folder of its own; your memories are never in its way.
+    It lives in MEMTUI_HOME, or in its own folder; your memories are not touched.
     """
     from memtui.demo import COMPANY, build_demo, can_open, demo_paths
     from memtui.doors.cli.session import logging_to

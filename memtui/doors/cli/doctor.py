@@ -526,7 +526,7 @@ def backup(
     """Write everything that this home holds to one new file.
 
     The database, the archive, the bindings' own folders and the settings, also while memtui runs.
-    Nothing out of the system's keyring. What is left out is named.
+    Secrets in the system's keyring are not in it. It names what it leaves out.
     """
     from memtui.service.backup import backup as write
 
@@ -559,7 +559,7 @@ def restore(
         Path | None, typer.Option(help="An empty folder, in place of this home.", file_okay=False)
     ] = None,
 ) -> None:
-    """Make a home out of a backup, where there is none.
+    """Restore a backup to a home that does not exist yet.
 
     Every file's SHA-256, the archive and the digest of every operation are checked before anything
     is in place.

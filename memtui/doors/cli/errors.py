@@ -132,7 +132,7 @@ def _tell_fault(out: Output, error: Exception, invocation: Invocation) -> int:
         logging.getLogger("memtui").error("unexpected error", exc_info=error)
     where = f"the details are in {path}" if written else f"{path} cannot be written for details"
     return _tell(
-        out, "internal", f"memtui ran into a fault of its own ({type(error).__name__}); {where}."
+        out, "internal", f"memtui ran into an internal error ({type(error).__name__}); {where}."
     )
 
 

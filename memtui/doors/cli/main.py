@@ -135,7 +135,7 @@ COMMANDS = {
     ),
     "doctor": ("Check that everything works, and say what to do.", "doctor"),
     "backup": ("Write everything that this home holds to one new file.", "doctor"),
-    "restore": ("Make a home out of a backup, where there is none.", "doctor"),
+    "restore": ("Restore a backup to a home that does not exist yet.", "doctor"),
     "agents": ("List the agents that are connected now, and what each was told last.", "agents"),
     "serve": ("Answer other programs over HTTP.", "serve"),
     "web": ("Open the terminal app in a browser of this machine.", "web"),

@@ -188,7 +188,7 @@ async def correct(
         bool | None, typer.Option("--pin/--no-pin", help="Pin it, or take the pin off.")
     ] = None,
     expires: Expires = None,
-    no_expiry: Annotated[bool, typer.Option("--no-expiry", help="Take its expiry away.")] = False,
+    no_expiry: Annotated[bool, typer.Option("--no-expiry", help="Remove its expiry.")] = False,
     editor: Annotated[
         bool, typer.Option("--editor", help="Change its text in your editor.")
     ] = False,

@@ -135,7 +135,7 @@ async def ops_sources(
 async def ops_check(session: Session, operation_id: OperationId) -> None:
     """Find out whether an operation of unknown outcome happened.
 
-    What is found is logged as an operation of its own; what happened can be undone from then on.
+    The check is logged as an operation; a change that happened can be undone from then on.
     """
     operation = await session.service.log.get(session.caller, operation_id)
     found = await session.service.check_outcome(session.caller, operation.operation_id)
@@ -366,7 +366,7 @@ async def ops_import(
     ] = False,
     dry_run: DryRun = False,
 ) -> int:
-    """Import another system's operation log as a company of its own.
+    """Import another system's operation log as a new company.
 
     A company that is not there is made, read-only. What was imported before is not added again, so
     that a log which has grown can be imported once more. If a row does not fit nothing is imported,

@@ -73,7 +73,7 @@ async def review_accept(
     binding: Binding = None,
     every: Annotated[bool, typer.Option("--all", help="All that waits.")] = False,
 ) -> int:
-    """Let it in: it is stored, changed or removed in your name.
+    """Accept it: it is stored, changed or removed in your name.
 
     Exit 5 if what it would change is not what it was when it was held. With several, the others are
     still decided on.
@@ -89,7 +89,7 @@ async def review_accept(
     return await _decide(session, chosen, accept, "accept", always)
 
 
-async def review_mend(
+async def review_fix(
     session: Session,
     held_id: HeldId,
     text: Annotated[
@@ -99,36 +99,36 @@ async def review_mend(
     *,
     seen: Annotated[str | None, typer.Option(help="As with accept.")] = None,
 ) -> int:
-    """Change its text and let it in; without TEXT in your editor."""
+    """Edit its text and accept it; without TEXT in your editor."""
     [one] = await _chosen(session, [held_id])
     if text is not None:
-        return await _mend(session, one, read_stdin() if text == "-" else text, seen)
+        return await _fix(session, one, read_stdin() if text == "-" else text, seen)
     if not one.text:
-        raise Invalid(f"{one.held_id} changes no text that could be mended; accept or refuse it.")
+        raise Invalid(f"{one.held_id} changes no text that could be fixed; accept or refuse it.")
     with edited(
         one.text,
         session.settings.editor,
         within=session.paths.data,
         keep=lambda file: session.out.say(f"Your text is kept in {file}."),
     ) as changed:
-        return await _mend(session, one, changed, seen)
+        return await _fix(session, one, changed, seen)
 
 
-async def _mend(session: Session, one: HeldWrite, text: str, seen: str | None) -> int:
-    async def mend(one: HeldWrite) -> tuple[Json, list[str]]:
+async def _fix(session: Session, one: HeldWrite, text: str, seen: str | None) -> int:
+    async def fix(one: HeldWrite) -> tuple[Json, list[str]]:
         answer = await session.service.review.accept(
             session.caller, one.held_id, text=text, seen=seen
         )
         return jsonable(answer), changed_ids(answer)
 
-    return await _decide(session, [one], mend, "mend", None)
+    return await _decide(session, [one], fix, "fix", None)
 
 
 async def review_refuse(
     session: Session,
     held_ids: HeldIds = None,
     *,
-    reason: Annotated[str, typer.Option(help="Why; it stands in the log.")] = "",
+    reason: Annotated[str, typer.Option(help="Why; it is kept in the log.")] = "",
     always: Always = None,
     binding: Binding = None,
     older_than: Annotated[
@@ -190,7 +190,7 @@ async def review_rule(
         typer.Argument(metavar="VALUE", help="How many a run, which agent, door, text, subject."),
     ] = None,
     *,
-    remove: Annotated[bool, typer.Option("--remove", help="Take this rule away.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove this rule.")] = False,
 ) -> None:  # fmt: skip
     """Say what happens with what agents write to a binding.
 
@@ -238,7 +238,7 @@ async def _decide(
     session: Session,
     chosen: list[HeldWrite],
     decide: Callable[[HeldWrite], Awaitable[tuple[Json, list[str]]]],
-    decision: Literal["accept", "mend", "refuse"],
+    decision: Literal["accept", "fix", "refuse"],
     always: str | None,
 ) -> int:
     """Decide on each; tell what became of it, and return the exit code.
@@ -277,7 +277,7 @@ async def _decide(
     return 1 if failed else 0
 
 
-_WORDS = {"accept": "Accepted", "mend": "Mended and accepted", "refuse": "Refused"}
+_WORDS = {"accept": "Accepted", "fix": "Fixed and accepted", "refuse": "Refused"}
 
 
 def _row(session: Session, one: HeldWrite) -> list[str]:
@@ -328,6 +328,6 @@ def _details(session: Session, one: HeldDetails) -> Iterator[Line]:
 def _how(one: HeldDetails) -> str:
     seen = f" --seen {one.seen}" if one.changed else ""
     return (
-        f"memtui review accept {one.held_id[:_SHORT]}{seen} lets it in, memtui review refuse "
+        f"memtui review accept {one.held_id[:_SHORT]}{seen} accepts it, memtui review refuse "
         f"{one.held_id[:_SHORT]} does not."
     )

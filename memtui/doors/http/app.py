@@ -34,7 +34,7 @@ _SENTENCES = {
 }
 _STATUSES = {"Denied": 403, "NotFound": 404, "Unavailable": 503}
 _KINDS = {401: "denied", 403: "denied", 404: "not_found", 409: "conflict", 503: "unavailable"}
-_FAULT = "memtui ran into a fault of its own; the details are in its log file."
+_FAULT = "memtui ran into an internal error; the details are in its log file."
 
 Body = Callable[[str, str], Json]
 """Makes the body of a refusal from its kind and its sentence."""

@@ -257,7 +257,7 @@ class MemoryServer:
         return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=text)])
 
 
-_FAULT = "memtui ran into a fault of its own; the details are in its log file."
+_FAULT = "memtui ran into an internal error; the details are in its log file."
 
 
 def _client(context: Context) -> str | None:

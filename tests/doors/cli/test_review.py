@@ -45,7 +45,7 @@ def test_several_are_decided_on_at_once_and_an_agent_is_refused(here: Run) -> No
         assert here(*bot, "note", text).code == 0
     assert here(*bot, "review", "list").code == 4
     first, second, third = held(here)
-    assert here("review", "mend", first, "One, mended.").code == 0
+    assert here("review", "fix", first, "One, fixed.").code == 0
     changed = here("review", "accept", second, "0000", third)
     assert (changed.code, held(here)) == (1, [second, third])
     done = here("review", "accept", "--all", "--always", "agent", "--json").document
@@ -53,6 +53,6 @@ def test_several_are_decided_on_at_once_and_an_agent_is_refused(here: Run) -> No
     assert [one["value"] for one in done["rules"]] == ["bot"]
     assert here(*bot, "note", "Four.").err.startswith("Stored in default")
     assert here("browse").out.count("\n") >= 4
-    for wrong in (["accept"], ["accept", "x", "--all"], ["mend", "x", "y"], ["rule", "default",
+    for wrong in (["accept"], ["accept", "x", "--all"], ["fix", "x", "y"], ["rule", "default",
                   "accept", "all"], ["refuse", "--older-than", "30d"]):  # fmt: skip
         assert here("review", *wrong).code in {1, 2}

@@ -137,7 +137,7 @@ def test_a_fault_of_our_own_goes_to_the_log(
     assert ran.document["error"]["kind"] == "internal"
     assert (
         ran.err
-        == f"memtui ran into a fault of its own (ZeroDivisionError); the details are in {log}.\n"
+        == f"memtui ran into an internal error (ZeroDivisionError); the details are in {log}.\n"
     )
     assert "Traceback" in log.read_text()
     assert log.stat().st_mode & 0o777 == 0o600
