@@ -83,11 +83,13 @@ class FileChange:
 
 
 def read(path: Path) -> bytes | None:
-    """Return what a file holds, None where there is none."""
+    """Return what a file holds, None where there is none. Raises `Unavailable`."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be read: {error.strerror}.") from error
 
 
 def unchanged(path: Path) -> FileChange:

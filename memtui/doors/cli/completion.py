@@ -114,7 +114,8 @@ def _without_line(path: Path, line: str) -> FileChange:
     before = read(path)
     lines = (before or b"").splitlines(keepends=True)
     rest = b"".join(one for one in lines if one.rstrip(b"\r\n") != line.encode())
-    return FileChange(path, before, rest if rest or before == b"" else None)
+    stays = rest or before == b"" or path.is_symlink()  # what a link leads to would keep the line
+    return FileChange(path, before, rest if stays else None)
 
 
 def _real(changes: list[FileChange]) -> tuple[FileChange, ...]:

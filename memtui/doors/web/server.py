@@ -40,6 +40,7 @@ _USED = (
 _FOREIGN = "This request does not come from a page of memtui web itself."
 _HEADERS = {
     "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",  # a page that it opens cannot lead it elsewhere
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": (

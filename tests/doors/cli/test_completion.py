@@ -59,6 +59,20 @@ def test_what_is_installed_is_shown_first_and_taken_away_to_the_byte(
     assert files() == before
 
 
+def test_a_link_to_a_file_that_says_nothing_else_stays(here: Run, person: Path) -> None:
+    (person / "rc").touch()
+    (person / ".zshrc").symlink_to(person / "rc")
+    install(here, "install", "zsh")
+    install(here, "remove", "zsh")
+    assert ((person / ".zshrc").is_symlink(), (person / "rc").read_bytes()) == (True, b"")
+
+
+def test_a_startup_file_that_cannot_be_read_is_told(here: Run, person: Path) -> None:
+    (person / ".bashrc").mkdir()
+    ran = here("completion", "install", "bash")
+    assert (ran.code, ran.err) == (3, f"{person / '.bashrc'} cannot be read: Is a directory.\n")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", STARTED)
 def test_a_real_shell_completes_bindings(

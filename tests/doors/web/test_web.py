@@ -130,6 +130,7 @@ async def test_one_browser_of_this_machine_is_let_in_once_and_leaves(
         async with own.get(served.url) as page:
             text = await page.text()
             assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
+            assert page.headers["Cross-Origin-Opener-Policy"] == "same-origin"
         elsewhere = text.replace(served.url, "").replace(served.url.replace("http", "ws"), "")
         assert "://" not in elsewhere, "nothing is fetched from another place"
         assert token not in text
