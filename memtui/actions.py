@@ -841,7 +841,7 @@ ACTIONS: Mapping[str, Action] = {
 _FOOTERS = {
     "bindings": "add enable read_only target remove open",
     "operations": "open follow runs undo copy",
-    "query": "input open helped explain same_source history",
+    "query": "input open record helped explain same_source",
     "records": "edit mark forget add undo history",
     "budget": "prune add forget mark text",
     "analytics": "half period input dimension saved export",

@@ -260,7 +260,7 @@ class EditingScreen(ListScreen[R]):
             self.toast(f"{error} Your text is kept; e takes it up again.", severity="error")
         else:
             self._drafts.pop(self._draft_of(record), None)
-            self.toast(said("Changed.", answer))
+            self.toast(said("Changed. u takes it back.", answer))
 
     async def _resolve(self, record: Record, theirs: Record | None, mine: str) -> None:
         choice = await self.ask(ConflictScreen(record, theirs, mine))

@@ -79,7 +79,7 @@ def path_of(text: str, kinds: Sequence[str]) -> Path:
     if not text.strip() or "\0" in text:
         raise Invalid("That is no file name; give one such as figures.csv.")
     if path.suffix.lower().removeprefix(".") not in kinds:
-        *others, last = kinds
+        *others, last = (f".{kind}" for kind in kinds)
         forms = " or ".join(filter(None, [", ".join(others), last]))
-        raise Invalid(f"The name ends in {forms}, which says the form.")
+        raise Invalid(f"Give the file a name that ends in {forms}.")
     return path

@@ -23,7 +23,7 @@ from memtui.widgets.frame import ScopeBar, ScopeView, ScreenTabs, entry_content,
 
 OPENING = "Opening your memories"
 HINT = "The keys work already; q quits."
-PLACEHOLDER = "agent:coding,ops -type:query since:7d words ~fuzzy"
+PLACEHOLDER = "such as agent:coding,ops -draft since:7d words ~fuzzy"
 """What the filter line shows while nothing is written in it."""
 
 

@@ -25,7 +25,7 @@ from memtui.widgets.editor import ForeignInput
 from memtui.widgets.filter_words import completed, completions, last_term, understood
 from memtui.widgets.keys import bindings_for
 
-PLACEHOLDER = "agent:coding,ops -type:query since:7d words ~fuzzy"
+PLACEHOLDER = "such as agent:coding,ops -draft since:7d words ~fuzzy"
 PAUSE_SECONDS = 0.15
 """How long a person stops writing before the line counts as typed."""
 
