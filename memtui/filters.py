@@ -528,7 +528,7 @@ def _quoted_word(word: str) -> str:
 
 
 def parse_when(text: str, *, now: datetime, zone: tzinfo = UTC) -> datetime:
-    """Parse a moment: `now`, a span back (`90s 30min 6h 7d 2w 3m 1y`), a date, or ISO 8601.
+    """Parse a moment: `now`, a span back (`90s 30min 6h 7d 2w 3mo 1y`), a date, or ISO 8601.
 
     A span may be in words: `3 weeks ago`. A date or a clock time without an offset is in `zone`;
     `today`, `yesterday` and `last monday`, which today never is, start there. A clock time alone

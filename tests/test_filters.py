@@ -298,6 +298,8 @@ def test_a_bad_value_from_elsewhere_is_named_by_its_word() -> None:
         ("7d", timedelta(days=7)),
         ("2w", timedelta(days=14)),
         ("3m", timedelta(days=90)),
+        ("3mo", timedelta(days=90)),
+        ("3 mo ago", timedelta(days=90)),
         ("1y", timedelta(days=365)),
         ("0d", timedelta(0)),
         ("now", timedelta(0)),

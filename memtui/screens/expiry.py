@@ -21,7 +21,7 @@ _UNITS = {
 
 
 def parse_expiry(text: str, *, now: datetime, zone: tzinfo | None = None) -> datetime:
-    """Return the moment of a span from now (`30min 6h 7d 2w 3m 1y`), a date or ISO 8601.
+    """Return the moment of a span from now (`30min 6h 7d 2w 3mo 1y`), a date or ISO 8601.
 
     A date or clock time without an offset is in `zone`, the system's where it is None.
 

@@ -25,7 +25,7 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "type": tuple(one.value for one in OperationType),
     "status": tuple(one.value for one in OperationStatus),
     "source": tuple(one.value for one in SourceKind),
-    "since": ("today", "yesterday", "1h", "24h", "7d", "30d", "3m"),
+    "since": ("today", "yesterday", "1h", "24h", "7d", "30d", "3mo"),
     "until": ("today", "yesterday", "1h", "24h", "7d", "30d"),
     "read": ("never", "<1d", "<7d", "<30d", ">30d"),
     "stale": (">30d", ">90d"),

@@ -59,7 +59,7 @@ def test_a_picture_shows_the_screen_and_keeps_nothing(
         ("records", ["--size", "9x9"], "such as 120x40"),
         ("records", ["--theme", "nope"], "There is no theme 'nope'"),
         ("records", ["type:"], "type: needs a value"),
-        ("records", ["--to", "picture.png"], "ends in svg"),
+        ("records", ["--to", "picture.png"], "ends in .svg"),
     ],
 )
 def test_what_cannot_be_pictured_is_a_sentence(
