@@ -425,7 +425,7 @@ def _comparison(term: str) -> Comparison | None:
 
 
 def _is_word(name: str, value: str) -> bool:
-    return name not in FIELDS and (not value or value.startswith("//"))
+    return name not in {*FIELDS, *USES} and (not value or value.startswith("//"))
 
 
 def _unquoted(term: str) -> str:
