@@ -102,8 +102,14 @@ class Pruning(Group):
     """What could be pruned."""
 
     async def plan(self, caller: Caller, request: PruneRequest) -> PruneAnswer:
-        """Plan what to prune from a scope's own records; forgetting the marked ones applies it."""
-        held = await self._read(caller, request, request.binding_key)
+        """Plan what to prune from a scope's own records; forgetting the marked ones applies it.
+
+        The binding is the one that is named, by the request or by its filter, else the scope's.
+
+        Raises:
+            Invalid: the filter leaves that binding out.
+        """
+        held = await self._read(caller, request, request.binding_key or request.filter.binding_key)
 
         def size_of(kept: Sequence[Record]) -> int:
             told = as_agents_read(kept)
@@ -204,6 +210,12 @@ class Pruning(Group):
             needs="browse",
             share=share,
         ) as (entry, connection):
+            key = connection.binding.key
+            if not request.filter.allows("binding_key", key):
+                raise Invalid(
+                    f"The filter leaves out the binding {key}, which would be looked through; name "
+                    "one binding, or look through everything."
+                )
             own = own_records(
                 connection,
                 [request.scope],
@@ -215,7 +227,6 @@ class Pruning(Group):
             entry.result_count = len(records)
             versions = await versions_of(core, entry, connection, records)
         # What memtui itself looks up is not the binding's time.
-        key = connection.binding.key
         uses = await self._uses(caller, key, records, to_whom=share is not None)
         kept = await self._kept(caller, connection, records)
         return _Held(entry.answer(), records, uses, versions, kept)
