@@ -47,8 +47,8 @@ from memtui.store.journal import Finding, Found, Undoable
 from memtui.store.operation import Operation
 from memtui.store.settings import SettingChange
 
-_AT_ONCE = timedelta(minutes=1)
-"""What is done together begins within such a time."""
+_AT_ONCE = timedelta(hours=1)
+"""What is done together begins within such a time; in one binding it is done in turn."""
 _SEARCHED_WORDS = 8
 _NEVER = {
     OperationType.PURGE: LASTING,
@@ -148,7 +148,12 @@ class Undo(Group):
         together = operation.request.get("together")
         if not together or not operation.operation_type.mutates:
             return [operation.operation_id]
-        near = Filter(since=operation.started_at - _AT_ONCE, until=operation.started_at + _AT_ONCE)
+        near = Filter(
+            operation_type=operation.operation_type,
+            text=str(together),
+            since=operation.started_at - _AT_ONCE,
+            until=operation.started_at + _AT_ONCE,
+        )
         log = self._core.log(caller.company_id, self._core.sight(caller))
         others = [
             one.operation_id
@@ -159,8 +164,9 @@ class Undo(Group):
         ]
         with self._core.database.read() as database:
             undone = partial(journal.undone_by, database, caller.company_id)
-            there = [one for one in others if undone(one) is None]
-        return [operation.operation_id, *there]
+            there = [one for one in (operation.operation_id, *others) if undone(one) is None]
+        # Where some could not come back before, the rest is what is left to take back.
+        return there or [operation.operation_id]
 
     @in_thread
     def undoable(self, caller: Caller, limit: int = 20) -> list[UndoCandidate]:

@@ -64,13 +64,15 @@ class Plugin(Reference):
 
 
 class Clock:
-    """A second later at every look."""
+    """A second later at every look, or as much as is said."""
+
+    step = timedelta(seconds=1)
 
     def __init__(self) -> None:
         self.now = START
 
     def __call__(self) -> datetime:
-        self.now += timedelta(seconds=1)
+        self.now += self.step
         return self.now
 
 
@@ -100,8 +102,9 @@ async def write(
     return answer.handles[0]
 
 
-async def texts(service: MemoryService) -> set[str]:
-    page = await service.everywhere.browse(ANA, BrowseRequest(scope=COMPANY, limit=100))
+async def texts(service: MemoryService, caller: Caller = ANA) -> set[str]:
+    asked = BrowseRequest(scope=COMPANY, limit=100)
+    page = await service.everywhere.browse(caller, asked, seen_only=True)
     return {record.text for record in page.records}
 
 
@@ -222,6 +225,32 @@ async def test_a_binding_that_refuses_keeps_its_records_and_the_others_forget(
         await service.everywhere.forget(ANA, {"table": [got.record]})
     with pytest.raises(Invalid):
         await service.everywhere.forget(ANA, {"table": []})
+
+
+async def test_what_could_not_come_back_comes_back_later(
+    service: MemoryService, clock: Clock
+) -> None:
+    clock.step = timedelta(minutes=2)  # a slow provider
+    for scope, text in ((OF_BEN, "Likes tea"), (WEB, "Uses SQLite")):
+        await write(service, text, "table", scope, kind="fact")
+    for principal, role in (("user:ana", Role.OWNER), ("user:ben", Role.MEMBER)):
+        await service.members.set(ANA, Membership(principal=principal, role=role))
+    web = Membership(principal="user:ben", project_id="web", role=Role.ADMIN)
+    await service.members.set(ANA, web)
+    page = await service.everywhere.browse(BEN, BrowseRequest(scope=COMPANY), seen_only=True)
+    gone = await service.everywhere.forget(BEN, {"table": page.records})  # owner by owner
+    assert len(gone.answers) == 2
+    first, second = await service.undo_together(BEN)
+    again = await service.undo_together(BEN, first.operation_id)
+    assert {one.undoes for one in again} == {first.operation_id, second.operation_id}
+    assert await texts(service, BEN) == set()
+
+    await service.undo(BEN, again[0].operation_id)
+    back = await service.undo_together(BEN, again[0].operation_id)
+    assert [one.undoes for one in back] == [again[1].operation_id]
+    assert await texts(service, BEN) == {"Likes tea", "Uses SQLite"}
+    with pytest.raises(Conflict, match="already undone"):
+        await service.undo_together(BEN, again[0].operation_id)
 
 
 async def test_a_member_is_told_of_what_they_see_and_what_they_may_not_forget(
