@@ -45,8 +45,8 @@ tricky = st.text(alphabet="ab:/'\"\\ -agent\n", min_size=1, max_size=14) | st.te
     alphabet="cost<>=.5$s'\"", min_size=1, max_size=9
 )
 commas = st.text(alphabet="a,'\" ", min_size=1, max_size=6)
-uses = st.sampled_from(["read:", "stale:", "cost:", "dup://x"])
-values = st.none() | foreign | tricky | commas | uses
+asking = st.sampled_from(["read:", "stale:", "cost:", "dup://x"])
+values = st.none() | foreign | tricky | commas | asking
 moments = st.none() | st.integers(-(10**15), 10**16).map(
     lambda micros: NOW + timedelta(microseconds=micros)
 )
