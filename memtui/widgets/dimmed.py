@@ -29,11 +29,15 @@ class DimmingScreen(ModalScreen[ScreenResultType]):
     """A screen around which the one below it is seen."""
 
     def on_mount(self) -> None:
-        """Have the classes of its size from the first layout on, not only from a second one."""
+        """Have the classes of its size from the first layout on, not only from a second one.
+
+        Textual styles the whole screen next, as it becomes the active one.
+        """
         size = self.app.size
         ways = ((size.width, self.HORIZONTAL_BREAKPOINTS), (size.height, self.VERTICAL_BREAKPOINTS))
         for cells, breakpoints in ways:
-            self.add_class(*self._get_breakpoint_classes(cells, breakpoints or []))
+            classes = self._get_breakpoint_classes(cells, breakpoints or [])
+            self.add_class(*classes, update=False)
 
     def render(self) -> Any:
         """Return the screen below, dimmed, or a plain background where nothing of it is seen."""
