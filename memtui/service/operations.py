@@ -659,7 +659,8 @@ class Operations(Group):
 
 def redact_write(request: WriteRequest) -> tuple[WriteRequest, tuple[str, ...]]:
     """Take the secrets out of everything that a write carries; also return their labels."""
-    free = {"content", "title", "summary", "kind", "topic", "tags", "metadata", "source"}
+    free = {"content", "title", "summary", "kind", "topic", "tags", "metadata", "source",
+            "created_by"}  # fmt: skip
     return _redacted(request, free)
 
 

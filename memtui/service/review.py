@@ -372,6 +372,8 @@ def _checked(rule: ReviewRule, binding_key: str) -> ReviewRule:
         raise Invalid(f"The rule {rule.test} takes no value.")
     if len(value) > _MOST_CHARS:
         raise Invalid(f"A rule's value has at most {_MOST_CHARS} characters; give less of it.")
+    if redact(value)[1]:
+        raise Invalid("A rule is no place for a secret; give other words.")
     if rule.test is RuleTest.PER_RUN and not (value.isdecimal() and value.isascii()):
         raise Invalid("per-run takes a whole number: how many memories a run may write unreviewed.")
     broad = {RuleTest.ALL, RuleTest.PER_RUN}

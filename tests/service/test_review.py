@@ -230,7 +230,7 @@ async def test_a_rule_that_refuses_comes_before_all_others(held_all: MemoryServi
 
 @pytest.mark.parametrize(
     "words", ["accept all", "refuse per-run 3", "hold agent", "hold all x", "hold per-run x",
-              "accept instruction"],
+              "accept instruction", f"hold text ghp_{'b' * 36}"],
 )  # fmt: skip
 async def test_a_rule_that_cannot_be_is_refused(service: MemoryService, words: str) -> None:
     with pytest.raises(Invalid):
@@ -339,7 +339,9 @@ async def test_what_could_not_be_stored_waits_again(held_all: MemoryService) -> 
 
 
 async def test_secrets_are_out_before_anything_waits(held_all: MemoryService) -> None:
-    answer = await held_all.write(BOT, fact("token: ghp_" + "b" * 36))
+    secret = "ghp_" + "b" * 36
+    named = fact(f"token: {secret}").model_copy(update={"created_by": f"agent:{secret}"})
+    answer = await held_all.write(BOT, named)
     assert answer.redacted
     assert answer.held is not None
     [one] = await held_all.review.waiting(ANA)
