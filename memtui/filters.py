@@ -139,8 +139,9 @@ def refuse_not_held(chosen: Filter, taker: Taker) -> None:
             if one
             else ""
         )
+        tokens = " Tokens are cost:>20." if "cost" in idle and "uses" in HELD[taker] else ""
         raise Invalid(
-            f"{' and '.join(idle)} cannot narrow {taker}; take it out. "
+            f"{' and '.join(idle)} cannot narrow {taker}; take it out.{tokens} "
             f"What can is {' '.join(held)} and {'' if 'text' in HELD[taker] else '~'}words.{only}"
         )
 

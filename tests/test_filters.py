@@ -480,3 +480,11 @@ def test_every_term_is_held_or_refused_as_the_document_says() -> None:
             if not mark:
                 with pytest.raises(Invalid, match="cannot narrow"):
                     refuse_not_held(chosen, taker)
+
+
+def test_dollars_of_records_are_answered_with_how_their_tokens_are_written() -> None:
+    chosen = parse_filter("cost>20", now=NOW)
+    with pytest.raises(Invalid, match="Tokens are cost:>20"):
+        refuse_not_held(chosen, Taker.RECORDS)
+    with pytest.raises(Invalid, match=r"cannot narrow a question; take it out\. What"):
+        refuse_not_held(chosen, Taker.QUESTIONS)

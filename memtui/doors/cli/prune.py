@@ -136,7 +136,10 @@ async def facts_prune(
     if only_company and (everything or scope.project or scope.subject or scope.agent):
         raise Invalid("Give --only-company, or whose facts they are, not both.")
     if everything and any(asdict(scope).values()):
-        raise Invalid("Give --everything, or whose facts and which binding; a filter narrows it.")
+        raise Invalid(
+            "--everything takes a filter in the place of these options, "
+            "such as: --everything project:infra binding:default"
+        )
     if dry_run and apply:
         raise Invalid("Give --dry-run or --apply, not both.")
     impact.refuse_alone(impact=tried, last=last, check=check)
