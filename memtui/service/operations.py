@@ -578,7 +578,15 @@ class Operations(Group):
             gone = tuple(snapshot.handle for snapshot in there)
             entry.about(gone)
             clean, _ = _redacted(request, {"source"})
-            update = {"binding_key": connection.binding.key, "handles": gone}
+            now = {name.provider_record_id: one.handle for name, one in found.items()}
+            revisions = {
+                now[name].provider_record_id: revision
+                for name, revision in clean.revisions.items()
+                if name in now
+            }
+            update = {
+                "binding_key": connection.binding.key, "handles": gone, "revisions": revisions,
+            }  # fmt: skip
             routed = clean.model_copy(update=update)
             routed, held = await self._begin(entry, connection, routed, there, accepts=accepts)
             if held is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -225,6 +226,21 @@ async def test_a_binding_that_refuses_keeps_its_records_and_the_others_forget(
         await service.everywhere.forget(ANA, {"table": [got.record]})
     with pytest.raises(Invalid):
         await service.everywhere.forget(ANA, {"table": []})
+
+
+async def test_what_changed_since_it_was_read_stays_under_its_new_id_too(
+    service: MemoryService, tmp_path: Path
+) -> None:
+    file = tmp_path / "memory.jsonl"
+    file.touch()
+    await service.bindings.add(ANA, "graph", "mcp-memory", {"path": str(file)})
+    old = await write(service, "Likes tea", "graph")
+    read = await service.get(ANA, old.provider_record_id, WEB, binding_key="graph")
+    corrected = CorrectRequest(scope=WEB, handle=old, text="Likes coffee", binding_key="graph")
+    assert (await service.correct(ANA, corrected)).handles[0] != old
+    with pytest.raises(Conflict):
+        await service.everywhere.forget(ANA, {"graph": [read.record]})
+    assert "Likes coffee" in await texts(service)
 
 
 async def test_what_could_not_come_back_comes_back_later(
