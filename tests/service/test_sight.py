@@ -552,6 +552,7 @@ OTHERWISE = {
     "review.accept": "test_review: test_who_may_decide_follows_from_the_roles",
     "review.refuse": "test_review: test_who_may_decide_follows_from_the_roles",
     "review.may_decide": "the service's own, behind undo",
+    "review.may_know": "the service's own, behind undo",
     "review.rule_from": "makes a rule and asks nothing",
     "facts.set": "is `write` or `correct`",
     "pages": "is `browse` again and again",
