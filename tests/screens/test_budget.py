@@ -117,7 +117,7 @@ async def test_nobody_chosen_offers_whom_there_is(
         await until(pilot, lambda: isinstance(app.focused, OptionList))
         await pilot.press("p")
         await until(pilot, lambda: any("Nobody is chosen" in said for said in toasts(app)))
-        await pilot.press("enter")
+        await pilot.press("escape", "enter")
         await until(pilot, lambda: texts(app) == ["Likes tea"])
         assert app.state.scope.subject_id == "ana"
 

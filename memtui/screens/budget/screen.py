@@ -599,7 +599,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         """Go back to the list; there, take away the range, else all marks."""
         if self.view.raw:
             self.action_text()
-        else:
+        elif self.view.places:  # else no facts are shown, and whom to look at keeps the focus
             super().action_back()
 
     def action_text(self) -> None:
