@@ -690,7 +690,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "b",
             "Let the source serve again what was cut over, after a yes.",
             _CHANGE,
-            label="give back",
+            label="roll back",
         ),
         _do("stop", "x", "Stop what is running; what was done stays."),
         _do("copy", "y", "Copy the row."),

@@ -181,7 +181,7 @@ async def test_the_scope_chooser_narrows_and_widens(paths: Paths, settings: Sett
         assert "Local › fighters" in screen_text(app)
         await pilot.press("s")
         await settle(pilot, app)
-        await pilot.press(*"take away", "enter")
+        await pilot.press(*"remove", "enter")
         await settle(pilot, app)
         assert app.state.scope == Scope(company_id="local")
 

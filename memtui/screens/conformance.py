@@ -35,7 +35,7 @@ State = Literal["", "running", "stopped", "done", "failed"]
 """How far the run is; nothing before the first."""
 
 WARNING = (
-    "It writes into namespaces of its own, named custom:memtui-conformance-…, and removes them. "
+    "It writes into its own namespaces, named custom:memtui-conformance-…, and removes them. "
     "Some checks load the server or send it malformed requests."
 )
 _BODY_CELLS = 4_000
@@ -284,7 +284,7 @@ def row_content(one: CheckResult | None, width: int) -> Content:
     elif one.request is not None:
         blocks.append([heading("Reply", "none came")])
     took = labelled("took", fmt.duration(one.duration_ms))
-    blocks.append([labelled("stands in", one.source), took])
+    blocks.append([labelled("source", one.source), took])
     return joined(blocks, width)
 
 

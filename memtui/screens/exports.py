@@ -75,9 +75,9 @@ def path_of(text: str, kinds: Sequence[str]) -> Path:
     try:
         path = Path(text.strip()).expanduser().absolute()
     except (RuntimeError, ValueError) as error:
-        raise Invalid("That is no file name; give one such as figures.csv.") from error
+        raise Invalid("That is not a file name; give one such as figures.csv.") from error
     if not text.strip() or "\0" in text:
-        raise Invalid("That is no file name; give one such as figures.csv.")
+        raise Invalid("That is not a file name; give one such as figures.csv.")
     if path.suffix.lower().removeprefix(".") not in kinds:
         *others, last = (f".{kind}" for kind in kinds)
         forms = " or ".join(filter(None, [", ".join(others), last]))

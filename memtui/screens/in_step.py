@@ -138,7 +138,7 @@ class InStepScreen(RunScreen[StepRow]):
             broken(words, f"✗ {error}", "p tries again, esc goes back.")
 
         def stopped() -> None:
-            words = "Stopped; what was done stays, and p goes on where it was."
+            words = "Stopped; what was done stays, and p continues."
             broken(display("stopped", style=WARN), words)
 
         self._status = display(f"… {waiting}", style=WARN)
@@ -290,7 +290,7 @@ def conflict_content(one: Divided, keys: tuple[str, str], width: int) -> Content
     texts = [record.text if record else None for record in one.records]
     blocks: list[list[Line]] = [[heading("What differs")], list(diff_lines(texts[0], texts[1]))]
     for key, record in zip(keys, (left, right), strict=True):
-        about: list[Line] = [heading(key, "" if record else "has it no more")]
+        about: list[Line] = [heading(key, "" if record else "no longer has it")]
         if record is not None:
             about += [
                 display(record.text, limit=4_000, keep_newlines=True),

@@ -227,7 +227,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
     def action_copy(self) -> None:
         """Copy how the limit stands."""
         said = spending.sentence(self.row, self.state.true_clock(), self.state.zone)
-        self.copy(said, "Copied how the limit stands.")
+        self.copy(said, "Copied the limit with what was spent of it.")
 
 
 _UNITS = {"usd": "US dollars", "tokens": "tokens"}

@@ -256,7 +256,7 @@ class ListScreen(MemtuiScreen, Generic[R]):
     async def _mark_rest(self, total: int | None) -> None:
         if total is not None and total > MOST_MARKED:
             raise too_many(fmt.count(total))
-        found = await self.wait("reading all that the filter lets through", self.all_rows)
+        found = await self.wait("reading all that pass the filter", self.all_rows)
         self.rows_list.selection.mark(found)
         self.rows_list.refresh()
         self._marked()

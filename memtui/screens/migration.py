@@ -238,8 +238,7 @@ class Migration(RunScreen[StepRow]):
         question = Confirm(
             f"Move {number} from {found.source} into {found.destination}?",
             verb="move",
-            detail=f"{found.source} is only read. x stops; begun again, it goes on and "
-            "doubles nothing.",
+            detail=f"{found.source} is only read. x stops; a continues without duplicates.",
             otherwise="leave it",
         )
         if await self.ask(question):
@@ -247,7 +246,7 @@ class Migration(RunScreen[StepRow]):
                 lambda ends: apply(ends, data, progress),
                 show,
                 progress_content("moving", begun),
-                "Stopped; what was moved stays, and a goes on where it was.",
+                "Stopped; what was moved stays, and a continues.",
             )
 
     @conversation
@@ -293,11 +292,11 @@ class Migration(RunScreen[StepRow]):
         whole = bool(self._state and self._state.verified_whole)
         targets = fmt.counted(len(self._source.targets), "target")
         asked = f"Let {there} serve the {targets} of {here}?"
-        detail = f"No record is touched; {here} stays as it is, and b gives back."
+        detail = f"No record is touched; {here} stays as it is, and b rolls back."
         question: Dialog[Any] = Confirm(asked, verb="cut over", detail=detail, otherwise="leave it")
         if not whole:
             detail = f"{here} could not be listed whole: it may hold more than was moved.\n{detail}"
-            question = TypedConfirm(asked, word=there, verb="cut over all the same", detail=detail)
+            question = TypedConfirm(asked, word=there, verb="cut over anyway", detail=detail)
         if await self.ask(question):
             self._switch(back=False, force=not whole)
 
@@ -307,8 +306,8 @@ class Migration(RunScreen[StepRow]):
         here, there = self._source.key, self._destination.key
         number = fmt.counted(len(self._state.switched) if self._state else 0, "target")
         question = Confirm(
-            f"Give the {number} back to {here}?",
-            verb="give back",
+            f"Roll the {number} back to {here}?",
+            verb="roll back",
             detail=f"What was written to {there} meanwhile stays there.",
             otherwise="leave it",
         )

@@ -628,5 +628,5 @@ def line_content(shown: Line | None, review: Review, now: datetime, width: int) 
 def _days(text: str) -> int:
     written = text.strip()
     if not written.isascii() or not written.isdigit() or not 0 < int(written[:6]) <= 36_500:
-        raise Invalid(f"{written!r} is no number of days; give 1 to 36500.")
+        raise Invalid(f"{written!r} is not a number of days; give 1 to 36500.")
     return int(written)

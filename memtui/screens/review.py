@@ -307,7 +307,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
                 return
             key = which
         there = next(one.review for one in bindings if one.key == key)
-        choices = [Choice((rule, True), f"{rule.name}  — there; enter takes it away")
+        choices = [Choice((rule, True), f"{rule.name}  — there; enter removes it")
                    for rule in there]  # fmt: skip
         choices += [Choice((rule, False), f"{_wording(rule)}  — add")
                     for rule in _possible() if rule not in there]  # fmt: skip
@@ -316,12 +316,12 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
             return
         rule, is_there = chosen
         if is_there:
-            asked = Confirm(f"Take the rule “{rule.name}” away from {key}?", verb="take it away")
+            asked = Confirm(f"Remove the rule “{rule.name}” from {key}?", verb="remove")
             if not await self.ask(asked):
                 return
             remove = partial(session.service.review.remove_rule, session.caller, key, rule)
             await self.change(remove)
-            self.toast(f"{key}: {rule.name} no more; u brings it back.")
+            self.toast(f"{key}: {rule.name} removed; u undoes it.")
             self.post_message(ConfigurationChanged())
         elif not rule.test.takes_value:
             await self._add(key, rule)
@@ -345,7 +345,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
     def action_open(self) -> None:
         """Open where it came from."""
         if (source := self.row.source) is None:
-            raise NotFound("It says nothing of where it came from.")
+            raise NotFound("It has no source.")
         open_source(self, self.acts, source)
 
     def action_operation(self) -> None:
@@ -430,7 +430,7 @@ def difference(found: HeldDetails) -> list[Line]:
                 labelled(name, display(change, limit=300))
                 for name, change in fmt.changed_fields(before, after)
             ]
-    return told or [display("What it would change is there no more.", style=WARN)]
+    return told or [display("What it would change is gone.", style=WARN)]
 
 
 def about(one: HeldWrite, state: AppState) -> list[Line]:

@@ -47,9 +47,9 @@ async def read_choices(state: AppState) -> list[Choice[ScopeStep]]:
 def scope_choices(
     scope: Scope, companies: Iterable[CompanyView], seen: Iterable[Scope]
 ) -> list[Choice[ScopeStep]]:
-    """Return the choices: first what to take away, then what is known, each sort in one block."""
+    """Return the choices: first what to remove, then what is known, each sort in one block."""
     choices = [
-        Choice(ScopeStep(field, None), f"{getattr(scope, field)}  — take away", word)
+        Choice(ScopeStep(field, None), f"{getattr(scope, field)}  — remove", word)
         for word, field in FIELDS.items()
         if getattr(scope, field)
     ]

@@ -182,7 +182,7 @@ async def test_model_budget_order_and_filter_are_chosen(
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         app.screen.query_one(Input).value = "many"
         await pilot.press("enter")
-        await until(pilot, lambda: "'many' is no budget" in screen_text(app))
+        await until(pilot, lambda: "'many' is not a budget" in screen_text(app))
         app.screen.query_one(Input).value = "5"
         await pilot.press("enter")
         await until(pilot, lambda: "/ 5 ▲" in screen_text(app))

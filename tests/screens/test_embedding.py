@@ -54,7 +54,7 @@ async def test_searches_go_on_while_another_model_is_built(
         await pilot.press("M")
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press("enter")
-        await until(pilot, lambda: "What is new in default is not embedded." in toasts(app))
+        await until(pilot, lambda: "New texts in default are not embedded." in toasts(app))
         server.gate.set()
         await until(pilot, lambda: shows(app, "embedding 64/70"))
         await pilot.press("M")

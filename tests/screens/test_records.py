@@ -568,4 +568,4 @@ async def test_a_key_says_which_value_counts_and_what_it_hides(
         note = next(one for _, one in listed(app).rows.held() if one.kind == "note")
         listed(app).go_to_key(note.handle.provider_record_id)
         await pilot.press("K")
-        await until(pilot, lambda: any("no fact with a key" in one for one in toasts(app)))
+        await until(pilot, lambda: any("not a fact with a key" in one for one in toasts(app)))

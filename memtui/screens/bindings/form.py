@@ -195,7 +195,7 @@ class BindingForm(Form[FormAnswer]):
     def rows(self) -> Iterator[FieldRow]:
         """Yield key and mode where they are asked for, and the provider's settings."""
         if self._has_key:
-            words = "A short name for the binding: small letters, digits, - and _."
+            words = "A short name for the binding: lowercase letters, digits, - and _."
             key = ForeignInput(self._begin.key, compact=True)
             yield FieldRow(_KEY, "key", key, display(words, style=DIM))
             words = "Refuse every change through it."

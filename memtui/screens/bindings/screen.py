@@ -632,17 +632,17 @@ class BindingsScreen(MemtuiScreen):
 
     async def _choose_embedding(self, binding: BindingView, found: Embedding) -> None:
         key, service = binding.key, self.session.service
-        switch = "stop embedding what is new" if binding.embeds else "go on embedding what is new"
+        switch = "stop embedding new texts" if binding.embeds else "embed new texts again"
         choices = [Choice("", switch)]
         choices += [Choice(one, f"send no more texts to {one}") for one in binding.agreed]
         chosen = await self.ask(Choose(f"{key}: {embedding_words(found)}", choices))
         if chosen == "":
-            said = f"What is new in {key} is {'not ' if binding.embeds else ''}embedded."
+            said = f"New texts in {key} are {'not ' if binding.embeds else ''}embedded."
             embeds = not binding.embeds
             await self._change(self._service.update, key, embeds=embeds, said=said)
         elif chosen is not None:
             agree = service.embedding.agree
-            said = f"The texts of {key} go to {chosen} no more."
+            said = f"The texts of {key} no longer go to {chosen}."
             await self._change(agree, key, chosen, agreed=False, said=said)
 
     @conversation

@@ -400,7 +400,7 @@ def _binding_detail(
         ("review", "; ".join(one.name for one in binding.review) or "none; Q and then w hold"),
         *_limit_facts("binding", binding.key, state),
         *([("texts go to", ", ".join(binding.agreed))] if binding.agreed else []),
-        *([] if binding.embeds else [("embedding", "stopped; M goes on")]),
+        *([] if binding.embeds else [("embedding", "stopped; M starts it again")]),
         *_step_facts(binding, view, state),
         *([("shared", "another company's memories lie there too")] if binding.shared else []),
         *_health_facts(health, state),

@@ -697,7 +697,7 @@ def _budget(text: str) -> int:
     """Return a budget as a person writes it: `500`, `1,000`."""
     digits = text.strip().replace(",", "").replace("_", "")
     if not digits.isascii() or not digits.isdigit() or len(digits) > 9:
-        raise Invalid(f"{text.strip()!r} is no budget; give a number of tokens, such as 500.")
+        raise Invalid(f"{text.strip()!r} is not a budget; give a number of tokens, such as 500.")
     return int(digits)
 
 

@@ -490,7 +490,7 @@ class RecordsScreen(EditingScreen[Record]):
         record, session, asked = self.row, self.session, self.state.record_scope
         entry = entry_of(record)
         if entry is None:
-            raise NotFound("This record is no fact with a key, such as deploy_branch: main.")
+            raise NotFound("This record is not a fact with a key, such as deploy_branch: main.")
         if self._key is not None and self._key[0] == record.handle:
             self._key = None
             self.draw_detail()
