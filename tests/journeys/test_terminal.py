@@ -127,7 +127,7 @@ def test_the_smallest_usual_terminal_shows_list_and_detail(
         assert first.startswith(" Local")
         assert first.endswith("vault·default  ● ok")
         assert tabs.startswith("  1 Bindings    2 Operations    3 Query    4 Records")
-        assert filtered.startswith(" / agent:coding")
+        assert filtered.startswith(" / such as agent:coding")
         assert filtered.endswith("0 of 0")
         assert footer.startswith(" e edit  space mark  d forget")
         assert footer.endswith("? help")
