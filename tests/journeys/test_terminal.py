@@ -151,7 +151,7 @@ def test_the_smallest_usual_terminal_shows_list_and_detail(
         )
         terminal.press("?")
         terminal.until("Keys", "esc close")
-        terminal.press("q")
+        terminal.press(ESCAPE)
         terminal.until("a add", gone="esc close")
         terminal.press("q")
         assert terminal.until_ended() == 0
@@ -176,10 +176,10 @@ def test_a_signal_to_end_restores_the_terminal_and_keeps_the_session(
     with opened(tmp_path, columns=80, rows=24, environment=environment) as terminal:
         terminal.until("No memories here yet.", "● ok")
         terminal.press("1")
-        terminal.until("this scope is served by default")
+        terminal.until("used here: the binding `default`")
         terminal.child.kill(signal.SIGTERM)
         assert terminal.until_ended() == 128 + signal.SIGTERM
         for restored in ("\x1b[?1049l", "\x1b[?1000l", "\x1b[?25h"):
             assert terminal.output.rfind(restored) > terminal.output.rfind("1 Bindings")
     with opened(tmp_path, columns=80, rows=24, environment=environment) as terminal:
-        terminal.until("this scope is served by default")
+        terminal.until("used here: the binding `default`")
