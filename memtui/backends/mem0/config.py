@@ -65,5 +65,7 @@ class Mem0Config(Model):
             return None
         key = need_secret(context, self.api_key_secret, "mem0's API key")
         if not (key.isascii() and key.isprintable()) or " " in key:
-            raise Invalid(f"The secret {self.api_key_secret} is no API key; it has odd characters.")
+            raise Invalid(
+                f"The secret {self.api_key_secret} is not an API key; it has invalid characters."
+            )
         return key

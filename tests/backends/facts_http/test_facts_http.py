@@ -277,7 +277,7 @@ async def test_bad_config(config: dict[str, Any], words: str) -> None:
 
 async def test_a_token_that_is_none(server: Server) -> None:
     for token in ("a b", "a\r\nX: y", "é"):
-        with pytest.raises(Invalid, match="odd characters") as caught:
+        with pytest.raises(Invalid, match="invalid characters") as caught:
             await FactsHttpAdapter.open(context(server.url, token=token))
         assert token not in str(caught.value)
 
