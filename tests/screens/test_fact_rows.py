@@ -77,7 +77,7 @@ def test_a_filter_line_narrows_the_facts() -> None:
 def test_places_follow_the_scope_and_each_section_has_one() -> None:
     scope = Scope(company_id="local", subject_id="ana", project_id="mech", run_id="7")
     places = places_of(scope)
-    assert [place.label for place in places] == ["user ana", "workspace mech"]
+    assert [place.label for place in places] == ["user ana", "project mech"]
     assert all(place.scope.run_id is None for place in places)
     workspace = place_of_section(SectionKind.WORKSPACE, places)
     assert workspace is not None

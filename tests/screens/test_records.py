@@ -172,7 +172,7 @@ async def test_the_last_change_is_taken_back_whatever_it_was(
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
         await pilot.press("u")
-        await until(pilot, lambda: "of binding other" in screen_text(app))
+        await until(pilot, lambda: "binding other" in screen_text(app))
         await pilot.press("y")
         await until(pilot, lambda: any("Undone: 1 setting." in one for one in toasts(app)))
         assert texts(app) == ["one"]
@@ -387,7 +387,7 @@ async def test_the_own_editor(
             ("exit 3", "The editor ended with code 3; nothing was written.", "main"),
             ("true", "Unchanged, nothing was written.", "main"),
             ('rm "$1"', "The editor left no file behind; nothing was written.", "main"),
-            ('printf more >> "$1"', "Changed.", "mainmore"),
+            ('printf more >> "$1"', "Changed. u takes it back.", "mainmore"),
         ):
             editor.write_text(f'#!/bin/sh\nstat -c %a "$1" > {tmp_path}/mode\n{script}\n')
             await pilot.press("E")

@@ -185,7 +185,7 @@ class Shell:
         )
         self._servers.append(server)
         assert server.stdout is not None
-        said = server.stdout.readline()
+        said = next((one for one in server.stdout if _ADDRESS.search(one)), "")
         told, real = _ADDRESS.search(shown), _ADDRESS.search(said)
         assert told, f"the page shows no address of memtui {' '.join(words)}"
         assert real, said

@@ -319,7 +319,9 @@ async def test_a_provider_that_shows_a_fact_later(
     monkeypatch.setattr(Connection, "snapshots", nothing)
     reply = await client.post(USER_PATH, json={"fact": "Later."})
     assert reply.status_code == 202
-    assert reply.json().keys() == {"operationId"}
+    said = reply.json()
+    assert said.pop("operationId")
+    assert said == {"status": "later", "heldId": None, "reasons": []}
 
 
 async def test_a_fault_of_our_own_tells_nothing_of_itself(
