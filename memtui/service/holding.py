@@ -168,11 +168,14 @@ def _key_of(text: str, topic: str | None, record: Record | None = None) -> tuple
 
 
 async def _is_new_subject(connection: Connection, made: Record, sight: Sight | None) -> bool:
-    """Whether its owner has nothing of the key or topic; of neither, whether it has nothing."""
+    """Whether its owner has nothing of the key or topic; of neither, whether it has nothing.
+
+    Where a provider lists nothing, nobody can tell, and a person looks.
+    """
     from memtui.service.context import own_records
 
     if not connection.adapter.capabilities.browse:
-        return False
+        return True
     key = _key_of(made.text, made.topic) if made.kind == _FACT else None
     if key is not None:
         facts = await _own_facts(connection, made, sight)

@@ -39,6 +39,7 @@ class FakeConfig(BaseModel):
     label: str = ""
     restore: bool = True
     keeps_ids: bool = True
+    browse: bool = True
 
 
 _KEPT = ("title", "summary", "kind", "topic", "tags", "pinned", "metadata", "created_at",
@@ -61,7 +62,7 @@ class FakeAdapter(Adapter):
         config = FakeConfig.model_validate(context.config)
         self.context = context
         self.capabilities = Capabilities(
-            browse=True,
+            browse=config.browse,
             correction=True,
             restore=config.restore,
             keeps_ids=config.keeps_ids,

@@ -39,6 +39,7 @@ from memtui.service import (
 )
 from memtui.service.answers import Held, ReviewRule, RuleAction, RuleTest
 from memtui.service.context import ContextRequest
+from tests.service.fake import FakeAdapter
 
 ANA = Caller(company_id="local", principal="user:ana", door="test")
 BOT = Caller(company_id="local", principal="agent:bot", door="mcp", acts_for="user:ana")
@@ -454,6 +455,19 @@ async def test_a_correction_makes_a_new_subject_as_a_write_does(service: MemoryS
     [handle] = (await service.correct(BOT, same)).handles
     other = CorrectRequest(scope=SCOPE, handle=handle, text="root_login: allowed")
     assert (await service.correct(BOT, other)).held is not None
+
+
+async def test_where_nothing_is_listed_every_subject_is_new(
+    paths: Paths, settings: Settings
+) -> None:
+    FakeAdapter.reset()
+    service = await open_service(paths, settings, providers={"fake": FakeAdapter})
+    await service.bindings.add(ANA, "unlisted", "fake", {"browse": False})
+    await service.review.add_rule(ANA, "unlisted", rule("hold new-subject"))
+    asked = fact("editor: vi").model_copy(update={"binding_key": "unlisted"})
+    assert (await service.write(BOT, asked)).held is not None
+    assert (await service.write(ANA, asked)).held is None
+    await service.close()
 
 
 async def test_a_decision_tells_an_agent_nothing_of_what_was_held(
