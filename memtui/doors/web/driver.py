@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from textual.drivers.web_driver import WebDriver
@@ -9,6 +11,19 @@ from textual.drivers.web_driver import WebDriver
 
 class TabDriver(WebDriver):
     """Leaves the app, which then remembers where it was, once its tab or its server is gone."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._write = partial(self._write_or_leave, self._write)
+        self._left = False
+
+    def _write_or_leave(self, write: Callable[[bytes], int], data: bytes) -> int:
+        """Write; what is drawn when the server has just gone goes nowhere."""
+        try:
+            return write(data)
+        except BrokenPipeError:
+            self._leave()
+            return 0
 
     def run_input_thread(self) -> None:
         """Read what is typed until the server's end of the pipe is closed."""
@@ -24,4 +39,6 @@ class TabDriver(WebDriver):
             super().on_meta(packet_type, payload)
 
     def _leave(self) -> None:
-        self._app.call_later(self._app.run_action, "quit")
+        if not self._left:
+            self._left = True
+            self._app.call_later(self._app.run_action, "quit")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -177,6 +178,35 @@ async def test_no_tab_outlives_its_server(paths: Paths, sent: signal.Signals) ->
                 await asyncio.sleep(0.1)
     kept: Any = json.loads(paths.session_file.read_text())
     assert kept["companies"]["local"]["screen"] == "operations", "it comes back where it was left"
+
+
+async def test_a_tab_whose_server_reads_no_more_leaves_as_it_draws(paths: Paths) -> None:
+    app = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "memtui.doors.web.tab", "--home", str(paths.data)),
+        env=os.environ | {"TEXTUAL_DRIVER": "memtui.doors.web.driver:TabDriver"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert app.stdin is not None
+    assert app.stdout is not None
+
+    def press(keys: bytes) -> None:
+        assert app.stdin is not None
+        app.stdin.write(b"D" + len(keys).to_bytes(4, "big") + keys)
+
+    screen = pyte.Screen(80, 24)
+    drawing = pyte.ByteStream(screen)
+    async with asyncio.timeout(LONGEST_SECONDS):
+        for shown, keys in (("Welcome to memtui", b"\r2"), ("● ok", b"1")):
+            while shown not in "\n".join(screen.display):
+                drawing.feed(await app.stdout.read(65536))
+            if keys == b"1":
+                app._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+            press(keys)
+        assert await app.wait() == 0
+    assert not paths.log_file.exists()
+    assert "local" in json.loads(paths.session_file.read_text())["companies"]
 
 
 async def test_it_ends_once_its_last_tab_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
