@@ -14,7 +14,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from textual.app import App
 from textual.command import Provider
 from textual.dom import DOMNode
 from textual.events import Event, Key, Paste
+from textual.filter import DimFilter, LineFilter
 from textual.screen import ModalScreen, Screen
 
 from memtui.actions import ACTIONS, SCREENS, actions_of, groups_on
@@ -67,6 +68,7 @@ _MODES = [tab.mode for tab in SCREENS]
 _EVERYWHERE = "*"
 """What chooses all bindings; no binding has such a key."""
 _FIRST_SCREEN = "records"
+_FEW_LIGHT = DimFilter(0.8)
 
 
 def styles_path() -> Path:
@@ -169,6 +171,13 @@ class MemtuiApp(App[None]):
         driver = super().get_driver_class()
         use_in(driver)
         return driver
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Dim less in a light theme of 16 colours: half way to white only a pale grey is left."""
+        filters = super().get_line_filters()
+        if not self.has_class("-few-colours") or self.current_theme.dark:
+            return filters
+        return [_FEW_LIGHT if isinstance(one, DimFilter) else one for one in filters]
 
     def get_default_screen(self) -> Screen[Any]:
         """Begin with the frame that waits for the first screen."""

@@ -10,7 +10,6 @@ from textual.content import Content
 from textual.widgets import Input
 
 from memtui.actions import (
-    ACTIONS,
     DIALOG_GROUPS,
     INPUT_GROUPS,
     Action,
@@ -84,8 +83,8 @@ def group_help(
 
     `narrowed`: only those in whose keys or words each of these words occurs.
     """
-    words = narrowed.casefold().split()
-    lead = max(len(keymap.labels(name)) for name in ACTIONS) + 2
+    words, groups = narrowed.casefold().split(), tuple(groups)
+    lead = max(len(keymap.labels(one.id)) for group in groups for one in actions_of(group)) + 2
     blocks: list[Content] = []
     for group in groups:
         title = group_title(group)

@@ -21,6 +21,8 @@ _ACTIONS = {"scope-binding": "app.binding", "scope-spending": "app.limits",
 _SCOPE_CELLS = 24
 """How much of the scope the spending badge leaves to see."""
 _GAP = 2
+_LONG_TABS, _SHORT_TABS = 60, 52
+"""Columns from which on all tabs fit with their long titles, or with their short ones."""
 PAST_SIGN = "◷"
 """Stands wherever the past is shown."""
 
@@ -153,16 +155,22 @@ class PastBanner(Static):
 
 
 class Tab(Static):
-    """One tab: its number and its long or short title."""
+    """One tab: its number and as much of its title as there is room for."""
 
     def __init__(self, tab: ScreenTab, *, active: bool) -> None:
         super().__init__(classes="-active" if active else "")
         self._tab = tab
 
-    def show(self, *, short: bool, past: bool) -> None:
-        """Draw the number and a title; a tab of the past has a sign between them."""
-        title = self._tab.short if short else self._tab.title
-        style = "" if self.has_class("-active") else DIM
+    def show(self, *, width: int, past: bool) -> None:
+        """Draw the number and a title; a tab of the past has a sign between them.
+
+        In a row of few columns titles are short, and then only this screen's own is there.
+        """
+        is_active = self.has_class("-active")
+        title = self._tab.title if width >= _LONG_TABS else self._tab.short
+        if width < _SHORT_TABS and not is_active:
+            title = ""
+        style = "" if is_active else DIM
         sign = PAST_SIGN if past else " "
         self.update(Content.styled(f"{self._tab.number}{sign}", style) + Content(title))
 
@@ -187,13 +195,13 @@ class ScreenTabs(Horizontal):
             yield Tab(tab, active=tab.mode == self._active)
 
     def on_resize(self) -> None:
-        """Shorten the titles where columns are few."""
+        """Draw what fits."""
         self.watch_past()
 
     def watch_past(self) -> None:
         """Draw the tabs."""
         for tab in self.query(Tab):
-            tab.show(short=self.size.width < 60, past=self.past)
+            tab.show(width=self.size.width, past=self.past)
 
 
 @dataclass(frozen=True, slots=True)
