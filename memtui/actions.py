@@ -36,6 +36,7 @@ DIALOG_GROUPS = {
     "timeline": "the timeline of a record",
     "changes": "what changed between two moments",
     "review": "what waits for review",
+    "insights": "what shows over the memories",
 }
 """What lies over a screen; while it does, only its keys and those of its list count."""
 
@@ -302,9 +303,10 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             _CHANGE_BINDING,
             label="meaning",
         ),
+        _do("prune", "P", "Review which of all records you see could go, and why.", _SERVICE),
         _do(
             "profile",
-            "P",
+            "O",
             "Show the provider's profile of the scope.",
             (*_BINDING, Need.PROFILE),
         ),
@@ -526,6 +528,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             _CHARTS,
         ),
         _do("shorter", "P", "Show a shorter period.", _CHARTS),
+        _do("insights", "n", "Show what nobody updates or reads, and what grows fastest.", _CHARTS),
         _do(
             "bucket", "b", "Cut time into hours, days, weeks or months.", _CHARTS, label="hour/day"
         ),
@@ -594,6 +597,14 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("copy", "y", "Copy the text of the record."),
         _do("help", "question_mark f1", "Show every key of the review."),
         _do("leave", "escape q", "Go back; nothing is forgotten.", label="back"),
+    ),
+    "insights": (
+        _do("prune", "P", "Review which of its owner's records could go."),
+        _do("records", "b", "Show its owner's records."),
+        _do("read", "r f5", "Look again.", label="look again"),
+        _do("copy", "y", "Copy what shows."),
+        _do("help", "question_mark f1", "Show every key of the list."),
+        _do("leave", "escape q", "Go back.", label="back"),
     ),
     "impact": (
         _do("operation", "o", "Show in Operations what asked for the answer last."),
@@ -846,6 +857,7 @@ _FOOTERS = {
     "budget": "prune add forget mark text",
     "analytics": "half period input dimension saved export",
     "prune": "turn whose impact diff apply group help leave",
+    "insights": "prune records read copy help leave",
     "impact": "operation last filter stop copy help leave",
     "limits": "add change remove undo copy help leave",
     "review": "accept fix refuse rule rules help leave",

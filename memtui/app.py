@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         AppState,
         ConfigurationChanged,
         GoTo,
+        PrunePlanned,
         StateController,
         ViewChosen,
         ViewsChanged,
@@ -338,6 +339,10 @@ class MemtuiApp(App[None]):
     def on_views_changed(self, message: ViewsChanged) -> None:
         """Offer the saved views as they are now."""
         self.controller.use_views(message.views)
+
+    def on_prune_planned(self, message: PrunePlanned) -> None:
+        """Keep what the prune review found."""
+        self.controller.use_pruning(message.found)
 
     def on_split_moved(self, message: Split.Moved) -> None:
         """Remember where the border between a list and its details was put."""
@@ -656,11 +661,11 @@ class MemtuiApp(App[None]):
     def action_scope(self) -> None:
         """Choose company, project, agent, subject, issue and run."""
         from memtui.screens.dialogs import Choose
-        from memtui.screens.scope_choices import offered, read_choices
+        from memtui.screens.scope_choices import chooser_title, offered, read_choices
         from memtui.screens.state import GoTo
 
         chooser: Choose[ScopeStep] = Choose(
-            "Scope",
+            chooser_title(self.state),
             partial(read_choices, self.state),
             placeholder="type a name, or run:4412",
             offer=offered,

@@ -23,6 +23,7 @@ from memtui.screens.changes import Changes
 from memtui.screens.conformance import Conformance
 from memtui.screens.impact import ImpactScreen
 from memtui.screens.in_step import InStepScreen
+from memtui.screens.insights import Insights
 from memtui.screens.limits import LimitsScreen
 from memtui.screens.migration import Migration
 from memtui.screens.namespaces import Namespaces
@@ -48,6 +49,7 @@ CARRIERS = {
     "budget": BudgetScreen,
     "analytics": AnalyticsScreen,
     "prune": PruneReview,
+    "insights": Insights,
     "impact": ImpactScreen,
     "limits": LimitsScreen,
     "namespaces": Namespaces,

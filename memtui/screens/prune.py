@@ -27,6 +27,7 @@ from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.editing import Named
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.prune_review import Line, Narrowing, Part, Review, Sort
+from memtui.screens.state import PruneFigures, PrunePlanned
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
@@ -157,7 +158,12 @@ class PruneReview(ModalListScreen[Line]):
             session.caller, request, so_far=self._so_far
         )
         self._coming.forget()
-        return await asyncio.to_thread(self._taking_over, lambda: review_of(found))
+        review = await asyncio.to_thread(self._taking_over, lambda: review_of(found))
+        if self.state.as_of is None:
+            owners = await asyncio.to_thread(review.owners)
+            company, now = session.caller.company_id, self.state.clock()
+            self.post_message(PrunePlanned(PruneFigures(company, now, owners)))
+        return review
 
     def _so_far(self, found: PruneEverywhere) -> None:
         """Show what is known while slower bindings are waited for."""
@@ -410,6 +416,7 @@ class PruneReview(ModalListScreen[Line]):
             if self.is_attached:
                 self._read()
         else:
+            self._below.post_message(PrunePlanned(None))
             if self.is_attached:
                 self.dismiss(None)
 

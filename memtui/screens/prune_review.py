@@ -267,6 +267,18 @@ class Review:
         several = sorted(bindings.values(), key=lambda one: one.label) if len(bindings) > 1 else []
         return [(one, could[one], there[one]) for one in (Narrowing(), *by_count, *several)]
 
+    def owners(self) -> dict[Scope, tuple[int, int]]:
+        """Return how many of each owner's records could go, and how many it has.
+
+        That of the company is all of it, as it is where a scope is chosen.
+        """
+        parts = self.parts()
+        found = {part.owner: (could, there) for part, could, there in parts if part.owner}
+        if self._items:
+            company = next(iter(found)).company_id
+            found[Scope(company_id=company)] = parts[0][1:]
+        return found
+
     # What is marked.
 
     @property

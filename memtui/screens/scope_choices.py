@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from memtui.contract import Scope
 from memtui.screens.dialogs import Choice
 from memtui.screens.state import AppState, ServiceSession
 from memtui.widgets.detail_lines import SCOPE_WORDS
+from memtui.widgets.format import since
 
 if TYPE_CHECKING:
     from memtui.service.answers import CompanyView
@@ -38,23 +39,48 @@ async def seen_scopes(session: ServiceSession) -> list[Scope]:
     return await session.service.log.scopes(session.caller, _SEEN_OPERATIONS)
 
 
+def chooser_title(state: AppState) -> str:
+    """Return the chooser's title, with how old the figures of what could go are."""
+    found = state.prune_figures
+    return (
+        f"Scope; what could go, planned {since(found.planned_at, state.clock())}"
+        if found
+        else ("Scope")
+    )
+
+
 async def read_choices(state: AppState) -> list[Choice[ScopeStep]]:
     """Read what there is to choose for the scope that is looked at."""
     seen = await seen_scopes(state.session) if state.session is not None else []
-    return scope_choices(state.scope, state.companies, seen)
+    found = state.prune_figures
+    return scope_choices(state.scope, state.companies, seen, found.owners if found else {})
 
 
 def scope_choices(
-    scope: Scope, companies: Iterable[CompanyView], seen: Iterable[Scope]
+    scope: Scope,
+    companies: Iterable[CompanyView],
+    seen: Iterable[Scope],
+    could_go: Mapping[Scope, tuple[int, int]],
 ) -> list[Choice[ScopeStep]]:
-    """Return the choices: first what to remove, then what is known, each sort in one block."""
+    """Return the choices: first what to remove, then what is known, each sort in one block.
+
+    An owner says how many of its records could go, where that is known.
+    """
+    whole = Scope(company_id=scope.company_id)
+
+    def counted(label: str, owner: Scope) -> str:
+        if owner not in could_go:
+            return label
+        could, there = could_go[owner]
+        return f"{label}  {could:,} of {there:,} could go"
+
     choices = [
         Choice(ScopeStep(field, None), f"{getattr(scope, field)}  — remove", word)
         for word, field in FIELDS.items()
         if getattr(scope, field)
     ]
     if choices:
-        choices.append(Choice(ScopeStep(None, None), "the whole company", "all"))
+        choices.append(Choice(ScopeStep(None, None), counted("the whole company", whole), "all"))
     choices.extend(
         Choice(ScopeStep(None, one.company_id), one.name, "company")
         for one in companies
@@ -64,8 +90,9 @@ def scope_choices(
     for word, field in FIELDS.items():
         values = dict.fromkeys(value for one in known if (value := getattr(one, field)))
         choices.extend(
-            Choice(ScopeStep(field, value), value, word)
+            Choice(step, counted(value, step.applied_to(whole)), word)
             for value in values
+            for step in [ScopeStep(field, value)]
             if value != getattr(scope, field)
         )
     return choices

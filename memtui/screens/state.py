@@ -71,6 +71,16 @@ class ServiceSession:
 
 
 @dataclass(frozen=True, slots=True)
+class PruneFigures:
+    """How many records of each owner could go, of how many, at the moment of the plan."""
+
+    company_id: str
+    planned_at: datetime
+    owners: Mapping[Scope, tuple[int, int]]
+    """By the scope that names the owner alone; that of the company is everything there is."""
+
+
+@dataclass(frozen=True, slots=True)
 class AppState:
     """Service, scope, filter and active binding; a change of any makes a new value."""
 
@@ -110,6 +120,8 @@ class AppState:
     """Filter lines applied before, the newest last."""
     views: tuple[SavedView, ...] = ()
     """The saved views."""
+    pruning: PruneFigures | None = None
+    """How much could go, as the prune review last found it."""
     shares: Mapping[str, int] = field(default_factory=dict)
     """Percent of the room that a list has, where a person moved its border (`Split`)."""
     read_only: bool = False
@@ -130,6 +142,13 @@ class AppState:
     def as_of(self) -> datetime | None:
         """The moment of the past that everything is shown at; None: now."""
         return self.session.caller.as_of if self.session else None
+
+    @property
+    def prune_figures(self) -> PruneFigures | None:
+        """How much could go of this company now, as far as that is known."""
+        found = self.pruning
+        is_of_now = found and found.company_id == self.scope.company_id and self.as_of is None
+        return found if is_of_now else None
 
     @property
     def local_zone(self) -> tzinfo:
@@ -181,6 +200,13 @@ class ViewsChanged(Message):
     """A saved view came, changed its name or went; these are all of them."""
 
     views: tuple[SavedView, ...]
+
+
+@dataclass
+class PrunePlanned(Message):
+    """The prune review looked through everything; None: what it found is no more."""
+
+    found: PruneFigures | None
 
 
 @dataclass
@@ -439,6 +465,10 @@ class StateController:
     def use_views(self, views: tuple[SavedView, ...]) -> None:
         """Offer other saved views."""
         self._set(replace(self.state, views=views))
+
+    def use_pruning(self, found: PruneFigures | None) -> None:
+        """Keep how much could go, for the scope chooser."""
+        self._set(replace(self.state, pruning=found))
 
     def keep_share(self, place: str, share: int | None) -> None:
         """Remember how much of the room a list has; None: what it begins with."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import BrowseRequest, Record, Scope, SourceKind, SourceRef, WriteRequest
-from memtui.screens.dialogs import Choose, EditText
+from memtui.screens.dialogs import EditText
 from memtui.service import Caller, MemoryService
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import screen_text
@@ -93,9 +94,11 @@ async def test_everything_that_could_go_is_reviewed_at_once_and_comes_back_at_on
         request = BrowseRequest(scope=Scope(company_id="local"))
         return len((await service.everywhere.browse(caller, request)).records)
 
-    async with running(paths, settings, "records") as (app, pilot):
-        await until(pilot, lambda: len(rows(app)) > 0)
-        await pilot.press("P")
+    async with running(paths, settings, "bindings") as (app, pilot):
+        await pilot.press("s")
+        await until(pilot, lambda: "project mech" in screen_text(app))
+        assert "could go" not in screen_text(app)
+        await pilot.press("escape", "P")
         await until(pilot, lambda: "2 marked   2 of 7 records could go" in screen_text(app))
         await pilot.press("s")
         await until(pilot, lambda: "user ana  1 of 2" in screen_text(app))
@@ -103,21 +106,34 @@ async def test_everything_that_could_go_is_reviewed_at_once_and_comes_back_at_on
         await pilot.press(*"ana", "enter")
         await until(pilot, lambda: "1 marked   1 of 2 records could go" in screen_text(app))
         assert "user ana" in screen_text(app)
+        await pilot.press("escape", "s")
+        await until(pilot, lambda: "project mech  1 of 5 could go" in screen_text(app))
+        assert "subject ana  1 of 2 could go" in screen_text(app)
+        await pilot.press("escape", "P")
+        await until(pilot, lambda: "2 marked   2 of 7 records could go" in screen_text(app))
         await pilot.press("o")
         await until(pilot, lambda: "user ana, 1 of 1 marked" in screen_text(app))
-        await pilot.press("s")
-        await until(pilot, lambda: isinstance(app.screen, Choose))
-        await pilot.press("enter")
-        await until(pilot, lambda: "2 marked   2 of 7 records could go" in screen_text(app))
         await pilot.press("d")
         await until(pilot, lambda: "Forget 2 records" in screen_text(app))
         assert "default and vault·shelf" in " ".join(screen_text(app).split())
         await pilot.press("y")
         await until(pilot, lambda: app.screen is app.frame)
         assert await left() == 5
+        await pilot.press("s")
+        await until(pilot, lambda: "project mech" in screen_text(app))
+        assert "could go" not in screen_text(app)
+        await pilot.press("escape")
         await pilot.press("u")
         await until(pilot, lambda: any("Undone" in said for said in toasts(app)))
         assert await left() == 7
+
+    later = datetime.now(UTC) + timedelta(days=40)
+    async with running(paths, settings, "analytics", clock=lambda: later) as (app, pilot):
+        await pilot.press("n")
+        await until(pilot, lambda: "Nothing of project mech was written" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "5 of 5 records could go" in screen_text(app))
+        assert "prune project mech" in screen_text(app)
 
 
 async def test_a_question_to_all_names_where_each_result_is_from_and_who_fails(

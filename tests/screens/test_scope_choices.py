@@ -9,7 +9,7 @@ HERE = Scope(company_id="acme", project_id="p", run_id="4412")
 
 
 def test_what_is_set_can_be_taken_away_first() -> None:
-    first, second, whole, *_ = scope_choices(HERE, [], [])
+    first, second, whole, *_ = scope_choices(HERE, [], [], {})
     assert first.value.applied_to(HERE) == Scope(company_id="acme", run_id="4412")
     assert second.value.applied_to(HERE) == Scope(company_id="acme", project_id="p")
     assert whole.value.applied_to(HERE) == Scope(company_id="acme")
@@ -17,7 +17,7 @@ def test_what_is_set_can_be_taken_away_first() -> None:
 
 def test_known_values_appear_once_and_narrow() -> None:
     seen = [Scope(company_id="acme", agent_id=agent) for agent in ("coding", "review", "coding")]
-    choices = scope_choices(Scope(company_id="acme"), [], seen)
+    choices = scope_choices(Scope(company_id="acme"), [], seen, {})
     assert [one.label for one in choices] == ["coding", "review"]
     assert matching(choices, "agent rev")[0].value.applied_to(HERE).agent_id == "review"
 
@@ -25,7 +25,7 @@ def test_known_values_appear_once_and_narrow() -> None:
 def test_another_company_drops_what_is_narrower() -> None:
     other = CompanyView(company_id="other", name="Other")
     here = CompanyView(company_id="acme", name="Acme")
-    choices = scope_choices(HERE, [here, other], [])
+    choices = scope_choices(HERE, [here, other], [], {})
     assert [one.value for one in choices if one.detail == "company"] == [ScopeStep(None, "other")]
     assert ScopeStep(None, "other").applied_to(HERE) == Scope(company_id="other")
 

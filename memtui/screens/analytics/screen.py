@@ -463,6 +463,13 @@ class AnalyticsScreen(MemtuiScreen):
         """Look at a shorter stretch of time."""
         self.action_period(-1)
 
+    def action_insights(self) -> None:
+        """Show what shows over the memories of each owner."""
+        from memtui.screens.insights import Insights
+        from memtui.screens.modal import show_over
+
+        self.talk(show_over(self, Insights(self.state)))
+
     def action_bucket(self) -> None:
         """Cut time into longer pieces; after the longest come the shortest."""
         filtered = self._question().span.filtered

@@ -15,7 +15,7 @@ from textual.reactive import reactive
 from textual.widgets import OptionList
 
 from memtui.actions import ACTIONS, Action, Need
-from memtui.contract import Embedding, Health, Json, Location, MemtuiError, NotFound, Problem
+from memtui.contract import Embedding, Health, Json, Location, MemtuiError, NotFound, Problem, Scope
 from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.bindings.view import (
     CAPTURE_WORDS,
@@ -298,6 +298,11 @@ class BindingsScreen(MemtuiScreen):
     def action_browse(self) -> None:
         """Show the records of this binding."""
         self.post_message(GoTo("records", binding_key=self._binding.key))
+
+    def action_prune(self) -> None:
+        """Review in Records which of everything could go."""
+        whole = Scope(company_id=self.session.caller.company_id)
+        self.post_message(GoTo("records", filter_line="", scope=whole, then="records.prune"))
 
     def action_check(self) -> None:
         """Ask every binding for its health again."""
