@@ -23,7 +23,6 @@ from weakref import WeakKeyDictionary
 
 from textual.actions import ActionParseResult
 from textual.app import App
-from textual.command import Provider
 from textual.dom import DOMNode
 from textual.events import Event, Key, Paste
 from textual.filter import DimFilter, LineFilter
@@ -86,12 +85,6 @@ def _screen_class(mode: str) -> type[MemtuiScreen]:
     return found
 
 
-def _commands() -> type[Provider]:
-    from memtui.screens.palette import Commands
-
-    return Commands
-
-
 class MemtuiApp(App[None]):
     """memtui in a terminal.
 
@@ -105,7 +98,7 @@ class MemtuiApp(App[None]):
 
     TITLE = "memtui"
     CSS_PATH = styles_path()
-    COMMANDS = {_commands}
+    ENABLE_COMMAND_PALETTE = False  # the palette is one of our own
     BINDINGS = bindings_for("app")
 
     controller: StateController
@@ -535,7 +528,8 @@ class MemtuiApp(App[None]):
         """Show the command palette."""
         from memtui.screens.palette import Palette
 
-        self.push_screen(Palette())
+        if self.frame is not None:
+            self._choose(Palette(self.frame), lambda command: command())
 
     def action_filter(self) -> None:
         """Put the cursor into the filter line."""

@@ -13,10 +13,10 @@ from textual.containers import Container, Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import Click, Key
 from textual.widgets import Input, Label, OptionList, Static
-from textual.widgets.option_list import Option
 
 from memtui.contract import Invalid, MemtuiError, Record, Scope
 from memtui.widgets.background import Background, Work
+from memtui.widgets.choice_list import ChoiceList
 from memtui.widgets.detail_lines import diff_lines, key_hint
 from memtui.widgets.dimmed import DimmingScreen
 from memtui.widgets.display import ACCENT, BAD, DIM, STRONG, WARN, display, line, lines
@@ -88,11 +88,12 @@ class Dialog(DimmingScreen[T]):
 
 @dataclass(frozen=True, slots=True)
 class Choice(Generic[T]):
-    """A value, how it is called, and a word on it at the left."""
+    """A value, how it is called, a word on it at the left, and a sentence below it."""
 
     value: T
     label: str
     detail: str = ""
+    sentence: str = ""
 
 
 def matching(choices: Sequence[Choice[T]], text: str) -> list[Choice[T]]:
@@ -118,6 +119,11 @@ class Choose(Dialog[T]):
         ("up", "step(-1)", "up"),
         ("ctrl+n", "step(1)", "down"),
         ("ctrl+k", "step(-1)", "up"),
+        ("pagedown", "page(1)", "a page down"),
+        ("pageup", "page(-1)", "a page up"),
+        ("home", "end(-1)", "the first"),
+        ("end", "end(1)", "the last"),
+        ("enter", "choose", "take it"),
     ]
     BOX = "dialog-list"
     KEYS: ClassVar[str] = "↑↓ move   enter take it   esc go back"
@@ -148,15 +154,15 @@ class Choose(Dialog[T]):
         """Yield input and list."""
         if self.NARROWED:
             yield Input(placeholder=self._placeholder, compact=True, classes="dialog-input")
-        yield Static(READING, classes="dialog-reading")
-        yield OptionList(compact=True)
+        reading = Static(READING, classes="dialog-reading")
+        reading.display = self._work is not None
+        yield reading
+        yield ChoiceList()
 
     def on_mount(self) -> None:
         """Show all choices, or read them."""
         self._show("")
-        if self._work is None:
-            self._say(Content(""))
-        else:
+        if self._work is not None:
             self._reading.latest(self._work, self._found, self._failed)
 
     def _found(self, choices: Sequence[Choice[T]]) -> None:
@@ -164,7 +170,7 @@ class Choose(Dialog[T]):
         self._say(display("" if choices else self.NOTHING))
         self._show("".join(one.value for one in self.query(Input)))
         if self._entered:
-            self._take()
+            self.action_choose()
 
     def _failed(self, error: MemtuiError) -> None:
         self._work = None
@@ -184,48 +190,63 @@ class Choose(Dialog[T]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Take the highlighted choice, once the choices are there."""
         event.stop()
-        self._entered = self._work is not None
-        if not self._entered:
-            self._take()
+        self.action_choose()
+
+    def on_choice_list_taken(self, event: ChoiceList.Taken) -> None:
+        """Take the choice that was clicked."""
+        event.stop()
+        self.dismiss(self._shown[event.place].value)
 
     @property
     def highlighted(self) -> T | None:
         """The value under the highlight."""
-        place = self.query_one(OptionList).highlighted
+        place = self._listed.highlighted
         return None if place is None else self._shown[place].value
 
-    def _take(self) -> None:
-        if (value := self.highlighted) is not None:
-            self.dismiss(value)
+    @property
+    def _listed(self) -> ChoiceList:
+        return self.query_one(ChoiceList)
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Take the choice that was clicked."""
-        event.stop()
-        self.dismiss(self._shown[event.option_index].value)
+    def action_choose(self) -> None:
+        """Take the highlighted choice, once the choices are there."""
+        self._entered = self._work is not None
+        if not self._entered and (value := self.highlighted) is not None:
+            self.dismiss(value)
 
     def action_step(self, by: int) -> None:
         """Move the highlight while the cursor stays in the input."""
-        listed = self.query_one(OptionList)
-        if self._shown:
-            listed.highlighted = ((listed.highlighted or 0) + by) % len(self._shown)
+        self._listed.step(by)
+
+    def action_page(self, by: int) -> None:
+        """Move the highlight by pages."""
+        self._listed.step(by * self._listed.page)
+
+    def action_end(self, by: int) -> None:
+        """Move the highlight to the first choice, or to the last one."""
+        self._listed.step(by * max(2, len(self._shown)))
+
+    def narrowed(self, choices: Sequence[Choice[T]], text: str) -> Sequence[Choice[T]]:
+        """Return the choices that what was typed lets through."""
+        return matching(choices, text)
 
     def _show(self, text: str) -> None:
-        self._shown = matching(self._choices, text)[:_CHOICES]
+        self._shown = list(self.narrowed(self._choices, text)[:_CHOICES])
         if text.strip():
             self._shown.extend(self._offer(text.strip()))
         details = [display(one.detail, limit=28, style=DIM) for one in self._shown]
         wide = max((detail.cell_length for detail in details), default=0)
-        listed = self.query_one(OptionList)
-        listed.set_options(
-            Option(
-                detail
-                + Content(" " * (wide - detail.cell_length + 1 if wide else 0))
-                + display(one.label, limit=200)
-            )
-            for detail, one in zip(details, self._shown, strict=True)
+        lead = wide + 1 if wide else 0
+        self._listed.show(
+            [
+                [
+                    detail
+                    + Content(" " * (lead - detail.cell_length))
+                    + display(one.label, limit=200),
+                    *([display(f"{' ' * lead}{one.sentence}", style=DIM)] if one.sentence else []),
+                ]
+                for detail, one in zip(details, self._shown, strict=True)
+            ]
         )
-        if self._shown:
-            listed.highlighted = 0
 
 
 class ChooseAll(Dialog[tuple[T, ...]]):

@@ -2,91 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
-from textual.content import Content
+from textual.fuzzy import Matcher
+from textual.message import Message
 
 from memtui.actions import ACTIONS
 from memtui.contract import Scope
 from memtui.screens.base import MemtuiScreen
+from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.help import group_title
 from memtui.screens.state import GoTo, ViewChosen
-from memtui.widgets.dimmed import DimmingScreen
-from memtui.widgets.display import DIM, display
+
+Command = Choice[Callable[[], Any]]
 
 
-class Palette(CommandPalette, DimmingScreen[None]):
-    """The command palette over the dimmed screen."""
+class Palette(Choose[Callable[[], Any]]):
+    """Choose one of the commands of a screen by some letters of its name; the best match first."""
+
+    def __init__(self, screen: MemtuiScreen) -> None:
+        super().__init__("Commands", list(commands(screen)), placeholder="type some of its letters")
+
+    def narrowed(self, choices: Sequence[Command], text: str) -> Sequence[Command]:
+        """Return the commands with these letters in this order."""
+        if not text.strip():
+            return choices
+        matcher = Matcher(text.strip())
+        scores = {place: matcher.match(one.label) for place, one in enumerate(choices)}
+        found = [place for place, score in scores.items() if score > 0]
+        return [choices[place] for place in sorted(found, key=lambda place: -scores[place])]
 
 
-class Commands(Provider):
-    """Finds commands for the screen under the palette."""
-
-    async def discover(self) -> Hits:
-        """Yield everything there is before anything was typed."""
-        for hit in self._commands():
-            yield hit
-
-    async def search(self, query: str) -> Hits:
-        """Yield what matches `query`."""
-        matcher = self.matcher(query)
-        for one in self._commands():
-            if (score := matcher.match(one.text or "")) > 0:
-                yield Hit(score, one.display, one.command, text=one.text, help=one.help)
-
-    def _commands(self) -> Iterable[DiscoveryHit]:
-        screen = self.screen
-        if isinstance(screen, MemtuiScreen):
-            yield from _actions(screen)
-            yield from _themes(screen)
-            yield from _places(screen)
-
-
-def _command(title: Content, help: str, run: Callable[[], Any]) -> DiscoveryHit:  # noqa: A002
-    """Return a line of the palette. `help` is memtui's own text, as it is read as markup."""
-    return DiscoveryHit(title, run, text=title.plain, help=help)
-
-
-def _actions(screen: MemtuiScreen) -> Iterable[DiscoveryHit]:
+def commands(screen: MemtuiScreen) -> Iterable[Command]:
+    """Yield everything that can be done on a screen, its own actions first."""
     for name in screen.action_ids():
-        action = ACTIONS[name]
-        reason = screen.why_disabled(name)
-        key = Content.styled(f"  {screen.state.keymap.label(name)}", DIM)
-        yield _command(
-            display(f"{group_title(action.group)}: {action.label}") + key,
-            f"{action.description}{f' Not now: {reason}' if reason else ''}".replace("[", "("),
+        action, reason = ACTIONS[name], screen.why_disabled(name)
+        yield Choice(
             partial(screen.call_later, screen.perform, name),
+            f"{group_title(action.group)}: {action.label}",
+            screen.state.keymap.label(name),
+            f"{action.description}{f' Not now: {reason}' if reason else ''}",
         )
-
-
-def _themes(screen: MemtuiScreen) -> Iterable[DiscoveryHit]:
     for name in sorted(screen.app.available_themes):
-        yield _command(
-            display(f"Theme: {name}"),
-            "Change the colours.",
-            partial(setattr, screen.app, "theme", name),
-        )
-
-
-def _places(screen: MemtuiScreen) -> Iterable[DiscoveryHit]:
+        use = partial(setattr, screen.app, "theme", name)
+        yield Choice(use, f"Theme: {name}", sentence="Change the colours.")
     for company in screen.state.companies:
-        yield _command(
-            display(f"Company: {company.name}", limit=100),
-            "Go to this company.",
-            partial(screen.post_message, GoTo(scope=Scope(company_id=company.company_id))),
-        )
+        goes = GoTo(scope=Scope(company_id=company.company_id))
+        yield _sent(screen, goes, f"Company: {company.name}", "Go to this company.")
     for binding in screen.state.bindings:
-        yield _command(
-            display(f"Binding: {binding.provider_key}·{binding.key}", limit=100),
-            "Look at this binding.",
-            partial(screen.post_message, GoTo(binding_key=binding.key)),
-        )
+        words = f"Binding: {binding.provider_key}·{binding.key}"
+        yield _sent(screen, GoTo(binding_key=binding.key), words, "Look at this binding.")
     for view in screen.state.views:
-        yield _command(
-            display(f"View: {view.name}", limit=100),
-            f"Show the screen {view.screen} so.",
-            partial(screen.post_message, ViewChosen(view)),
-        )
+        words = f"Show the screen {view.screen} so."
+        yield _sent(screen, ViewChosen(view), f"View: {view.name}", words)
+
+
+def _sent(screen: MemtuiScreen, message: Message, label: str, sentence: str) -> Command:
+    return Choice(partial(screen.post_message, message), label, sentence=sentence)

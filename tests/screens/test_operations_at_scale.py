@@ -16,7 +16,7 @@ from textual.strip import Strip
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
-from memtui.screens.palette import Commands
+from memtui.screens.palette import commands
 from memtui.service import Caller, MemoryService
 from memtui.store.database import Database
 from memtui.store.operation import Operation
@@ -116,11 +116,9 @@ async def test_filter_order_time_follow_and_a_saved_view(
         await until(pilot, lambda: current(app).request.get("content") == "brand new")
 
     async with running(paths, settings, "records") as (app, pilot):
-        found = [one.text for one in Commands(app.screen)._commands()]
-        assert "View: dear" in found
-        for command in Commands(app.screen)._commands():
-            if command.text == "View: dear":
-                command.command()
+        assert app.frame is not None
+        [view] = [one for one in commands(app.frame) if one.label == "View: dear"]
+        view.value()
         await until(pilot, lambda: app.frame is not None and app.frame.MODE == "operations")
         await until(pilot, lambda: shown(app, 1) == [by_cost[-1].seq])
         assert app.state.filter_line == "cost>0.5"
