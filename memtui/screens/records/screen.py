@@ -91,6 +91,8 @@ class RecordsScreen(EditingScreen[Record]):
         self._unread: tuple[str, ...] = ()
         """What was told of the list."""
         self._total: int | None = None
+        self._read_since = False
+        """Whether records were read since it was counted how often."""
         self._pointed_at: str | None = None
         self._story: Provenance | None = None
         self._no_story = ""
@@ -279,8 +281,13 @@ class RecordsScreen(EditingScreen[Record]):
         self.show_error(error, hint)
 
     def on_screen_resume(self) -> None:
-        """Count again how often the records were returned: another screen may have asked."""
-        if self.state.session is not None and self._binding_key and self._rows.loaded:
+        """Count reads again where there were some meanwhile, or that cannot be known."""
+        if self._read_since or self.state.not_live:
+            self._count_again()
+
+    def _count_again(self) -> None:
+        self._read_since = not self.is_current
+        if self.is_current and self.state.session is not None and self._rows.loaded:
             self._count(record for _, record in self._rows.held())
 
     def _count(self, records: Iterable[Record]) -> None:
@@ -298,10 +305,8 @@ class RecordsScreen(EditingScreen[Record]):
         shown = {None, *(self._outcomes or (self._binding_key,))}
         if news.is_part or any(one.binding_key in shown for one in news.changes(self)):
             self.reload()
-        elif self.is_current and any(
-            one.handles and one.binding_key in shown for one in news.operations
-        ):
-            self._count(record for _, record in self._rows.held())
+        elif any(one.handles and one.binding_key in shown for one in news.operations):
+            self._count_again()
 
     def sort(self, column: str) -> None:
         """Order by a column, or turn its order around."""
