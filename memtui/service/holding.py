@@ -110,14 +110,16 @@ async def met_by(
             text_of(request) not in {"", one.text} for one in named
         )
         return Met(changes=named, contradicts=named if changes_text else ())
-    same_key = [
-        one
-        for one in await _own_facts(connection, as_record(connection, request), sight)
-        if _key_of(one.text, one.topic, one) == _key_of(request.content, request.topic)
-    ]
+    facts = await _own_facts(connection, as_record(connection, request), sight)
+    own = _key_of(request.content, request.topic)
+    is_fact = request.kind == _FACT
+    same_key = [one for one in facts if is_fact and _key_of(one.text, one.topic, one) == own]
     changes = {one.handle: one for one in (*named, *same_key)}
     otherwise = {handle: one for handle, one in changes.items() if one.text != request.content}
-    for one in await _otherwise(connection, request, sight):
+    # A note worded like a fact stands in no namespace, and its reader takes it for any of them.
+    worded_so = [] if is_fact or own is None else [one for one in facts if _key(one) == own[1]]
+    differing = [one for one in worded_so if one.text != request.content]
+    for one in (*differing, *await _otherwise(connection, request, sight)):
         otherwise.setdefault(one.handle, one)
     return Met(changes=tuple(changes.values()), contradicts=tuple(otherwise.values()))
 
@@ -129,10 +131,10 @@ def as_record(connection: Connection, request: WriteRequest) -> Record:
 
 
 async def _own_facts(connection: Connection, made: Record, sight: Sight | None) -> list[Record]:
-    """Return the owner's facts, where what is made is one with a key."""
+    """Return the owner's facts, where what is made is a `key: value`."""
     from memtui.service.context import own_records
 
-    if made.kind != _FACT or pair_of(made.text) is None:
+    if pair_of(made.text) is None:
         return []
     if not connection.adapter.capabilities.browse:
         return []
@@ -165,6 +167,11 @@ def _key_of(text: str, topic: str | None, record: Record | None = None) -> tuple
         return (entry.namespace, entry.key) if entry else None
     pair = pair_of(text)
     return ((topic or "").casefold(), pair.key.casefold()) if pair else None
+
+
+def _key(fact: Record) -> str | None:
+    entry = entry_of(fact)
+    return entry.key if entry else None
 
 
 async def _is_new_subject(connection: Connection, made: Record, sight: Sight | None) -> bool:

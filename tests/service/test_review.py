@@ -210,6 +210,19 @@ async def test_a_rule_holds_what_it_names(
     assert by_person.held is None
 
 
+async def test_a_note_worded_like_a_fact_with_another_value_is_held(service: MemoryService) -> None:
+    known = fact("deploy_branch: main").model_copy(update={"topic": "Project"})
+    await service.write(ANA, known)
+    await service.review.add_rule(ANA, "default", rule("hold contradiction"))
+    same = await service.write(BOT, fact("deploy_branch: main", kind="note"))
+    assert same.held is None
+    answer = await service.write(BOT, fact("Deploy_Branch: trunk", kind="note"))
+    assert answer.held is not None
+    shown = await service.review.show(ANA, answer.held.held_id)
+    assert [one.text for one in shown.contradicts] == ["deploy_branch: main"]
+    assert shown.changes == ()
+
+
 async def test_a_rule_that_refuses_comes_before_all_others(held_all: MemoryService) -> None:
     service = held_all
     held = await ask(service, "motd: buy now")
