@@ -362,14 +362,23 @@ class MemtuiApp(App[None]):
             self.controller.choose_scope(message.scope)
         if message.mode:
             await self._show(message.mode)
+        key = None if self._shows_already(message) else message.binding_key
         self.controller.choose(
             filter_line=message.filter_line,
-            binding_key=message.binding_key,
+            binding_key=key,
             everywhere=message.everywhere,
             as_of=message.as_of,
         )
         self._arriving = message
         self._arrive()
+
+    def _shows_already(self, message: GoTo) -> bool:
+        """Whether the binding that is gone to serves here anyway, so that nobody chooses it."""
+        state = self.state
+        found, narrowed = state.resolution, state.filter.binding_key is not None
+        return not (
+            state.everywhere or narrowed or message.scope is not None or message.everywhere
+        ) and (found is not None and found.binding_key == message.binding_key)
 
     def _arrive(self) -> None:
         """Do what is to be done where one went, once what was chosen for there is in force."""
@@ -558,7 +567,7 @@ class MemtuiApp(App[None]):
         elif self.frame is not None:
             self.controller.check_health()
             self.controller.check_spending()
-            self.frame.reload()
+            self.frame.read_again()
 
     def action_picture(self) -> None:
         """Write a picture of what is shown to a file."""

@@ -405,6 +405,10 @@ class MemtuiScreen(ServiceScreen):
                 wanted, self._wanted = self._wanted, None
                 self.select(wanted)
 
+    def read_again(self) -> None:
+        """Read what is shown again, because a person asks for it."""
+        self.reload()
+
     def point_at(self, name: str) -> None:
         """Have `select(name)` called once the screen has loaded."""
         self._wanted = name

@@ -197,15 +197,15 @@ def columns(clock: Callable[[], datetime]) -> list[Column[Run]]:
         Column("when", "when", lambda one: fmt.ago(one.last_at, clock()), 6, "right", keep=95,
                tone="muted"),
         Column("agent", "agent", lambda one: ", ".join(one.agents) or None, 10, flexible=True,
-               keep=80),
-        Column("project", "project", lambda one: ", ".join(one.projects) or None, 11, keep=50),
+               keep=94),
+        Column("project", "project", lambda one: ", ".join(one.projects) or None, 11, keep=93),
         Column("told", "told", lambda one: _number(one.tokens_given), 6, "right", keep=90),
-        Column("asked", "asked", lambda one: _number(one.queries), 5, "right", keep=88),
+        Column("asked", "asked", lambda one: _number(one.queries), 5, "right", keep=86),
         Column("wrote", "wrote", lambda one: _number(one.writes), 5, "right", keep=87),
         Column("fixed", "fixed", lambda one: _number(one.corrections), 5, "right", keep=60),
         Column("forgot", "forgot", lambda one: _number(one.forgets), 6, "right", keep=60),
         Column("failed", "failed", _failed, 6, "right", keep=70),
-        Column("cost", "$", words.short_cost, 8, "right", keep=55, tone="muted"),
+        Column("cost", "$", words.short_cost, 8, "right", keep=92, tone="muted"),
     ]  # fmt: skip
 
 

@@ -45,6 +45,13 @@ _CHANGES = {
     OperationType.REVIEW: "decision",
 }
 """What a change is called in a sentence; any other by its type."""
+_DONE = {
+    OperationType.WRITE: "written",
+    OperationType.CORRECT: "edited",
+    OperationType.FORGET: "forgotten",
+    OperationType.UNDO: "undone",
+    OperationType.REVIEW: "reviewed",
+}
 _FILE_LINE = re.compile(r"(?P<path>.+?):(?P<line>\d{1,9})")
 
 
@@ -70,6 +77,33 @@ _OUTCOMES = {
 def outcome(status: OperationStatus) -> Outcome:
     """Return the symbol, word and tone of a status."""
     return _OUTCOMES[status]
+
+
+def done(operation: Operation) -> str:
+    """Return what was done to a record: `edited`, `undone`; an undone undo is `redone`."""
+    if _redoes(operation):
+        return "redone"
+    return _DONE.get(operation.operation_type, operation.operation_type.value)
+
+
+def reversal(operation: Operation) -> str:
+    """Return what an undo was of: `undoes the edit`, `redoes it`; empty for any other."""
+    undone = operation.request.get("type")
+    if operation.operation_type is not OperationType.UNDO or undone not in set(OperationType):
+        return ""
+    if _redoes(operation):
+        return "redoes it"
+    return f"undoes the {_CHANGES.get(OperationType(undone), undone)}"
+
+
+def _redoes(operation: Operation) -> bool:
+    is_undo = operation.operation_type is OperationType.UNDO
+    return is_undo and operation.request.get("type") == OperationType.UNDO
+
+
+def who(principal: str) -> str:
+    """Return a principal's name as a column has it: `ana` for `user:ana`."""
+    return principal.partition(":")[2] or principal
 
 
 def judged(operation: Operation) -> str:

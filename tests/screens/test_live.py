@@ -10,7 +10,7 @@ import pytest
 import memtui.service
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
-from memtui.contract import CorrectRequest, ForgetRequest, Record, Unavailable
+from memtui.contract import CorrectRequest, ForgetRequest, QueryRequest, Record, Unavailable
 from memtui.screens.dialogs import WriteRecord
 from memtui.service import Caller, MemoryService, open_service
 from memtui.widgets.virtual_list import VirtualList
@@ -90,9 +90,17 @@ async def test_an_answer_says_that_its_results_are_not_as_they_were(
         )
         await service.correct(AGENT, change)
         await until(pilot, lambda: "1 changed since" in screen_text(app))
-        await pilot.press("i", "enter")
+        await until(pilot, lambda: "≠ changed" in screen_text(app))
+        await pilot.press("r")
         await until(pilot, lambda: "deploys on Fridays" in screen_text(app))
-        assert "changed since" not in screen_text(app)
+        assert not any(words in screen_text(app) for words in ("changed since", "≠ changed"))
+        await service.query(AGENT, QueryRequest(scope=record.scope, query="Fridays"))
+        await pilot.press("R")
+        await until(pilot, lambda: "edited" in screen_text(app))
+        await until(pilot, lambda: "[b]x[/b]  “Fridays”" in screen_text(app))
+        await pilot.press("3")
+        await until(pilot, lambda: "2 results for" in screen_text(app))
+        assert "because you chose it" not in screen_text(app)
 
 
 async def test_what_was_saved_long_ago_and_is_logged_now_is_no_notice(

@@ -224,7 +224,7 @@ def _provenance(session: Session, origin: Provenance) -> Iterator[Line]:
     for found in origin.retrievals:
         yield Dim(
             f"  {shown.ago(found.at, session.now):>6}  rank {found.rank}  #{found.seq}  "
-            f"{found.query}"
+            f"{shown.who(found.principal)}  {found.query}"
         )
 
 

@@ -46,6 +46,10 @@ def _cost(group: Group) -> Cell:
     return Cell(words, "" if group.cost_usd else "muted")
 
 
+def _tokens(group: Group) -> int:
+    return group.input_tokens + group.output_tokens + group.embedding_tokens
+
+
 def _hits(group: Group) -> Cell:
     rate = group.hit_rate
     return Cell("–" if rate is None else f"{rate:.0%}", "" if rate else "muted")
@@ -56,6 +60,7 @@ _NUMBERS: tuple[tuple[str, str, int, Callable[[Group], object], Callable[[Group]
      lambda one: one.operation_count),
     ("failed", "failed", 80, lambda one: _count(one.failure_count, "error"),
      lambda one: one.failure_count),
+    ("tokens", "tokens", 85, lambda one: _count(_tokens(one)), _tokens),
     ("cost", "$", 90, _cost, lambda one: one.cost_usd),
     ("unpriced", "unpriced", 70, lambda one: _count(one.unpriced_count),
      lambda one: one.unpriced_count),

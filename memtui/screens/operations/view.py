@@ -159,8 +159,8 @@ def asked(operation: Operation) -> str:
     for name, noun in _COUNTED.items():
         if isinstance(count := operation.request.get(name), int):
             return fmt.counted(count, noun)
-    if judged := fmt.judged(operation):
-        return judged
+    if words := fmt.judged(operation) or fmt.reversal(operation):
+        return words
     if operation.operation_type is OperationType.PURGE:
         return str(operation.request.get("what", "proof"))
     if operation.operation_type is OperationType.CONFIGURE:

@@ -238,6 +238,13 @@ class QueryScreen(MemtuiScreen):
         asking = self.view.answer is not None or self.view.asking
         self.view = replace(self.view, answer=None, asking=asking)
 
+    def read_again(self) -> None:
+        """Ask again, where an answer is shown."""
+        if self._asked_last is not None and self.view.answer is not None:
+            self._ask(self._asked_last.query)
+        else:
+            super().read_again()
+
     def happened(self, news: News) -> None:
         """Offer the questions that others ask too, and tell which results are not as they were."""
         answer = self.view.answer
@@ -345,7 +352,7 @@ class QueryScreen(MemtuiScreen):
         """Draw what changed."""
         if not self.is_mounted:
             return
-        if before.answer != now.answer or before.said != now.said:
+        if (before.answer, before.said, before.changed) != (now.answer, now.said, now.changed):
             goes_on = (
                 before.asking and before.request is now.request
             ) or before.answer is now.answer
@@ -594,8 +601,8 @@ def title_line(view: QueryView, state: AppState) -> Content:
     changed = fmt.count(len(view.changed))
     topic = view.request.topic if view.request else None
     notes = [
+        f"{changed} changed since; r asks again" if view.changed else "",
         *outcome_notes(view),
-        f"{changed} changed since; i and enter ask again" if view.changed else "",
         "more may match" if view.answer.capped else "",
         f"too little of the topic {topic}, so of all topics" if view.answer.all_topics else "",
         "asked in another scope" if elsewhere else "",
@@ -656,6 +663,7 @@ def card_contents(view: QueryView, state: AppState, width: int) -> list[Content]
             width=width,
             binding=key if is_mixed else "",
             said=view.said.get((key, one.handle.provider_record_id), ""),
+            changed=(key, one.handle.provider_record_id) in view.changed,
         )
         for rank, (key, one) in enumerate(placed(view.answer), 1)
     ]
@@ -748,11 +756,12 @@ def snippet_card(
     width: int,
     binding: str = "",
     said: str = "",
+    changed: bool = False,
 ) -> Content:
     """Return one result: rank, score and text, and under it where it comes from.
 
     `binding` is named where the others may come from elsewhere; `said` is what the person says of
-    it.
+    it. One that was `changed` or forgotten since says so.
     """
     lead = Content.styled(f"{rank:>3}  {fmt.score(snippet.score):>5}  ", DIM)
     title = display(snippet.title, limit=120, style=STRONG) if snippet.title else None
@@ -760,7 +769,8 @@ def snippet_card(
     body = hanging(lead, line(title, text, gap="  "), width, most=_TEXT_LINES)
     place = display(binding, limit=40, style=ACCENT) if binding else None
     told = Content.styled(fmt.VERDICTS[said], ACCENT) if said else None
-    comes_from = line(told, place, origin(snippet, now), gap=SEPARATOR)
+    stale = Content.styled("≠ changed", WARN) if changed else None
+    comes_from = line(stale, told, place, origin(snippet, now), gap=SEPARATOR)
     below = hanging(Content(" " * lead.cell_length), comes_from, width, most=1)
     return lines([body, below])
 

@@ -536,7 +536,11 @@ class RecordsScreen(EditingScreen[Record]):
             raise NotFound("No query has returned this record.")
         now = self.state.clock()
         choices = [
-            Choice(one.operation_id, one.query, f"{fmt.ago(one.at, now)} #{one.rank}")
+            Choice(
+                one.operation_id,
+                one.query,
+                f"{fmt.ago(one.at, now)} #{one.rank} {fmt.who(one.principal)}",
+            )
             for one in story.retrievals
         ]
         if operation_id := await self.ask(Choose("Queries that returned it", choices)):

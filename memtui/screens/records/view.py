@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from memtui.contract import Links, Record
+from memtui.contract import Links, OperationStatus, Record
 from memtui.screens.editing import Named, read_column
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
@@ -209,7 +209,7 @@ def _origin(view: RecordView) -> Iterator[Line]:
         yield labelled("from", line(source, key_hint("o", "open"), gap="   "))
     corrections = [one for one in (story.mutations if story else ()) if one != written]
     for change in corrections[:3]:
-        yield labelled("", _mutation(change, view.now))
+        yield labelled(fmt.done(change), _mutation(change, view.now))
     if len(corrections) > 3:
         yield labelled("", display(f"{len(corrections) - 3} more, h shows them", style=DIM))
     if not corrections and record.updated_at not in (None, record.created_at):
@@ -221,8 +221,9 @@ def _origin(view: RecordView) -> Iterator[Line]:
 
 
 def _mutation(operation: Operation, now: datetime) -> Content:
-    verb = display(f"{operation.operation_type.value} {who_and_when(operation, now)}")
-    return line(outcome_words(operation), verb)
+    words = display(who_and_when(operation, now))
+    went_well = operation.status is OperationStatus.OK
+    return words if went_well else line(outcome_words(operation), words)
 
 
 def _reads(view: RecordView) -> Iterator[Line]:
@@ -240,7 +241,7 @@ def _reads(view: RecordView) -> Iterator[Line]:
     yield labelled("said", fmt.helpfulness(story.helped, story.not_helped))
     for one in story.retrievals[:_SHOWN_RETRIEVALS]:
         ago = fmt.ago(one.at, view.now).rjust(6)
-        words = f"{ago}  #{one.rank:<3} {fmt.score(one.score):>6}  “{one.query}”"
+        words = f"{ago}  #{one.rank:<3} {fmt.who(one.principal)}  “{one.query}”"
         yield labelled("", display(words, limit=160, style=DIM), most=1)
     if story.retrieval_count > 1:
         yield labelled("", key_hint("w", "go to one of them"))
