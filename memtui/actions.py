@@ -202,7 +202,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "review",
             "Q",
-            "Show what agents wrote that waits for review: accept, fix or refuse it.",
+            "Show what agents wrote that is held for review: accept, fix or refuse it.",
             (*_SERVICE, Need.NOW),
         ),
         _do("refresh", "r f5", "Read again what this screen shows."),

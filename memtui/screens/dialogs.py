@@ -233,6 +233,8 @@ class Choose(Dialog[T]):
         self._shown = list(self.narrowed(self._choices, text)[:_CHOICES])
         if text.strip():
             self._shown.extend(self._offer(text.strip()))
+        if self._work is None and self._choices:
+            self._say(display("" if self._shown else "Nothing matches.", style=DIM))
         details = [display(one.detail, limit=28, style=DIM) for one in self._shown]
         wide = max((detail.cell_length for detail in details), default=0)
         lead = wide + 1 if wide else 0

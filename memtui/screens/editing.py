@@ -429,22 +429,27 @@ class EditingScreen(ListScreen[R]):
                 f"{fmt.counted(files, 'file')} of projects' own stay; memtui only reads them."
             )
         question = f"Forget {fmt.counted(len(records), 'record')} from {self.where(records)}?"
-        detail, stays = self._reads_of(records), True
-        while stays:
+        breaks: str | None = ""
+        while breaks is not None:
             asked = Confirm(
-                question, verb="forget", detail=detail, aside="what breaks", aside_key="w"
+                question,
+                verb="forget",
+                detail=f"{self._reads_of(records)}\n{breaks}".rstrip(),
+                aside="what breaks",
+                aside_key="w",
             )
             yes = await self.ask(asked)
             if yes:
                 await self.forget_now(records)
-            stays = yes is False and await self.show_impact(records)
+            breaks = await self.show_impact(records) if yes is False else None
 
     async def show_impact(
         self, records: Sequence[Record], over: ServiceScreen | None = None
-    ) -> bool:
+    ) -> str | None:
         """Show what forgetting would change, over this screen or one above it.
 
-        Returns False where the person went somewhere else from there.
+        Returns how many answers would differ, empty where that was not found out; None where the
+        person went somewhere else from there.
         """
         from memtui.screens.impact import ImpactScreen
         from memtui.screens.modal import show_over
@@ -455,12 +460,13 @@ class EditingScreen(ListScreen[R]):
         what = record_name(records[0]) if len(records) == 1 else ""
         shown = ImpactScreen(self.state, held, what or fmt.counted(len(records), "record"))
         await show_over(over or self, shown)
-        return shown.wanted is None
+        return shown.outcome if shown.wanted is None else None
 
     def _reads_of(self, records: Sequence[Record]) -> str:
         never = sum(self.name_of(record) not in self.stats for record in records)
         if len(records) == 1:
-            read = "It was never read." if never else "Queries have returned it."
+            counted = self.stats.get(self.name_of(records[0]))
+            read = fmt.read_words(counted, self.state.clock()) if counted else "It was never read."
             goes_with = str(records[0].metadata.get("goes_with", ""))
             told = f"\n{goes_with[:100]} go with it." if goes_with else ""
             return f"“{record_name(records[0])[:100]}”{told}\n{read}"

@@ -70,6 +70,13 @@ class ImpactScreen(RunScreen["Effect"]):
         """Return the list."""
         return VirtualList(columns(self.state.clock), self._rows, name="effect-list")
 
+    @property
+    def outcome(self) -> str:
+        """How many answers would differ; empty where that was not found out of all of them."""
+        if self._impact is None or self._filter != Filter():
+            return ""
+        return next(fmt.impact_words(self._impact), "")
+
     def draw_head(self, width: int) -> Content:
         """Return what is left out, and what that changes."""
         del width

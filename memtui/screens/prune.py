@@ -18,7 +18,16 @@ from textual.content import Content
 
 from memtui.context.assembly import ContextSection, assemble, section_of_records
 from memtui.context.cost import TokenCounter
-from memtui.contract import Conflict, Filter, Invalid, MemtuiError, Record, Scope, owner_words
+from memtui.contract import (
+    Conflict,
+    Filter,
+    Invalid,
+    MemtuiError,
+    Record,
+    RecordHandle,
+    Scope,
+    owner_words,
+)
 from memtui.filters import Taker, format_filter, parse_filter, refuse_not_held
 from memtui.pruning.candidates import PruneRules
 from memtui.screens.base import conversation
@@ -99,6 +108,8 @@ class PruneReview(ModalListScreen[Line]):
         self._rows: AppendedRows[Line] = AppendedRows(lambda row: row.key)
         """The candidates, the diff or the insights."""
         self._shown: Shown = "list"
+        self._tried: tuple[frozenset[RecordHandle], str] = frozenset(), ""
+        """Records that were tried to be left out, and how many answers would differ."""
         self._reading = Background(self, "prune-plan")
         self._coming = Background(self, "prune-so-far")
         self._arranging = Background(self, "prune-arrange")
@@ -117,6 +128,7 @@ class PruneReview(ModalListScreen[Line]):
     def _read(self) -> None:
         """Plan anew; marks are kept where a record is as it was."""
         self._doing, self._answered = "looking", ""
+        self._tried = frozenset(), ""
         self._nothing = ("Looking for what could go …", "esc goes back.")
         self.rows_list.notice = self._nothing
         self.draw()
@@ -399,7 +411,10 @@ class PruneReview(ModalListScreen[Line]):
         noun = "fact" if all(one.kind == "fact" for one in records) else "record"
         going, tokens = fmt.counted(len(records), noun), fmt.counted(saved, "token")
         question = f"Forget {going}, {tokens}, from {self._below.where(records)}?"
-        if not await self.ask(Confirm(question, verb="forget", detail="u brings them back.")):
+        tried, breaks = self._tried
+        told = breaks if tried == frozenset(one.handle for one in records) else ""
+        detail = f"{told}\nu brings them back.".lstrip()
+        if not await self.ask(Confirm(question, verb="forget", detail=detail)):
             return
         self._doing = "forgetting"
         self.draw()
@@ -423,7 +438,9 @@ class PruneReview(ModalListScreen[Line]):
     @conversation
     async def action_impact(self) -> None:
         """Show which of the log's last answers would differ without what is marked."""
-        await self._below.show_impact(self._review.marked, over=self)
+        marked = self._review.marked
+        breaks = await self._below.show_impact(marked, over=self)
+        self._tried = frozenset(one.handle for one in marked), breaks or ""
 
     def action_merge(self) -> None:
         """Make one fact of the cluster under the cursor."""

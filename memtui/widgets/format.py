@@ -28,7 +28,7 @@ from memtui.contract import (
 from memtui.store.operation import Operation, OperationHandle
 
 if TYPE_CHECKING:
-    from memtui.service.answers import UndoCandidate
+    from memtui.service.answers import RetrievalCount, UndoCandidate
     from memtui.service.impact import Effect, Impact, Progress
 
 _SPANS = (
@@ -104,6 +104,15 @@ def _redoes(operation: Operation) -> bool:
 def who(principal: str) -> str:
     """Return a principal's name as a column has it: `ana` for `user:ana`."""
     return principal.partition(":")[2] or principal
+
+
+def read_words(counted: RetrievalCount, now: datetime) -> str:
+    """Return how often a record was returned, and when last, as a sentence."""
+    if counted.count == 1:
+        return f"1 query has returned it, {since(counted.last_at, now)}."
+    return (
+        f"{count(counted.count)} queries have returned it, the last {since(counted.last_at, now)}."
+    )
 
 
 def judged(operation: Operation) -> str:

@@ -79,6 +79,13 @@ async def test_what_breaks_is_looked_at_before_the_yes(
 
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "2 queries have returned it, the last" in screen_text(app)
+        assert "would differ" not in screen_text(app)  # what was tried last was not all of it
+        await pilot.press("w")
+        await tried(app, pilot)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "2 of 2 answers would differ" in screen_text(app)
         await pilot.press("w")
         await tried(app, pilot)
         await pilot.press("o")

@@ -710,7 +710,9 @@ def cost_content(view: QueryView) -> Content:
     cost = "no tokens used"
     if any(used) or any(row.cost_usd for row in answer.usage):
         cost = f"{fmt.tokens(answer.usage)} · {usage_cost(answer.usage)}"
-    spent = f"{fmt.counted(view.asked, 'question')} so far {usage_cost(view.spent)}"
+    spent = f"{fmt.counted(view.asked, 'question')} so far"
+    if any(row.cost_usd != 0 for row in view.spent):
+        spent += f", {usage_cost(view.spent)}"
     return line(
         display(f"{cost} · {fmt.duration(answer.latency_ms)}", style=DIM),
         display(of_bindings(answer), limit=120, style=DIM),
