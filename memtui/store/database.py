@@ -619,12 +619,23 @@ def ensure_schema(connection: Connection) -> None:
         raise Invalid(
             f"The database is at schema {revision} and this memtui knows {HEAD}; upgrade memtui."
         )
+    if revision is None and connection.dialect == "sqlite":
+        from memtui.store.schema import SCHEMA
+
+        for statement in SCHEMA.splitlines():
+            connection.exec_driver_sql(statement)
+        return
+    migrate(connection.alchemy)
+
+
+def migrate(connection: sqlalchemy.Connection) -> None:
+    """Run the migrations up to `HEAD` that a database lacks."""
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
-    config.attributes["connection"] = connection.alchemy
+    config.attributes["connection"] = connection
     command.upgrade(config, HEAD)
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from sqlmodel import SQLModel
 
 from memtui.contract import Invalid, Unavailable
-from memtui.store import bindings, compiled, statements
+from memtui.store import bindings, compiled, schema, statements
 from memtui.store.compiled import CompanyRow
 from memtui.store.database import HEAD, MIGRATIONS, Database, current_revision
 from tests.processes import prepared_processes
@@ -31,6 +31,7 @@ def test_the_head_is_alembics_head() -> None:
 def test_what_sqlite_runs_is_made_from_the_tables() -> None:
     made = "python -m memtui.store.statements"
     assert Path(str(compiled.__file__)).read_text() == statements.source(), f"run {made}"
+    assert Path(str(schema.__file__)).read_text() == statements.schema_source(), f"run {made}"
 
 
 def test_a_statement_of_sqlalchemy_sees_what_a_prepared_one_did(tmp_path: Path) -> None:
