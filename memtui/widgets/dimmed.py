@@ -56,7 +56,7 @@ class _Dimmed(Visual):
         """Return the lines of the screen below."""
         del width, height, style, options
         below = self._screen._compositor.render_strips()  # noqa: SLF001 - Textual reads it so too
-        return [Strip(map(self._dim, strip), strip.cell_length).simplify() for strip in below]
+        return [Strip(map(self._dim, strip), strip.cell_length) for strip in below]
 
     def _dim(self, segment: Segment) -> Segment:
         style = segment.style or TerminalStyle.null()

@@ -3,8 +3,10 @@ from __future__ import annotations
 from textual.app import App
 from textual.widgets import Input
 
+from memtui.app import styles_path
 from memtui.config import Paths, Settings
-from memtui.screens.dialogs import Choice, ChooseAll, Prompt, WriteRecord
+from memtui.screens.dialogs import Choice, Choose, ChooseAll, Prompt, WriteRecord
+from memtui.widgets.choice_list import ChoiceList
 from tests.screens.piloting import running, until
 
 
@@ -31,6 +33,42 @@ async def test_each_choice_is_turned_by_itself_and_taken_together() -> None:
         await pilot.press("space", "ctrl+s")
         await pilot.pause()
     assert answers == [("runs",)]
+
+
+async def test_a_long_list_is_moved_in_narrowed_and_clicked() -> None:
+    answers: list[int | None] = []
+    choices = [Choice(number, f"choice {number}", sentence="what it does") for number in range(90)]
+    choices[1] = Choice(1, "long " * 50)
+    app: App[None] = App(css_path=styles_path())
+    async with app.run_test(size=(80, 24)) as pilot:
+
+        async def asked() -> ChoiceList:
+            await app.push_screen(Choose("Which?", choices), answers.append)
+            await pilot.pause()
+            return app.screen.query_one(ChoiceList)
+
+        listed = await asked()
+        assert listed.virtual_size.height > 2 * 90
+        for keys, place in (
+            (("down", "down"), 2),
+            (("up", "up", "up"), 89),
+            (("down",), 0),
+            (("pagedown", "pagedown"), 2 * listed.page),
+            (("pageup", "pageup", "pageup"), 0),
+        ):
+            await pilot.press(*keys)
+            assert listed.highlighted == place
+        await pilot.press(*"77", "enter")
+        await pilot.pause()
+        assert answers == [77]
+
+        listed = await asked()
+        await pilot.press("up")
+        await pilot.pause()
+        assert listed.scroll_offset.y == listed.max_scroll_y > 0
+        await pilot.click(ChoiceList, offset=(3, listed.size.height - 3))
+        await pilot.pause()
+        assert answers == [77, 88]
 
 
 async def test_a_click_beside_a_dialog_goes_back() -> None:
