@@ -150,7 +150,7 @@ class Settings(Model):
             try:
                 ZoneInfo(value)
             except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-                raise ValueError(f"{value!r} is no IANA time zone") from error
+                raise ValueError(f"{value!r} is not an IANA time zone") from error
         return value
 
 

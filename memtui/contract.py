@@ -146,6 +146,11 @@ class Unsupported(MemtuiError):
     """The provider does not offer this ability; its capabilities say so."""
 
 
+def missing_extra(what: str, extra: str) -> Invalid:
+    """Return the error for `what` needs packages of an extra that are not installed."""
+    return Invalid(f"{what} needs more packages; run pip install 'memtui[{extra}]'.")
+
+
 class Model(BaseModel):
     """Base of the contract's values: frozen, no unknown fields.
 
@@ -275,7 +280,7 @@ _MUTATIONS = frozenset(
 class OperationStatus(StrEnum):
     """How an operation ended.
 
-    `CANCELLED`: whoever asked for it stopped it, which is no failure. `HELD`: nothing is changed
+    `CANCELLED`: whoever asked for it stopped it, which is not a failure. `HELD`: nothing is changed
     until a person lets it. `UNKNOWN`: it was begun and nobody saw its end.
     """
 
@@ -375,7 +380,7 @@ class Scope(Model):
     """The external or user identity that the memory is about."""
 
     def outside_run(self) -> Scope:
-        """Return it for what is done to memories of a run and is no part of the run."""
+        """Return it for what is done to memories of a run and is not part of the run."""
         return self.model_copy(update={"run_id": None})
 
 
@@ -449,7 +454,7 @@ class Record(Model):
     """Opaque; changes whenever the record does. Base a correction on it."""
     location: Location | None = None
     read_only: bool = False
-    """It belongs to something else, is read where it lies, and is no memory to change, move or
+    """It belongs to something else, is read where it lies, and is not a memory to change, move or
     prune."""
     metadata: Json = {}
 

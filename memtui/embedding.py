@@ -28,7 +28,16 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from memtui.contract import BindingContext, Denied, Invalid, Json, Model, Unavailable, Usage
+from memtui.contract import (
+    BindingContext,
+    Denied,
+    Invalid,
+    Json,
+    Model,
+    Unavailable,
+    Usage,
+    missing_extra,
+)
 from memtui.prices import Call, cost_of
 from memtui.provider_kit import (
     JsonApi,
@@ -133,7 +142,7 @@ def _checked(name: str | None) -> str | None:
         "openai": bool(model) and url.startswith(("http://", "https://")),
     }
     if not is_known.get(sort):
-        raise ValueError(f"{name!r} is no embedding; it is {_NAMES}")
+        raise ValueError(f"{name!r} is not an embedding; use {_NAMES}")
     return name
 
 
@@ -163,7 +172,7 @@ def embedder(
     needed = {STATIC: "wordllama", "fastembed": "fastembed"}.get(sort, "numpy")
     if find_spec(needed) is None:
         extra = "fastembed" if needed == "fastembed" else "semantic"
-        raise Invalid(f"The embedding {name} needs an extra: pip install 'memtui[{extra}]'.")
+        raise missing_extra(f"The embedding {name}", extra)
     if sort == STATIC:
         return _Static()
     if sort == "fastembed":
@@ -299,7 +308,7 @@ def _static_model() -> tuple[Any, Any]:
 
     found = find_spec("wordllama")
     if found is None or found.origin is None:
-        raise Invalid("The embedding static needs the extra: pip install 'memtui[semantic]'.")
+        raise missing_extra(f"The embedding {STATIC}", "semantic")
     folder = Path(found.origin).parent
     tokenizer = Tokenizer.from_file(str(folder / "tokenizers/l2_supercat_tokenizer_config.json"))
     tokenizer.no_padding()

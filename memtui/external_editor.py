@@ -85,7 +85,7 @@ def edited(
     stays. A line end that the editor put behind the last line is taken off again.
 
     Raises:
-        Invalid: there is no editor, it failed, or what it left is no UTF-8.
+        Invalid: there is no editor, it failed, or what it left is not UTF-8.
     """
     words = editor_words(setting)
     folder = Path(tempfile.mkdtemp(prefix="draft-", dir=within))

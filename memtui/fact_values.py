@@ -129,7 +129,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refused(word: str) -> None:
-    raise _Lossy(word)  # NaN and Infinity are no JSON
+    raise _Lossy(word)  # NaN and Infinity are not JSON
 
 
 def _json(value: Any) -> str:

@@ -204,7 +204,7 @@ _DAY = re.compile(rf"(?P<back>today|yesterday)|last (?P<weekday>{'|'.join(_WEEKD
 
 
 def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
-    """Parse a filter line; terms that are no field become the text to search.
+    """Parse a filter line; terms that are not fields become the text to search.
 
     `agent:bob,eve` lets either through; `-` before a field, a word or a fuzzy word leaves out what
     has it. A value with spaces or a comma is quoted: `project:"mech fighters"`. A quoted word is

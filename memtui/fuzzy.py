@@ -8,7 +8,7 @@ Whatever the case, a word is found
   letter that is wrong or one too many, or two neighbours that changed places: `~relaese` finds
   `release`.
 
-A letter is here whatever is no space, punctuation or control character of ASCII.
+A letter is here whatever is not a space, punctuation or control character of ASCII.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_CHARACTERS = 32
 """The longest fuzzy word."""
 
 _OTHERS = "\x01-/:-`{-\x7f"
-"""What is no letter, as ranges of a class; capitals are among them, which no lower case has."""
+"""What is not a letter, as ranges of a class; capitals are among them, which no lower case has."""
 _SPECIAL = frozenset(r"\.^$*+?{}[]()|-")
 
 

@@ -165,7 +165,7 @@ def read_environment() -> dict[str, Any]:
     A table is one variable of JSON, or one a name, which wins: `MEMTUI_KEYMAP__UNDO`.
 
     Raises:
-        Invalid: a table is no JSON object.
+        Invalid: a table is not a JSON object.
     """
     own = {
         name.lower().removeprefix(ENV_PREFIX.lower()): value
@@ -192,7 +192,8 @@ def _read_table(setting: str, text: str) -> Any:
         from memtui.contract import Invalid
 
         raise Invalid(
-            f"{variable} in the environment is no JSON object; set {variable}__NAME=VALUE instead."
+            f"{variable} in the environment is not a JSON object; "
+            f"set {variable}__NAME=VALUE instead."
         ) from error
     return flat(found) or found
 
@@ -207,7 +208,7 @@ def flat(table: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Return the settings of the file; there being none is no setting.
+    """Return the settings of the file; there being none is not a setting.
 
     Raises:
         Invalid: it cannot be read.

@@ -192,7 +192,10 @@ def read_moment(value: object) -> datetime | None:
             return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
         if isinstance(found, date):
             return datetime(found.year, found.month, found.day, tzinfo=UTC)
-    except (ValueError, OverflowError):  # it is no date, or outside of the years 1 to 9999 in UTC
+    except (
+        ValueError,
+        OverflowError,
+    ):  # it is not a date, or outside of the years 1 to 9999 in UTC
         return None
     return None
 
@@ -371,7 +374,7 @@ def read_cursor(cursor: str, sort: str, *kinds: type | tuple[type, ...]) -> list
     """Return the place that a cursor holds, a value of each of the kinds.
 
     Raises:
-        Invalid: it is no cursor, or of a list in another order.
+        Invalid: it is not a cursor, or of a list in another order.
     """
     place: list[Any]
     try:
@@ -729,7 +732,7 @@ class JsonApi:
             raise Unavailable(said, sent=changes) from error
 
     def _refusal(self, reply: HttpReply, *, changes: bool) -> MemtuiError:
-        """Return the contract's error for a status that is no success."""
+        """Return the contract's error for a status that is not a success."""
         status, who, said = reply.status, self._who, _said(reply.body)
         if status in {401, 403}:
             hint = "check the token" if status == 401 else "ask an owner for the right"
@@ -763,7 +766,7 @@ def read_json(body: bytes) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Unreadable("it is no JSON") from error
+        raise Unreadable("it is not JSON") from error
 
 
 def whole(value: Any) -> Any:
@@ -797,7 +800,7 @@ def path_segment(name: str, *, what: str) -> str:
 
 
 def check_address(url: str, *, what: str, is_private: bool) -> None:
-    """Raise `Invalid` for what is no address, or one that a token cannot safely go to.
+    """Raise `Invalid` for what is not an address, or one that a token cannot safely go to.
 
     `what` begins the sentences. `is_private`: nobody else can listen, or the person allows it.
     """
@@ -806,9 +809,11 @@ def check_address(url: str, *, what: str, is_private: bool) -> None:
         host, is_odd = parts.hostname or "", parts.username or parts.query or parts.fragment
         _ = parts.port
     except ValueError as error:
-        raise Invalid(f"{what} is no address; use https://host.") from error
+        raise Invalid(f"{what} is not an address; write it as https://host.") from error
     if parts.scheme not in {"http", "https"} or not host or is_odd:
-        raise Invalid(f"{what} is an address such as https://host, and no more.")
+        raise Invalid(
+            f"{what} may only have a scheme, a host, a port and a path; write it as https://host."
+        )
     if not (parts.scheme == "https" or is_private or is_loopback(host)):
         raise Invalid(
             f"The token would go to {host} unencrypted; use https, or set allow_http to true."

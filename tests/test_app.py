@@ -136,7 +136,7 @@ async def test_a_service_that_does_not_open_says_why_and_opens_on_r(
 
 async def test_an_unknown_company_is_a_sentence(paths: Paths, settings: Settings) -> None:
     async with running(paths, settings, company="nobody") as (app, _):
-        assert "There is no company 'nobody'; there are Local." in screen_text(app)
+        assert "There is no company 'nobody'; the companies are Local." in screen_text(app)
 
 
 async def test_numbers_and_clicks_go_to_the_screens(paths: Paths, settings: Settings) -> None:
@@ -428,7 +428,7 @@ async def test_a_database_that_is_taken_away_is_told_and_not_made_anew(
 
 async def test_opening_a_damaged_database_is_a_sentence(paths: Paths, settings: Settings) -> None:
     paths.create()
-    paths.database.write_bytes(b"this is no database" * 100)
+    paths.database.write_bytes(b"this is not a database" * 100)
     with pytest.raises(sqlite3.DatabaseError):
         sqlite3.connect(paths.database).execute("select * from x")
     async with running(paths, settings) as (app, _):

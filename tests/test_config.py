@@ -148,7 +148,7 @@ def test_the_keymap_is_also_json_in_one_variable(
     monkeypatch.setenv("MEMTUI_KEYMAP__APP__HELP", "1")
     assert load_settings(home).keymap == {"app.quit": "q", "app.help": "1"}
     monkeypatch.setenv("MEMTUI_KEYMAP", "q")
-    with pytest.raises(Invalid, match="MEMTUI_KEYMAP in the environment is no JSON object"):
+    with pytest.raises(Invalid, match="MEMTUI_KEYMAP in the environment is not a JSON object"):
         load_settings(home)
 
 
@@ -160,7 +160,7 @@ def test_a_table_that_is_other_json_names_its_setting(
     with pytest.raises(Invalid, match="The setting score_thresholds does not fit"):
         load_settings(home)
     monkeypatch.setenv("MEMTUI_SCORE_THRESHOLDS", "{")
-    with pytest.raises(Invalid, match="MEMTUI_SCORE_THRESHOLDS in the environment is no JSON"):
+    with pytest.raises(Invalid, match="MEMTUI_SCORE_THRESHOLDS in the environment is not JSON"):
         load_settings(home)
 
 

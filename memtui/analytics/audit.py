@@ -111,7 +111,7 @@ class _Log:
 
 
 class _Unreadable(Unavailable):
-    """Rows that are no operations."""
+    """Rows that are not operations."""
 
     def __init__(self, first: int, last: int, segment: Segment | None) -> None:
         self.first = first
@@ -284,7 +284,7 @@ class _Proof:
 def unexplained(operations: Iterable[Operation]) -> dict[int, set[str]]:
     """Return the fields, by `seq`, whose values operations lack though none of them erased them.
 
-    Operations that lack nothing and are no proof of anything may be left out.
+    Operations that lack nothing and are not proof of anything may be left out.
     """
     proof = _Proof()
     for operation in operations:

@@ -246,7 +246,9 @@ def check_target(target: Path, *, force: bool) -> None:
         if target.is_dir():
             raise Invalid(f"{target} is a folder; name a file in it.")
         if not target.parent.is_dir():
-            raise Invalid(f"There is no folder {target.parent}; make it, or name another place.")
+            raise Invalid(
+                f"The folder {target.parent} does not exist; create it, or choose another place."
+            )
         if not force and (target.exists() or target.is_symlink()):
             raise Invalid(f"{target} is there already; name a new file, or give --force.")
     except OSError as error:

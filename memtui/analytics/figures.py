@@ -107,7 +107,7 @@ class Figures(Model):
     query_count: int = 0
     write_count: int = 0
     correction_count: int = 0
-    """Corrections made by hand: with status ok, and by a principal that is no agent."""
+    """Corrections made by hand: with status ok, and by a principal that is not an agent."""
     success_count: int = 0
     """Operations with status ok."""
     failure_count: int = 0

@@ -21,7 +21,7 @@ from memtui.analytics.layout import (
     sha256_of,
     usable,
 )
-from memtui.contract import Conflict, Invalid, MemtuiError, Unavailable
+from memtui.contract import Conflict, Invalid, MemtuiError, Unavailable, missing_extra
 from memtui.paths import sync_folder
 
 _NEW = ".new-"
@@ -39,7 +39,7 @@ class ObjectStore:
         try:
             import fsspec
         except ModuleNotFoundError as error:
-            raise Invalid('An object store needs fsspec: pip install "memtui[archive]".') from error
+            raise missing_extra("An object store", "archive") from error
         self._url = url
         try:
             # What another machine wrote meanwhile must be seen: nothing is kept of a listing.
@@ -48,10 +48,7 @@ class ObjectStore:
             )
         except ImportError as error:
             extra = "s3" if url.startswith("s3") else "archive"
-            raise Invalid(
-                f"archive_url {url} needs a driver that is not installed ({error}); "
-                f'pip install "memtui[{extra}]".'
-            ) from error
+            raise missing_extra(f"archive_url {url}", extra) from error
         except ValueError as error:
             raise Invalid(f"archive_url {url} cannot be used: {error}.") from error
 

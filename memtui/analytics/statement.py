@@ -80,7 +80,7 @@ _GROWS = {
 """How many times longer each of these makes a text at most."""
 _REPLACING = frozenset({"regexp_replace", "replace"})
 _UNKNOWN_GROWTH = 1_000
-"""Of a replacement that is no constant."""
+"""Of a replacement that is not a constant."""
 LONGEST_LIST = 10_000_000
 _LISTING = frozenset({"generate_series", "range"})
 _NUMBERS = frozenset({"INTEGER", "NUMERIC"})
@@ -97,7 +97,7 @@ def check_statement(connection: Any, sql: str, views: frozenset[str]) -> None:
         views: The names that may be read.
 
     Raises:
-        Invalid: it is no statement that DuckDB understands, or too long or deeply nested.
+        Invalid: it is not a statement that DuckDB understands, or too long or deeply nested.
         Denied: it is more than one statement, or does more than read the views.
     """
     if len(sql) > LONGEST:
@@ -187,7 +187,7 @@ def _growth_of(node: dict[str, Any]) -> int:
 
 
 def _constants(call: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return kind and text of each argument of a call, of one that is no constant nothing."""
+    """Return kind and text of each argument of a call, of one that is not a constant nothing."""
     arguments = [one["expression"].get("literal") or {} for one in call.get("arguments", [])]
     return [(str(one.get("kind", "")), str(one.get("text", ""))) for one in arguments]
 

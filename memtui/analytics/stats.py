@@ -115,12 +115,12 @@ class Rollups(LogEngine):
                 record, else `SCORE`.
 
         Raises:
-            Invalid: a name of `by` is no dimension.
+            Invalid: a name of `by` is not a dimension.
             Unavailable: the log cannot be read.
         """
         for name in by:
             if name not in DIMENSIONS:
-                raise Invalid(f"There is no dimension {name}; choose {', '.join(DIMENSIONS)}.")
+                raise Invalid(f"There is no dimension {name}; choose from {', '.join(DIMENSIONS)}.")
         manifest, last = self.refresh()
         with self.asking() as cursor:
             sign = hit_sign or self._sign(cursor, manifest)

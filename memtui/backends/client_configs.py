@@ -96,7 +96,7 @@ def read_configuration(path: Path) -> Json | str | None:
     if found is None:
         return None
     if not found.is_file or found.size > _MOST_BYTES:
-        return f"{path} is no file that could be a configuration."
+        return f"{path} is not a regular file, or too large for a configuration."
     form = "TOML" if path.suffix == ".toml" else "JSON"
     try:
         text = path.read_text(encoding="utf-8-sig")

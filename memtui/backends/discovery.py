@@ -599,9 +599,9 @@ class _Search:
         elif self._is_anothers(path):
             problem = _ANOTHERS
         elif (found := sign(path)) is None:
-            problem = f"There is no file {expanded} yet, or it may not be seen."
+            problem = f"{expanded} does not exist yet, or you may not read it."
         elif not found.is_file:
-            problem = f"{expanded} is no file."
+            problem = f"{expanded} is not a file."
         key = path.stem if path.stem not in {"memory", ""} else path.parent.name or "memory"
         return _found(
             "mcp-memory", path, key, f"MCP memory {expanded}", why,

@@ -154,7 +154,7 @@ class _Walk:
         self.found.insert(at, (path, ParsedFile(records, (*sheet.parsed.flaws, *flaws))))
 
     def _import(self, path: Path, wanted: str, place: _Place) -> Iterator[str]:
-        """Follow one import and yield why not, if not; a mere mention of a name is no import."""
+        """Follow one import and yield why not, if not; merely naming a file imports nothing."""
         try:
             target = path.parent / Path(wanted).expanduser()
         except (RuntimeError, ValueError):

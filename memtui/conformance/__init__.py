@@ -101,7 +101,7 @@ async def run_conformance(
 
     Raises:
         Invalid: the address is none, or `only` names no check.
-        Unavailable: the server cannot be reached, is no memory plugin at all, or its health says
+        Unavailable: the server cannot be reached, is not a memory plugin at all, or its health says
             that it cannot serve.
     """
     chosen = choose_checks(only)
@@ -134,7 +134,7 @@ def choose_checks(only: Sequence[str] | None = None) -> tuple[Check, ...]:
     """Return the checks of these names, or whose names begin so; all of them for no wish.
 
     Raises:
-        Invalid: a name is no check's and begins none.
+        Invalid: a name is not a check's and begins none.
     """
     if not only:
         return CHECKS

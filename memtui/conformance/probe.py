@@ -285,7 +285,7 @@ class Probe:
         )
         rows = reply.expect(200).fields.get("memories") or []
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            reply.fail("memories is no list of objects.")
+            reply.fail("memories is not a list of objects.")
         return Rows(rows, reply)
 
     async def stored(self, space: str, identity: str) -> Json:

@@ -69,13 +69,13 @@ class Reply:
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
-            self.fail(f"The body of this {self.status} is no JSON.")
+            self.fail(f"The body of this {self.status} is not JSON.")
 
     @property
     def fields(self) -> Json:
         """The body's JSON object. Raises `Failed` where it is none."""
         if not isinstance(self.document, dict):
-            self.fail("The body is no JSON object.")
+            self.fail("The body is not a JSON object.")
         return self.document
 
     @property

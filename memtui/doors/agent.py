@@ -46,7 +46,7 @@ class Agent:
         """Return the scope of what belongs to the user, the project (the drive) or the agent.
 
         Raises:
-            Invalid: this server is set to no project, or the caller is no agent.
+            Invalid: this server is set to no project, or the caller is not an agent.
         """
         field = _OWNER_FIELDS[owner]
         name = getattr(self.scope, field)
@@ -67,7 +67,7 @@ class Agent:
         """Return the binding that serves it.
 
         Raises:
-            Denied: it is disabled, or the caller is no member.
+            Denied: it is disabled, or the caller is not a member.
             NotFound: there is none.
         """
         return await self.service.resolve(self.caller, self.scope, self.binding_key)

@@ -42,7 +42,7 @@ def on_port(host: str, port: int) -> Iterator[Listener]:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
-        raise Invalid(f"There is no host {host}; give an address of this machine.") from error
+        raise Invalid(f"The host {host} was not found; give an address of this machine.") from error
     try:
         opened = socket.create_server(address[:2], family=family, backlog=_WAITING)
     except OSError as error:
@@ -62,7 +62,7 @@ def _cannot_listen(host: str, port: int, error: OSError) -> MemtuiError:
             f"Another program listens on {host} port {port}; stop it, or choose a port with --port."
         )
     if error.errno == errno.EADDRNOTAVAIL:
-        return Invalid(f"{host} is no address of this machine; give one with --host.")
+        return Invalid(f"{host} is not an address of this machine; give one with --host.")
     reason = os.strerror(error.errno) if error.errno else str(error)
     return Unavailable(
         f"Cannot listen on {host} port {port} ({reason}); choose another with --port."
@@ -104,7 +104,7 @@ def _make_way(path: Path) -> None:
     except OSError as error:
         raise Invalid(f"Cannot look at {path} ({_why(error)}).") from error
     if not stat.S_ISSOCK(found.st_mode):
-        raise Invalid(f"{path} is there and is no socket; name another path.")
+        raise Invalid(f"{path} exists and is not a socket; choose another path.")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_PROBE_SECONDS)
         try:

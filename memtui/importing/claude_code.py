@@ -166,7 +166,7 @@ class Transcripts:
     ) -> tuple[str, _Message] | None:
         """Take a line in; returns a message that has surely ended."""
         if row.values is None:
-            self.skipped["no JSON" if row.problem == "it is no JSON" else "unreadable"] += 1
+            self.skipped["no JSON" if row.problem == "it is not JSON" else "unreadable"] += 1
             return None
         at = _remembered(times, row.values)
         message = row.values.get("message")

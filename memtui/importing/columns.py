@@ -304,7 +304,7 @@ def _load(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise Invalid(f"{path} cannot be read ({error.strerror}).") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise Invalid(f"{path} is no TOML file ({error}).") from error
+        raise Invalid(f"{path} is not a TOML file ({error}).") from error
     for name, value in found.items():
         if name == "timezone" and isinstance(value, str):
             continue

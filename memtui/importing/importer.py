@@ -28,7 +28,7 @@ _NOT_IN_AN_ID = re.compile(r"[^a-z0-9._-]+")
 
 
 class BadRow(Model):
-    """A row that is no operation."""
+    """A row that is not an operation."""
 
     file: str
     line: int
@@ -60,7 +60,7 @@ class ImportReport(Model):
     bad: tuple[BadRow, ...] = ()
     """The first of them."""
     skipped: dict[str, int] = {}
-    """Lines of transcripts that are no operation, and rows that were left out, by reason."""
+    """Lines of transcripts that are not operations, and rows that were left out, by reason."""
     repeated: int = 0
     """Lines of transcripts that repeat or go on with a reply that is counted once."""
     columns: tuple[ColumnUse, ...] = ()
@@ -110,7 +110,7 @@ class Import:
         """
         for path in files:
             if not path.exists():
-                raise Invalid(f"There is no file {path}.")
+                raise Invalid(f"The file {path} does not exist.")
         forms = {form or format_of(path) for path in files}
         if len(forms) != 1:
             raise Invalid("Import files of one format at a time.")

@@ -36,7 +36,7 @@ def spans(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the spans of a batch as flat rows, with the attributes of their resource.
 
     Raises:
-        ValueError: it is no batch in OTLP's JSON.
+        ValueError: it is not a batch in OTLP's JSON.
     """
     try:
         for resource in document["resourceSpans"]:
@@ -45,7 +45,7 @@ def spans(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 for span in scope.get("spans", ()):
                     yield shared | _row(span)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError("it is no OTLP JSON") from error
+        raise ValueError("it is not OTLP JSON") from error
 
 
 def _row(span: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,10 +196,10 @@ def _array_rows(text: TextIO) -> Iterator[Row]:
                 held, at = held[at:] + more, 0
                 continue
             if not held.startswith("]", at):
-                yield Row(line, None, "it is no JSON, nor is what follows")
+                yield Row(line, None, "it is not JSON, nor is what follows")
             return
         if not isinstance(value, dict):
-            yield Row(line, None, "it is no JSON object")
+            yield Row(line, None, "it is not a JSON object")
         elif _is_unicode(held[at:end]):
             yield Row(line, value)
         else:
@@ -217,14 +217,14 @@ def _json_row(number: int, line: bytes) -> Row:
         except UnicodeDecodeError:
             return Row(number, None, "it is not UTF-8 text")
         except (ValueError, RecursionError):
-            return Row(number, None, "it is no JSON")
+            return Row(number, None, "it is not JSON")
     if not isinstance(value, dict):
-        return Row(number, None, "it is no JSON object")
+        return Row(number, None, "it is not a JSON object")
     return Row(number, value)
 
 
 def _refuse_constant(word: str) -> None:
-    raise ValueError(word)  # NaN and Infinity are no JSON
+    raise ValueError(word)  # NaN and Infinity are not JSON
 
 
 def _flat(values: dict[str, Any], prefix: str = "", depth: int = 0) -> dict[str, Any]:
@@ -262,7 +262,7 @@ def _csv_body(reader: Any, names: list[str]) -> Iterator[Row]:
         except StopIteration:
             return
         except csv.Error as error:
-            yield Row(line, None, f"it is no CSV ({error})")
+            yield Row(line, None, f"it is not CSV ({error})")
             continue
         if not cells:
             continue
@@ -290,7 +290,7 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
     try:
         with path.open("rb") as file:
             if file.read(4) != b"PAR1":
-                raise Invalid(f"{path} is no Parquet file.")
+                raise Invalid(f"{path} is not a Parquet file.")
     except OSError as error:
         raise _unreadable(path, error) from error
     with opened() as duck:

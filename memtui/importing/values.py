@@ -71,7 +71,7 @@ def moment(value: Any, zone: tzinfo) -> tuple[datetime, bool]:
     elif isinstance(value, date):
         found = datetime(value.year, value.month, value.day)  # noqa: DTZ001 — gets its zone below
     elif isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
-        raise ValueError(f"{shown(value)} is no moment")  # noqa: TRY004 — a reason for a person
+        raise ValueError(f"{shown(value)} is not a time")  # noqa: TRY004 — a reason for a person
     elif not isinstance(value, str) or _NUMBER.fullmatch(value.strip()):
         return _since_epoch(value), False
     else:
@@ -79,7 +79,7 @@ def moment(value: Any, zone: tzinfo) -> tuple[datetime, bool]:
             found = datetime.fromisoformat(value.strip())
         except ValueError as error:
             raise ValueError(
-                f"{shown(value)} is no moment; write ISO 8601 or a time since 1970"
+                f"{shown(value)} is not a time; write ISO 8601, or seconds since 1970"
             ) from error
     naive = found.tzinfo is None
     try:
@@ -121,7 +121,7 @@ def decimal(value: Any) -> Decimal:
             number = Decimal("nan")
         if number.is_finite():
             return number
-    raise ValueError(f"{shown(value)} is no number")
+    raise ValueError(f"{shown(value)} is not a number")
 
 
 def count(value: Any) -> int:
@@ -130,7 +130,7 @@ def count(value: Any) -> int:
         return value
     number = decimal(value)
     if number < 0 or number >= 2**63 or number != number.to_integral_value():
-        raise ValueError(f"{shown(value)} is no count")
+        raise ValueError(f"{shown(value)} is not a whole number from 0 on")
     return int(number)
 
 
@@ -138,7 +138,7 @@ def duration(value: Any) -> Decimal:
     """Return a length of time, in whatever unit."""
     number = decimal(value)
     if not 0 <= number < 10**15:
-        raise ValueError(f"{shown(value)} is no length of time")
+        raise ValueError(f"{shown(value)} is not a length of time")
     return number
 
 
@@ -147,7 +147,7 @@ def money(value: Any) -> Decimal:
     text = value.strip().removeprefix("$") if isinstance(value, str) else value
     number = decimal(text)
     if not 0 <= number <= 9_000_000:
-        raise ValueError(f"{shown(value)} is no cost in US dollars")
+        raise ValueError(f"{shown(value)} is not a cost in US dollars")
     return number.quantize(Decimal("1e-12"))
 
 
@@ -176,7 +176,7 @@ def unicode(value: Any) -> str:
     try:
         found.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{shown(value)} is no Unicode text") from error
+        raise ValueError(f"{shown(value)} is not valid Unicode") from error
     return found
 
 
@@ -184,7 +184,9 @@ def identifier(value: Any) -> str:
     """Return an id: 1 to 200 printable characters."""
     found = (value if type(value) is str else text(value)).strip()
     if not 0 < len(found) <= _ID_CHARS or not found.isprintable():
-        raise ValueError(f"{shown(value)} is no id of 1 to {_ID_CHARS} printable characters")
+        raise ValueError(
+            f"{shown(value)} is not an id; ids have 1 to {_ID_CHARS} printable characters"
+        )
     return found
 
 
@@ -194,10 +196,10 @@ def structure(value: Any, kind: type[Any]) -> Any:
         try:
             value = json.loads(value)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{shown(value)} is no JSON") from error
+            raise ValueError(f"{shown(value)} is not JSON") from error
     if not isinstance(value, kind):
         what = "object" if kind is dict else "list"
-        raise ValueError(f"{shown(value)} is no JSON {what}")  # noqa: TRY004 — as above
+        raise ValueError(f"{shown(value)} is not a JSON {what}")  # noqa: TRY004 — as above
     return value
 
 
@@ -212,7 +214,7 @@ def operation_type(value: Any, words: dict[str, OperationType]) -> OperationType
     known = {TYPE_WORDS[part] for part in _WORDS.split(lower) if part in TYPE_WORDS}
     if len(known) == 1:
         return known.pop()
-    raise ValueError(f"{shown(value)} is no type of operation; say --map-type {word[:40]}=TYPE")
+    raise ValueError(f"{shown(value)} is not a type of operation; add --map-type {word[:40]}=TYPE")
 
 
 def status(value: Any, words: dict[str, OperationStatus]) -> OperationStatus:
@@ -224,7 +226,7 @@ def status(value: Any, words: dict[str, OperationStatus]) -> OperationStatus:
     if found is None and re.fullmatch(r"[1-5]\d\d", word):
         found = _of_http(int(word))
     if found is None:
-        raise ValueError(f"{shown(value)} is no status; say --map-status {word[:40]}=STATUS")
+        raise ValueError(f"{shown(value)} is not a status; add --map-status {word[:40]}=STATUS")
     return found
 
 

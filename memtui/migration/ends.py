@@ -71,7 +71,7 @@ class Ends:
     ) -> AsyncIterator[BrowseAnswer]:
         """Yield what a binding holds of the part, the oldest first.
 
-        What it only reads where it lies is no memory of it: `stay` is told of how many.
+        What it only reads where it lies is not a memory of it: `stay` is told of how many.
 
         A provider that has to search for what it lists is asked again until it has nothing left to
         try; `report` is told how many records it has found so far. A page after one that may not

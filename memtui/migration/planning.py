@@ -66,7 +66,7 @@ class Plan(Model):
     redacted: int = 0
     """Records that hold a secret, which will be taken out."""
     staying: int = 0
-    """Files of projects that the source reads where they lie; they are no memories to move."""
+    """Files of projects that the source reads where they lie; they are not memories to move."""
 
     @computed_field  # type: ignore[prop-decorator]  # as pydantic says
     @property

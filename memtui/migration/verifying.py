@@ -107,7 +107,7 @@ async def verify(
     """Compare every record, or a random sample of the source's.
 
     The same `seed` takes the same sample; None draws one. `report` is told how many records were
-    read. A secret that a migration takes out is no difference.
+    read. A secret that a migration takes out is not a difference.
     """
     drawn = seed if seed is not None or sample is None else random.SystemRandom().getrandbits(32)
     chosen = None if sample is None else _Sample(sample, drawn or 0)
@@ -229,7 +229,7 @@ async def _found_by_id(
 async def _search_for(ends: Ends, binding: BindingView, record: Record) -> None:
     """Let a provider meet a record by its first words: then it can be asked for by its id.
 
-    An explained query is no retrieval, so the record's history stays as it is.
+    An explained query is not a retrieval, so the record's history stays as it is.
     """
     text = record.text.strip()
     words = text if len(text) <= _SEARCHED else text[:_SEARCHED].rsplit(None, 1)[0]

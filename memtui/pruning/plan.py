@@ -72,7 +72,7 @@ class PrunePlan(Model):
         wanted = frozenset(handles)
         if unknown := wanted - {candidate.record.handle for candidate in self.candidates}:
             first = min(handle.provider_record_id for handle in unknown)
-            raise Invalid(f"The record {first} is no candidate of this plan; forget it by itself.")
+            raise Invalid(f"The record {first} is not in this plan; forget it with memtui forget.")
         for item in self.items:
             if item.kept and item.record.handle in wanted:
                 name = item.record.handle.provider_record_id

@@ -185,7 +185,7 @@ class ImpactScreen(RunScreen["Effect"]):
 def _number(text: str) -> int:
     written = text.strip()
     if not written.isascii() or not written.isdigit() or not 0 < int(written[:6]) <= _MOST:
-        raise Invalid(f"{written!r} is no such number; give 1 to {_MOST:,}.")
+        raise Invalid(f"{written!r} is not a number from 1 to {_MOST:,}; write one.")
     return int(written)
 
 

@@ -118,7 +118,7 @@ class _Kept(Model):
 
 
 def load_views(path: Path) -> tuple[SavedView, ...]:
-    """Read the saved views, in the order of their names; there being none is no view. Blocking.
+    """Read the saved views, in the order of their names; there being none is not a view. Blocking.
 
     Raises:
         Invalid: the file cannot be read.

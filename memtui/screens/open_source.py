@@ -161,7 +161,7 @@ def open_in_browser(screen: ServiceScreen, work: Background, url: str) -> None:
         screen.app.open_url(url)
         return
     if not _has_desktop():
-        screen.copy(url, f"There is no browser here; copied {url}")
+        screen.copy(url, f"No browser was found; copied {url}")
         return
 
     def opened(ok: bool) -> None:  # noqa: FBT001 - the answer of webbrowser.open

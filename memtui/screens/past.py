@@ -49,7 +49,7 @@ def past_moment(text: str, state: AppState) -> datetime:
     """Return the moment of the past that a person wrote: `2026-03-09`, `3 weeks ago`.
 
     Raises:
-        Invalid: it is no time, or still to come.
+        Invalid: it is not a time, or still to come.
     """
     now = state.true_clock()
     moment = parse_when(text.strip(), now=now, zone=state.local_zone)

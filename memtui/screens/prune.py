@@ -473,7 +473,7 @@ class PruneReview(ModalListScreen[Line]):
 
 
 def context_review(view: BudgetView, parts: Sequence[Part], now: datetime) -> Review:
-    """Review the plans for a context; what is no fact of them stays in it as it was.
+    """Review the plans for a context; what is not a fact of them stays in it as it was.
 
     What is counted is the whole context as one text, as the Budget screen counts it.
     """

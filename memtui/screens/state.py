@@ -334,7 +334,9 @@ class StateController:
             companies = tuple(await service.companies.all(*own))
             picked = self._pick(companies or tuple(await service.companies.all()))
             session = self._session_of(service, picked)
-            await service.companies.get(session.caller)  # who is no member there is told so at once
+            await service.companies.get(
+                session.caller
+            )  # who is not a member there is told so at once
         except BaseException:
             await service.close()
             raise
@@ -361,7 +363,7 @@ class StateController:
                 return company
         if self._asked_for:
             names = ", ".join(one.name for one in companies[:5])
-            raise NotFound(f"There is no company {self._asked_for!r}; there are {names}.")
+            raise NotFound(f"There is no company {self._asked_for!r}; the companies are {names}.")
         return companies[0]
 
     def _opened(self, opened: tuple[ServiceSession, tuple[CompanyView, ...]]) -> None:

@@ -50,7 +50,7 @@ class Given:
 
 
 def scope_outside(operation: Operation) -> Scope:
-    """Return the scope of a run's operation for one that is no part of the run.
+    """Return the scope of a run's operation for one that is not part of the run.
 
     Where a name in it was erased, nobody's records are found by it: it is the company's then.
     """
@@ -97,6 +97,5 @@ def _named(request: Json, names: tuple[str, ...]) -> Json:
 
 def _is_none(operation: Operation) -> Invalid:
     return Invalid(
-        f"What {operation.operation_id} asked for is no request of memtui's, so nobody can ask "
-        "for it again."
+        f"Operation {operation.operation_id} was not a request to memtui; it cannot be repeated."
     )

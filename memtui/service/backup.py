@@ -55,7 +55,7 @@ _NO_BACKUP = (
     NotImplementedError,
     RuntimeError,
 )
-"""What reading a file raises that is no ZIP file, is encrypted, or was altered."""
+"""What reading a file raises that is not a ZIP file, is encrypted, or was altered."""
 _CHUNK = 1 << 20
 _MAX_CONTENTS_BYTES = 1 << 30
 
@@ -362,7 +362,7 @@ def restore(source: Path, paths: Paths) -> Backup:
     Vaults that lay outside the home come to lie in its folder `outside`. Blocking.
 
     Raises:
-        Invalid: there is something in the home already, the file is no whole backup or does not
+        Invalid: there is something in the home already, the file is not a whole backup or does not
             prove itself, or the home cannot be written.
     """
     for folder in dict.fromkeys((paths.data, paths.config)):
@@ -407,7 +407,7 @@ def _read(source: Path) -> Iterator[tuple[zipfile.ZipFile, Backup]]:
             yield file, found
     except _NO_BACKUP as error:
         raise Invalid(
-            f"{source} is no backup that memtui made, or it was altered or cut short; "
+            f"{source} is not a backup that memtui made, or it was altered or cut short; "
             "nothing was restored."
         ) from error
 

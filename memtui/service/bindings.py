@@ -110,7 +110,7 @@ class Bindings(Group):
         """Add a binding; its adapter is opened once to learn what it can do.
 
         Raises:
-            Invalid: the key is no slug, the config does not fit or holds a secret itself.
+            Invalid: the key is not a slug, the config does not fit or holds a secret itself.
             Unavailable: the provider cannot be opened.
             Conflict: the key is taken, or another company's memories lie there.
         """
@@ -171,7 +171,7 @@ class Bindings(Group):
 
         Raises:
             Denied: the caller may not change the company's settings.
-            Invalid: the key is no slug, the config does not fit or holds a secret itself.
+            Invalid: the key is not a slug, the config does not fit or holds a secret itself.
             Unavailable: the provider cannot be opened.
             Conflict: the key is taken, or another company's memories lie there.
             NotFound: there is no such binding to configure.
@@ -190,7 +190,7 @@ class Bindings(Group):
         """Return the row of a binding that is to be added.
 
         Raises:
-            Invalid: the key is no slug, the config does not fit or holds a secret itself.
+            Invalid: the key is not a slug, the config does not fit or holds a secret itself.
             Conflict: the key is taken.
         """
         core = self._core
@@ -391,7 +391,9 @@ def _id(caller: Caller, key: str) -> str:
 
 def _target(caller: Caller, target_type: str, target_id: str) -> tuple[str, str]:
     if target_type not in _TARGET_TYPES:
-        raise Invalid(f"{target_type!r} is no target; it is one of {', '.join(_TARGET_TYPES)}.")
+        raise Invalid(
+            f"{target_type!r} is not a kind of target; choose from {', '.join(_TARGET_TYPES)}."
+        )
     if target_type == "company":
         return target_type, caller.company_id
     return target_type, check_target_id(target_type, target_id)

@@ -213,7 +213,7 @@ class Companies(Group):
         """Add the company that `caller.company_id` names.
 
         Raises:
-            Invalid: the id is no slug, or the name or a link template does not fit.
+            Invalid: the id is not a slug, or the name or a link template does not fit.
             Conflict: there is one of this id.
         """
         row = CompanyRow(
@@ -378,7 +378,7 @@ class Companies(Group):
         Raises:
             Denied: memtui is read-only, or the caller may not change one of the companies.
             Conflict: the company has operations of its own.
-            Invalid: the company is the caller's own, or its id is no slug.
+            Invalid: the company is the caller's own, or its id is not a slug.
         """
         if company_id == caller.company_id:
             raise Invalid("A log is imported into a company of its own; name another than yours.")
@@ -408,7 +408,7 @@ class Companies(Group):
         return done
 
     async def _check_target(self, caller: Caller, company_id: str) -> bool:
-        """Tell whether the company exists, and refuse one that is no imported log."""
+        """Tell whether the company exists, and refuse one that is not an imported log."""
         try:
             await self._core.ask(find_company, company_id)
         except NotFound:
@@ -518,8 +518,8 @@ def link_problem(kind: str, template: str) -> str:
         f"it is at most {_LONGEST_LINK:,} printable characters.": (
             not template.isprintable() or len(template) > _LONGEST_LINK
         ),
-        f"{{{''.join(unknown[:1])}}} is no part of a source; take one of {offered}.": bool(unknown),
-        "a brace has no partner; write a part of the source as {issue_id}.": (
+        f"{{{''.join(unknown[:1])}}} is not part of a source; use one of {offered}.": bool(unknown),
+        "a brace is not closed or not opened; write a part of the source as {issue_id}.": (
             not {"{", "}"}.isdisjoint(LINK_PLACE.sub("", template))
         ),
         "it opens only as https://, http:// or file://, or as the path of a file.": (

@@ -511,7 +511,7 @@ class Core:
         """Change the company's settings and log the operation, in one transaction.
 
         Each setting of these kinds is kept before and after, so that the change can be taken back.
-        What memtui itself sets up in a new home is no change that anybody made.
+        What memtui itself sets up in a new home is not a change that anybody made.
         """
         company_id = entry.caller.company_id
 
@@ -570,7 +570,7 @@ def find_company(database: DatabaseConnection, company_id: str) -> CompanyRow:
     if (row := bindings.company(database, company_id)) is not None:
         return row
     known = ", ".join(row.company_id for row in bindings.companies(database))
-    raise NotFound(f"There is no company {company_id}; there are: {known or 'none'}.")
+    raise NotFound(f"There is no company {company_id}; the companies are: {known or 'none'}.")
 
 
 def find_binding(database: DatabaseConnection, company_id: str, key: str) -> BindingRow:
@@ -578,14 +578,14 @@ def find_binding(database: DatabaseConnection, company_id: str, key: str) -> Bin
     if (row := bindings.binding(database, company_id, key)) is not None:
         return row
     known = ", ".join(row.key for row in bindings.bindings(database, company_id))
-    raise NotFound(f"There is no binding {key}; there are: {known or 'none'}.")
+    raise NotFound(f"There is no binding {key}; the bindings are: {known or 'none'}.")
 
 
 def check_key(key: str, what: str) -> str:
-    """Return the key of a company or binding; raises `Invalid` where it is no slug."""
+    """Return the key of a company or binding; raises `Invalid` where it is not a slug."""
     if not _KEY.fullmatch(key):
         raise Invalid(
-            f"{key!r} is no {what}; take 1 to 63 lower-case letters, digits, dots, dashes "
+            f"{key!r} is not a {what}; take 1 to 63 lower-case letters, digits, dots, dashes "
             "or underscores."
         )
     return key

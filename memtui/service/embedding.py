@@ -89,7 +89,7 @@ class Embeddings(Group):
             in_background: It ends as soon as the binding's switch (`embeds`) is off.
 
         Raises:
-            Denied: nobody has agreed to the model's address, or the caller is no member.
+            Denied: nobody has agreed to the model's address, or the caller is not a member.
             Unavailable: the model cannot be had.
             Unsupported: the binding has no embedding.
         """

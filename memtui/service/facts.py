@@ -188,7 +188,7 @@ class Facts(Group):
         """Give a key a value in a scope; one that it has there already is replaced.
 
         Raises:
-            Invalid: that is no key, or the value is no single line.
+            Invalid: that is not a key, or the value is not a single line.
         """
         text = f"{key}: {value}"
         if not value.strip() or (pair := pair_of(text)) is None or pair.key != key:

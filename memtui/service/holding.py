@@ -1,6 +1,6 @@
 """What of an agent's writes waits for a person: the rules of a binding, and the queue.
 
-Whoever is no person is held, through whatever door: whose principal does not begin with `user:`.
+Whoever is not a person is held, through whatever door: whose principal does not begin with `user:`.
 What waits is in the control plane alone: no provider has it, so no query, context or list shows it.
 """
 

@@ -3,7 +3,7 @@
 The last queries and delivered contexts that could have reached the records are answered on the
 memories as they are now, with the records and without them, and compared. Both times the answers
 come from copies (`Adapter.without`), through the same code that answers an agent, and nothing of it
-is logged: it is no use of a record, and no figure changes. What cannot be tried is counted and
+is logged: it is not a use of a record, and no figure changes. What cannot be tried is counted and
 named. The log gets one row a binding, a read of the records "for impact".
 """
 
@@ -130,7 +130,7 @@ class Side(Model):
 
     @property
     def told(self) -> tuple[object, ...]:
-        """What a reader has of it: scores alone are no difference."""
+        """What a reader has of it: scores alone do not count."""
         return self.text, tuple((one.place, one.text) for one in self.records)
 
 

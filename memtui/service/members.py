@@ -90,7 +90,7 @@ class Members(Group):
         }
         async with core.configured(caller, asked, in_read_only=True) as entry:
             if member.principal.startswith(AGENT_PREFIX):
-                raise Invalid("An agent acts for a person and is no member; add the person.")
+                raise Invalid("An agent acts for a person and cannot be a member; add the person.")
             known = await core.ask(_members, company_id)
             opens = await asyncio.to_thread(awaits_owner, core, company_id)
             if not opens:
@@ -148,7 +148,7 @@ class Tokens(Group):
         """Return the company's tokens, the oldest first: all to its managers, others their own.
 
         Raises:
-            Denied: the caller is no member.
+            Denied: the caller is not a member.
         """
         sight = self._core.sight(caller)
         with self._core.database.read() as database:
@@ -222,7 +222,7 @@ class Tokens(Group):
         """Return the caller that a bearer token stands for.
 
         Raises:
-            Denied: it is no token of ours.
+            Denied: it is not a token of ours.
         """
         with self._core.database.read() as database:
             row = bindings.token(database, _digest(secret))

@@ -170,7 +170,7 @@ class MemoryService(Operations):
     contract's errors.
 
     Where a company has members, what one may see of its log and records is all that there is: the
-    rule is `memtui.store.sight.Sight`. A caller who is no member gets `Denied` from every method.
+    rule is `memtui.store.sight.Sight`. Every method denies a caller who is not a member.
 
     The operations on memories are its own methods; what is beside them stands in groups, which
     are imported when they are first asked for.

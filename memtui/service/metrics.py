@@ -11,7 +11,7 @@ a company has members, facts and operations count that the asker may see.
   names.
 * *Held*: a fact that was there at the end of the window.
 * *Saved*: written as a new fact; by the AI where the principal is an agent, else by a user.
-* *By hand*: by a principal that is no agent. A fact was deleted by hand within 7 days if it was
+* *By hand*: by a principal that is not an agent. A fact was deleted by hand within 7 days if it was
   gone 7 days after it was saved (or is gone now, if that is sooner) and the last to touch it was
   no agent; one that came back by an undo is not gone.
 """

@@ -310,7 +310,7 @@ class PluginLedger(Group):
 
 def no_namespace(name: str) -> NotFound:
     """Return the error for a namespace that is not there."""
-    return NotFound(f"There is no namespace {name}; create it with PUT first.")
+    return NotFound(f"There is no namespace {name}; create it first.")
 
 
 def _set(database: Database, of: plugins.Binding, values: Json) -> NamespaceRow:

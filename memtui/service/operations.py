@@ -106,7 +106,7 @@ class FactLimits(Model):
 
 
 def check_text(text: str, limits: FactLimits) -> None:
-    """Refuse a text that is no fact.
+    """Refuse a text that is not a fact.
 
     Raises:
         Invalid: it has a line break, or is too long.

@@ -198,7 +198,7 @@ class Providers:
         entries = [own] if own else self._entry_points.get(name)
         if entries is None:
             known = ", ".join(self.names())
-            raise Invalid(f"There is no provider {name}; installed are: {known}.")
+            raise Invalid(f"There is no provider {name}; the providers are: {known}.")
         return entries
 
     def _version(self, name: str) -> str | None:
@@ -293,7 +293,7 @@ def _package(entry: EntryPoint) -> str:
 def _check(loaded: object, name: str, package: str) -> None:
     if not (isinstance(loaded, type) and issubclass(loaded, Adapter)):
         raise Invalid(
-            f"The entry point of provider {name} is no memtui Adapter; "
+            f"The entry point of provider {name} is not a memtui Adapter; "
             f"update or remove the package {package}."
         )
     key = getattr(loaded, "key", None)

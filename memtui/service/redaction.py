@@ -518,7 +518,7 @@ def _is_mixed(value: str) -> bool:
 
 
 def _is_secret(keyword: str, ending: str, value: str, *, sure: bool) -> bool:
-    """Tell whether the value under a secret's name is one; `sure`: it is no prose.
+    """Tell whether the value under a secret's name is one; `sure`: it is not prose.
 
     `API_KEY=abc…` is one, while `token: budget`, `max_tokens=200000`, `tokenizer=cl100k_base`,
     `secret_name: db-creds-1` and `token_env=MEM0_TOKEN` are none.

@@ -122,7 +122,7 @@ class Review(Group):
         """Return what waits of what the caller may see, the oldest first. Not an operation.
 
         Raises:
-            Denied: an agent asks, or one who is no member.
+            Denied: an agent asks, or one who is not a member.
             Invalid: the caller looks at the past.
         """
         return [_view(row) for row in self._rows(caller) if binding_key in {None, row.binding_key}]
@@ -131,7 +131,7 @@ class Review(Group):
         """Return what waits under an id, or under the beginning of one. Not an operation.
 
         Raises:
-            Denied: an agent asks, or one who is no member.
+            Denied: an agent asks, or one who is not a member.
             NotFound: nothing that the caller may see waits under it, or several do.
         """
         return _view(find(await asyncio.to_thread(self._rows, caller), held_id))
@@ -373,7 +373,7 @@ def _checked(rule: ReviewRule, binding_key: str) -> ReviewRule:
     if len(value) > _MOST_CHARS:
         raise Invalid(f"A rule's value has at most {_MOST_CHARS} characters; give less of it.")
     if redact(value)[1]:
-        raise Invalid("A rule is no place for a secret; give other words.")
+        raise Invalid("A rule must not contain a secret; choose other words.")
     if rule.test is RuleTest.PER_RUN and not (value.isdecimal() and value.isascii()):
         raise Invalid("per-run takes a whole number: how many memories a run may write unreviewed.")
     broad = {RuleTest.ALL, RuleTest.PER_RUN}

@@ -240,7 +240,7 @@ class Runs(Group):
     ) -> Replay:
         """Return what a run was given and did, in order, and what of that is there today.
 
-        Its records are read again, all of a binding at once; that reading is no part of the run.
+        Its records are read again, all of a binding at once; that reading is not part of the run.
 
         Args:
             caller: Who asks.

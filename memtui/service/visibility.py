@@ -14,8 +14,8 @@ and a user shows both, and needs both rights. A company without members is open 
 open its database; in one that has some, a stranger sees nothing at all.
 
 What of the log and of records a member sees is `memtui.store.sight.Sight`, which `sight_of` makes.
-A company-wide ("org") memory reaches an agent with a prefix that says that it is no instruction of
-its own, and a write of one is audited by a salted SHA-256, without its content.
+A company-wide ("org") memory reaches an agent with a prefix that says that it is not an
+instruction, and a write of one is audited by a salted SHA-256, without its content.
 """
 
 from __future__ import annotations
@@ -224,7 +224,10 @@ def _in_project(held: Sequence[Membership], project_id: str) -> list[Membership]
     """
     kept = [one for one in held if one.project_id in {None, project_id}]
     if not kept:
-        raise Denied(f"{held[0].principal} is no member of {project_id}, which the token is for.")
+        raise Denied(
+            f"{held[0].principal} is not a member of {project_id}, which the token is for; "
+            "ask an admin to add them."
+        )
     return [one.model_copy(update={"project_id": project_id}) for one in kept]
 
 
@@ -273,7 +276,7 @@ def _user_refusal(held: Sequence[Membership], action: Action, subject_id: str) -
 def _project_refusal(held: Sequence[Membership], action: Action, project_id: str) -> str | None:
     roles = {membership.role for membership in held if membership.project_id in (None, project_id)}
     if not roles:
-        return f"You are no member of {project_id}."
+        return f"You are not a member of {project_id}; ask an admin to add you."
     if action in (Action.VIEW, Action.ADD_AI) or roles.intersection(_MANAGERS):
         return None
     return f"Only an admin or owner of {project_id} may {_verb(action)} its memories."

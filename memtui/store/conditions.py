@@ -60,7 +60,7 @@ _SEARCHED = (
     "request", "error_message", "principal", "issue_id", "run_id", "source_issue_id",
     "source_run_id",
 )  # fmt: skip
-# A half of a surrogate pair is no JSON to DuckDB, which would refuse all of the document.
+# A half of a surrogate pair is not JSON to DuckDB, which would refuse all of the document.
 _REQUEST = r"regexp_replace(request, '\\ud[89a-f][0-9a-f]{2}', '\\ufffd', 'g')"
 _TEXTS = f"json_extract_string({_REQUEST}, [{', '.join(map(quoted, ASKED))}])"
 _WHAT = ", ".join(f"nullif({_TEXTS}[{place}], '')" for place in range(1, len(ASKED) + 1))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from memtui.contract import Denied, Invalid, NotFound, Unavailable
+from memtui.contract import Denied, Invalid, NotFound, Unavailable, missing_extra
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -368,7 +368,7 @@ class Database:
         Raises:
             Invalid: the URL makes no sense, or a newer memtui made the database.
             NotFound: it has no tables yet, and `create` is False; nothing was written.
-            Unavailable: the database cannot be reached, is damaged, or is no database.
+            Unavailable: the database cannot be reached, is damaged, or is not a database.
         """
         if url:
             database = cls(_open_url(url, create=create))
@@ -650,14 +650,14 @@ def _open_url(url: str, *, create: bool) -> _SqliteFile | sqlalchemy.Engine:
         if parsed.get_backend_name() == "sqlite":
             return _SqliteFile(Path(parsed.database or ""), create=create)
         if parsed.get_backend_name() != "postgresql":
-            raise Invalid(f"{parsed.drivername} is no database memtui runs on; use postgresql://.")
+            raise Invalid(f"memtui does not run on {parsed.drivername}; use postgresql://.")
         return create_engine(parsed, pool_pre_ping=True, json_serializer=stored_json)
     except (ArgumentError, NoSuchModuleError) as error:
         raise Invalid(
-            "database_url is no database URL; use postgresql://user@host/name."
+            "database_url is not a database URL; use postgresql://user@host/name."
         ) from error
     except ModuleNotFoundError as error:
-        raise Invalid('PostgreSQL needs its driver: pip install "memtui[postgres]".') from error
+        raise missing_extra("PostgreSQL", "postgres") from error
 
 
 def _of_postgres(alchemy: sqlalchemy.Connection) -> Connection:

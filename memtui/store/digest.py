@@ -344,7 +344,7 @@ def _number(value: float | None) -> str:
 
 
 def _plain(value: Json) -> Json:
-    """Return a JSON value as JSON has it: enumerations are texts, what is no number is null."""
+    """Return a JSON value as JSON has it: enumerations are texts, what is not a number is null."""
     try:
         return to_jsonable_python(value, inf_nan_mode="null")  # type: ignore[no-any-return]
     except UnicodeEncodeError:  # pydantic knows no key with half of a surrogate pair

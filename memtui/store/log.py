@@ -335,7 +335,7 @@ class LogReader:
     def last_begun(self, chosen: Filter, by: datetime, last: int) -> tuple[datetime, int] | None:
         """Return when the operation began that was the last to begin by a moment, and its number.
 
-        Only what a filter lets through and is no newer than number `last` counts.
+        Only what a filter lets through and is not newer than number `last` counts.
         """
         columns = OPERATIONS.c
         statement = (
@@ -595,7 +595,7 @@ class LogReader:
     def contexts_by_day(self, chosen: Filter) -> list[ContextDay]:
         """Return the days with contexts, the oldest first.
 
-        One that leaves out what its run was given before does not count: it is no whole context.
+        One that leaves out what its run was given before does not count: it is not a whole context.
         """
         only = chosen.model_copy(update={"operation_type": OperationType.CONTEXT})
         found = self._successful(only)
@@ -763,7 +763,7 @@ def _said(asked: Any, name: str) -> ColumnElement[str]:
 
 
 def _number(asked: Any, name: str) -> ColumnElement[int | None]:
-    """Return a member of what was asked; null where that is no whole number below 1e9."""
+    """Return a member of what was asked; null where that is not a whole number below 1e9."""
     said = _said(asked, name)
     is_number = and_(func.length(said).between(1, 9), func.rtrim(said, "0123456789") == "")
     return case((is_number, cast(said, Integer)), else_=None)

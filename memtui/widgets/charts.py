@@ -146,7 +146,7 @@ def draw(
             of the chosen chart.
     """
     if chart.empty or width < _LEAST_CELLS or height < LEAST_LINES - 1:
-        words = chart.nothing if chart.empty else "There is no room for the chart."
+        words = chart.nothing if chart.empty else "The chart needs more room."
         rows = [_head(chart, lead), display(f"  {words}", style=DIM)]
         return Drawn(tuple(_fit(row, width) for row in rows + [Content("")] * (height - 2)))
     chart = _squeezed(chart, width - _GUTTER)

@@ -138,7 +138,7 @@ class DiffLine(NamedTuple):
 def diff(before: str | None, after: str | None) -> list[DiffLine]:
     """Compare two texts line by line, and word by word where one line became another.
 
-    Past 20,000 characters the rest is left out of the comparison. None is no text at all.
+    Past 20,000 characters the rest is left out of the comparison. None: there is no text.
     """
     old = [] if before is None else before[:_MAX_CHARACTERS].splitlines()
     new = [] if after is None else after[:_MAX_CHARACTERS].splitlines()

@@ -81,7 +81,7 @@ def parse_amount(measure: str, text: str) -> Decimal | int:
     """Return the amount that a person writes: dollars (`5`, `$0.25`), or whole tokens (`200,000`).
 
     Raises:
-        Invalid: it is no number above 0.
+        Invalid: it is not a number above 0.
     """
     plain = text.strip().replace(",", "").removeprefix("$")
     try:

@@ -175,7 +175,7 @@ def test_the_newest_are_told_of_before_all_are_found(
 
 
 def searched(one: Operation) -> tuple[str | None, ...]:
-    # A request that holds what is no Unicode is stored in ASCII.
+    # A request that holds what is not Unicode is stored in ASCII.
     plain = HOSTILE not in one.request["query"]
     request = json.dumps(one.request, ensure_ascii=not plain, separators=(",", ":"))
     named = [place for place in (one.scope, one.source) if place is not None]

@@ -366,7 +366,7 @@ def test_odd_places_are_survived(home: Path, project: Path) -> None:
     for nonsense in ("relative", "\0"):
         findings = discover(home, project, dict.fromkeys(VARIABLES, nonsense))
         assert [finding.problems for finding in findings] == [
-            (f"{project / '.mcp.json'} is no file that could be a configuration.",)
+            (f"{project / '.mcp.json'} is not a regular file, or too large for a configuration.",)
         ]
 
 

@@ -139,7 +139,7 @@ def test_a_name_that_is_no_date_leaves_entries_without_a_time() -> None:
     parsed = parse_day("### 10:00\n- said", "2026-02-31")
     assert [entry.created_at for entry in parsed.records] == [None]
     assert [flaw.message for flaw in parsed.flaws] == [
-        "The name 2026-02-31 is no date, so its entries have no time."
+        "The name 2026-02-31 is not a date, so its entries have no time."
     ]
     assert parse_day("### 10:00\n- said", "ideas").flaws == ()
 

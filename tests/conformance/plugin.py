@@ -79,9 +79,9 @@ class Plugin:
         try:
             found = json.loads(request.body, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
-            raise bad("the body is no JSON") from error
+            raise bad("the body is not JSON") from error
         if not isinstance(found, dict):
-            raise bad("the body is no object")
+            raise bad("the body is not an object")
         try:
             json.dumps(found, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
@@ -100,7 +100,7 @@ class Plugin:
 
     def put(self, name: str, body: Row) -> Answer:
         if len(name) > 256 or not NAMESPACE.fullmatch(name):
-            raise bad("that is no namespace")
+            raise bad("that is not a namespace")
         space = {
             "name": name,
             "kind": _one_of(body, "kind", ["workspace", "team", "org", "custom"]),
@@ -143,7 +143,7 @@ class Plugin:
         try:
             found = datetime.fromisoformat(value)
         except (ValueError, TypeError) as error:
-            raise bad("expires_at is no time") from error
+            raise bad("expires_at is not a time") from error
         if found.tzinfo is None:
             raise bad("expires_at has no zone")
         return found
@@ -312,7 +312,7 @@ def _uuid(text: str) -> str:
     try:
         return str(uuid.UUID(text))
     except ValueError as error:
-        raise bad("id is no UUID") from error
+        raise bad("id is not a UUID") from error
 
 
 def _text(moment: datetime) -> str:

@@ -190,7 +190,7 @@ async def test_nothing_is_imported_if_a_row_is_bad(
     assert list(reasons) == [3, 4, 5, 6, 7, 8, 9, 10, 12, 13]
     assert reasons[5].startswith("no column tells started_at")
     assert "--map-type frob=TYPE" in reasons[6]
-    assert reasons[7] == "input_tokens: '-1' is no count"
+    assert reasons[7] == "input_tokens: '-1' is not a whole number from 0 on"
     assert reasons[12] == "tokens: Extra inputs are not permitted"
     report = await load(path, skip_bad=True)
     assert (report.added, report.bad_count, len(report.bad)) == (2, 11, 10)
@@ -266,7 +266,7 @@ async def test_a_map_that_makes_no_sense(
     ("name", "content", "message"),
     [
         ("a.txt", b"x", "give --format"),
-        ("a.parquet", b"PAR0", "is no Parquet file"),
+        ("a.parquet", b"PAR0", "is not a Parquet file"),
         ("a.parquet", b"PAR1 and then nothing", "cannot be read as Parquet"),
         ("a.csv", b"a,a\n1,2\n", "each once"),
         ("a.csv", b"a,\n1,2\n", "each once"),
@@ -329,7 +329,7 @@ async def test_only_an_imported_log_is_imported_into(
     path = json_lines(tmp_path / "a.jsonl", [row()])
     with pytest.raises(Invalid, match="a company of its own"):
         await load(path, company="local")
-    with pytest.raises(Invalid, match="is no company id"):
+    with pytest.raises(Invalid, match="is not a company id"):
         await load(path, company="No Slug")
     empty = caller.model_copy(update={"company_id": "empty"})
     await service.companies.add(empty, "Empty")
@@ -431,7 +431,7 @@ async def test_spans_in_otlp(service: MemoryService, load: Log, tmp_path: Path) 
     columns = map_of("service.name=agent_id", types={"execute_tool": "-"})
     report = await load(path, columns=columns, skip_bad=True)
     assert (report.added, report.skipped) == (1, {"type execute_tool": 1})
-    assert [(bad.line, bad.reason) for bad in report.bad] == [(2, "it is no OTLP JSON")]
+    assert [(bad.line, bad.reason) for bad in report.bad] == [(2, "it is not OTLP JSON")]
     [found] = await log_of(service)
     assert (found.operation_id, found.operation_type, found.status, found.latency_ms) == (
         "eee19b7ec3c1b174", "context", "error", 1500,
@@ -450,8 +450,8 @@ async def test_one_array_of_many_lines(load: Log, tmp_path: Path) -> None:
     report = await load(path, skip_bad=True)
     assert report.known == 2
     assert [(bad.line, bad.reason) for bad in report.bad] == [
-        (14, "it is no JSON object"),
-        (15, "it is no JSON, nor is what follows"),
+        (14, "it is not a JSON object"),
+        (15, "it is not JSON, nor is what follows"),
     ]
 
 

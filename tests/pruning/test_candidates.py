@@ -221,7 +221,7 @@ def test_marking_returns_another_plan() -> None:
     assert plan.marked == ()
     assert plan.mark_reasons([Reason.NEVER_READ]).marked == (records[0], records[2])
     assert marked.mark_reasons([Reason.TOO_LONG]).marked == (records[2],)
-    with pytest.raises(Invalid, match="nobody is no candidate"):
+    with pytest.raises(Invalid, match="nobody is not in this plan"):
         plan.mark([handle("nobody")])
 
 

@@ -52,7 +52,7 @@ async def test_the_company_is_named_and_its_sources_get_links(
         comment = form.fields["issue_comment"].widget
         comment.value = "https://t/{isue_id}"  # type: ignore[attr-defined]
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: "is no part of a source" in screen_text(app))
+        await until(pilot, lambda: "is not part of a source" in screen_text(app))
         assert form.focused is comment
         comment.value = "https://t/{issue_id}#{comment_id}"  # type: ignore[attr-defined]
         await pilot.press("ctrl+s")

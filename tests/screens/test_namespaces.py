@@ -95,7 +95,7 @@ async def test_a_namespace_is_made_expires_and_is_deleted_and_its_records_come_b
             await pilot.press("a")
             await typed(pilot, "Not A Name")
             await typed(pilot, "")
-            await until(pilot, lambda: any("is no namespace" in said for said in toasts(app)))
+            await until(pilot, lambda: any("is not a namespace" in said for said in toasts(app)))
             await until(pilot, lambda: app.screen.query_one(Input).value == "Not A Name")
             await typed(pilot, "custom:trial")
             await typed(pilot, "2d")

@@ -146,7 +146,7 @@ async def test_a_companys_name_and_links_are_changed_and_come_back(
         ("a\nb", "run", "", "1 to 200 printable characters"),
         (" ", "run", "", "1 to 200 printable characters"),
         ("A", "isue", "https://t", "the kinds are issue_comment"),
-        ("A", "issue", "https://t/{isue_id}", "{isue_id} is no part of a source"),
+        ("A", "issue", "https://t/{isue_id}", "{isue_id} is not part of a source"),
         ("A", "issue", "https://t/{issue_id", "a brace has no partner"),
         ("A", "issue", "ftp://t/{issue_id}", "opens only as https://"),
         ("A", "issue", "https://bo:hunter2secret@t/{issue_id}", "holds a secret"),
@@ -204,7 +204,7 @@ async def test_a_removed_binding_takes_its_targets_and_leaves_the_memories(
         (
             lambda s, c: s.bindings.set_target(c, "team", "t", "default"),
             Invalid,
-            "'team' is no target",
+            "'team' is not a kind of target",
         ),
         (
             lambda s, c: s.bindings.set_target(c, "project", "", "default"),

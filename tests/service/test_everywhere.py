@@ -275,7 +275,7 @@ async def test_tags_are_counted_and_found_over_all_scopes_and_bindings(
         "ops": {"default": 2, "table": 1}, "Ops": {"default": 1}, "ops/cron": {"default": 1},
     }  # fmt: skip
     assert await having(BEN, "sky") == []
-    with pytest.raises(Denied, match="You are no member of moon"):
+    with pytest.raises(Denied, match="You are not a member of moon"):
         await service.tags.counts(BEN, moon)
 
     plugin[0].hangs = True
@@ -306,7 +306,7 @@ async def test_each_is_asked_by_the_rights_of_who_asks(
     assert [one.binding_key for one in answer.bindings] == ["default", "plugin"]
     assert [one.text for one in answer.snippets] == ["The release of the web"]
     moon = QueryRequest(scope=WEB.model_copy(update={"project_id": "moon"}), query="release")
-    with pytest.raises(Denied, match="You are no member of moon"):
+    with pytest.raises(Denied, match="You are not a member of moon"):
         await service.everywhere.query(BEN, moon)
     stranger = BEN.model_copy(update={"principal": "user:eve"})
     with pytest.raises(Denied, match="no member here"):

@@ -328,7 +328,7 @@ async def test_two_packages_of_one_provider_are_both_refused(
 PROVIDERS = {
     "import sys; sys.exit(3)": "does not import (SystemExit: 3)",
     "raise RuntimeError('half\\ninstalled')": "does not import (RuntimeError: half installed)",
-    "Acme = 3": "is no memtui Adapter",
+    "Acme = 3": "is not a memtui Adapter",
     "Acme.config_model = None": "has no config_model",
     "Config.model_json_schema = lambda: sys.exit(3)": "does not say what can be set (SystemExit",
 }

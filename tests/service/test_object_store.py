@@ -201,7 +201,7 @@ async def test_a_missing_driver_is_named(machine: Machine, monkeypatch: pytest.M
     known = import_module("fsspec.registry")._registry  # fsspec.registry is a read-only view of it
     monkeypatch.delitem(known, "s3", raising=False)
     here = await machine("here", "s3://bucket/log")
-    with pytest.raises(Invalid, match=r'pip install "memtui\[s3\]"'):
+    with pytest.raises(Invalid, match=r"pip install 'memtui\[s3\]'"):
         await here.analysis.fetch(ANA)
 
 

@@ -52,7 +52,7 @@ def test_an_unknown_provider_is_answered_with_those_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     registry = installed(monkeypatch, fake="tests.service.fake:FakeAdapter")
-    with pytest.raises(Invalid, match="There is no provider nobodys; installed are: fake"):
+    with pytest.raises(Invalid, match="There is no provider nobodys; the providers are: fake"):
         registry.load("nobodys")
 
 
@@ -61,10 +61,10 @@ def test_an_unknown_provider_is_answered_with_those_there_are(
     [
         ("import surely_not_installed\n", "does not import .*surely_not_installed"),
         ("raise RuntimeError('half installed')\n", "does not import .*half installed"),
-        ("this is no python\n", "does not import"),
+        ("this is not python\n", "does not import"),
         ("", "does not import .*MyAdapter"),
-        ("MyAdapter = 3\n", "is no memtui Adapter"),
-        ("class MyAdapter: ...\n", "is no memtui Adapter"),
+        ("MyAdapter = 3\n", "is not a memtui Adapter"),
+        ("class MyAdapter: ...\n", "is not a memtui Adapter"),
     ],
 )
 def test_a_strangers_broken_package_is_one_sentence(

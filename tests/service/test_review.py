@@ -289,7 +289,7 @@ async def test_an_agent_decides_nothing_and_does_nothing_that_cannot_wait(
     assert await waiting(service) == ["a: 1"]
     assert await texts(service) == ["b: 1"]
     denied = await service.log.page(ANA, Filter(status=OperationStatus.DENIED))
-    assert denied.total == 5  # what only lists the queue is no operation
+    assert denied.total == 5  # what only lists the queue is not an operation
 
 
 async def test_who_may_decide_follows_from_the_roles(held_all: MemoryService) -> None:

@@ -127,7 +127,7 @@ class FactsAdapter(FactProvider):
 
     @classmethod
     def check_record(cls, config: Json, record: Record) -> None:
-        """Raise `Invalid` for a text that is no line or too long."""
+        """Raise `Invalid` for a text that is not a line or too long."""
         check_text(
             record.text, config.get("max_chars", FactsConfig.model_fields["max_chars"].default)
         )
@@ -394,7 +394,7 @@ class FactsAdapter(FactProvider):
 
 
 def check_text(text: str, max_chars: int) -> None:
-    """Raise `Invalid` for a text that is no line or longer than `max_chars`."""
+    """Raise `Invalid` for a text that is not a line or longer than `max_chars`."""
     if len(text) > max_chars:
         raise Invalid(
             f"A fact has {max_chars} characters at most, and this one has {len(text)}; shorten it "

@@ -37,7 +37,15 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 
-from memtui.contract import Conflict, Denied, Invalid, MemtuiError, Unavailable, place_of_url
+from memtui.contract import (
+    Conflict,
+    Denied,
+    Invalid,
+    MemtuiError,
+    Unavailable,
+    missing_extra,
+    place_of_url,
+)
 
 FILE = "facts.sqlite3"
 _WAIT_MS = 10_000
@@ -111,7 +119,7 @@ class FactsDatabase:
         Raises:
             Invalid: the URL makes no sense, or a table is missing or of another shape.
             Denied: the tables may not be created.
-            Unavailable: the database cannot be reached, or is no database.
+            Unavailable: the database cannot be reached, or is not a database.
         """
         engine = _postgres(url, read_only=read_only) if url else _sqlite(folder)
         database = cls(engine)
@@ -236,7 +244,7 @@ def _postgres(url: str, *, read_only: bool) -> Engine:
     try:
         engine = create_engine(parsed, pool_pre_ping=True, connect_args=arguments)
     except ModuleNotFoundError as error:
-        raise Invalid('PostgreSQL needs its driver: pip install "memtui[postgres]".') from error
+        raise missing_extra("PostgreSQL", "postgres") from error
     settings = {
         "TimeZone": "UTC",
         "DateStyle": "ISO",
@@ -257,14 +265,14 @@ def _parse(url: str) -> URL:
         if parsed.drivername != "postgresql+psycopg":
             raise Invalid(f"Facts cannot be kept in {parsed.drivername}; use postgresql://.")
     except (ArgumentError, NoSuchModuleError, ValueError) as error:
-        raise Invalid("The facts' url is no database URL; use postgresql://user@host/name.") from (
-            error
-        )
+        raise Invalid(
+            "The facts' url is not a database URL; use postgresql://user@host/name."
+        ) from error
     return parsed
 
 
 def place_of(url: str) -> tuple[str, ...]:
-    """Return the place of a database (`Adapter.places`). Raises `Invalid` for what is no URL."""
+    """Return the place of a database (`Adapter.places`). Raises `Invalid` for what is not a URL."""
     parsed = _parse(url)
     # A query may name the server too, as libpq lets it; a socket's folder is this machine.
     host = str(parsed.query.get("host", parsed.host) or "localhost")
@@ -274,7 +282,7 @@ def place_of(url: str) -> tuple[str, ...]:
 
 
 def has_password(url: str) -> bool:
-    """Whether a database URL carries a password. Raises `Invalid` for what is no URL."""
+    """Whether a database URL carries a password. Raises `Invalid` for what is not a URL."""
     parsed = _parse(url)
     return bool(parsed.password) or not {"password", "sslpassword"}.isdisjoint(parsed.query)
 

@@ -98,7 +98,7 @@ class FactsHttpConfig(Model):
         """Return the bearer token. Raises `Invalid` where there is none, or it cannot be sent."""
         token = need_secret(context, self.token_secret, "the server's token")
         if not (token.isascii() and token.isprintable()) or " " in token:
-            raise Invalid(f"The secret {self.token_secret} is no token; it has invalid characters.")
+            raise Invalid(f"The secret {self.token_secret} has characters that no token can have.")
         return token
 
 

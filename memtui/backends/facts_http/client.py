@@ -109,7 +109,7 @@ def _facts_of(body: bytes) -> list[WireFact]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise Unreadable("memories is no list")
+        raise Unreadable("memories is not a list")
     return [_fact(item) for item in value]
 
 

@@ -529,7 +529,7 @@ def _corrected(graph: Graph, old: GraphRecord, text: str | None) -> GraphRecord:
 
     Raises:
         Conflict: an entity would get the name of another.
-        Invalid: the text is no relation's.
+        Invalid: the text is not a relation's.
     """
     if text is None or text == old.text:
         return old

@@ -56,7 +56,7 @@ def relation_ends(text: str) -> tuple[str, str, str]:
     """Return what a relation says, written as its text is: `from → relation → to`.
 
     Raises:
-        Invalid: it is no three names with two arrows between them.
+        Invalid: it is not three names with two arrows between them.
     """
     parts = [part.strip() for part in _ARROWS.split(text)]
     if len(parts) != 3 or not all(parts):
@@ -550,10 +550,10 @@ def _matches(entity: Json, needle: str, number: int) -> bool:
             return True
     observations = entity.get("observations")
     if not isinstance(observations, list):
-        raise _fails(number, "the entity's observations are no list")
+        raise _fails(number, "the entity's observations are not a list")
     for value in observations:
         if not isinstance(value, str):
-            raise _fails(number, "an observation is no text")
+            raise _fails(number, "an observation is not a text")
         if needle in value.lower():
             return True
     return False

@@ -60,7 +60,7 @@ def read_library_config(path: Path) -> Json:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
+        why = getattr(error, "strerror", None) or "it is not text"
         raise Invalid(f"mem0's config {path} cannot be read ({why}); set library.") from error
     try:
         if path.suffix in {".yaml", ".yml"}:
@@ -70,12 +70,12 @@ def read_library_config(path: Path) -> Json:
         else:
             config = json.loads(text)
     except (ValueError, RecursionError, _yaml_error()) as error:
-        raise Invalid(f"mem0's config {path} is no JSON or YAML: {_short(error)}.") from error
+        raise Invalid(f"mem0's config {path} is neither JSON nor YAML: {_short(error)}.") from error
     if not isinstance(config, dict):
-        raise Invalid(f"mem0's config {path} is no object with a vector_store and an embedder.")
+        raise Invalid(f"mem0's config {path} must be an object with vector_store and embedder.")
     store = config.setdefault("vector_store", {})
     if not isinstance(store, dict) or not isinstance(store.setdefault("config", {}), dict):
-        raise Invalid(f"The vector_store of mem0's config {path} is no object with a config.")
+        raise Invalid(f"The vector_store of mem0's config {path} must be an object with a config.")
     return config
 
 

@@ -350,7 +350,7 @@ async def _one(api: JsonApi, path: str) -> Memory | None:
 def _object(body: bytes) -> Json:
     told = read_json(body)
     if not isinstance(told, dict):
-        raise Unreadable("it is no object")
+        raise Unreadable("it is not an object")
     return told
 
 

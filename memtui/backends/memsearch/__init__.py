@@ -181,7 +181,7 @@ def parse_day(text: str, name: str) -> ParsedFile:
     if _DAY.fullmatch(day) is None:
         day = ""
     elif parse_moment(day) is None:
-        flaws.append(Flaw(f"The name {day} is no date, so its entries have no time."))
+        flaws.append(Flaw(f"The name {day} is not a date, so its entries have no time."))
         day = ""
     session: str | None = None
     for section in sections(text, deepest=3):

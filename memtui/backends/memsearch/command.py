@@ -63,8 +63,8 @@ def find_program(given: Path | None) -> str:
     if found is None:
         where = f"at {given}" if given else "on the PATH"
         raise Unsupported(
-            f"There is no memsearch {where}, whose search its agents use; install it, or set the "
-            "binding's command to where it is."
+            f"memsearch, whose search its agents use, was not found {where}; install it, or set "
+            "the binding's command to its path."
         )
     return found
 
@@ -167,7 +167,7 @@ def _read(out: bytes) -> list[Chunk]:
     except (ValueError, TypeError, RecursionError, ValidationError) as error:
         start = " ".join(text.split())[:60] or "nothing"
         raise Unavailable(
-            f"memsearch answered something that is no list of chunks ({start}); its version may "
-            "be another than memtui knows.",
+            f"memsearch did not answer with a list of chunks ({start}); memtui may not know this "
+            "version of it.",
             sent=True,
         ) from error

@@ -311,7 +311,7 @@ class MilvusAdapter(Adapter):
 
     @blocking
     def versions(self, scope: Scope) -> Sequence[Record]:
-        """Return every version of every fact with its window, and what is no fact as it is."""
+        """Return every version of every fact with its window, and what is not a fact as it is."""
         return all_versions(self._store, self._readable(scope), scope)
 
     @blocking
@@ -489,7 +489,9 @@ class MilvusAdapter(Adapter):
     def _restore(self, snapshot: Snapshot, entries: Entries | None, scope: Scope) -> None:
         place, collection = self._place(snapshot.handle, scope)
         if place is None:
-            raise Invalid(f"{snapshot.handle.provider_record_id[:80]!r} is no record of Milvus.")
+            raise Invalid(
+                f"{snapshot.handle.provider_record_id[:80]!r} is not the id of a Milvus record."
+            )
         if collection is None:
             if entries is not None and entries.rows:
                 raise NotFound(

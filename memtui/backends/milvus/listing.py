@@ -73,7 +73,7 @@ def _without_versions(collection: Collection, rows: Sequence[Row]) -> Iterator[R
 
 
 def all_versions(store: Store, collections: Iterable[Collection], scope: Scope) -> list[Record]:
-    """Return every version of every fact, and what is no fact as it is."""
+    """Return every version of every fact, and what is not a fact as it is."""
     found: list[Record] = []
     for collection in collections:
         rows = store.rows(collection, EVERY)

@@ -186,7 +186,7 @@ def set_fact(row: Row, text: str) -> None:
 
 
 def tags_of(row: Row) -> tuple[str, ...]:
-    """Return an entry's tags; what is no list has none."""
+    """Return an entry's tags; what is not a list has none."""
     try:
         found = json.loads(row.get("tags") or "[]")
     except (ValueError, RecursionError):
@@ -214,7 +214,7 @@ def scope_of(row: Row, owner: Scope) -> Scope:
 
 
 def is_empty(row: Row) -> bool:
-    """Whether a document says nothing, which is no memory."""
+    """Whether a document says nothing, which is not a memory."""
     return row.get("entry_type") == DOCUMENT and not (row.get("content") or row.get("original"))
 
 

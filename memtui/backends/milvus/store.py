@@ -475,7 +475,7 @@ def _check_file(path: Path) -> None:
             "it with the program that keeps it, and set path to a new folder."
         )
     if not path.parent.is_dir():
-        raise Invalid(f"There is no folder {path.parent}; make it, or set another path.")
+        raise Invalid(f"The folder {path.parent} does not exist; create it, or set another path.")
     others = [one.name for one in path.iterdir()] if path.is_dir() else []
     if others and "collections" not in others:
         raise Invalid(f"{path} is a folder of something else; set path to one of Milvus Lite.")

@@ -270,8 +270,8 @@ class PluginAdapter(Adapter):
         async with self._call(changes=True):
             if not is_namespace(name):
                 raise Invalid(
-                    f"{name!r} is no namespace; name it like workspace:web, small letters before "
-                    "the first colon, and letters, digits and _ : . - after it."
+                    f"{name!r} is not a namespace; name it like workspace:web, small letters "
+                    "before the first colon, and letters, digits and _ : . - after it."
                 )
             put = self._plugin.client.put_namespace
             return await self._met(await put(name, kind_of(name), expires_at, metadata))

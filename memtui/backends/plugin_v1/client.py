@@ -223,7 +223,7 @@ async def _parsed(reply: HttpReply, *, changes: bool) -> Any:
     except (ValueError, RecursionError) as error:
         start = " ".join(_text(reply).split())[:60] or "nothing"
         raise Unavailable(
-            f"The plugin answered {reply.status} with something that is no JSON ({start}); "
+            f"The plugin answered {reply.status} with something that is not JSON ({start}); "
             "check that the address is a memory plugin's.",
             sent=changes,
         ) from error

@@ -31,7 +31,7 @@ def is_namespace(name: str) -> bool:
 def _checked_name(name: str) -> str:
     if not is_namespace(name):
         raise ValueError(
-            f"{name!r} is no namespace; it needs a prefix in small letters, a colon, and then "
+            f"{name!r} is not a namespace; write a prefix in small letters, a colon, and then "
             f"letters, digits and _ : . - up to {LONGEST_NAMESPACE} characters in all"
         )
     return name
@@ -124,7 +124,7 @@ class NamespaceMap:
         """Return the namespaces of all scopes, and others, letter by letter (`Adapter.places`).
 
         What a template leaves open is every namespace that begins as it does. A whole name ends in
-        a word of its own, so that `org:a` is no beginning of `org:ab`.
+        a word of its own, so that `org:a` is not a beginning of `org:ab`.
         """
         whole = {*others, self._templates.get("company")} - {None}
         open_ended = (one.partition("{")[0] for one in self._templates.values() if one not in whole)

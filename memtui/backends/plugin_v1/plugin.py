@@ -293,7 +293,7 @@ class Plugin:
         """Return, in order, the memory at one of the places of each list."""
         names = list(dict.fromkeys(place[0] for places in wanted for place in places))
         if self.abilities.has(IDS):
-            # One that is no UUID names none of our servers'.
+            # One that is not a UUID names none of our servers'.
             ids = {place[1]: None for places in wanted for place in places if is_uuid(place[1])}
             hits = await self.by_ids(names, list(ids))
             seen = set() if hits.unreadable else set(names)

@@ -29,7 +29,7 @@ class File:
     """What one file held at one moment."""
 
     content: str
-    """Its text; a byte that is no UTF-8 stands as half a surrogate pair, so that it can go back."""
+    """Its text; bytes that are not UTF-8 are halves of surrogate pairs, so that they can go back."""
     signature: str
     """Changes whenever the file does: modification time, size and inode."""
     modified: datetime
@@ -59,7 +59,7 @@ def decoded(raw: bytes) -> str:
 
 
 def readable(content: str) -> str:
-    """Return content, or a part of it, with \N{REPLACEMENT CHARACTER} for what is no UTF-8."""
+    """Return content, or a part of it, with \N{REPLACEMENT CHARACTER} for what is not UTF-8."""
     try:
         content.encode()
     except UnicodeEncodeError:
@@ -206,7 +206,7 @@ class Folder:
         return ""
 
     def _no_text(self, path: str, content: str, line: int) -> Problem:
-        """Say which lines are no UTF-8."""
+        """Say which lines are not UTF-8."""
         odd = sum(not _is_utf8(text) for text in content.split("\n"))
         more = f", one of {odd} such lines" if odd > 1 else ""
         message = (

@@ -172,7 +172,7 @@ def _percent(match: re.Match[str]) -> str:
 
 
 def decode_name(name: str) -> str:
-    """Return the id that a folder name stands for; a name that is no valid encoding is itself."""
+    """Return the id that a folder name stands for; one that is not a valid encoding is itself."""
     try:
         return unquote(name, errors="strict")
     except UnicodeDecodeError:

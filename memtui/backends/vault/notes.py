@@ -61,7 +61,7 @@ _NUMBERED = 9
 def read(
     folder: Folder, path: str, file: File | Problem
 ) -> tuple[Document, StoredRecord | None] | Problem:
-    """Read a note. An empty file is no record; a broken one is a `Problem` with its message."""
+    """Read a note. An empty file is not a record; a broken one is a `Problem` with its message."""
     if isinstance(file, Problem):
         return file
     document = markdown.split(file.content)
@@ -76,7 +76,7 @@ def read(
 
 
 def read_document(folder: Folder, path: str, file: File) -> StoredRecord | None:
-    """Read a file of a project's own; an empty one is no record.
+    """Read a file of a project's own; an empty one is not a record.
 
     Of its frontmatter title, topic, tags and aliases count: it is not written for memtui, and says
     nothing of whose memory it is.

@@ -78,14 +78,14 @@ async def replies_are_json(probe: Probe) -> None:
 
 @check(CONTRACT)
 async def path_unknown(probe: Probe) -> None:
-    """A path that is no part of the contract is 404."""
+    """A path that is not part of the contract is 404."""
     for path in ("/v1/memtui-no-such-path", "/v2/health", "/v1/namespaces"):
         (await probe.call("GET", path)).expect(404, 405, when=f"to {path}")
 
 
 @check(CONTRACT)
 async def method_wrong(probe: Probe) -> None:
-    """A method that is no part of the contract is 405 or 404, and changes nothing."""
+    """A method that is not part of the contract is 405 or 404, and changes nothing."""
     space = await probe.space()
     identity = await probe.write(space, "stays")
     wrong = (
@@ -242,7 +242,7 @@ async def _everywhere(probe: Probe, bodies: Iterable[bytes]) -> None:
 
 @check(CONTRACT, alone=True)
 async def malformed_json(probe: Probe) -> None:
-    """A body that is no JSON is refused by every endpoint."""
+    """A body that is not JSON is refused by every endpoint."""
     bodies = (b"{", b"nonsense", b'{"kind": }', b"{'kind': 'custom'}", b'{"kind": "\xff\xfe"}')
     await _everywhere(probe, bodies)
 
@@ -284,7 +284,7 @@ async def malformed_types(probe: Probe) -> None:
 
 @check(WRITE, "ttl", alone=True)
 async def malformed_dates(probe: Probe) -> None:
-    """An expires_at that is no moment is refused, not dropped."""
+    """An expires_at that is not a moment is refused, not dropped."""
     space = await probe.space()
     bad = ("tomorrow", "2031-13-45T00:00:00Z", "2031-02-30T25:61:00Z", "12/31/2031")
     doubtful = ("", "2031-01-01", "2031-01-01T00:00:00", "9999999-01-01T00:00:00Z", "0000-00-00")

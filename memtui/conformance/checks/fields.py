@@ -301,10 +301,10 @@ async def forget_wrong_namespace(probe: Probe) -> None:
 
 @check(FORGET)
 async def forget_unknown(probe: Probe) -> None:
-    """Forgetting an id that is not there is 404, one that is no UUID 404 or 400."""
+    """Forgetting an id that is not there is 404, one that is not a UUID 404 or 400."""
     space = await probe.space()
     (await probe.forget(fresh_id(), space)).expect(404, when="to an unknown id")
-    (await probe.forget("flat-1", space)).expect(400, 404, when="to an id that is no UUID")
+    (await probe.forget("flat-1", space)).expect(400, 404, when="to an id that is not a UUID")
 
 
 @check(FORGET)

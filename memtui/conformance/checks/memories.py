@@ -61,7 +61,7 @@ async def write_ids_unique(probe: Probe) -> None:
         probe.fail("Two writes got the same id.")
     for identity in made:
         if not _is_uuid(identity):
-            probe.fail(f"The generated id {quoted(identity)} is no UUID.")
+            probe.fail(f"The generated id {quoted(identity)} is not a UUID.")
     found = await probe.search(space)
     if sorted(found.ids) != sorted(made):
         found.fail(f"{len(made)} memories were stored and {len(found.rows)} are found.")
@@ -129,7 +129,7 @@ async def write_id_keeps_created_at(probe: Probe) -> None:
 
 @check(WRITE)
 async def write_id_malformed(probe: Probe) -> None:
-    """An id that is no UUID is 400."""
+    """An id that is not a UUID is 400."""
     space = await probe.space()
     for identity in ("flat-1", "12345", "zzzzzzzz-zzzz-zzzz-zzzz-zzzzzzzzzzzz"):
         reply = await probe.post(space, memory("x", id=identity))
@@ -346,7 +346,7 @@ async def search_namespaces_missing(probe: Probe) -> None:
 
 @check(SEARCH)
 async def search_namespace_unknown(probe: Probe) -> None:
-    """A search of a namespace that does not exist finds nothing and is no error of the server."""
+    """Searching a namespace that does not exist finds nothing, without a server error."""
     reply = await probe.call("POST", "/v1/search", {"namespaces": [probe.name()]})
     reply.expect(200, 404, when="to an unknown namespace")
     if reply.status == 200 and reply.fields.get("memories"):

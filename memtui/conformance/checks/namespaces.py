@@ -54,7 +54,9 @@ async def health_capabilities(probe: Probe) -> None:
         return  # health-shape says so
     strange = [one for one in listed if one not in KNOWN]
     if strange:
-        reply.fail(f"{quoted(strange[0])} is no capability; known are {', '.join(KNOWN)}.")
+        reply.fail(
+            f"{quoted(strange[0])} is not a capability; the capabilities are {', '.join(KNOWN)}."
+        )
     if len(listed) != len(set(listed)):
         reply.fail("A capability is listed more than once.")
 

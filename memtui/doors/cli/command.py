@@ -27,7 +27,7 @@ _JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 class FilterCommand(TyperCommand):
-    """A command; in its filter line, where it has one, `-type:query` and `-word` are no options."""
+    """A command; where it takes a filter line, `-type:query` and `-word` are not options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; what is left out goes to where nothing is taken for an option."""
@@ -91,7 +91,7 @@ class LazyGroup(TyperGroup):
         return type(cls.__name__, (cls,), members)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; what is no command and no `--help` goes to the one that is meant."""
+        """Read the arguments; unless they name a command or `--help`, the one meant gets them."""
         named = args and (not args[0].startswith("-") or args[0] == "--help")
         return super().parse_args(ctx, args if named or not self.alone else [self.alone, *args])
 

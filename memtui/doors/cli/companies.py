@@ -180,7 +180,7 @@ async def members_list(session: Session) -> None:
     members = await session.service.members.all(session.caller)
     titles = columns("principal", "role", "project", "user")
     rows = [[m.principal, m.role, m.project_id or "all", m.subject_id or ""] for m in members]
-    none = "" if members else "There are no members, so everybody may do everything."
+    none = "" if members else "There are no members, so everyone may do everything."
     session.out.answer({"members": members}, table(titles, rows), none)
 
 

@@ -19,7 +19,7 @@ _DIALECT = "http://json-schema.org/draft-07/schema#"
 def config_path(invocation: Invocation) -> None:
     """Print where the settings file is, or would be."""
     path = invocation.paths().config_file
-    said = "" if path.exists() else "There is no such file yet, so every default holds."
+    said = "" if path.exists() else "The file does not exist yet; every setting has its default."
     document = {"file": str(path), "exists": path.exists()}
     invocation.out.answer(document, [str(path)], said)
 

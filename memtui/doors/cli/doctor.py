@@ -157,7 +157,7 @@ def _terminal() -> Check:
             "terminal", "warning", f"its encoding is {encoding}", "Set LANG to a UTF-8 locale."
         )
     if not sys.stdout.isatty():
-        return Check("terminal", "ok", "stdout is no terminal")
+        return Check("terminal", "ok", "stdout is not a terminal")
     if term in {"", "dumb"}:
         return Check("terminal", "warning", "it cannot draw", "Set TERM, as in xterm-256color.")
     deep = os.environ.get("COLORTERM", "") in {"truecolor", "24bit"}

@@ -97,7 +97,7 @@ class FactScope(BindingOptions):
 
         Raises:
             NotFound: there is no such record in the scope.
-            Invalid: a record is no fact.
+            Invalid: a record is not a fact.
         """
         records: list[Record] = []
         for record_id in record_ids:
@@ -107,7 +107,7 @@ class FactScope(BindingOptions):
             records.append(answer.record)
             if answer.record.kind != FACT:
                 raise Invalid(
-                    f"{record_id} is no fact but a {answer.record.kind}; use memtui correct."
+                    f"{record_id} is not a fact but a {answer.record.kind}; use memtui correct."
                 )
         return records
 

@@ -132,9 +132,9 @@ def _read_json(number: int, line: str) -> Line:
     try:
         value: Any = json.loads(line)
     except (ValueError, RecursionError):
-        return Line(number=number, why="It is no JSON.")
+        return Line(number=number, why="It is not JSON.")
     if not isinstance(value, dict):
-        return Line(number=number, why='It is no JSON object such as {"text": "…"}.')
+        return Line(number=number, why='It is not a JSON object such as {"text": "…"}.')
     try:
         return Line(number=number, fact=FileFact.model_validate(value))
     except ValidationError as error:
@@ -155,9 +155,11 @@ def _read_markdown(text: str) -> Iterator[Line]:
     for index in range(file.body, len(file.lines)):
         if (bullet := bullets.get(index)) is None:
             if file.lines[index].strip() and index not in headings | inside:
-                yield Line(number=index + 1, why="It is no bullet of its own (- a fact).")
+                yield Line(
+                    number=index + 1, why="This line is not a bullet; write each fact as - a fact."
+                )
         elif bullet.details.strip():
-            yield Line(number=index + 1, why="A fact is one line, and this bullet has more.")
+            yield Line(number=index + 1, why="A fact is one line, and this bullet has several.")
         else:
             fact = FileFact(text=bullet.text, topic=bullet.namespace)
             yield Line(number=index + 1, fact=fact)

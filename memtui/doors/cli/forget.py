@@ -116,7 +116,7 @@ async def _last_in_scope(session: Session, scope: ScopeOptions) -> str | None:
         held = operation.scope.model_dump()
         if scope.binding in {None, operation.binding_key} and given.items() <= held.items():
             return operation.operation_id
-    raise NotFound("There is no change in this scope to undo.")
+    raise NotFound("Nothing in this scope can be undone.")
 
 
 _UNDO_DEPTH = 1000

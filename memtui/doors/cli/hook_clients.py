@@ -83,7 +83,7 @@ def hook_install(
     if chosen.leaves_notes:
         told.append("Runs leave notes where `memtui bindings capture KEY --post-run on` allows it")
     if not invocation.paths().data.is_dir():
-        told.append("There is no memory yet, and a hook begins none: start `memtui` once")
+        told.append("There is no memory yet, and hooks do not create one: start `memtui` once")
     return carried_out(invocation, plan, yes, f"{chosen.name} calls memtui", ". ".join(told))
 
 

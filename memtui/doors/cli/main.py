@@ -208,7 +208,7 @@ def _open_missing() -> None:
 
 
 def _refuse_other_encodings(arguments: Sequence[str]) -> None:
-    """Raise `Invalid` for bytes that are no UTF-8: nothing that memtui stores can hold them."""
+    """Raise `Invalid` for bytes that are not UTF-8: nothing that memtui stores can hold them."""
     try:
         "".join(arguments).encode("utf-8")
     except UnicodeEncodeError as error:

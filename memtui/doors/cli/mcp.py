@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.contract import Invalid
+from memtui.contract import Invalid, missing_extra
 from memtui.doors.cli.clients import YesTo, carried_out, own_command, project_words
 from memtui.doors.cli.options import FromFolder, complete_binding, complete_name
 from memtui.doors.cli.output import columns, table
@@ -233,7 +233,7 @@ async def _serve_http(session: Session, served: HttpServer, host: str, port: int
 
     if not await session.service.tokens.all(session.caller):
         raise Invalid(
-            f"There is no token in {served.company_id}, so nobody could be answered; "
+            f"{served.company_id} has no tokens, so nobody could connect; "
             "make one with `memtui tokens add`."
         )
     if not is_loopback(host):
@@ -258,4 +258,4 @@ def _new_run() -> str:
 
 def _require_extra() -> None:
     if find_spec("mcp") is None or find_spec("fastapi") is None:
-        raise Invalid("The MCP server needs more packages: pip install 'memtui[mcp]'.")
+        raise missing_extra("The MCP server", "mcp")

@@ -336,7 +336,7 @@ def json_object(text: str | None, option: str) -> Json:
     """Return the JSON object that an option holds; none is an empty one.
 
     Raises:
-        Invalid: the text is no JSON object.
+        Invalid: the text is not a JSON object.
     """
     import json
 
@@ -345,14 +345,14 @@ def json_object(text: str | None, option: str) -> Json:
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"{option} takes a JSON object, and this is no valid JSON.") from error
+        raise Invalid(f"{option} takes a JSON object, and this is not valid JSON.") from error
     if not isinstance(value, dict):
         raise Invalid(f'{option} takes a JSON object such as {{"team": "red"}}.')
     return value
 
 
 def _refuse_constant(word: str) -> None:
-    raise ValueError(word)  # NaN and Infinity are no JSON
+    raise ValueError(word)  # NaN and Infinity are not JSON
 
 
 def target_id_of(session: Session, target_type: str, target_id: str | None) -> str:

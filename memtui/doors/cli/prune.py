@@ -117,7 +117,7 @@ async def facts_prune(
     ] = None,
     only_company: Annotated[
         bool,
-        typer.Option("--only-company", help="Only what is no user's, project's or agent's."),
+        typer.Option("--only-company", help="Only what belongs to no user, project or agent."),
     ] = False,
     tried: Tried = False,
     last: Last = None,
@@ -230,7 +230,7 @@ def _reasons(names: Sequence[str]) -> list[Reason]:
     try:
         return [Reason(name) for name in names]
     except ValueError as error:
-        raise Invalid(f"There is no such reason; it is one of {', '.join(Reason)}.") from error
+        raise Invalid(f"There is no such reason; choose from {', '.join(Reason)}.") from error
 
 
 def _document(planned: _Planned) -> dict[str, Any]:

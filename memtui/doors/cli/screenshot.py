@@ -67,12 +67,12 @@ async def screenshot(
 
 
 def _size(text: str) -> tuple[int, int]:
-    """Return columns and rows. Raises `Invalid` for what is no size, or one too small or large."""
+    """Return columns and rows. Raises `Invalid` for anything else, or a size out of range."""
     match = _SIZE.fullmatch(text.strip())
     size = (int(match[1]), int(match[2])) if match else (0, 0)
     if not all(least <= one <= most for least, one, most in zip(_LEAST, size, _MOST, strict=True)):
         raise Invalid(
-            f"{text!r} is no size; give columns and rows from {_LEAST[0]}x{_LEAST[1]} to "
+            f"{text!r} is not a size; give columns and rows from {_LEAST[0]}x{_LEAST[1]} to "
             f"{_MOST[0]}x{_MOST[1]}, such as 120x40."
         )
     return size

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from memtui.contract import Invalid, Scope
+from memtui.contract import Invalid, Scope, missing_extra
 from memtui.doors.cli.session import Session
 
 if TYPE_CHECKING:
@@ -131,12 +131,12 @@ def _warn(session: Session, contract: str, host: str | None) -> None:
 
 def _require_extra() -> None:
     if find_spec("fastapi") is None or find_spec("uvicorn") is None:
-        raise Invalid("Serving needs more packages: pip install 'memtui[server]'.")
+        raise missing_extra("The HTTP server", "server")
 
 
 async def _require_token(session: Session) -> None:
     if not await session.service.tokens.all(session.caller):
         raise Invalid(
-            f"There is no token in {session.company.company_id}, so nobody could be answered; "
+            f"{session.company.company_id} has no tokens, so nobody could connect; "
             "make one with `memtui tokens add`."
         )

@@ -138,7 +138,7 @@ async def _ends(session: Session, binding: str, vault: str | None) -> Ends:
         )
         if not keys:
             raise Invalid(
-                f"There is no vault to hold {binding} in step with; "
+                f"There is no vault to keep {binding} in sync with; "
                 "`memtui bindings add KEY vault` adds one."
             )
         if len(keys) > 1:

@@ -94,5 +94,5 @@ def _named(path: Path, name: str) -> SavedView:
     found = next((one for one in views if one.name == name), None)
     if found is None:
         known = ", ".join(one.name for one in views) or "none yet"
-        raise NotFound(f"There is no view {name}; there are {known}.")
+        raise NotFound(f"There is no view {name}; the views are {known}.")
     return found

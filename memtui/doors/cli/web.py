@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from memtui.contract import Invalid
+from memtui.contract import missing_extra
 from memtui.doors.cli.session import Invocation
 
 HOST = "127.0.0.1"
@@ -30,7 +30,7 @@ async def web(
     until the app is left with q, its last tab has been closed for a minute, or ctrl+c.
     """
     if find_spec("textual_serve") is None:
-        raise Invalid("The app in a browser needs more packages: pip install 'memtui[web]'.")
+        raise missing_extra("The app in a browser", "web")
     from memtui.doors.cli.config import fitting_settings
     from memtui.doors.listening import on_port
     from memtui.doors.web.server import WebServer

@@ -83,7 +83,7 @@ def read_request(connection: socket.socket) -> Request:
 
     Raises:
         OSError: the connection breaks.
-        Refused: it is no request, or too large.
+        Refused: it is not a request, or too large.
     """
     content = connection.recv(HEADER.size)
     if len(content) < HEADER.size:

@@ -13,7 +13,7 @@ NAMING = frozenset({"--home", "--company", "--principal", "--acts-for"})
 def home_of_hook(arguments: Sequence[str]) -> str | None:
     """Return the folder that a hook's command line names as home, empty for none.
 
-    None where it is no command line of one of the `EVENTS`.
+    None where it is not a command line of one of the `EVENTS`.
     """
     home, words = "", iter(arguments)
     for word in words:

@@ -93,7 +93,7 @@ def read_call(text: str, *, client: str | None = None) -> HookCall:
     """Return what a client said.
 
     Raises:
-        Invalid: it is no JSON object, or names no event of a run.
+        Invalid: it is not a JSON object, or names no event of a run.
     """
     if not text.strip():
         return HookCall(client=client)
@@ -142,9 +142,9 @@ def json_object(text: str) -> Json:
     try:
         said = whole(json.loads(text))
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"What came on stdin is no JSON: {str(error)[:200]}.") from error
+        raise Invalid(f"What came on stdin is not JSON: {str(error)[:200]}.") from error
     if not isinstance(said, dict):
-        raise Invalid("What came on stdin is no JSON object.")
+        raise Invalid("What came on stdin is not a JSON object.")
     return said
 
 

@@ -193,7 +193,7 @@ async def read_json(request: Request, model: type[ModelT], *, max_bytes: int) ->
     """Return the body as a `model`.
 
     Raises:
-        HTTPException: it is no JSON (400), too large (413) or said to be something else (415).
+        HTTPException: it is not JSON (400), too large (413) or said to be something else (415).
         Invalid: it is JSON that does not fit.
     """
     said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -208,7 +208,7 @@ async def read_json(request: Request, model: type[ModelT], *, max_bytes: int) ->
         first = error.errors(include_url=False, include_input=False)[0]
         if first["type"] == "json_invalid":
             raise HTTPException(
-                HTTPStatus.BAD_REQUEST, f"The body is no JSON text: {first['ctx']['error']}."
+                HTTPStatus.BAD_REQUEST, f"The body is not JSON text: {first['ctx']['error']}."
             ) from error
         field = ".".join(str(part) for part in first["loc"]) or "body"
         said = first["msg"].removeprefix("Value error, ")

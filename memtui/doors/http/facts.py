@@ -60,7 +60,7 @@ def encode_id(*parts: str) -> str:
 
 
 def decode_id(wire_id: str, count: int) -> Sequence[str] | None:
-    """Return the `count` parts of an id, None where it is no id that `encode_id` makes."""
+    """Return the `count` parts of an id, None where it is not an id that `encode_id` makes."""
     words = wire_id.split(".")
     if len(words) != count:
         return None
@@ -291,7 +291,7 @@ class FactCalls:
     async def _delete(self, scope: Scope, record_id: str, *, found: bool = True) -> MutationAnswer:
         record = (await self.service.get(self.caller, record_id, scope)).record
         if not found or record.kind != FACT or not owned([record], scope):
-            raise NotFound("There is no such fact here; list the facts again.")
+            raise NotFound("This fact does not exist here; list the facts again.")
         name = record.handle.provider_record_id
         request = ForgetRequest(
             scope=scope,

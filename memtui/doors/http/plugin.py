@@ -76,8 +76,8 @@ async def _name(name: Annotated[str, Path(json_schema_extra=_NAME_SCHEMA)]) -> s
     plain = unquote(name)
     if not is_namespace(plain):
         raise Invalid(
-            f"{plain[:60]!r} is no namespace; it is a prefix in small letters, a colon, and then "
-            "letters, digits and _ : . - up to 256 characters in all."
+            f"{plain[:60]!r} is not a namespace; write a prefix in small letters, a colon, and "
+            "then letters, digits and _ : . - up to 256 characters in all."
         )
     return plain
 
@@ -87,7 +87,7 @@ async def _memory_id(
 ) -> str:
     plain = unquote(memory_id)
     if not is_uuid(plain):
-        raise Invalid(f"{plain[:60]!r} is no id of a memory; those are UUIDs.")
+        raise Invalid(f"{plain[:60]!r} is not a memory's id; give its UUID.")
     return plain.lower()
 
 

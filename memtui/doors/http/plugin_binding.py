@@ -330,7 +330,7 @@ class ServedBinding:
             if view.binding_id == self._binding.binding_id:
                 self._binding, self._seen_at = view, monotonic()
                 return view
-        raise NotFound(f"There is no binding {self.key} any more; stop this server.")
+        raise NotFound(f"The binding {self.key} was removed; stop this server.")
 
     async def name(self, records: Sequence[Record], within: Collection[str]) -> list[Named]:
         """Return those of the records that are in some namespaces, as memories.

@@ -83,7 +83,7 @@ def _holds_nul(value: object) -> bool:
 
 def _lowered_uuid(text: str) -> str:
     if not is_uuid(text):
-        raise ValueError("it is no UUID")
+        raise ValueError("it is not a UUID")
     return text.lower()
 
 

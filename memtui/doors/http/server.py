@@ -111,9 +111,9 @@ class PatientProtocol(H11Protocol):
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP, in the form that the contract gives to refusals."""
+        """Refuse what is not HTTP, in the form that the contract gives to refusals."""
         del msg
-        self._refuse(HTTPStatus.BAD_REQUEST, "This is no HTTP/1.1, or its head is too long.")
+        self._refuse(HTTPStatus.BAD_REQUEST, "This is not HTTP/1.1, or its head is too long.")
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:
         """Answer in the app's place, unless it has begun to, and close."""

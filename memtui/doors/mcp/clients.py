@@ -122,7 +122,9 @@ def find_client(key: str) -> McpClient:
     for client in CLIENTS:
         if client.key == key:
             return client
-    raise Invalid(f"There is no client {key}; there are {', '.join(one.key for one in CLIENTS)}.")
+    raise Invalid(
+        f"There is no client {key}; the clients are {', '.join(one.key for one in CLIENTS)}."
+    )
 
 
 def installing(client: McpClient, path: Path, command: Sequence[str]) -> FileChange:

@@ -506,7 +506,7 @@ async def remove(agent: Agent, asked: RemoveInput) -> Removed:
         agent.caller, asked.factId, scope, binding_key=agent.binding_key
     )
     if answer.record.kind != FACT or not owned([answer.record], scope):
-        raise NotFound(f"{asked.factId} is no fact of the {asked.scope}'s own.")
+        raise NotFound(f"{asked.factId} is not a fact of this {asked.scope}.")
     return await _forget(agent, scope, [answer.record.handle], answer.record.revision)
 
 

@@ -198,7 +198,7 @@ class WebServer(Server):
             await tab.start(*size)
             await self._process_messages(socket, tab)
         except (ValueError, LookupError, TypeError, AssertionError) as error:
-            _log.warning("A tab sent what is no message: %s", error)
+            _log.warning("A tab sent an invalid message: %s", error)
         finally:
             await tab.stop()
             self._went(socket, left=tab.left)

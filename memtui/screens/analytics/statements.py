@@ -45,7 +45,7 @@ def rename_query(path: Path, name: str, other: str) -> None:
     """Give a statement another name, which is not taken; raises as `save_query`."""
     queries, other = read_queries(path), checked_name(other)
     if name not in queries:
-        raise NotFound(f"There is no saved statement {name!r} any more.")
+        raise NotFound(f"The saved statement {name!r} was deleted.")
     if other in queries and other != name:
         raise Invalid(f"{other!r} is taken; give another name or delete that one.")
     _write(path, {other if key == name else key: text for key, text in queries.items()})

@@ -102,7 +102,7 @@ def config_of(view: ProviderView, draft: Draft) -> tuple[Json, dict[str, str]]:
         try:
             value = _meant(field, written)
         except ValueError:
-            wrong[field.name] = f"This is no {field.words}."
+            wrong[field.name] = f"This does not fit; expected: {field.words}."
             continue
         if value is not None and value != field.default:
             config[field.name] = value

@@ -716,7 +716,7 @@ class BindingsScreen(MemtuiScreen):
                 choices.append(Choice(one, f"{one.key}  {note}".rstrip(), one.provider_key))
         if not choices:
             self.toast(
-                f"There is no vault to hold {own.key} in step with; a adds one.",
+                f"There is no vault to keep {own.key} in sync with; a adds one.",
                 severity="warning",
             )
             return

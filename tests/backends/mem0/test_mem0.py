@@ -385,7 +385,7 @@ async def test_a_library_that_cannot_be_opened_says_why(
     with pytest.raises(Invalid, match="cannot be read"):
         await Mem0Adapter.open(context(library=str(tmp_path / "none.json")))
     (tmp_path / "list.yaml").write_text("- a\n- b")
-    with pytest.raises(Invalid, match="is no object"):
+    with pytest.raises(Invalid, match="must be an object"):
         await Mem0Adapter.open(context(library=str(tmp_path / "list.yaml")))
     config = json.loads(library.read_text())
     odd = tmp_path / "odd.json"

@@ -462,7 +462,7 @@ async def test_what_is_no_file_of_this_milvus_lite_is_left_alone(
         await opened(path=str(old))
     with pytest.raises(Invalid, match="folder of something else"):
         await opened(path=str(other))
-    with pytest.raises(Invalid, match="There is no folder"):
+    with pytest.raises(Invalid, match="does not exist; create it"):
         await opened(path=str(tmp_path / "missing" / "milvus.db"))
     with pytest.raises(Invalid, match="not both"):
         await opened(uri="http://127.0.0.1:1")

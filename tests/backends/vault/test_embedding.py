@@ -98,7 +98,7 @@ async def test_no_text_leaves_before_a_yes_and_none_after_it_is_taken_back(
 async def test_what_leaves_holds_no_secret(
     service: MemoryService, caller: Caller, server: Embeddings
 ) -> None:
-    elsewhere = server.url.replace("127.0.0.1", "0.0.0.0")  # which is no loopback address
+    elsewhere = server.url.replace("127.0.0.1", "0.0.0.0")  # which is not a loopback address
     await configure(service, caller, embedding=f"openai:{elsewhere}/v1#m")
     await remember(service, caller, "The sky is blue.")
     [vault] = service.paths.data.glob("bindings/*/default/vault")
@@ -141,7 +141,7 @@ async def test_what_is_new_is_embedded_in_the_background_until_that_is_turned_of
 async def test_a_model_that_cannot_be_used_leaves_the_words(
     service: MemoryService, caller: Caller
 ) -> None:
-    with pytest.raises(Invalid, match="is no embedding"):
+    with pytest.raises(Invalid, match="is not an embedding"):
         await configure(service, caller, embedding="openai")
     await configure(
         service, caller, embedding="openai:http://127.0.0.1:9/v1#m", embedding_secret="NO_SUCH_KEY"

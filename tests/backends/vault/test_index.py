@@ -214,7 +214,7 @@ async def test_on_a_full_disk_the_files_themselves_are_read(
     async with asyncio.timeout(30):
         found = await asyncio.gather(*(ask(adapter, "newt", scope=COMPANY) for _ in range(8)))
     assert all(len(one) == 10 for one in found)
-    assert index.stat().st_size > 0, "a full disk is no damage"
+    assert index.stat().st_size > 0, "a full disk is not damage"
     health = await adapter.health()
     assert health.status == "degraded"
     assert "the files themselves are read" in health.message

@@ -81,7 +81,7 @@ def test_a_note_is_no_fact(here: Run) -> None:
     note = here("note", "a note", "--project", "D").out.strip()
     for command in (["edit", note, "x"], ["delete", note, "--yes"], ["pin", note]):
         ran = here("facts", *command, "--project", "D")
-        assert (ran.code, "is no fact" in ran.err) == (2, True)
+        assert (ran.code, "is not a fact" in ran.err) == (2, True)
     assert here("facts", "edit", "missing", "x", *U).code == 1
 
 

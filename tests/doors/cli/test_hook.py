@@ -107,7 +107,7 @@ def test_a_run_leaves_one_note_that_its_answers_bring_up_to_date(here: Run, tmp_
 
     trivial = left("Stop", "From release.")
     assert (trivial.code, trivial.out, trivial.err) == (0, "", "")
-    cut = f"{LONG}{SECRET} \ud83d"  # the half of an emoji, which is no Unicode
+    cut = f"{LONG}{SECRET} \ud83d"  # the half of an emoji, which is not Unicode
     assert left("Stop", cut, "--json").document["outcome"] == "stored"
     assert left("SessionEnd", cut, "--json").document["outcome"] == "unchanged"
     updated = left("Stop", f"{LONG}Thursdays.", "--json").document

@@ -78,7 +78,7 @@ def test_a_namespace_is_made_and_its_expiry_set_and_taken_away(
     assert "over already" in past.err
     wrong = here("bindings", "namespace", "put", "plugin", "No Name")
     assert wrong.code == 2
-    assert "is no namespace" in wrong.err
+    assert "is not a namespace" in wrong.err
     other = here("bindings", "namespace", "put", "default", "custom:trial")
     assert other.code != 0
     assert other.err.count("\n") == 1

@@ -121,7 +121,7 @@ def test_no_fault_and_no_undocumented_reply(home: Path, mode: schemathesis.Gener
                     case.path_parameters["name"] = "workspace:web"
                 reply = case.call()
                 replies.append(reply.status_code)
-                # That what fits the schema is taken is not asked: a blank text is no memory.
+                # That what fits the schema is taken is not asked: a blank text is not a memory.
                 case.validate_response(reply, excluded_checks=[checks.positive_data_acceptance])
 
             check()

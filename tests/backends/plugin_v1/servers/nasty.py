@@ -119,7 +119,7 @@ TRICKS: dict[str, Trick] = {
     "redirect to itself": says(b"HTTP/1.1 307 X\r\nlocation: /v1/search\r\n"
                                b"content-length: 0\r\n\r\n", keep=True),
     "body too short": says(_head("content-length: 500") + b'{"memories": []}'),
-    "length is no number": says(_head("content-length: many") + b"{}"),
+    "length is not a number": says(_head("content-length: many") + b"{}"),
     "length below zero": says(_head("content-length: -5") + b"{}"),
     "two lengths": says(_head("content-length: 2", "content-length: 30") + b"{}"),
     "chunk of nonsense": says(_head("transfer-encoding: chunked") + b"zz\r\n{}\r\n0\r\n\r\n"),
