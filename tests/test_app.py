@@ -461,7 +461,7 @@ async def test_a_stranger_is_told_so_at_once(paths: Paths, settings: Settings) -
     await service.close()
     async with running(paths, settings) as (app, pilot):
         await until(pilot, lambda: app.state.phase is Phase.FAILED)
-        assert "no member here" in screen_text(app)
+        assert "not a member here" in screen_text(app)
 
 
 async def test_a_home_of_another_form_says_so_and_is_opened_again(

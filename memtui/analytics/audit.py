@@ -263,7 +263,7 @@ class _Proof:
         for segment in segments:
             seq, logged = self._segments.pop(segment.span, (0, {}))
             if logged.get("name") != segment.name:
-                told = f"operation {seq} tells of {logged['name']}" if seq else "the log does not"
+                told = f"operation {seq} names {logged['name']}" if seq else "the log does not"
                 return segment.first_seq, (
                     f"The manifest names the segment {segment.name}, but {told}."
                 )
@@ -276,7 +276,7 @@ class _Proof:
                     )
         for seq, logged in self._segments.values():
             return seq, (
-                f"Operation {seq} tells of the segment {logged['name']}, and the manifest does not."
+                f"Operation {seq} names the segment {logged['name']}, and the manifest does not."
             )
         return None
 

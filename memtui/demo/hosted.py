@@ -173,7 +173,7 @@ class HostedStore:
             raise Unavailable(f"Cannot read {self._path}: {error.strerror}.") from error
         except ValidationError as error:
             raise Unavailable(
-                f"{self._path} is not what the demo wrote; memtui demo --reset makes it anew."
+                f"{self._path} is not what the demo wrote; memtui demo --reset makes a new one."
             ) from error
         return self._contents
 

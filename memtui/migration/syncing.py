@@ -601,7 +601,7 @@ class _Sync:
                   if name.startswith(f"{gone} ") and side.made.get(name[2:]) != made]  # fmt: skip
         if remade:
             names = ", ".join(name[2:] for name in remade)
-            return f"In {side.key} {names} is gone or was made anew since the last sync."
+            return f"In {side.key} {names} is gone or was recreated since the last sync."
         lost = {owner_of(record.scope) for _, record in ones} - side.owners
         if lost:
             names = ", ".join(sorted(name for _, name in lost))

@@ -321,7 +321,7 @@ def _made(found: Difference, state: AppState) -> list[Line]:
     """Return every operation that made the change, and why."""
     now = state.clock()
     if not found.operations:
-        return [labelled("made", display("no operation of memtui tells of it", style=DIM))]
+        return [labelled("made", display("nothing in memtui's log", style=DIM))]
     lines_of: list[Line] = [heading("made by", fmt.counted(len(found.operations), "operation"))]
     for one in found.operations:
         words = f"{one.operation_type.value} #{fmt.count(one.seq)}, {who_and_when(one, now)}"

@@ -593,7 +593,9 @@ class ConflictScreen(DimmingScreen[Resolve]):
                         yield Static(self._version(whose, text))
             keys = line(
                 key_hint("t", "let it be gone" if gone else "keep theirs"),
-                key_hint("m", "write mine anew" if gone else "put mine on top of theirs"),
+                key_hint(
+                    "m", "write mine as a new record" if gone else "put mine on top of theirs"
+                ),
                 key_hint("e", "edit again"),
                 key_hint("esc", "decide later, mine is kept"),
                 gap="   ",

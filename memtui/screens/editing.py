@@ -260,7 +260,7 @@ class EditingScreen(ListScreen[R]):
             self.toast(f"{error} Your text is kept; e takes it up again.", severity="error")
         else:
             self._drafts.pop(self._draft_of(record), None)
-            self.toast(said("Changed. u takes it back.", answer))
+            self.toast(said("Changed. u undoes it.", answer))
 
     async def _resolve(self, record: Record, theirs: Record | None, mine: str) -> None:
         choice = await self.ask(ConflictScreen(record, theirs, mine))
@@ -331,7 +331,7 @@ class EditingScreen(ListScreen[R]):
             return
         answer = await self.correct(record, expires_at=moment, never_expires=moment is None)
         told = "It never expires." if moment is None else "It expires as you said."
-        self.toast(said(f"{told} u takes it back.", answer))
+        self.toast(said(f"{told} u undoes it.", answer))
 
     @conversation
     async def action_summary(self) -> None:
@@ -351,7 +351,7 @@ class EditingScreen(ListScreen[R]):
             return
         answer = await self.correct(record, summary=text.strip())
         told = "The summary is set." if text.strip() else "It has no summary any more."
-        self.toast(said(f"{told} u takes it back.", answer))
+        self.toast(said(f"{told} u undoes it.", answer))
 
     async def add(self, new: NewRecord, binding_key: str = "") -> None:
         """Write a new record; a text that cannot be written is kept."""
@@ -392,7 +392,7 @@ class EditingScreen(ListScreen[R]):
             if instead:
                 await self._change_instead(answer, new.text)
                 return
-        self.toast(said("Written. u takes it back.", answer))
+        self.toast(said("Written. u undoes it.", answer))
 
     async def _change_instead(self, written: MutationAnswer, text: str) -> None:
         """Give the text to the record that said so already, and take the new one back."""
@@ -502,7 +502,7 @@ class EditingScreen(ListScreen[R]):
         changes = [await self.correct(stays, **fields)] if fields else []
         answers = await self.forget_quietly(others, *changes)
         merged = fmt.counted(len(ordered), "fact")
-        self.toast(said(f"Made one of {merged}. u takes it back.", *answers))
+        self.toast(said(f"Made one of {merged}. u undoes it.", *answers))
         return True
 
     async def forget_quietly(self, records: Sequence[Record], *before: MutationAnswer) -> Answers:

@@ -45,7 +45,7 @@ WORDS = {
     Reason.STALE: "not read for a while",
     Reason.TOO_LONG: "too long",
 }
-_STAYS = "It stays and says the same, or says it anew."
+_STAYS = "It stays, and says the same."
 _ORDER = {reason: place for place, reason in enumerate(Reason)}
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from memtui.store.operation import Operation
 
 
-NO_OPERATION = "No operation of memtui tells of it."
+NO_OPERATION = "memtui's log does not say."
 
 
 class Version(NamedTuple):
@@ -244,7 +244,7 @@ def _made(version: Version, now: datetime) -> list[Line]:
         found.append(labelled("", key_hint("O", "show the operation")))
     else:
         who = f"by {version.who}" if version.who else "nobody knows by whom"
-        found.append(labelled("made", f"{who}; no operation tells of it"))
+        found.append(labelled("made", f"{who}; not in memtui's log"))
     if version.source is not None:
         source = display(fmt.source_line(version.source), limit=200)
         found.append(labelled("why", line(source, key_hint("o", "open"), gap="   ")))

@@ -319,7 +319,7 @@ class Core:
                 entry.request = {**entry.request, "problems": len(told)}
             if len(told) > _TOLD_PROBLEMS:
                 more = len(told) - _TOLD_PROBLEMS
-                rest = f"{more} more problems are not listed here; `memtui doctor` tells of all."
+                rest = f"{more} more problems are not listed here; `memtui doctor` lists them all."
                 told = [*told[:_TOLD_PROBLEMS], Problem(message=rest)]
             entry.problems = tuple(told)
 

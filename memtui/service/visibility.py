@@ -198,7 +198,7 @@ def held_by(rows: Sequence[MemberRow] | None, caller: Caller) -> list[Membership
             "whom it acts for with --acts-for, in MEMTUI_ACTS_FOR, or in its token."
         )
     who = "You are" if person == caller.principal else f"{person} is"
-    raise Denied(f"{who} no member here; ask an owner to add you with `memtui members add`.")
+    raise Denied(f"{who} not a member here; ask an owner to add you with `memtui members add`.")
 
 
 def own_subject(held: Iterable[Membership], caller: Caller) -> str:

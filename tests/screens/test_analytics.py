@@ -197,7 +197,7 @@ async def test_the_dashboard_adds_up_and_is_cut_by_keys(log: Paths, settings: Se
         app.controller.choose(filter_line="since:30d until:3d type:query")
         await until(pilot, lambda: "the time of the filter" in screen_text(app))
         await pilot.press("p")
-        assert any("ctrl+l takes it away" in said for said in toasts(app))
+        assert any("ctrl+l clears it" in said for said in toasts(app))
         app.controller.choose(filter_line="type:sync")
         await until(pilot, lambda: "No operation matches." in screen_text(app))
 

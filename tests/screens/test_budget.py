@@ -311,7 +311,7 @@ async def test_merging_makes_one_and_one_key_takes_it_back(
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press(*"Likes green", "enter")
         await until(pilot, lambda: texts(app) == ["Likes green"])
-        await until(pilot, lambda: "Made one of 2 facts. u takes it back." in toasts(app))
+        await until(pilot, lambda: "Made one of 2 facts. u undoes it." in toasts(app))
         await pilot.press("u")
         await until(pilot, lambda: texts(app) == ["Likes tea", "Loves green tea"])
     assert await held(service, caller, ANA) == ["Likes tea", "Loves green tea"]

@@ -213,7 +213,7 @@ async def test_a_filter_counts_narrows_exports_and_says_what_next(
         await pilot.press("slash", *"type:for", "tab", "enter")
         await until(pilot, lambda: "No operation matches." in screen_text(app))
         assert app.state.filter.operation_type is OperationType.FORGET
-        assert "ctrl+l takes it away" in screen_text(app)
+        assert "ctrl+l clears it" in screen_text(app)
 
 
 async def test_an_operation_is_undone_after_a_different_key(

@@ -387,7 +387,7 @@ async def test_the_own_editor(
             ("exit 3", "The editor ended with code 3; nothing was written.", "main"),
             ("true", "Unchanged, nothing was written.", "main"),
             ('rm "$1"', "The editor left no file behind; nothing was written.", "main"),
-            ('printf more >> "$1"', "Changed. u takes it back.", "mainmore"),
+            ('printf more >> "$1"', "Changed. u undoes it.", "mainmore"),
         ):
             editor.write_text(f'#!/bin/sh\nstat -c %a "$1" > {tmp_path}/mode\n{script}\n')
             await pilot.press("E")

@@ -147,7 +147,7 @@ async def test_a_companys_name_and_links_are_changed_and_come_back(
         (" ", "run", "", "1 to 200 printable characters"),
         ("A", "isue", "https://t", "the kinds are issue_comment"),
         ("A", "issue", "https://t/{isue_id}", "{isue_id} is not part of a source"),
-        ("A", "issue", "https://t/{issue_id", "a brace has no partner"),
+        ("A", "issue", "https://t/{issue_id", "a brace is not closed"),
         ("A", "issue", "ftp://t/{issue_id}", "opens only as https://"),
         ("A", "issue", "https://bo:hunter2secret@t/{issue_id}", "holds a secret"),
     ],
@@ -189,11 +189,11 @@ async def test_a_removed_binding_takes_its_targets_and_leaves_the_memories(
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda s, c: s.bindings.add(c, "UPPER", "fake", {}), Invalid, "no binding key"),
-        (lambda s, c: s.bindings.add(c, "", "fake", {}), Invalid, "no binding key"),
-        (lambda s, c: s.bindings.add(c, "../up", "fake", {}), Invalid, "no binding key"),
-        (lambda s, c: s.bindings.add(c, "x" * 64, "fake", {}), Invalid, "no binding key"),
-        (lambda s, c: s.bindings.add(c, "a\n", "fake", {}), Invalid, "no binding key"),
+        (lambda s, c: s.bindings.add(c, "UPPER", "fake", {}), Invalid, "not a binding key"),
+        (lambda s, c: s.bindings.add(c, "", "fake", {}), Invalid, "not a binding key"),
+        (lambda s, c: s.bindings.add(c, "../up", "fake", {}), Invalid, "not a binding key"),
+        (lambda s, c: s.bindings.add(c, "x" * 64, "fake", {}), Invalid, "not a binding key"),
+        (lambda s, c: s.bindings.add(c, "a\n", "fake", {}), Invalid, "not a binding key"),
         (lambda s, c: s.bindings.add(c, "new", "nope", {}), Invalid, "no provider nope"),
         (lambda s, c: s.bindings.add(c, "new", "fake", {"lable": 1}), Invalid, "its keys are: lab"),
         (lambda s, c: s.bindings.add(c, "new", "fake", {"restore": "so"}), Invalid, "at restore"),
@@ -239,7 +239,7 @@ async def test_a_change_that_cannot_be_is_refused_logged_and_changes_nothing(
 async def test_a_company_id_is_a_slug(service: MemoryService) -> None:
     for company_id in ("Acme", "a b", "../x", "é"):
         caller = Caller(company_id=company_id, principal="p", door="d")
-        with pytest.raises(Invalid, match="no company id"):
+        with pytest.raises(Invalid, match="not a company id"):
             await service.companies.add(caller, "Name")
 
 

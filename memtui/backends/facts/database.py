@@ -361,7 +361,7 @@ def _translate(error: DBAPIError, *, sent: bool) -> MemtuiError:
     if code in _CLASH:
         return Conflict("A fact of the same id is there already; read it and try again.")
     if code in _CHANGED:
-        return Unavailable(f"The fact tables are not what they were ({reason}); open them anew.")
+        return Unavailable(f"The fact tables are not what they were ({reason}); open them again.")
     if code.startswith(("22", "23")) or "NUL" in reason:
         return Invalid(f"The database does not take it ({reason}).")
     return Unavailable(

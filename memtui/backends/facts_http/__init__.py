@@ -161,7 +161,7 @@ class FactsHttpAdapter(FactProvider):
         if kind == "user" and owner != self._config.subject_id:
             raise Denied(
                 f"The token of this binding is {self._config.subject_id}'s, so it keeps no facts "
-                f"about {owner}; use a binding of theirs."
+                f"about {owner}; use a binding for that owner."
             )
         stored = await self._client.add(kind, owner, request.content)
         return WriteReply(records=(stored,), usage=(USAGE,))
@@ -388,13 +388,13 @@ class _Replacement:
                 return kept
         return Unavailable(
             f"The list was full, so the fact was deleted first, and then neither the new text nor "
-            f"the old one was taken ({failed}) Write it anew: {self._old.text}",
+            f"the old one was taken ({failed}) Write it again: {self._old.text}",
             sent=True,
         )
 
     def _deleted_meanwhile(self) -> Conflict:
         return Conflict(
-            "The fact was deleted while you changed it; write it anew if it still holds.",
+            "The fact was deleted while you changed it; write it again if it is still true.",
             proposed=self._text,
         )
 

@@ -83,7 +83,7 @@ class McpMemoryConfig(FilesConfig):
     """The entity that gets an observation which is written without a title; unset: the one that
     bears the name of the project, user, agent or company that it is written for."""
     settle_ms: int = Field(default=100, ge=0, le=10_000)
-    """How long each change watches, in milliseconds, whether the server takes it back; a second at
+    """How long each change watches, in milliseconds, whether the server undoes it; a second at
     least where the server has just written. 0: not at all."""
 
 
@@ -551,7 +551,7 @@ def _still_there(
     found = graph.find(record_id if record_id in held else held[-1]) if held else None
     if found is None or len(held) <= left:
         raise Conflict(
-            "The record was removed while you changed it; write it anew if it still holds.",
+            "The record was removed while you changed it; write it again if it is still true.",
             proposed=request.text,
         )
     return found

@@ -76,7 +76,7 @@ def _out_of_files(store: Store, collection: Collection, *, apply: bool) -> str |
         )
     if collection.model is None:
         return (
-            f"{name} was made by another program and is not written anew, so its files keep "
+            f"{name} was made by another program and is not rewritten, so its files keep "
             "deleted entries until Milvus Lite compacts them."
         )
     if apply:

@@ -96,7 +96,7 @@ class Models:
         was = " and ".join(sorted(made_with))
         return (
             f"the vectors are of {was}, and the binding is set to {own.name if own else 'none'}. "
-            f"`memtui bindings embedding {key} --build` makes them anew; or set embedding to {was}."
+            f"`memtui bindings embedding {key} --build` rebuilds them; or set embedding to {was}."
         )
 
 

@@ -534,7 +534,7 @@ class VaultAdapter(Adapter):
             if self._vectors.asks_a_server():
                 raise Unsupported(
                     f"{self._context.binding_key} finds by meaning, and its model's server would "
-                    "be sent the questions anew."
+                    "be sent the questions again."
                 )
             self._vectors.fill()
         return _StillVault(

@@ -29,7 +29,7 @@ class File:
     """What one file held at one moment."""
 
     content: str
-    """Its text; bytes that are not UTF-8 are halves of surrogate pairs, so that they can go back."""
+    """Its text; bytes that are not UTF-8 are lone surrogates, so that they can go back."""
     signature: str
     """Changes whenever the file does: modification time, size and inode."""
     modified: datetime
@@ -97,7 +97,7 @@ class Folder:
         if self.known and not self.root.is_dir():
             raise Unavailable(
                 f"The vault {self.root} is gone; put the folder back, "
-                "or make an empty one there to begin anew."
+                "or create an empty one there to start over."
             )
 
     @staticmethod

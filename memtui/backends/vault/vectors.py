@@ -282,7 +282,9 @@ class Vectors:
             with _in_files(self._folder), self._building() as is_mine:
                 if is_mine:
                     shutil.rmtree(serving.shelf.folder)
-            raise Invalid(f"Another model is {serving.model.name} now; all is embedded anew.")
+            raise Invalid(
+                f"Another model is {serving.model.name} now; everything is embedded again."
+            )
         cosines = serving.cosines(found.vectors[0])
         return Scores(serving.model.name, serving.keys, cosines, found.usage)
 

@@ -193,7 +193,7 @@ def _noted(expect: str | None) -> tuple[int, str] | None:
 async def _differs(session: Session, seq: int, digest: str, found: AuditCheck) -> str | None:
     """Return what is wrong if an operation has another digest than was noted, else None."""
     lost = next((gap for gap in found.gaps if gap.lost_from <= seq), None)
-    why = f"it was lost, as operation {lost.seq} tells" if lost else "the log was written anew"
+    why = f"it was lost, as operation {lost.seq} tells" if lost else "the log was rewritten"
     if seq > found.seq:
         end = f"; {why}" if lost else ""
         return f"Operation {seq} was noted, but the log ends at {found.seq}{end}."

@@ -248,7 +248,7 @@ async def bindings_embedding(
     """Say how far a binding's texts are embedded, to be found by meaning.
 
     The model is its setting `embedding`. --allow agrees that its texts, without their secrets, go
-    to another machine for that; --disallow takes it back. Exit 1 if --build could not end, as
+    to another machine for that; --disallow undoes it. Exit 1 if --build could not end, as
     another program is at it.
     """
     service = session.service

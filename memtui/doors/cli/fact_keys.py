@@ -100,7 +100,7 @@ async def facts_set(
         taken if answer.redacted else "",
         held(answer)
         or f"Stored in {answer.binding_key} ({answer.binding_reason}); memtui undo "
-        f"{answer.operation_id} takes it back.",
+        f"{answer.operation_id} undoes it.",
     )
 
 

@@ -380,7 +380,7 @@ async def _change_each(
         answers.append(await _correct(session, scope, record, **change))
         if not session.out.as_json:
             session.out.line(record.handle.provider_record_id)
-            session.out.say(f"Changed; memtui undo {answers[-1].operation_id} takes it back.")
+            session.out.say(f"Changed; memtui undo {answers[-1].operation_id} undoes it.")
     if session.out.as_json:
         session.out.document({"changed": answers})
 

@@ -120,7 +120,7 @@ async def _apply(session: Session, ends: Ends) -> int:
         with ticker(_SECONDS_A_LINE) as show:
             done = await apply(ends, session.paths.data, lambda now: show(progress_words(now)))
     except CancelledError:
-        session.out.say("Stopped; the same command goes on where it was.")
+        session.out.say("Stopped; run the same command to continue.")
         raise
     session.out.answer(done, _applied(done))
     _tell_unread(session, ends.source, done.source_unread)

@@ -177,7 +177,7 @@ async def correct(
     *,
     revision: Revision = None,
     summary: Annotated[
-        str | None, typer.Option(help="Its summary from now on; an empty one takes it away.")
+        str | None, typer.Option(help="Its summary from now on; an empty one removes it.")
     ] = None,
     topic: Topic = None,
     tag: Annotated[
@@ -253,7 +253,7 @@ def answer_corrected(session: Session, answer: MutationAnswer) -> None:
 
 def corrected(answer: MutationAnswer) -> str:
     """Tell a person how a correction is taken back, or an agent that it waits."""
-    return held(answer) or f"Corrected; memtui undo {answer.operation_id} takes it back."
+    return held(answer) or f"Corrected; memtui undo {answer.operation_id} undoes it."
 
 
 def _redacted(answer: MutationAnswer) -> str:

@@ -141,7 +141,7 @@ async def ops_check(session: Session, operation_id: OperationId) -> None:
     found = await session.service.check_outcome(session.caller, operation.operation_id)
     session.out.answer({"operation_id": operation.operation_id, **dict(found)}, [found.told])
     if found.happened:
-        session.out.say(f"memtui undo {operation.operation_id} takes it back.")
+        session.out.say(f"memtui undo {operation.operation_id} undoes it.")
 
 
 async def _follow(session: Session, chosen: Filter, first: Sequence[Operation]) -> None:
@@ -342,7 +342,9 @@ async def ops_import(
     types: Annotated[
         list[str] | None,
         typer.Option(
-            "--map-type", metavar="WORD=TYPE", help="What a word of theirs means; - leaves out."
+            "--map-type",
+            metavar="WORD=TYPE",
+            help="What one of their words means; - leaves it out.",
         ),
     ] = None,
     statuses: Annotated[

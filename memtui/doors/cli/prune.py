@@ -90,7 +90,7 @@ async def facts_prune(
         bool, typer.Option("--dry-run", help="Show the plan and change nothing; the default.")
     ] = False,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Forget what the plan marks; one undo takes it back.")
+        bool, typer.Option("--apply", help="Forget what the plan marks; one undo undoes it.")
     ] = False,
     yes: Yes = False,
     reason: Annotated[

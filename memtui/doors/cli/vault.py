@@ -84,7 +84,7 @@ async def vault_sync(
                 report=lambda now: show(progress_words(now)),
             )  # fmt: skip
     except CancelledError:
-        session.out.say("Stopped; the same command goes on where it was.")
+        session.out.say("Stopped; run the same command to continue.")
         raise
     session.out.answer(done, _synced(done))
     return 0 if done.is_whole else 1

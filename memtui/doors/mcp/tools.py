@@ -832,7 +832,7 @@ _NEXT: Mapping[type[MemtuiError], str] = {
 def _refused(error: MemtuiError) -> str:
     if isinstance(error, Conflict):
         now = "" if error.current is None else f" It reads now:\n{memory_of(error.current).words()}"
-        return f"{error} Somebody changed it meanwhile: read it again, and decide anew.{now}"
+        return f"{error} Somebody changed it meanwhile: read it again, and decide again.{now}"
     if isinstance(error, Unavailable) and error.sent and error.operation_id:
         return (
             f"{error} Whether it happened is not known (operation {error.operation_id}); search "

@@ -278,7 +278,7 @@ class AnalyticsScreen(MemtuiScreen):
             return f"Nothing happened in the last {self.period.words}.", "p looks further back."
         return (
             "No operation matches.",
-            "/ changes the filter, ctrl+l takes it away, s widens the scope, p looks further back.",
+            "/ changes the filter, ctrl+l clears it, s widens the scope, p looks further back.",
         )
 
     def _broken(self, error: MemtuiError) -> None:
@@ -453,7 +453,7 @@ class AnalyticsScreen(MemtuiScreen):
         """Look at a longer stretch of time."""
         chosen = self.state.log_filter
         if chosen.since or chosen.until:
-            said = "The filter says since when or until when; ctrl+l takes it away."
+            said = "The filter says since when or until when; ctrl+l clears it."
             self.toast(said, severity="warning")
             return
         self.period = self.period.step(by)

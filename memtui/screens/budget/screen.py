@@ -262,7 +262,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         self._rows.replace(shown.ordered(lets_through))
         shown.selection.keep_held()
         shown.notice = (
-            ("No fact matches.", "/ changes the filter, ctrl+l takes it away.")
+            ("No fact matches.", "/ changes the filter, ctrl+l clears it.")
             if self.view.rows
             else ("Nothing is remembered here.", "a adds the first fact, s chooses another scope.")
         )

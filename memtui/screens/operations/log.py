@@ -161,7 +161,7 @@ class LogFeed:
         shown = self._screen.rows_list
         shown.notice = (
             "No operation matches.",
-            "/ changes the filter, ctrl+l takes it away, s widens the scope.",
+            "/ changes the filter, ctrl+l clears it, s widens the scope.",
         )
         if self.chosen == Filter():
             shown.notice = (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _ABOUT = (
     "Each digest stands for all operations before it. Note the last one outside of this machine: a "
-    "later check, with memtui audit verify --expect, tells whether the log was written anew."
+    "later check, with memtui audit verify --expect, tells whether the log was rewritten."
 )
 _RUNNING = "esc stops it"
 

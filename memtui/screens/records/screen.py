@@ -257,7 +257,7 @@ class RecordsScreen(EditingScreen[Record]):
         if self.state.filter_line:
             return (
                 "No record matches.",
-                "/ changes the filter, ctrl+l takes it away, s widens the scope.",
+                "/ changes the filter, ctrl+l clears it, s widens the scope.",
             )
         if self.state.as_of is not None:
             back = self.state.keymap.label("app.past")

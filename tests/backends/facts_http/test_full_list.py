@@ -90,7 +90,7 @@ async def test_what_breaks_off_in_a_full_list(
         await facts.correct(change(caught.value.moved))
     assert await texts(facts) == ["Old.", "Other."]
     server.rude["POST"] = [FULL, FULL] + 4 * [BROKEN]
-    with pytest.raises(Unavailable, match=r"Write it anew: Old\.") as lost:
+    with pytest.raises(Unavailable, match=r"Write it again: Old\.") as lost:
         await facts.correct(change(caught.value.moved))
     assert lost.value.sent
 

@@ -60,7 +60,7 @@ def test_an_earlier_digest_is_compared(here: Run, logged: Database, home: Path) 
     assert here("audit", "verify", "--expect", f"7:{digest[:12]}").code == 0
     other = here("audit", "verify", "--expect", f"8:{digest}", "--json")
     assert (other.code, other.document["passed"]) == (1, False)
-    assert "the log was written anew" in other.document["problem"]
+    assert "the log was rewritten" in other.document["problem"]
     assert "the log ends at" in here("audit", "verify", "--expect", f"99:{digest}").out
     for wrong in ("7", "0:" + digest, "7:xyz", digest):
         assert here("audit", "verify", "--expect", wrong).code == 2

@@ -87,7 +87,7 @@ def test_a_stranger_is_refused_at_every_command(here: Run) -> None:
     ):
         refused = here(*as_user("eve"), *command)
         assert (refused.code, refused.out) == (4, ""), command
-        assert "no member" in refused.err, command
+        assert "not a member" in refused.err, command
     assert here(*as_user("eve"), "companies", "list", "--json").document == {"companies": []}
 
 

@@ -364,7 +364,7 @@ async def test_a_members_agent_gets_what_the_role_allows(
     of_cy = await connect("agent:coding", "user:cy")
     refused = await of_cy.call_tool("memory_search", {"query": "tabs"})
     assert refused.is_error
-    assert "no member of apollo" in text_of(refused)
+    assert "not a member of apollo" in text_of(refused)
     of_nobody = await connect("agent:coding", None)
     refused = await of_nobody.call_tool("memory_search", {"query": "tabs"})
     assert refused.is_error
