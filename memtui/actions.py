@@ -29,7 +29,7 @@ DIALOG_GROUPS = {
     "namespaces": "the namespaces of a binding",
     "conformance": "the conformance report",
     "migration": "a migration",
-    "in_step": "two bindings in step",
+    "in_step": "two bindings in sync",
     "runs": "the runs",
     "replay": "the replay of a run",
     "sources": "what wrote memories",

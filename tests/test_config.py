@@ -160,7 +160,7 @@ def test_a_table_that_is_other_json_names_its_setting(
     with pytest.raises(Invalid, match="The setting score_thresholds does not fit"):
         load_settings(home)
     monkeypatch.setenv("MEMTUI_SCORE_THRESHOLDS", "{")
-    with pytest.raises(Invalid, match="MEMTUI_SCORE_THRESHOLDS in the environment is not JSON"):
+    with pytest.raises(Invalid, match="MEMTUI_SCORE_THRESHOLDS in the environment is not a JSON"):
         load_settings(home)
 
 

@@ -1,9 +1,9 @@
-"""Hold two bindings in step, both ways: a vault and its Milvus collections (seed 002 §7).
+"""Keep two bindings in sync, both ways: a vault and its Milvus collections (seed 002 §7).
 
 What changed on one side since the last time goes to the other. What changed on both is a conflict,
 which a person decides; nothing of either side is lost by it. A deletion passes only where the last
 time is known, the other side could be read whole, and few go; every change is an operation of the
-service, so each can be taken back. Killed at any moment and run again, it ends in step: what is
+service, so each can be taken back. Killed at any moment and run again, it ends in sync: what is
 unpaired and says the same is one record.
 """
 
@@ -54,7 +54,7 @@ _BYTES = 8
 _Doomed = tuple[list[tuple[Pair, Record]], list[tuple[Pair, Record]]]
 """Records of each side whose like is gone from the other."""
 _MOST_DELETED = 0.05
-"""The share of the records in step that may be deleted without being asked for."""
+"""The share of the records in sync that may be deleted without being asked for."""
 _NOTED_AT_ONCE = 50
 _LISTED_FAILURES = 1_000
 _FAILURES_TO_STOP = 10
@@ -157,10 +157,10 @@ async def sync(
     rebuild: bool = False,
     report: Callable[[Progress], None] = lambda _progress: None,
 ) -> Synced:
-    """Bring two bindings in step.
+    """Sync two bindings.
 
     Args:
-        ends: The vault, and the binding that is held in step with it.
+        ends: The vault, and the binding that is kept in sync with it.
         data: memtui's data folder.
         dry_run: Only say what would be done.
         delete: Let deletions pass that were held back, where they are exactly so many.
@@ -219,7 +219,7 @@ class _Sync:
         self._sees_all = False
 
     async def run(self, delete: int | None) -> Synced:
-        """Read both sides, and bring them in step."""
+        """Read both sides, and sync them."""
         known = await self._read()
         doomed: _Doomed = ([], [])
         for one in known:
@@ -230,7 +230,7 @@ class _Sync:
         return await self._done()
 
     async def decide(self, record_id: str, kept: int) -> Synced:
-        """Bring one record in step, the side `kept` as it is."""
+        """Sync one record, the side `kept` as it is."""
         known = await self._read()
         found = [one for one in known if record_id in one.pair.ids and _meeting(one)]
         lost = 1 - kept
@@ -627,7 +627,7 @@ class _Sync:
     # Note
 
     async def _note(self) -> None:
-        """Keep what is in step, so that a crash costs little."""
+        """Keep what is in sync, so that a crash costs little."""
         if not self._dry_run:
             gone, self._dropped = self._dropped, []
             lefts = {one.ids[0]: one for one in self._noted}

@@ -1,4 +1,4 @@
-"""Two bindings held in step: what a sync would do, the sync itself, and its conflicts."""
+"""Two bindings kept in sync: what a sync would do, the sync itself, and its conflicts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CHANGES = "sync left right delete rebuild"
 
 
 class InStepScreen(RunScreen[StepRow]):
-    """Hold two bindings in step; what would be done is shown first, and deletions need a yes."""
+    """Keep two bindings in sync; what would be done is shown first, and deletions need a yes."""
 
     ACTION_GROUP = "in_step"
     NOUN = "row"
@@ -68,7 +68,7 @@ class InStepScreen(RunScreen[StepRow]):
         del width
         ends = (f"{one.provider_key}·{one.key}" for one in (self._left, self._right))
         names = Content(" ⇄ ").join(display(one, limit=100, style=STRONG) for one in ends)
-        return lines([line("hold in step", names), self._status])
+        return lines([line("keep in sync", names), self._status])
 
     def draw_row(self, width: int) -> Content:
         """Return the row under the cursor, a conflict with both sides."""
@@ -154,7 +154,7 @@ class InStepScreen(RunScreen[StepRow]):
         self._take(lambda ends: sync(ends, data, dry_run=True), "reading both sides")
 
     def action_sync(self) -> None:
-        """Bring both in step; what is held back stays."""
+        """Sync both; what is held back stays."""
         self._sync()
 
     def _sync(self, **how: Any) -> None:
@@ -164,7 +164,7 @@ class InStepScreen(RunScreen[StepRow]):
 
         def progress(now: Progress) -> None:
             if self.is_attached and self.stoppable:
-                self._status = progress_content("bringing in step", now)
+                self._status = progress_content("syncing", now)
                 self.draw()
 
         self._take(partial(sync, data=data, report=progress, **how), "reading both sides")
@@ -180,7 +180,7 @@ class InStepScreen(RunScreen[StepRow]):
             f"Delete {fmt.counted(number, 'record')}: {where}?",
             verb="delete",
             detail="\n".join(one.reason for one in found.held_back)
-            + "\nThe rest is brought in step too. Each deletion can be undone.",
+            + "\nThe rest is synced too. Each deletion can be undone.",
             otherwise="leave them",
         )
         if await self.ask(question):
@@ -248,13 +248,13 @@ def rows_of(found: Synced) -> Iterator[StepRow]:
     for held in found.held_back:
         what = f"deletions held back in {held.key}"
         yield StepRow(what, len(held.record_ids), held.reason, "warning")
-    yield StepRow("in step already", found.in_step, "the same on both sides", "success")
+    yield StepRow("in sync already", found.in_step, "the same on both sides", "success")
     would = "to be " if found.dry_run else ""
     for what, where in (("written", "new there"), ("changed", ""), ("deleted", "gone elsewhere")):
         for key, number in sorted(getattr(found, what).items()):
             yield StepRow(f"{would}{what} in {key}", number, where)
     if found.failed:
-        yield StepRow("failed", found.failed, "not in step", "error")
+        yield StepRow("failed", found.failed, "not in sync", "error")
     for failure in found.failures:
         yield StepRow(f"failed: {failure.record_id}", None, failure.reason, "error")
 
@@ -266,14 +266,14 @@ def conflict_words(one: Divided, found: Synced) -> str:
 
 
 def status_words(found: Synced) -> Content:
-    """Return in one line how far both are in step."""
+    """Return in one line how far both are in sync."""
     held = sum(len(one.record_ids) for one in found.held_back)
     numbers = {
         name: sum(getattr(found, name).values()) for name in ("written", "changed", "deleted")
     }
     would = "to be " if found.dry_run else ""
     parts = [
-        display(f"{fmt.count(found.in_step)} in step", style=OK),
+        display(f"{fmt.count(found.in_step)} in sync", style=OK),
         *(display(f"{fmt.count(n)} {would}{name}") for name, n in numbers.items() if n),
         display(fmt.counted(len(found.conflicts), "conflict"), style=BAD)
         if found.conflicts

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from memtui.screens.following import News
     from memtui.screens.state import AppState
 
-_ABOUT = "A limit warns; no operation is refused because of it. Days and months are of your zone."
+_ABOUT = (
+    "A limit warns; no operation is refused because of it. Days and months follow your time zone."
+)
 _TONES: dict[str, Tone] = {"ok": "success", "near": "warning", "passed": "error"}
 
 

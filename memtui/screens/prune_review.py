@@ -37,7 +37,7 @@ WORDS = {
     Reason.SAYS_OTHERWISE: "a later one says otherwise",
     Reason.DISAGREES: "scopes disagree",
     Reason.CHANGES_OFTEN: "changes often",
-    Reason.CHANGED_LATE: "stood for months, then changed",
+    Reason.CHANGED_LATE: "unchanged for months, then changed",
     Reason.REDACTED: "a secret was taken out",
     Reason.DID_NOT_HELP: "did not help as a result",
     Reason.COSTLY: "long, and never read",

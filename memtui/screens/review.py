@@ -133,7 +133,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
     def _show(self, found: list[HeldWrite]) -> None:
         gone = set(self.rows_list.selection.marks) - {one.held_id for one in found}
         self.rows_list.selection.drop(gone)
-        nothing = "Nothing waits for review.", "w says what is held of what agents write."
+        nothing = "Nothing waits for review.", "w chooses which writes of agents are held."
         self.fill(self._rows, found, *nothing)
         self._look()
 

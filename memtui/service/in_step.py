@@ -1,4 +1,4 @@
-"""What is kept of two bindings that are held in step: which record is which (seed 002 §7)."""
+"""What is kept of two bindings that are kept in sync: which record is which (seed 002 §7)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Pair(Model):
 
 
 class InStep(Model):
-    """Two bindings as they were when they were last held in step."""
+    """Two bindings as they were when they were last kept in sync."""
 
     left: str
     """The key of the binding that was named first."""
@@ -45,7 +45,7 @@ class InStep(Model):
 
 
 class Pairs(Group):
-    """What is known of bindings that are held in step. None of it is an operation.
+    """What is known of bindings that are kept in sync. None of it is an operation.
 
     Every method raises `NotFound` for a binding that is not there, and `Denied` where the company
     has members and the caller is none. Ids tell of records, so they are for who may configure.
@@ -73,7 +73,7 @@ class Pairs(Group):
 
     @in_thread
     def all(self, caller: Caller) -> list[InStep]:
-        """Return which bindings of the company are held in step, and how far they are."""
+        """Return which bindings of the company are kept in sync, and how far they are."""
         self._core.sight(caller)
         with self._core.database.read() as database:
             keys = {

@@ -205,7 +205,7 @@ class MemoryService(Operations):
     patterns: _Lazy[Patterns] = _Lazy("patterns", "Patterns")
     """What the changes of facts show."""
     pairs: _Lazy[Pairs] = _Lazy("in_step", "Pairs")
-    """Which record is which in bindings that are held in step."""
+    """Which record is which in bindings that are kept in sync."""
     plugin: _Lazy[PluginLedger] = _Lazy("namespaces", "PluginLedger")
     """What serving a binding as a memory plugin keeps beside its provider."""
     pruning: _Lazy[Pruning] = _Lazy("pruning", "Pruning")

@@ -591,8 +591,8 @@ def forgotten(connection: Connection, company_id: str) -> dict[str, set[str]]:
 def names(connection: Connection, aim: Aim, *, drop: bool = False) -> tuple[int, int]:
     """Return how many links between ids, and ids kept beside the providers, name gone records.
 
-    Those are ids of the served plugin, and of records that two bindings hold in step. With `drop`
-    they are deleted. Of what is in step stays that there was such a record, so that the next sync
+    Those are ids of the served plugin, and of records that two bindings keep in sync. With `drop`
+    they are deleted. Of what is in sync stays that there was such a record, so that the next sync
     takes the other side's for one to be deleted, and not for a new one.
     """
     found = [0, 0]

@@ -1,4 +1,4 @@
-"""What two bindings held in common when they were last in step (seed 002 §7).
+"""What two bindings held in common when they were last in sync (seed 002 §7).
 
 Of a record its id on both sides and salted hashes of its fields; none of its words.
 """
@@ -19,13 +19,13 @@ _AT_ONCE = 400
 
 
 def sync(connection: Connection, of: Two) -> SyncRow | None:
-    """Return what is known of two bindings; None where they were never in step."""
+    """Return what is known of two bindings; None where they were never in sync."""
     rows = connection.execute(select(SYNCS).where(*_own(SYNCS, of))).all()
     return SyncRow(**rows[0]._mapping) if rows else None  # noqa: SLF001 — SQLAlchemy's public name
 
 
 def syncs(connection: Connection, company_id: str) -> list[SyncRow]:
-    """Return what is known of all of a company's bindings that are kept in step."""
+    """Return what is known of all of a company's bindings that are kept in sync."""
     rows = connection.execute(select(SYNCS).where(SYNCS.c.company_id == company_id))
     return [SyncRow(**row._mapping) for row in rows]  # noqa: SLF001
 

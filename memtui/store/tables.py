@@ -376,7 +376,7 @@ class PluginIdRow(SQLModel, table=True):
 
 
 class SyncRow(SQLModel, table=True):
-    """Two bindings that are kept in step: what was so when that was last done."""
+    """Two bindings that are kept in sync: what was so when that was last done."""
 
     __tablename__: ClassVar[str] = "memory_syncs"
 
@@ -395,7 +395,7 @@ class SyncRow(SQLModel, table=True):
 
 
 class PairRow(SQLModel, table=True):
-    """A record that two bindings hold, as it was when they were last in step; none of its words."""
+    """A record that two bindings hold, as it was when they were last in sync; none of its words."""
 
     __tablename__: ClassVar[str] = "memory_sync_pairs"
 

@@ -297,8 +297,8 @@ async def test_an_index_behind_the_files_is_told(tmp_path: Path, by_program: Any
          "memsearch index --collection mine"),
         ("echo Traceback >&2; echo 'openai.OpenAIError: Missing credentials.' >&2; exit 1",
          Unavailable, r"\(openai.OpenAIError: Missing credentials\)"),
-        ("echo hello", Unavailable, r"no list of chunks \(hello\)"),
-        ("echo '[{{}}]'", Unavailable, "no list of chunks"),
+        ("echo hello", Unavailable, r"with a list of chunks \(hello\)"),
+        ("echo '[{{}}]'", Unavailable, "with a list of chunks"),
         ("yes & exec yes", Unavailable, "more than 8,000,000 bytes"),
     ],
 )  # fmt: skip
@@ -341,7 +341,7 @@ async def test_no_other_program_is_run(
         await open_adapter(MemsearchAdapter, path=tmp_path, command="/bin/rm")
     monkeypatch.setenv("PATH", str(tmp_path))
     adapter = await open_adapter(MemsearchAdapter, path=tmp_path)
-    with pytest.raises(Unsupported, match="no memsearch on the PATH"):
+    with pytest.raises(Unsupported, match="was not found on the PATH"):
         await adapter.query(AS_AGENTS)
 
 

@@ -1,4 +1,4 @@
-"""A process that brings two bindings in step, to be killed: says `ready`, then `done`."""
+"""A process that syncs two bindings, to be killed: says `ready`, then `done`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two bindings are held in step, both ways, and nothing of either is lost."""
+"""Two bindings are kept in sync, both ways, and nothing of either is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two bindings held in step on screen, over a real service and two vaults."""
+"""Two bindings kept in sync on screen, over a real service and two vaults."""
 
 from __future__ import annotations
 

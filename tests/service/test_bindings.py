@@ -198,7 +198,11 @@ async def test_a_removed_binding_takes_its_targets_and_leaves_the_memories(
         (lambda s, c: s.bindings.add(c, "new", "fake", {"lable": 1}), Invalid, "its keys are: lab"),
         (lambda s, c: s.bindings.add(c, "new", "fake", {"restore": "so"}), Invalid, "at restore"),
         (lambda s, c: s.bindings.add(c, "default", "fake", {}), Conflict, "already a binding"),
-        (lambda s, c: s.bindings.update(c, "nope", enabled=False), NotFound, "there are: default"),
+        (
+            lambda s, c: s.bindings.update(c, "nope", enabled=False),
+            NotFound,
+            "the bindings are: default",
+        ),
         (lambda s, c: s.bindings.update(c, "default", config={"x": 1}), Invalid, "does not fit"),
         (lambda s, c: s.bindings.remove(c, "nope"), NotFound, "no binding nope"),
         (

@@ -123,6 +123,6 @@ async def test_an_imported_context_may_say_anything(service: MemoryService) -> N
         assert {(one.state, one.why) for step in steps for one in step.records} == {
             ("unread", "No binding of this company holds it.")
         }
-        with pytest.raises(Invalid, match="no request of memtui's"):
+        with pytest.raises(Invalid, match="not a request to memtui"):
             await service.runs.told_now(reader, steps[-1].operation.operation_id)
         seal(service.analysis.database, service.paths.archive, "theirs")

@@ -1,4 +1,4 @@
-"""The derived index: what files hold, kept in step with them, and rebuilt from them at will.
+"""The derived index: what files hold, kept in sync with them, and rebuilt from them at will.
 
 It is one SQLite file with full-text search. A damaged one is thrown away and built anew; where none
 can be kept, as on a full disk, one in memory takes its place.

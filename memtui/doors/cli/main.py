@@ -83,7 +83,7 @@ GROUPS = {
     "bindings": ("Which memory serves whom.", "bindings"),
     "bindings target": ("Whom a binding serves.", "bindings"),
     "bindings namespace": ("A partition of a provider.", "bindings"),
-    "vault": ("A vault and another binding held in step.", "vault"),
+    "vault": ("A vault and another binding kept in sync.", "vault"),
     "ops": ("The operation log.", "ops"),
     "runs": ("What each run of an agent was told, asked, got and wrote.", "runs"),
     "archive": ("The old part of the operation log, in sealed files.", "archive"),

@@ -1,4 +1,4 @@
-"""`vault`: a vault and another binding held in step, such as its collections in Milvus."""
+"""`vault`: a vault and another binding kept in sync, such as its collections in Milvus."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Binding = Annotated[
     str,
     typer.Argument(
         metavar="BINDING",
-        help="What the vault is held in step with.",
+        help="What the vault is kept in sync with.",
         autocompletion=complete_binding,
     ),
 ]
@@ -60,13 +60,13 @@ async def vault_sync(
         float, typer.Option(min=1, metavar="SECONDS", help="With --watch: how often to look.")
     ] = 30.0,
 ) -> int:
-    """Bring a vault and BINDING in step, both ways.
+    """Sync a vault and BINDING, both ways.
 
     What changed on one side goes to the other. What changed on both is a conflict, which
     `memtui vault conflicts` shows and `memtui vault resolve` decides; until then each side keeps
     its own. Deletions wait for a yes where a side is empty, was made anew or could not be read
     whole, or where more than 5 % would go. Each change can be undone. Exit 1 if something is not
-    in step afterwards.
+    in sync afterwards.
     """
     from memtui.migration.syncing import sync
 
@@ -91,7 +91,7 @@ async def vault_sync(
 
 
 async def vault_conflicts(session: Session, binding: _Binding, *, vault: _Vault = None) -> int:
-    """List the records that changed on both sides since they were in step.
+    """List the records that changed on both sides since they were in sync.
 
     Exit 1 if there are some.
     """
@@ -150,7 +150,7 @@ async def _ends(session: Session, binding: str, vault: str | None) -> Ends:
 
 
 async def _watch(session: Session, ends: Ends, seconds: float) -> int:
-    """Bring both in step whenever the vault changes, and every so often for the other side."""
+    """Sync both whenever the vault changes, and every so often for the other side."""
     from memtui.migration.syncing import sync
 
     changed = asyncio.Event()
@@ -160,7 +160,7 @@ async def _watch(session: Session, ends: Ends, seconds: float) -> int:
             changed.set()
 
     following = asyncio.create_task(follow()) if ends.source.capabilities.watch else None
-    session.out.say(f"Holding {ends.source.key} and {ends.destination.key} in step; ctrl+c ends.")
+    session.out.say(f"Keeping {ends.source.key} and {ends.destination.key} in sync; ctrl+c ends.")
     told = ""
     try:
         while True:
@@ -182,7 +182,7 @@ async def _watch(session: Session, ends: Ends, seconds: float) -> int:
 
 
 def _synced(done: Synced) -> Iterator[Line]:
-    yield f"{shown.counted(done.in_step, 'record')} in step already"
+    yield f"{shown.counted(done.in_step, 'record')} in sync already"
     yield from _done(done)
 
 

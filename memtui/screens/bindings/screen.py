@@ -58,7 +58,7 @@ _LOOKING = "memtui is still looking for memories on this machine."
 _NAMED = 9
 """Memories found that a question names; the others are counted."""
 _VAULT = "vault"
-"""The provider that one of two bindings in step has to be of."""
+"""The provider that one of two bindings in sync has to be of."""
 
 _MORE = ("namespaces", "conformance", "migrate", "in_step", "sync", "embedding", "profile")
 """The actions that are told of below a binding."""
@@ -403,7 +403,7 @@ class BindingsScreen(MemtuiScreen):
         begun: dict[str, Draft] = {}
         drafts: dict[str, Draft] = {}
         while True:
-            asked = Choose("What shall the new binding open?", self._providers)
+            asked = Choose("What should the new binding open?", self._providers)
             if (view := await self.ask(asked)) is None:
                 if drafts == begun or await self.ask(throw_away()):
                     return
@@ -560,7 +560,7 @@ class BindingsScreen(MemtuiScreen):
 
         chosen = await self.ask(
             Choose(
-                f"Whom shall {key} serve?",
+                f"Who should {key} serve?",
                 targets,
                 placeholder="type a project or an agent",
                 offer=lambda text: [
@@ -586,7 +586,7 @@ class BindingsScreen(MemtuiScreen):
             target = binding.targets[0]
         elif target is None:
             choices = [Choice(one, target_words(one)) for one in binding.targets]
-            target = await self.ask(Choose(f"Whom shall {binding.key} no longer serve?", choices))
+            target = await self.ask(Choose(f"Who should {binding.key} no longer serve?", choices))
         if target is not None:
             named = target.target_type, target.target_id
             said = f"{binding.key} no longer serves {target_words(target)}."
@@ -704,7 +704,7 @@ class BindingsScreen(MemtuiScreen):
 
     @conversation
     async def action_in_step(self) -> None:
-        """Ask for the binding to hold in step with, and show how far both are."""
+        """Ask for the binding to keep in sync with, and show how far both are."""
         from memtui.screens.in_step import InStepScreen
 
         own = self._binding
@@ -712,7 +712,7 @@ class BindingsScreen(MemtuiScreen):
         choices = []
         for one in sorted(self.view.bindings, key=lambda one: one.key not in known):
             if one.key != own.key and _VAULT in {one.provider_key, own.provider_key}:
-                note = "(in step)" if one.key in known else _obstacle(one)
+                note = "(in sync)" if one.key in known else _obstacle(one)
                 choices.append(Choice(one, f"{one.key}  {note}".rstrip(), one.provider_key))
         if not choices:
             self.toast(
@@ -720,7 +720,7 @@ class BindingsScreen(MemtuiScreen):
                 severity="warning",
             )
             return
-        asked = Choose(f"Hold {own.key} in step with which binding?", choices)
+        asked = Choose(f"Keep {own.key} in sync with which binding?", choices)
         if (other := await self.ask(asked)) is not None:
             turned = own.provider_key != _VAULT
             if other.key in known:

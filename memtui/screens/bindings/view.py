@@ -61,7 +61,7 @@ class BindingsView:
     agents: tuple[Connected, ...] = ()
     """Who is connected now."""
     in_step: tuple[InStep, ...] = ()
-    """Which of them are held in step."""
+    """Which of them are kept in sync."""
     plugins: frozenset[str] = frozenset()
     """The providers behind which is a memory plugin."""
 
@@ -71,7 +71,7 @@ class BindingsView:
         return health.health.embedding if health else None
 
     def steps_of(self, key: str) -> Iterator[tuple[str, InStep]]:
-        """Yield the bindings that one is held in step with, and how far."""
+        """Yield the bindings that one is kept in sync with, and how far."""
         for one in self.in_step:
             if key in {one.left, one.right}:
                 yield one.right if key == one.left else one.left, one
@@ -200,7 +200,7 @@ def _binding_line(
 
 
 def _step_note(other: str, found: InStep) -> Content:
-    """Return with whom a binding is held in step, and what is open."""
+    """Return with whom a binding is kept in sync, and what is open."""
     return display(f"⇄ {other}{_open_words(found)}", style=WARN if _open_words(found) else DIM)
 
 
@@ -427,7 +427,7 @@ def _step_facts(
 ) -> Iterator[tuple[str, str]]:
     for other, found in view.steps_of(binding.key):
         when = since(found.synced_at, state.true_clock()) if found.synced_at else ""
-        yield "in step", f"with {other}, {when}{_open_words(found)}; i shows it"
+        yield "in sync", f"with {other}, {when}{_open_words(found)}; i shows it"
 
 
 def _health_facts(health: BindingHealth | None, state: AppState) -> list[tuple[str, str]]:

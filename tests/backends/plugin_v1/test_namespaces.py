@@ -119,7 +119,7 @@ async def test_what_cannot_be_listed_is_not_removed_unasked(
 async def test_what_does_not_fit_is_refused(
     service: MemoryService, caller: Caller, reference: Server
 ) -> None:
-    with pytest.raises(Invalid, match="no namespace"):
+    with pytest.raises(Invalid, match="not a namespace"):
         await service.namespaces.put(caller, "plugin", "No Namespace")
     with pytest.raises(NotFound, match="custom:none"):
         await service.namespaces.delete(caller, "plugin", "custom:none")
