@@ -162,7 +162,7 @@ async def test_a_url_with_a_password_is_a_secret(tmp_path: Path) -> None:
             },
             "use postgresql",
         ),
-        ({"url": "nonsense"}, "no database URL"),
+        ({"url": "nonsense"}, "not a database URL"),
         ({"url": "postgresql://h/n", "url_secret": "S"}, "not both"),
         ({"max_facts": 0}, "max_facts"),
         ({"nope": 1}, "nope"),

@@ -56,7 +56,7 @@ def test_every_setting_says_where_it_comes_from(
 ) -> None:
     secret = "hunter2-not-to-be-shown"
     file = home / "config.toml"
-    assert here("config", "path").err.startswith("There is no such file yet")
+    assert here("config", "path").err.startswith("The file does not exist yet")
     file.write_text(
         f'theme = "ansi"\ntimezone = "Asia/Tokyo"\ndatabase_url = "postgresql://a:{secret}@h/d"\n'
     )

@@ -12,7 +12,7 @@ def as_user(name: str) -> tuple[str, str]:
 
 
 def test_members_come_and_go(here: Run) -> None:
-    assert "everybody may do everything" in here("members", "list").err
+    assert "everyone may do everything" in here("members", "list").err
     assert here(*as_user("ana"), "members", "add", "user:ana").code == 2
     assert here(*as_user("ana"), "members", "add", "user:ana", "--role", "owner").code == 0
     bob = here(

@@ -80,7 +80,7 @@ def test_the_end_of_a_turn_brings_the_reply() -> None:
     ("text", "words"),
     [
         ("{", "no JSON"),
-        ("[]", "no JSON object"),
+        ("[]", "not a JSON object"),
         pytest.param("[" * 100_000, "no JSON", id="deep"),
         ("{}", "hook_event_name"),
         (said("PreToolUse"), "PreToolUse"),
