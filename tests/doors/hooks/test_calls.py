@@ -79,13 +79,13 @@ def test_the_end_of_a_turn_brings_the_reply() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ("[]", "not a JSON object"),
-        pytest.param("[" * 100_000, "no JSON", id="deep"),
+        pytest.param("[" * 100_000, "not JSON", id="deep"),
         ("{}", "hook_event_name"),
         (said("PreToolUse"), "PreToolUse"),
         (json.dumps({"hook_event_name": {"a": []}}), "hook_event_name"),
-        ("\0", "no JSON"),
+        ("\0", "not JSON"),
     ],
 )
 def test_anything_else_is_refused_in_a_sentence(text: str, words: str) -> None:
