@@ -28,7 +28,6 @@ _QUIET_SECONDS = 0.02
 _USED_SECONDS = 0.0005
 
 _paint: Any = Screen._compositor_refresh
-_pause = Pilot.pause
 _parse = Stylesheet._parse_rules
 
 
@@ -37,8 +36,8 @@ def pytest_configure() -> None:
     for owner, name, ours in (
         (textual_app, "wait_for_idle", wait_for_idle),
         (textual_pilot, "wait_for_idle", wait_for_idle),
+        (Pilot, "_wait_for_screen", _wait_for_screen),
         (Screen, "_compositor_refresh", _paint_later),
-        (Pilot, "pause", _pause_and_paint),
         (Stylesheet, "_parse_rules", _parse_once),
     ):
         setattr(owner, name, ours)
@@ -66,6 +65,12 @@ async def wait_for_idle(_min_sleep: float = 0, max_sleep: float = 1) -> None:
             return
 
 
+async def _wait_for_screen(_pilot: Pilot[Any], _timeout: float = 0) -> bool:
+    """Wait as for everything else, instead of sending each widget a message."""
+    await wait_for_idle()
+    return True
+
+
 def _works(app: App[Any]) -> bool:
     return any(one.is_running and not one.group.startswith(_STANDING) for one in app.workers)
 
@@ -82,17 +87,12 @@ def _was_put_off(app: Any) -> bool:
 
 
 def _paint_later(screen: Any) -> None:
-    """Keep what is to be painted until the test looks; a screen below another hands it up."""
+    """Paint nothing until the test looks (`screen_text`); a screen below another hands it up."""
     if screen is screen.app.screen:
         screen._dirty_widgets.clear()
         screen.app._update_mouse_over(screen)
     else:
         _paint(screen)
-
-
-async def _pause_and_paint(pilot: Pilot[Any], delay: float | None = None) -> None:
-    await _pause(pilot, delay)
-    _paint(pilot.app.screen)
 
 
 @cache

@@ -5,7 +5,14 @@ from __future__ import annotations
 import multiprocessing
 from multiprocessing.context import ForkServerContext
 
-_LOADED = ["alembic.command", "psycopg", "tests.store.test_database", "tests.store.test_log"]
+_LOADED = [
+    "alembic.command",
+    "memtui.backends.vault",
+    "psycopg",
+    "tests.journeys.writer",
+    "tests.store.test_database",
+    "tests.store.test_log",
+]
 
 
 def prepared_processes() -> ForkServerContext:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import random
-import signal
-import subprocess
-import sys
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,8 @@ from memtui.contract import (
 from memtui.service import Caller, MemoryService, Operation, open_service
 from memtui.store import appending
 from memtui.store.digest import is_intact
+from tests.journeys.writer import work
+from tests.processes import prepared_processes
 
 pytestmark = pytest.mark.slow
 
@@ -33,13 +36,23 @@ WRITERS = 8
 ROUNDS = 15
 
 
-def start(paths: Paths, name: str, *rounds: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.journeys.writer", str(paths.data), name, *rounds],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start(
+    paths: Paths, name: str, rounds: int | None = None
+) -> tuple[ForkServerProcess, Connection]:
+    """Start a writer; gives it, and what it says."""
+    context = prepared_processes()
+    heard, told = context.Pipe(duplex=False)
+    writer = context.Process(target=work, args=(paths.data, name, rounds, told), daemon=True)
+    writer.start()
+    told.close()
+    return writer, heard
+
+
+def heard_to_its_end(said: Connection) -> Iterator[dict[str, Any]]:
+    """Return what a writer still said whole."""
+    with suppress(EOFError, OSError):  # an end within a word is an OSError
+        while True:
+            yield said.recv()
 
 
 class Ledger:
@@ -50,11 +63,10 @@ class Ledger:
         self.forgotten: set[str] = set()
         self.acknowledged = 0
 
-    def read(self, lines: list[str]) -> dict[str, str] | None:
+    def read(self, facts: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
         """Take in a writer's words; returns what it was trying when they ended."""
-        trying: dict[str, str] | None = None
-        for line in lines:
-            fact = json.loads(line)
+        trying: dict[str, Any] | None = None
+        for fact in facts:
             if "trying" in fact:
                 trying = fact
             elif "done" in fact:
@@ -67,7 +79,7 @@ class Ledger:
                     self.held[fact["id"]] = fact["text"]
         return trying
 
-    def set_aside(self, trying: dict[str, str] | None) -> None:
+    def set_aside(self, trying: dict[str, Any] | None) -> None:
         """A record in the middle of a change may be either way."""
         if trying is not None and "id" in trying:
             self.held.pop(trying["id"], None)
@@ -97,15 +109,13 @@ async def test_a_killed_writer_leaves_nothing_half_done(
     ledger = Ledger()
     mutations = 0
     for kill in range(KILLS):
-        with start(paths, f"w{kill}") as process:
-            assert process.stdout is not None
-            lines = [process.stdout.readline()]
-            assert json.loads(lines[0]) == {"ready": True}
-            lines += [process.stdout.readline() for _ in range(chance.randint(1, 8))]
-            time.sleep(chance.uniform(0.0, 0.02))
-            process.send_signal(signal.SIGKILL)
-            lines += [line for line in process.stdout if line.endswith("\n")]
-        trying = ledger.read(lines)
+        writer, said = start(paths, f"w{kill}")
+        assert said.recv() == {"ready": True}
+        facts = [said.recv() for _ in range(chance.randint(1, 8))]
+        time.sleep(chance.uniform(0.0, 0.02))
+        writer.kill()
+        trying = ledger.read([*facts, *heard_to_its_end(said)])
+        writer.join()
         ledger.set_aside(trying)
         mutations += trying is not None
 
@@ -137,12 +147,12 @@ async def test_a_killed_writer_leaves_nothing_half_done(
 async def test_many_writers_at_once(paths: Paths, settings: Settings, caller: Caller) -> None:
     first = await open_service(paths, settings)
     await first.close()
-    writers = [start(paths, f"w{number}", str(ROUNDS)) for number in range(WRITERS)]
+    writers = [start(paths, f"w{number}", ROUNDS) for number in range(WRITERS)]
     ledger = Ledger()
-    for writer in writers:
-        output, errors = writer.communicate(timeout=120)
-        assert writer.returncode == 0, errors
-        ledger.read(output.splitlines())
+    for writer, said in writers:
+        ledger.read(heard_to_its_end(said))
+        writer.join()
+        assert writer.exitcode == 0
     service = await open_service(paths, settings)
     try:
         found = await everything(service, caller)

@@ -1,29 +1,31 @@
 """A process that writes, corrects and forgets without end, and says what was acknowledged.
 
-Each line of its output is a JSON object that it prints after the service has answered; the test
-kills it at any moment and compares.
+It says so after the service has answered; the test kills it at any moment and compares.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import random
-import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from memtui.config import find_paths, load_settings
 from memtui.contract import CorrectRequest, ForgetRequest, Scope, SourceRef, WriteRequest
 from memtui.service import Caller, open_service
 
 
-def say(**fact: object) -> None:
-    sys.stdout.write(json.dumps(fact) + "\n")
-    sys.stdout.flush()
+def work(home: Path, name: str, rounds: int | None, told: Connection) -> None:
+    """Write in a home, so many rounds or without end."""
+    asyncio.run(_work(home, name, rounds, told))
 
 
-async def work(home: Path, name: str, rounds: int | None) -> None:
+async def _work(home: Path, name: str, rounds: int | None, told: Connection) -> None:
+    def say(**fact: Any) -> None:
+        told.send(fact)
+
     paths = find_paths(home)
     service = await open_service(paths, load_settings(paths))
     caller = Caller(company_id="local", principal=f"agent:{name}", door="test")
@@ -62,8 +64,3 @@ async def work(home: Path, name: str, rounds: int | None) -> None:
             held.append((record_id, text))
             say(done="write", id=record_id, text=text)
     await service.close()
-
-
-if __name__ == "__main__":
-    home, name, *rounds = sys.argv[1:]
-    asyncio.run(work(Path(home), name, int(rounds[0]) if rounds else None))
