@@ -74,7 +74,7 @@ def test_write_find_edit_forget_and_take_back(tmp_path: Path, environment: dict[
         terminal.until("✓ undo", "✓ forget", "✓ correct", "✓ query", "✓ write")
 
         terminal.press("4", "@")
-        terminal.until("Show everything as it was", "4 changes", "undo: 1 record")
+        terminal.until("Show everything as it was", "4 changes", "undo: undoes the forgetting")
         terminal.press("yesterday", ENTER)
         terminal.until("◷ THE PAST, as of", "4◷Records", "Nothing was here then.")
         terminal.press("n")

@@ -143,8 +143,8 @@ async def _until_read(app: MemtuiApp) -> bool:
         if monotonic() > end:
             return False
         await asyncio.sleep(_LOOK_SECONDS)
-        now = picture_of(app)
-        still = still + 1 if now == before and not _reads(app) else 0
+        now = "" if _reads(app) else picture_of(app)
+        still = still + 1 if now and now == before else 0
         before = now
     return True
 
