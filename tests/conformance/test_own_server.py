@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from memtui.conformance import choose_checks, run_conformance
-from tests.doors.http.plugin_server import FACTS, VAULT, plugin_over, plugin_over_postgres
+from memtui.conformance import run_conformance
+from tests.doors.http.plugin_server import FACTS, VAULT, Provider, plugin_over
 
-STORED = ("namespace", "write", "search", "ttl", "pin", "propagation", "forget", "parallel-upserts")
-LONG = {"search-no-silent-cap", "search-limit-default", "write-content-large"}
-ONLY: dict[str, list[str] | None] = {
-    "vault": None,
-    "facts": ["write-id", "write-content", "ttl", "pin", "propagation", "forget", "search-kinds"],
-    "postgresql": [check.name for check in choose_checks(STORED) if check.name not in LONG],
-}
-"""All rules once; then those whose keeping depends on what stores the memories. The fact tables
-in SQLite and PostgreSQL share their code."""
-
-
-@pytest.fixture(params=["vault", "facts", "postgresql"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A served vault, fact tables, and fact tables and control plane in PostgreSQL."""
-    home = tmp_path / "home"
-    if request.param != "postgresql":
-        with plugin_over(home, *(VAULT if request.param == "vault" else FACTS)) as url:
-            yield url
-        return
-    server: str = request.getfixturevalue("postgres_server")
-    with plugin_over_postgres(home, server) as url:
-        yield url
+STORED = ["write-id", "write-content-unicode", "ttl", "pin", "propagation", "forget"]
 
 
 @pytest.mark.slow
-async def test_every_rule_is_kept(address: str, request: pytest.FixtureRequest) -> None:
-    only = ONLY[request.node.callspec.params["address"]]
-    report = await run_conformance(address, only=only, timeout_s=20)
+@pytest.mark.parametrize(
+    ("provider", "only"), [(VAULT, None), (FACTS, STORED)], ids=["vault", "facts"]
+)
+async def test_every_rule_is_kept(
+    provider: Provider, only: list[str] | None, tmp_path: Path
+) -> None:
+    """All rules once; then those whose keeping depends on what stores the memories.
+
+    Fact tables in PostgreSQL have the code of those in SQLite, and `test_plugin` asks them too.
+    """
+    with plugin_over(tmp_path / "home", *provider) as address:
+        report = await run_conformance(address, only=only, timeout_s=20)
     broken = [f"{one.name}: {one.detail}" for one in report.checks if one.outcome == "fail"]
     assert broken == []
     assert report.passed > 20

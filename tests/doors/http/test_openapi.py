@@ -1,8 +1,8 @@
-"""The server's own description: right, and held to by every reply."""
+"""Each server's own description: right, and held to by every reply."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -11,24 +11,43 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.specs.openapi import checks
 
-from tests.doors.http.test_serve import home, started, token
+from tests.doors.http.plugin_server import VAULT, facts_over, plugin_over
 
-__all__ = ["home", "token"]
-
-EXAMPLES = 40
 BOUNDED = settings(
-    max_examples=EXAMPLES,
+    max_examples=10,
     deadline=None,
     derandomize=True,
     database=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
+MODES = pytest.mark.parametrize("mode", schemathesis.GenerationMode)
+POSITIVE = schemathesis.GenerationMode.POSITIVE
+REFUSED = {"400", "403", "503"}
+SPACE = "workspace:web"
 
 
-def test_the_document_tells_of_the_token_and_of_every_endpoint(home: Path, token: str) -> None:
-    with started(home, "--port", "0") as (_, told):
-        document = httpx.get(f"{told['url']}/openapi.json").json()
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """Ana's client of a company's facts."""
+    with facts_over(tmp_path_factory.mktemp("facts"), *VAULT) as (url, token):
+        headers = {"Authorization": f"Bearer {token}"}
+        with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
+            yield client
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of a vault served as a memory plugin."""
+    home = tmp_path_factory.mktemp("plugin")
+    with plugin_over(home, *VAULT) as url, httpx.Client(base_url=url, timeout=60) as client:
+        yield client
+
+
+def test_the_document_of_facts_tells_of_the_token_and_of_every_endpoint(
+    facts: httpx.Client,
+) -> None:
+    document = facts.get("/openapi.json").json()
     assert {path: set(item) for path, item in document["paths"].items()} == {
         "/api/memory/user": {"get", "post"},
         "/api/memory/user/{id}": {"delete"},
@@ -44,34 +63,75 @@ def test_the_document_tells_of_the_token_and_of_every_endpoint(home: Path, token
             assert "500" not in operation["responses"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", schemathesis.GenerationMode)
-def test_no_fault_and_no_undocumented_reply(
-    home: Path, token: str, mode: schemathesis.GenerationMode
-) -> None:
-    """Well-formed or malformed requests of every kind, the same ones every time.
+def test_the_document_of_a_plugin_tells_every_status_and_no_other(plugin: httpx.Client) -> None:
+    document = plugin.get("/openapi.json").json()
+    answers = {
+        (method, path): set(operation["responses"])
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+    }
+    one, many = "/v1/namespaces/{name}", "/v1/namespaces/{name}/memories"
+    assert answers == {
+        ("get", "/v1/health"): {"200"} | REFUSED,
+        ("put", one): {"200", "404"} | REFUSED,
+        ("patch", one): {"200", "404"} | REFUSED,
+        ("delete", one): {"204", "404"} | REFUSED,
+        ("post", many): {"201", "202", "404"} | REFUSED,
+        ("post", "/v1/search"): {"200", "404"} | REFUSED,
+        ("delete", "/v1/memories/{id}"): {"202", "204", "404"} | REFUSED,
+    }
+    schemas = document["components"]["schemas"]
+    assert schemas["Refusal"]["required"] == ["code", "message"]
+    assert "HTTPValidationError" not in schemas
 
-    That what fits the schema is taken is not asked: a full list takes nothing, and which texts are
-    facts depends on the settings and the provider.
+
+def replies_to(client: httpx.Client, mode: schemathesis.GenerationMode) -> set[int]:
+    """Ask each operation well or badly, the same every time; return the statuses that came.
+
+    Each reply must be one that the description has. That what fits the schema is taken is not
+    asked: a full list takes nothing, a blank text is not a memory, and which texts are facts depends
+    on the settings and the provider.
     """
-    headers = {"Authorization": f"Bearer {token}"}
     replies: list[int] = []
-    with started(home, "--port", "0") as (_, told):
-        schema = schemathesis.openapi.from_url(f"{told['url']}/openapi.json")
-        operations: list[Any] = list(schema.get_all_operations())
-        for found in operations:
-            strategy = found.ok().as_strategy(generation_mode=mode)
+    headers = {name: value for name, value in client.headers.items() if name == "authorization"}
+    schema = schemathesis.openapi.from_url(str(client.base_url.join("/openapi.json")))
+    operations: list[Any] = [found.ok() for found in schema.get_all_operations()]
+    for operation in operations:
+        if operation.path == "/v1/health" and mode is not POSITIVE:
+            continue  # there is nothing in it that could be wrong
+        if "{name}" in operation.path:
+            made = client.put(f"/v1/namespaces/{SPACE}", json={"kind": "workspace"})
+            assert made.status_code == 200
+        strategy = operation.as_strategy(generation_mode=mode)
 
-            @BOUNDED
-            @given(case=strategy)
-            def check(case: Any) -> None:
-                reply = case.call(headers=headers)
-                replies.append(reply.status_code)
-                case.validate_response(
-                    reply, headers=headers, excluded_checks=[checks.positive_data_acceptance]
-                )
+        @BOUNDED
+        @given(case=strategy)
+        def check(case: Any) -> None:
+            if mode is POSITIVE and "name" in (case.path_parameters or {}):
+                case.path_parameters["name"] = SPACE
+            reply = case.call(headers=headers)
+            replies.append(reply.status_code)
+            case.validate_response(
+                reply,
+                headers=headers,
+                excluded_checks=[checks.positive_data_acceptance],
+            )
 
-            check()
-    assert len(replies) > EXAMPLES
+        check()
+    assert len(replies) > BOUNDED.max_examples
     assert max(replies) < 500
-    assert mode is schemathesis.GenerationMode.NEGATIVE or {200, 201} <= set(replies)
+    return set(replies)
+
+
+@MODES
+def test_facts_reply_as_described(facts: httpx.Client, mode: schemathesis.GenerationMode) -> None:
+    replies = replies_to(facts, mode)
+    assert mode is not POSITIVE or {200, 201} <= replies
+
+
+@MODES
+def test_a_plugin_replies_as_described(
+    plugin: httpx.Client, mode: schemathesis.GenerationMode
+) -> None:
+    replies = replies_to(plugin, mode)
+    assert mode is not POSITIVE or {200, 201, 204} <= replies

@@ -11,16 +11,18 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from memtui.config import find_paths, load_settings
+from memtui.config import Paths, load_settings
+from memtui.doors.cli.main import run
 from memtui.doors.listening import on_port
 from memtui.service import Caller, open_service
+from tests.doors.cli.conftest import Stream
 from tests.doors.http.conftest import USER_PATH, client_of
 
 pytestmark = pytest.mark.slow
@@ -30,16 +32,15 @@ TIMEOUT = 60
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
+def home(paths: Paths) -> Path:
+    return paths.data
 
 
 @pytest.fixture
-def token(home: Path) -> str:
+def token(paths: Paths) -> str:
     """A token of the home's company."""
 
     async def make() -> str:
-        paths = find_paths(home)
         service = await open_service(paths, load_settings(paths))
         made = await service.tokens.add(ANA, "laptop", "user:ana")
         await service.close()
@@ -48,27 +49,18 @@ def token(home: Path) -> str:
     return asyncio.run(make())
 
 
-def command(home: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "memtui", "--home", str(home), *arguments]
-
-
 def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("MEMTUI_")}
 
 
 def refused(home: Path, *arguments: str) -> tuple[int, str]:
-    """Run a command that must not start; give its code and what it said."""
-    done = subprocess.run(
-        command(home, "serve", *arguments),
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=TIMEOUT,
-        check=False,
-    )
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
-    return done.returncode, done.stderr
+    """Run a command that must not start, in this process; give its code and what it said."""
+    out, err = Stream(), Stream()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run(["--home", str(home), "serve", *arguments])
+    assert out.text() == ""
+    assert len(err.text().splitlines()) == 1
+    return code, err.text()
 
 
 @contextmanager
@@ -77,7 +69,17 @@ def started(
 ) -> Iterator[tuple[subprocess.Popen[str], Any]]:
     """Run the command until the block ends; gives the process and what it said of itself."""
     process = subprocess.Popen(
-        command(home, *before, "serve", *arguments, "--json"),
+        [
+            sys.executable,
+            "-m",
+            "memtui",
+            "--home",
+            str(home),
+            *before,
+            "serve",
+            *arguments,
+            "--json",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -110,16 +112,18 @@ async def get(url: str, token: str, **more: Any) -> httpx.Response:
         return await client.get(USER_PATH)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_start_answer_and_stop(home: Path, token: str, how: signal.Signals) -> None:
+def test_start_answer_and_stop(home: Path, token: str) -> None:
     with started(home, "facts", "--port", "0") as (process, told):
         assert told.keys() == {"contract", "company_id", "url", "socket"}
         assert (told["contract"], told["company_id"], told["socket"]) == ("facts", "local", None)
         assert told["url"].startswith("http://127.0.0.1:")
         reply = asyncio.run(get(told["url"], token))
         assert reply.json() == {"memories": [], "atLeast": False}
-        assert asyncio.run(get(told["url"], "nobody")).status_code == 401
-        assert end(process, how) == (0, "", "")
+        assert asyncio.run(get(told["url"], "memtui_guessed")).status_code == 401
+        assert end(process, signal.SIGINT) == (0, "", "")
+    log = (home / "memtui.log").read_text()
+    assert "unknown token" in log
+    assert "memtui_guessed" not in log
 
 
 def test_it_stops_while_a_client_holds_its_connection(home: Path, token: str) -> None:
@@ -128,7 +132,7 @@ def test_it_stops_while_a_client_holds_its_connection(home: Path, token: str) ->
         with socket.create_connection((address.host, address.port or 0)) as idle:
             idle.sendall(b"GET /api/memory/user HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert idle.recv(100).startswith(b"HTTP/1.1 401")
-            assert end(process, signal.SIGTERM)[0] == 0
+            assert end(process, signal.SIGTERM) == (0, "", "")
 
 
 def test_without_a_token_it_does_not_start(home: Path) -> None:
@@ -157,28 +161,22 @@ def test_wrong_usage(home: Path, token: str, arguments: tuple[str, ...]) -> None
     assert refused(home, *arguments)[0] == 2
 
 
-def test_another_host_comes_with_a_warning(home: Path, token: str) -> None:
-    with started(home, "--host", "0.0.0.0", "--port", "0") as (process, told):
-        port = httpx.URL(told["url"]).port
-        reply = asyncio.run(get(f"http://lan.test:{port}", "nobody", transport=ToLoopback()))
-        assert reply.status_code == 401
-        code, _, said = end(process, signal.SIGTERM)
-    assert code == 0
-    assert "unencrypted" in said
-
-
-def test_read_only_refuses_every_change(home: Path, token: str) -> None:
-    with started(home, "--port", "0", before=("--read-only",)) as (process, told):
+def test_read_only_at_another_host_warns_and_refuses_every_change(home: Path, token: str) -> None:
+    arguments = "--host", "0.0.0.0", "--port", "0"
+    with started(home, *arguments, before=("--read-only",)) as (process, told):
+        address = f"http://lan.test:{httpx.URL(told['url']).port}"
 
         async def add() -> httpx.Response:
-            async with client_of(told["url"], token) as client:
+            async with client_of(address, token, transport=ToLoopback()) as client:
                 assert (await client.get(USER_PATH)).status_code == 200
                 return await client.post(USER_PATH, json={"fact": "No."})
 
         reply = asyncio.run(add())
         assert reply.status_code == 403
         assert "read-only" in reply.json()["error"]["message"]
-        assert end(process, signal.SIGTERM)[0] == 0
+        code, _, said = end(process, signal.SIGTERM)
+    assert code == 0
+    assert "unencrypted" in said
 
 
 def test_a_unix_socket_is_private_and_goes_with_the_server(
@@ -206,15 +204,6 @@ def test_a_file_in_the_sockets_place_is_kept(home: Path, token: str, tmp_path: P
     assert path.read_text() == "mine"
     assert refused(home, "--uds", str(tmp_path / ("x" * 200)))[0] == 2
     assert refused(home, "--uds", str(tmp_path / "no" / "folder"))[0] == 2
-
-
-def test_the_log_file_tells_of_refused_tokens_and_no_token(home: Path, token: str) -> None:
-    with started(home, "--port", "0") as (process, told):
-        assert asyncio.run(get(told["url"], "memtui_guessed")).status_code == 401
-        end(process, signal.SIGTERM)
-    log = (home / "memtui.log").read_text()
-    assert "unknown token" in log
-    assert "memtui_guessed" not in log
 
 
 def test_an_answer_in_two_parts_does_not_wait_for_an_acknowledgement() -> None:
