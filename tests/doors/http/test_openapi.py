@@ -89,8 +89,8 @@ def replies_to(client: httpx.Client, mode: schemathesis.GenerationMode) -> set[i
     """Ask each operation well or badly, the same every time; return the statuses that came.
 
     Each reply must be one that the description has. That what fits the schema is taken is not
-    asked: a full list takes nothing, a blank text is not a memory, and which texts are facts depends
-    on the settings and the provider.
+    asked: a full list takes nothing, a blank text is not a memory, and which texts are facts
+    depends on the settings and the provider.
     """
     replies: list[int] = []
     headers = {name: value for name, value in client.headers.items() if name == "authorization"}
