@@ -78,6 +78,7 @@ from memtui.widgets.frame import (
     ScreenTabs,
 )
 from memtui.widgets.panes import Notice
+from memtui.widgets.sized import SizedScreen
 
 if TYPE_CHECKING:
     from memtui.service.answers import MutationAnswer, UndoCandidate
@@ -108,7 +109,7 @@ def conversation(action: Callable[[S], Coroutine[Any, Any, None]]) -> Callable[[
     return begin
 
 
-class ServiceScreen(Screen[None]):
+class ServiceScreen(SizedScreen[None]):
     """What a screen over the service can do, numbered or modal: tell, copy, and ask the person."""
 
     state: reactive[AppState] = reactive(AppState)

@@ -18,6 +18,8 @@ from textual.screen import ModalScreen, ScreenResultType
 from textual.strip import Strip
 from textual.visual import Visual
 
+from memtui.widgets.sized import SizedScreen
+
 if TYPE_CHECKING:
     from textual.css.styles import RulesMap
     from textual.screen import Screen
@@ -25,19 +27,8 @@ if TYPE_CHECKING:
     from textual.visual import RenderOptions
 
 
-class DimmingScreen(ModalScreen[ScreenResultType]):
+class DimmingScreen(SizedScreen[ScreenResultType], ModalScreen[ScreenResultType]):
     """A screen around which the one below it is seen."""
-
-    def on_mount(self) -> None:
-        """Have the classes of its size from the first layout on, not only from a second one.
-
-        Textual styles the whole screen next, as it becomes the active one.
-        """
-        size = self.app.size
-        ways = ((size.width, self.HORIZONTAL_BREAKPOINTS), (size.height, self.VERTICAL_BREAKPOINTS))
-        for cells, breakpoints in ways:
-            classes = self._get_breakpoint_classes(cells, breakpoints or [])
-            self.add_class(*classes, update=False)
 
     def render(self) -> Any:
         """Return the screen below, dimmed, or a plain background where nothing of it is seen."""
