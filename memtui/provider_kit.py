@@ -812,7 +812,7 @@ def check_address(url: str, *, what: str, is_private: bool) -> None:
         raise Invalid(f"{what} is not an address; write it as https://host.") from error
     if parts.scheme not in {"http", "https"} or not host or is_odd:
         raise Invalid(
-            f"{what} may only have a scheme, a host, a port and a path; write it as https://host."
+            f"{what} must be an address such as https://host, without a user, query or fragment."
         )
     if not (parts.scheme == "https" or is_private or is_loopback(host)):
         raise Invalid(

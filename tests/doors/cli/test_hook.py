@@ -172,9 +172,9 @@ def test_what_the_binding_does_not_capture_leaves_no_trace(here: Run) -> None:
 
 
 _HOSTILE: list[tuple[tuple[str, ...], bytes, str]] = [
-    (("pre-run",), b"{", "no JSON"),
+    (("pre-run",), b"{", "not JSON"),
     (("pre-run",), b'{"a": "\xff"}', "UTF-8"),
-    (("pre-run",), b"[" * 200_000, "no JSON"),
+    (("pre-run",), b"[" * 200_000, "not JSON"),
     (("pre-run",), b" " * (17 << 20), "longer than 16 MiB"),
     (("pre-run",), b'{"hook_event_name": "PreToolUse"}', "PreToolUse"),
     (("pre-run", "--binding", "nope"), said("SessionStart"), "no binding nope"),
@@ -183,7 +183,7 @@ _HOSTILE: list[tuple[tuple[str, ...], bytes, str]] = [
     (("post-run",), b'{"hook_event_name": "Stop"}', "--run"),
     (("comment",), b'{"issue_id": "1", "text": "x"}', "comment_id"),
     (("document",), b'{"issue_id": 1, "document_key": "2", "text": "x"}', "issue id"),
-    (("comment",), b"[" * 200_000, "no JSON"),
+    (("comment",), b"[" * 200_000, "not JSON"),
 ]
 
 
