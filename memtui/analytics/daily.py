@@ -196,10 +196,10 @@ class Daily:
             # An opening in this part may count for a query in one before it.
             begin = quoted((since - USE_WITHIN).isoformat())
             around += (
-                f" UNION ALL SELECT * FROM {self._log.sealed(near, 'operations')} "
+                f" UNION ALL BY NAME SELECT * FROM {self._log.sealed(near, 'operations')} "
                 f"WHERE started_at >= {begin}::TIMESTAMPTZ"
             )
-            handles += f" UNION ALL SELECT * FROM {self._log.sealed(near, 'handles')}"
+            handles += f" UNION ALL BY NAME SELECT * FROM {self._log.sealed(near, 'handles')}"
         opened = first_opened(around, handles, first)
         numbers = numbers_of(self._good_score, "score_count")
         spent = ", ".join(SPENT)

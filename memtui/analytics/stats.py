@@ -35,9 +35,9 @@ from memtui.analytics.figures import (
 )
 from memtui.analytics.layout import Manifest
 from memtui.analytics.rows import LogEngine, text_of
-from memtui.analytics.source import stored_text
+from memtui.analytics.source import columns_of, stored_text
 from memtui.contract import EVERYTHING, Filter, Invalid, Model
-from memtui.store.conditions import condition
+from memtui.store.conditions import READ, condition
 from memtui.store.database import Database, quoted
 from memtui.store.operation import OWN
 from memtui.store.sight import Sight
@@ -48,9 +48,11 @@ if TYPE_CHECKING:
 TOGETHER = 2_000_000
 """The longest log whose latencies are held in memory once for each of several cuts."""
 
+_TOKENS = ("input_tokens", "output_tokens", "embedding_tokens")
 _SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _NEEDED = ("seq", "started_at", "operation_type", "status", "principal", "result_count",
            "latency_ms", "best_score", "binding_key")  # fmt: skip
+_SAID = "seq, started_at, operation_type, status, principal, request, binding_key, best_score"
 
 
 class Dashboard(Model):
@@ -66,6 +68,23 @@ class Dashboard(Model):
 
 class Rollups(LogEngine):
     """The figures of one company's log. Blocking; close it when done."""
+
+    kept = {
+        "operations": [
+            name
+            for name in columns_of("operations")
+            if name in READ or name in OF_OPERATION.values()
+        ],
+        "usage": ("seq", "ordinal", *OF_USAGE.values(), *_TOKENS, "cost_usd"),
+        "handles": (
+            "seq",
+            "rank",
+            "binding_key",
+            "operation_type",
+            "provider_record_id",
+            "score",
+        ),
+    }
 
     def __init__(
         self,
@@ -209,7 +228,7 @@ class Rollups(LogEngine):
     def feedback(self, manifest: Manifest) -> str:
         """Return the query of the last words about results (`last_words`)."""
         of_words = "operation_type = 'feedback'"
-        operations = self.everything(manifest, "operations", "*", of_words)
+        operations = self.everything(manifest, "operations", _SAID, of_words)
         handles = self.everything(
             manifest, "handles", "seq, binding_key AS at_binding, provider_record_id", of_words
         )
@@ -350,8 +369,9 @@ class _Exact:
         judged = f"SELECT {kept}, {self._numbers} FROM ({everything})"
         if not of_usage:
             return judged
-        usage = self._rows.everything(self._manifest, "usage", "*", within)
         split = ", ".join(of_usage)
+        spent_on = f"seq, {split}, {', '.join(_TOKENS)}, cost_pico"
+        usage = self._rows.everything(self._manifest, "usage", spent_on, within)
         return (
             f"SELECT o.*, u.* EXCLUDE (seq) FROM ({judged}) o LEFT JOIN ("
             f"SELECT seq, {split}, sum(input_tokens) AS input_tokens, "
