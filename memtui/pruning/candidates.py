@@ -164,17 +164,29 @@ def find_candidates(
     return tuple(sorted(found, key=lambda one: (_id(one.record), order.index(one.reason))))
 
 
-def repeated(
-    records: Iterable[Record],
-    *,
-    now: datetime,
-    retrievals: Mapping[RecordHandle, Retrieval],
-    vectors: Vectors | None = None,
-) -> frozenset[RecordHandle]:
-    """Return the records that `find_candidates` would say repeat another one, which stays."""
-    search = _Search(now, len, lambda _text: (), retrievals, PruneRules())
-    found = search.duplicates(search.alive(search.current(records)), vectors)
-    return frozenset(one.record.handle for one in found)
+class Repeats:
+    """Which records repeat another one, which stays; worked out once for the same records."""
+
+    def __init__(self) -> None:
+        self._known: tuple[int, frozenset[RecordHandle]] = hash(()), frozenset()
+
+    def among(
+        self,
+        records: Iterable[Record],
+        *,
+        now: datetime,
+        retrievals: Mapping[RecordHandle, Retrieval],
+        vectors: Vectors | None = None,
+    ) -> frozenset[RecordHandle]:
+        """Return the records that `find_candidates` would say repeat another one."""
+        search = _Search(now, len, lambda _text: (), retrievals, PruneRules())
+        alive = search.alive(search.current(records))
+        looked_at = hash(search.items(alive))
+        known, found = self._known
+        if looked_at != known:
+            found = frozenset(one.record.handle for one in search.duplicates(alive, vectors))
+            self._known = looked_at, found
+        return found
 
 
 _LIKE = {
@@ -284,22 +296,26 @@ class _Search:
             sentence = f"It costs {tokens:,} tokens wherever it is told."
             yield self._found(record, Reason.COSTLY, sentence)
 
-    def duplicates(
-        self, records: Sequence[Record], vectors: Vectors | None
-    ) -> Iterator[PruneCandidate]:
-        by_id = {_id(record): record for record in records}
-        entries = (
+    def items(self, records: Iterable[Record]) -> tuple[Item, ...]:
+        """Return all of the records that decides on which repeat another."""
+        return tuple(
             Item(
-                id=name,
+                id=_id(record),
                 text=record.text,
                 group=scope_key(record),
                 pinned=record.pinned,
                 reads=(self.retrievals or {}).get(record.handle, Retrieval()).count,
                 at=record.updated_at or record.created_at,
             )
-            for name, record in by_id.items()
+            for record in records
         )
-        for cluster in find_clusters(entries, vectors=vectors, threshold=self.rules.likeness):
+
+    def duplicates(
+        self, records: Sequence[Record], vectors: Vectors | None
+    ) -> Iterator[PruneCandidate]:
+        by_id = {_id(record): record for record in records}
+        items = self.items(by_id.values())
+        for cluster in find_clusters(items, vectors=vectors, threshold=self.rules.likeness):
             survivor = by_id[cluster.survivor.id]
             for duplicate in cluster.duplicates:
                 yield self._found(

@@ -163,8 +163,9 @@ def names_in(text: str) -> frozenset[str]:
 
 def _blocks(content: tuple[str, ...]) -> tuple[str, str]:
     numbers = sorted(word for word in content if is_number(word))
-    letters = sorted("".join(word for word in content if not is_number(word)))
-    return f"{' '.join(numbers)}\n{''.join(letters)}", " ".join(sorted(map(slip_key, content)))
+    letters = Counter("".join(word for word in content if not is_number(word)))
+    counted = (f"{letter}{count}" for letter, count in sorted(letters.items()))
+    return f"{' '.join(numbers)}\n{''.join(counted)}", " ".join(sorted(map(slip_key, content)))
 
 
 def _words(text: str) -> list[str]:

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from random import uniform
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -39,6 +39,9 @@ from memtui.contract import (
 from memtui.service.providers import Providers, open_foreign, unexpected
 from memtui.service.redaction import redact
 from memtui.store.compiled import BindingRow
+
+if TYPE_CHECKING:
+    from memtui.pruning.candidates import Repeats
 
 T = TypeVar("T")
 
@@ -148,7 +151,7 @@ async def _once(call: Callable[[], Awaitable[T]], provider: str, timeout_ms: int
         raise unexpected(provider, error) from error
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Connection:
     """A binding's open adapter, behind its timeout, retry and breaker."""
 
@@ -161,6 +164,13 @@ class Connection:
     lock_file: Path
     """Held by the process that is adding a fact."""
     _adding: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @cached_property
+    def repeats(self) -> Repeats:
+        """What repeats another of its records; the pages of one list ask for it again and again."""
+        from memtui.pruning.candidates import Repeats
+
+        return Repeats()
 
     @asynccontextmanager
     async def adding_facts(self) -> AsyncIterator[None]:

@@ -14,7 +14,7 @@ from memtui.context.assembly import fact_tokens
 from memtui.context.cost import TokenCounter
 from memtui.contract import BrowsePage, BrowseRequest, Filter, Record, RecordHandle, Usage, Use
 from memtui.provider_kit import matcher, read_cursor, write_cursor
-from memtui.pruning.candidates import Retrieval, repeated
+from memtui.pruning.candidates import Retrieval
 from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.uses import Used, asks, is_used_as
 from memtui.service.connections import Connection
@@ -64,7 +64,7 @@ class UsedRecords:
             if (cursor := page.next_cursor) is None:
                 break
         self._repeated = await asyncio.to_thread(
-            repeated,
+            self._connection.repeats.among,
             records,
             now=self._now,
             retrievals=await self._retrievals(records),

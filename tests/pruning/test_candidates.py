@@ -14,6 +14,7 @@ from memtui.pruning.candidates import (
     PruneCandidate,
     PruneRules,
     Reason,
+    Repeats,
     Retrieval,
     find_candidates,
 )
@@ -47,6 +48,25 @@ def found(records: list[Record], **options: Any) -> list[tuple[str, Reason, bool
 
 def candidates(records: list[Record], **options: Any) -> tuple[PruneCandidate, ...]:
     return find_candidates(records, now=NOW, tokens_of=tokens_of, **options)
+
+
+def test_what_repeats_another_follows_every_change() -> None:
+    known = Repeats()
+
+    def repeating(
+        *records: Record, reads: dict[RecordHandle, Retrieval] | None = None, now: datetime = NOW
+    ) -> set[str]:
+        found = known.among(records, now=now, retrievals=reads or {})
+        return {one.provider_record_id for one in found}
+
+    old = record("a", "Likes green tea", created_at=NOW - DAY)
+    new = record("b", "Likes green tea.", created_at=NOW, expires_at=NOW + DAY)
+    assert repeating(old, new) == repeating(old, new) == {"a"}
+    assert repeating(old, new, reads={old.handle: Retrieval(count=3)}) == {"b"}
+    assert repeating(old.model_copy(update={"pinned": True}), new) == {"b"}
+    assert repeating(old, new.model_copy(update={"text": "Likes black tea"})) == set()
+    assert repeating(old, new, now=NOW + 2 * DAY) == set()
+    assert repeating(old, new) == {"a"}
 
 
 def test_duplicates_name_their_survivor() -> None:
