@@ -267,11 +267,20 @@ def _purge(shell: Shell, person: Path) -> None:
         shell.type(f"memtui note 'Likes tea' {owner}", "")
 
 
+def _with_fewer_notes(shell: Shell) -> None:
+    """Let most notes go: each would be copied to Milvus, or asked what it answers."""
+    for memory in (shell.home / "bindings/acme/default/vault/projects").glob("*/memory"):
+        for note in sorted(memory.glob("*.md"))[20:]:
+            note.unlink()
+
+
 def _readme(shell: Shell, person: Path) -> None:
-    """Let other projects go, whose notes would be copied to Milvus as well, in many seconds."""
-    for project in ("billing-api", "infra"):
-        shutil.rmtree(shell.home / "bindings/acme/default/vault/projects" / project)
+    _with_fewer_notes(shell)
     shell.type("memtui bindings add vectors milvus", "")
+
+
+def _impact(shell: Shell, person: Path) -> None:
+    _with_fewer_notes(shell)
 
 
 def _http(shell: Shell, person: Path) -> None:
@@ -290,6 +299,7 @@ def _providers(shell: Shell, person: Path) -> None:
 PREPARED: Mapping[str, Callable[[Shell, Path], None]] = {
     "README.md": _readme,
     "http.md": _http,
+    "impact.md": _impact,
     "import.md": _import,
     "purge.md": _purge,
     "providers.md": _providers,
