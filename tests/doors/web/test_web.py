@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ import pyte
 import pytest
 
 from memtui.config import Paths
+from memtui.doors.cli.main import run
 from memtui.doors.cli.session import Invocation, global_options
 from memtui.doors.listening import on_port
 from memtui.doors.web import server
 from memtui.service import MemoryService
+from tests.doors.cli.conftest import Stream
 
 LONGEST_SECONDS = 60
 _DRAWN = {aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT}
@@ -236,10 +238,11 @@ def test_settings_that_do_not_fit_are_told_before_anything_is_served(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    command = [sys.executable, "-m", "memtui", "--home", str(paths.data), "web"]
-    ran = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert said in ran.stderr
+    out, err = Stream(), Stream()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run(["--home", str(paths.data), "web"])
+    assert (code, out.text()) == (2, "")
+    assert said in err.text()
 
 
 def test_a_tab_gets_the_options_of_its_server(tmp_path: Path) -> None:
