@@ -23,11 +23,13 @@ from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.service import Caller, MemoryService, open_service
 
 _SLOW = (
-    "tests/analytics/test_hot", "tests/analytics/test_reading", "tests/backends/mem0/",
-    "tests/backends/milvus/",
+    "tests/analytics/test_dashboard", "tests/analytics/test_hot", "tests/analytics/test_reading",
+    "tests/analytics/test_stats", "tests/backends/mem0/", "tests/backends/milvus/",
+    "tests/backends/plugin_v1/test_nasty",
     "tests/conformance/", "tests/demo/", "tests/doors/", "tests/journeys/", "tests/migration/",
     "tests/screens/", "tests/testing/", "tests/service/test_object_store",
-    "tests/service/test_purge", "tests/service/test_sight", "tests/service/test_whole_log",
+    "tests/service/test_purge", "tests/service/test_read_only_medium", "tests/service/test_repair",
+    "tests/service/test_sight", "tests/service/test_whole_log",
     "tests/analytics/test_audit", "tests/analytics/test_export", "tests/test_app",
     "tests/test_layers",
 )  # fmt: skip

@@ -17,7 +17,7 @@ from tests.migration.conftest import ends_of, fill, held, states
 
 pytestmark = pytest.mark.slow
 
-KILLS = 6
+KILLS = 4
 RECORDS = 150
 
 

@@ -171,7 +171,7 @@ async def test_another_model_of_the_same_name_is_noticed(
     assert (await embed(adapter, 10)).is_done
     server.dimensions = 100
     other = await open_vault(config={"embedding": server.embedding})
-    with pytest.raises(Invalid, match="embedded anew"):
+    with pytest.raises(Invalid, match="embedded again"):
         await ask(other, "word1")
     assert not (await embed(other, 0)).is_done
     assert (await embed(other, 10)).dimensions == 100
