@@ -21,16 +21,14 @@ _MEASURED = re.compile(
 )
 """What another machine or moment shows otherwise: how long things took, how often it was read."""
 
-_CUT = re.compile(r"\S*…")
-
 
 def words_of(svg: str) -> list[str]:
-    """Return what a picture says, a line a row, without what was measured or cut for its width."""
+    """Return what a picture says, a line a row, without what was measured."""
     rows: dict[float, list[tuple[float, str]]] = {}
     for x, y, text in _TEXT.findall(svg):
         rows.setdefault(float(y), []).append((float(x), html.unescape(text)))
     lines = (" ".join(text for _, text in sorted(row)) for _, row in sorted(rows.items()))
-    whole = (_CUT.sub("…", " ".join(line.split())) for line in lines)
+    whole = (" ".join(line.split()) for line in lines)
     return [" ".join(_MEASURED.sub("", line).split()) for line in whole]
 
 
