@@ -66,13 +66,21 @@ async def wait_for_idle(_min_sleep: float = 0, max_sleep: float = 1) -> None:
 
 
 async def _wait_for_screen(_pilot: Pilot[Any], _timeout: float = 0) -> bool:
-    """Wait as for everything else, instead of sending each widget a message."""
-    await wait_for_idle()
+    """Send no widget a message to see that it answers: who waits for idle waits for all."""
     return True
 
 
 def _works(app: App[Any]) -> bool:
-    return any(one.is_running and not one.group.startswith(_STANDING) for one in app.workers)
+    answers = {one.future for screen in app.screen_stack for one in screen._result_callbacks}
+    return any(
+        one.is_running and not one.group.startswith(_STANDING) and _waits_for(one) not in answers
+        for one in app.workers
+    )
+
+
+def _waits_for(worker: Any) -> Any:
+    """Return what a worker waits for: a dialog's answer is the test's to give."""
+    return worker._task._fut_waiter if worker._task is not None else None
 
 
 def _was_put_off(app: Any) -> bool:

@@ -5,6 +5,7 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -333,21 +334,22 @@ async def test_hostile_records_are_harmless_on_every_screen(
     texts = [f"deploy {text[:200_000]}" for text in HOSTILE if "\ud800" not in text]
     await fill(paths, settings, *texts, project_id="p [/x] ")
     async with running(paths, settings, screen="query") as (app, pilot):
+        sizes = ((80, 24), (200, 60), (40, 12), SIZE)
 
-        async def look() -> None:
-            for size in ((80, 24), (200, 60), (40, 12), SIZE):
-                await pilot.resize_terminal(*size)
-                assert_harmless(screen_text(app))
+        async def look(size: tuple[int, int]) -> None:
+            await pilot.resize_terminal(*size)
+            assert_harmless(screen_text(app))
 
         await pilot.press(*"deploy", "enter")
         await settle(pilot, app)
-        for _ in texts:
-            await look()
+        for size, _ in zip(cycle(sizes), texts, strict=False):
+            await look(size)
             await pilot.press("j")
         for keys in (("x",), ("escape", "1"), ("2",), ("j", "j"), ("4",), ("j", "j"), ("s",)):
             await pilot.press(*keys)
             await settle(pilot, app)
-            await look()
+            for size in sizes:
+                await look(size)
 
 
 async def test_every_size_shows_the_frame_and_resizing_is_live(

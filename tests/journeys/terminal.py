@@ -44,7 +44,7 @@ class Terminal:
     def until(self, *wanted: str, gone: str = "") -> None:
         """Read until all of the texts are on the screen, and `gone` is not."""
         end = time.monotonic() + _PATIENCE
-        while not all(one in self.text for one in wanted) or (gone and gone in self.text):
+        while not _shows(self.text, wanted, gone):
             if time.monotonic() > end or not self._read():
                 raise AssertionError(f"{wanted} did not appear:\n{self.text}")
 
@@ -68,6 +68,10 @@ class Terminal:
         self.output += written
         self._stream.feed(written)
         return True
+
+
+def _shows(text: str, wanted: tuple[str, ...], gone: str) -> bool:
+    return all(one in text for one in wanted) and not (gone and gone in text)
 
 
 @contextmanager

@@ -87,7 +87,7 @@ async def walk(app: Watched, pilot: Pilot[None], *, waits: bool = False) -> None
             await pilot.pause()
             assert app.is_running, action_id
             while app.screen is not app.screen_stack[0]:
-                app.pop_screen()
+                await app.screen.dismiss(None)
             await app.run_action(f"go_{mode}")
         done.update(set(groups_on(mode)[1:]) - ({"list"} if mode == MODES[0] else set()))
     await app.run_action("quit")
