@@ -64,7 +64,7 @@ async def test_what_breaks_is_looked_at_before_the_yes(
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         app.screen.query_one(Input).value = "0"
         await pilot.press("enter")
-        await until(pilot, lambda: "give 1 to 10,000" in screen_text(app))
+        await until(pilot, lambda: "'0' is not a number from 1" in screen_text(app))
         app.screen.query_one(Input).value = "1"
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, ImpactScreen))
