@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textual.visual import RenderOptions
 
 
-class DimmingScreen(SizedScreen[ScreenResultType], ModalScreen[ScreenResultType]):
+class DimmingScreen(ModalScreen[ScreenResultType], SizedScreen[ScreenResultType]):
     """A screen around which the one below it is seen."""
 
     def render(self) -> Any:
