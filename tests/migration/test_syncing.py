@@ -339,7 +339,7 @@ async def test_deciding_a_conflict_lets_no_deletion_pass(pair: Pair) -> None:
     assert (await pair.service.pairs.of(pair.caller, *pair.keys))[0].made == other
     await pair.forget(1, await pair.one(1, "key_4: value 4"))
     [held] = (await pair.sync()).held_back
-    assert "made anew" in held.reason
+    assert "recreated" in held.reason
     calm = next(one for one in pairs if one.ids[0] != mine)
     with pytest.raises(NotFound, match="no conflict"):
         await resolve(pair.ends, pair.data, calm.ids[0], "other")
