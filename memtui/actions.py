@@ -406,6 +406,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do("same_source", "b", "Show the records of the same source.", _ROW),
         _do("record", "R", "Show the record in Records.", _ROW),
+        _do("edit", "e", "Show the record in Records and change its text.", _CORRECTION),
         _do("runs", "T", "Show the runs that were told it.", _ROW, label="runs told"),
         _do("history", "h", "Show earlier questions and what they found."),
         _do("tags", "number_sign", "Choose a tag, and list everything that has it.", _SERVICE),
@@ -852,7 +853,7 @@ ACTIONS: Mapping[str, Action] = {
 _FOOTERS = {
     "bindings": "add enable read_only target remove open",
     "operations": "open follow runs undo copy",
-    "query": "input open record helped explain same_source",
+    "query": "input edit open record helped explain",
     "records": "edit mark forget add undo history",
     "budget": "prune add forget mark text",
     "analytics": "half period input dimension saved export",

@@ -388,7 +388,7 @@ class MemtuiApp(App[None]):
         if arrived.select is not None:
             self.frame.point_at(arrived.select)
         if arrived.then:
-            self.frame.carry_on(arrived.then)
+            self.frame.carry_on(arrived.then, arrived.select or "")
 
     async def _go(self, mode: str) -> None:
         if self._loaded:

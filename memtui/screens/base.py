@@ -286,6 +286,8 @@ class MemtuiScreen(ServiceScreen):
         self._wanted: str | None = None
         self._next = ""
         """The action that is carried out as soon as it can be."""
+        self._next_on = ""
+        """What the cursor has to be on before, as `select` is told; empty for whatever it is on."""
         self._knowing = Background(self, "filter-words")
         self.reads = Background(self, "reads")
         """Reads what the screen shows."""
@@ -415,10 +417,17 @@ class MemtuiScreen(ServiceScreen):
         self._wanted = name
         self.reload()
 
-    def carry_on(self, action_id: str) -> None:
-        """Carry out an action as soon as it can be, unless the person leaves the screen before."""
-        self._next = action_id
+    def carry_on(self, action_id: str, on: str = "") -> None:
+        """Carry out an action as soon as it can be, unless the person leaves the screen before.
+
+        With `on` it waits until the cursor is on what `select` was told.
+        """
+        self._next, self._next_on = action_id, on
         self._go_on()
+
+    def is_on(self, name: str) -> bool:
+        """Whether the cursor is on what `select(name)` goes to."""
+        return not name
 
     def on_worker_state_changed(self) -> None:
         """Go on where something was read."""
@@ -426,7 +435,9 @@ class MemtuiScreen(ServiceScreen):
 
     def _go_on(self) -> None:
         is_read = self.state.phase is Phase.READY and not (self._stale or self.reading)
-        if self._next and is_read and self.is_current and not self.why_disabled(self._next):
+        if not (self._next and is_read and self.is_current and self.is_on(self._next_on)):
+            return
+        if not self.why_disabled(self._next):
             wanted, self._next = self._next, ""
             self.call_later(self.perform, wanted)
 

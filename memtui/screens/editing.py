@@ -60,6 +60,20 @@ R = TypeVar("R")
 Answers: TypeAlias = "Sequence[MutationAnswer]"
 
 
+def refused_by(binding: BindingView | None) -> dict[Need, str]:
+    """Return what a binding does not let a person do to its records, and why."""
+    missing: dict[Need, str] = {}
+    if binding is None:
+        return missing
+    if binding.read_only:
+        missing[Need.WRITABLE] = f"The binding {binding.key} is read-only."
+    elif not binding.capabilities.writable:
+        missing[Need.WRITABLE] = f"The provider of {binding.key} only reads."
+    if not binding.capabilities.correction:
+        missing[Need.CORRECTION] = ""
+    return missing
+
+
 class Named(NamedTuple):
     """What names a record among those of all bindings."""
 
@@ -179,13 +193,7 @@ class EditingScreen(ListScreen[R]):
         binding = self.binding_at(row)
         if isinstance(row, Record) and row.read_only:
             missing[Need.MEMORY] = ""
-        if binding is not None and binding.read_only:
-            missing[Need.WRITABLE] = f"The binding {binding.key} is read-only."
-        elif binding is not None and not binding.capabilities.writable:
-            missing[Need.WRITABLE] = f"The provider of {binding.key} only reads."
-        if binding is not None and not binding.capabilities.correction:
-            missing[Need.CORRECTION] = ""
-        return missing
+        return missing | refused_by(binding)
 
     def draw_keys(self) -> None:
         """Tell what the keys can work on now, and how many records would go."""

@@ -11,7 +11,7 @@ import memtui.service
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import CorrectRequest, ForgetRequest, QueryRequest, Record, Unavailable
-from memtui.screens.dialogs import WriteRecord
+from memtui.screens.dialogs import EditText, WriteRecord
 from memtui.service import Caller, MemoryService, open_service
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.held import Gate, Held
@@ -78,7 +78,8 @@ async def test_records_come_and_go_and_cursor_and_marks_stay(
 async def test_an_answer_says_that_its_results_are_not_as_they_were(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
-    [record, _] = await write_notes(service, caller, ["deploys on Mondays", "deploys by hand"])
+    other = "deploys by hand, never at night, whoever asks for it and whatever the reason may be"
+    [record, _] = await write_notes(service, caller, ["deploys on Mondays", other])
     async with running(paths, settings, "query") as (app, pilot):
         await pilot.press(*"deploys", "enter")
         await until(pilot, lambda: "2 results for" in screen_text(app))
@@ -101,6 +102,16 @@ async def test_an_answer_says_that_its_results_are_not_as_they_were(
         await pilot.press("3")
         await until(pilot, lambda: "2 results for" in screen_text(app))
         assert "because you chose it" not in screen_text(app)
+
+        await pilot.press("4")
+        await until(pilot, lambda: "deploys on Fridays" in str(listed(app).current))
+        await pilot.press("down" if listed(app).cursor == 0 else "up")
+        await until(pilot, lambda: "deploys by hand" in str(listed(app).current))
+        await pilot.press("3")
+        await until(pilot, lambda: "2 results for" in screen_text(app))
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        assert "Edit deploys on Fridays" in screen_text(app)
 
 
 async def test_what_was_saved_long_ago_and_is_logged_now_is_no_notice(

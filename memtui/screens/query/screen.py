@@ -32,6 +32,7 @@ from memtui.contract import (
 from memtui.filters import Taker, asked_with
 from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.dialogs import READING, Drawn, Sheet
+from memtui.screens.editing import refused_by
 from memtui.screens.following import News
 from memtui.screens.open_source import open_source, source_filter
 from memtui.screens.operations.view import OperationView, foot, head
@@ -395,6 +396,9 @@ class QueryScreen(MemtuiScreen):
             missing[Need.ROW] = "No result is selected."
         elif snippet.source is None and snippet.location is None:
             missing[Need.SOURCE] = ""
+        if snippet is not None and snippet.read_only:
+            missing[Need.MEMORY] = ""
+        missing |= self._unfit_for_edit()
         binding, everywhere = self.state.binding, self.state.asks_all
         if self.view.request is None:
             missing[Need.EXPLAIN] = "Ask something first."
@@ -406,6 +410,14 @@ class QueryScreen(MemtuiScreen):
         elif is_own and not (binding is not None and binding.capabilities.agents_search):
             missing[Need.AGENTS_SEARCH] = ""
         self.missing = missing
+
+    def _unfit_for_edit(self) -> dict[Need, str]:
+        """Why the binding of the result under the cursor takes no correction."""
+        index, answer = self._cards.highlighted, self.view.answer
+        found = placed(answer) if answer is not None else []
+        key = found[index][0] if index is not None and index < len(found) else None
+        binding = next((one for one in self.state.bindings if one.key == key), None)
+        return refused_by(binding)
 
     @property
     def _cards(self) -> OptionRows:
@@ -516,8 +528,16 @@ class QueryScreen(MemtuiScreen):
 
     def action_record(self) -> None:
         """Show the record in Records."""
+        self._show_record()
+
+    def action_edit(self) -> None:
+        """Show the record in Records, and change its text there."""
+        self._show_record(then="records.edit")
+
+    def _show_record(self, then: str = "") -> None:
         key, snippet = self._result
-        self.post_message(GoTo("records", None, key, snippet.handle.provider_record_id))
+        name = snippet.handle.provider_record_id
+        self.post_message(GoTo("records", binding_key=key, select=name, then=then))
 
     @conversation
     async def action_runs(self) -> None:

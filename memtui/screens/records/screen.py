@@ -416,6 +416,11 @@ class RecordsScreen(EditingScreen[Record]):
         if name and not self._go_to(self._binding_key, name):
             self._pointed_at = name
 
+    def is_on(self, name: str) -> bool:
+        """Whether the cursor is on a record of the binding that is looked at."""
+        row = self.rows_list.current
+        return not name or (row is not None and self.name_of(row) == (self._binding_key, name))
+
     def _go_to(self, binding_key: str, name: str) -> bool:
         return self.rows_list.go_to_key(self._row_key(Named(binding_key, name)))
 
@@ -429,9 +434,13 @@ class RecordsScreen(EditingScreen[Record]):
 
     async def _fetch_pointed(self, key: str, name: str) -> None:
         session, scope = self.session, self.state.record_scope
-        answer = await self.change(
-            lambda: session.service.get(session.caller, name, scope, binding_key=key)
-        )
+        try:
+            answer = await self.change(
+                lambda: session.service.get(session.caller, name, scope, binding_key=key)
+            )
+        except MemtuiError:
+            self.carry_on("")
+            raise
         found = Named(key, record_key(answer.record))
         self._links[found] = Links.like(answer)
         self.changed(found, answer.record)
@@ -444,6 +453,7 @@ class RecordsScreen(EditingScreen[Record]):
         record = self.rows_list.current
         if record is not None:
             self._read_story(record)
+        self._go_on()
 
     def detail(self, row: Record, width: int) -> Content:
         """Return what is known of a record by now."""
