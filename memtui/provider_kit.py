@@ -592,12 +592,16 @@ class HttpClient:
         self._seconds, self._most_bytes = seconds, most_bytes
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=16)
         is_tls = url.startswith("https:")  # its certificates take a while to load
-        transport = httpx.AsyncHTTPTransport(
-            verify=is_tls, uds=str(socket) if socket else None, limits=limits
-        )
+        transport = None  # the client's own goes through the proxies of the environment
+        if socket or not trust_env:
+            transport = httpx.AsyncHTTPTransport(
+                verify=is_tls, uds=str(socket) if socket else None, limits=limits
+            )
         self._client = httpx.AsyncClient(
             base_url=url.rstrip("/"),
-            transport=None if trust_env and socket is None else transport,
+            transport=transport,
+            verify=is_tls,
+            limits=limits,
             timeout=None,  # noqa: S113 — `send` bounds each request as a whole
             headers={**headers, "accept-encoding": "identity"},
             follow_redirects=False,
