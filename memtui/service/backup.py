@@ -125,7 +125,8 @@ def backup(
         raise Invalid(f"There is already a file {target}; give another name.") from error
     except OSError as error:
         raise Invalid(
-            f"{error.filename or target}: {error.strerror}; no backup was made."
+            f"{target if work is None else error.filename or target}: {error.strerror}; no backup "
+            "was made."
         ) from error
     finally:
         if work is not None:

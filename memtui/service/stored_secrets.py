@@ -13,7 +13,7 @@ from memtui.contract import BrowseRequest, MemtuiError, Model, Scope
 from memtui.service.core import Core, Group
 from memtui.service.redaction import redact, redact_config, redact_json
 from memtui.service.visibility import Caller
-from memtui.store import bindings
+from memtui.store import bindings, held
 from memtui.store.tables import JOURNAL
 
 _WINDOW = 1_000
@@ -38,7 +38,7 @@ class Secrets(Group):
     async def stored(
         self, caller: Caller, folders: tuple[Path, ...] = ()
     ) -> AsyncIterator[StoredSecret]:
-        """Yield where a company stores secrets: its log, its journal, its bindings' records, files.
+        """Yield where a company stores secrets: its log, its journal, what is held, records, files.
 
         Every page of records that is looked at is an operation, as any other look at them.
 
@@ -62,6 +62,9 @@ class Secrets(Group):
             await log.close()
         for found in await asyncio.to_thread(lambda: [*_in_journal(self._core, caller)]):
             yield found
+        for row in await self._core.ask(held.waiting, caller.company_id):
+            if labels := redact_json([row.request, row.base])[1]:
+                yield _found("held for review", row.held_id, labels)
         async for found in self._in_bindings(caller):
             yield found
         for found in await asyncio.to_thread(lambda: [*_in_files(folders)]):

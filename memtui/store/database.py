@@ -478,6 +478,11 @@ class Database:
             reason = (str(cause).strip().splitlines() or [""])[0]
             if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
                 raise _damaged(path, reason) from error
+            if reason.startswith(("no such column", "no such table")):
+                raise Unavailable(
+                    f"The database {path or 'of this home'} was made by another version of memtui "
+                    f"({reason}); open it with that version, or name another home by MEMTUI_HOME."
+                ) from error
             raise Unavailable(
                 f"The control plane's database failed ({reason}); "
                 "check its disk, permissions or server and try again."

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 
 import pytest
+from sqlalchemy import update
 
 from memtui.config import Paths, Settings
 from memtui.contract import (
@@ -39,6 +40,7 @@ from memtui.service import (
 )
 from memtui.service.answers import Held, ReviewRule, RuleAction, RuleTest
 from memtui.service.context import ContextRequest
+from memtui.store.tables import HELD
 from tests.service.fake import FakeAdapter
 
 ANA = Caller(company_id="local", principal="user:ana", door="test")
@@ -360,6 +362,11 @@ async def test_secrets_are_out_before_anything_waits(held_all: MemoryService) ->
     assert answer.held is not None
     [one] = await held_all.review.waiting(ANA)
     assert "bbbb" not in one.model_dump_json()
+    assert [found async for found in held_all.secrets.stored(ANA)] == []
+    with held_all.core.database.write() as database:  # as an earlier version may have kept it
+        database.execute(update(HELD).values(request={"content": f"token: {secret}"}))
+    [found] = [found async for found in held_all.secrets.stored(ANA)]
+    assert (found.place, found.where) == ("held for review", answer.held.held_id)
 
 
 @pytest.mark.slow

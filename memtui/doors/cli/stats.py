@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from memtui.contract import Invalid, Scope, owner_of, owner_words
+from memtui.contract import Invalid, NotFound, Scope, owner_of, owner_words
 from memtui.doors.cli.input import read_stdin
 from memtui.doors.cli.options import Exact, FilterLine, OperationOptions, ScopeOptions
 from memtui.doors.cli.output import (
@@ -147,6 +147,9 @@ async def _show_insights(session: Session, scope: ScopeOptions) -> None:
     asked = scope.scope(session)
     of_whom = owner_of(asked)
     everybodys = of_whom == owner_of(company)
+    items = (item for one in answer.answers for item in one.plan.items)
+    if not everybodys and all(owner_of(item.record.scope) != of_whom for item in items):
+        raise NotFound(f"Nothing is remembered of {owner_words(asked)}, so nothing shows.")
     found = [one for one in answer.insights if everybodys or owner_of(one.scope) == of_whom]
     read = shown.counted(len(answer.answers), "binding")
     session.out.answer(

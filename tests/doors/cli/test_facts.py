@@ -237,6 +237,7 @@ def test_everything_is_pruned_at_once_and_comes_back_at_once(here: Run) -> None:
     assert here("facts", "prune", "--everything", "--json").document["records"] == 3
     assert here("stats", "--insights", "--json").document["insights"] == []
     assert here("stats", "--insights", "--patterns").code == 2
+    assert here("stats", "--insights", "--project", "nope").code == 1
 
     add(here, "likes tea!", *U, "--binding", "table")
     assert here("bindings", "read-only", "table", "on").code == 0
