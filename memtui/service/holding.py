@@ -278,15 +278,14 @@ async def hold(
     Raises:
         Denied: a rule refuses it, or the queue is full.
     """
-    assert entry.binding is not None  # noqa: S101 - it is connected
-    rules = rules_of(entry.binding)
+    binding = _bound(entry)
+    rules = rules_of(binding)
     met = await met_by(connection, request, there, entry.sight)
     asked = _Asked(core, entry, connection, request, met)
     for rule in rules:
         if rule.action is RuleAction.REFUSE and await asked.fits(rule):
             raise Denied(
-                f"{entry.binding.key} does not take this from agents ({rule.name}); "
-                "do not try again."
+                f"{binding.key} does not take this from agents ({rule.name}); do not try again."
             )
     for rule in rules:
         if rule.action is RuleAction.ACCEPT and await asked.fits(rule):
@@ -294,17 +293,22 @@ async def hold(
     reasons = [one.name for one in rules if one.action is RuleAction.HOLD and await asked.fits(one)]
     if not reasons:
         return None
-    return await asyncio.to_thread(_let_wait, core, entry, request, met, reasons)
+    return await asyncio.to_thread(_let_wait, asked, reasons)
 
 
-def _let_wait(
-    core: Core, entry: RunningOperation, request: Request, met: Met, reasons: list[str]
-) -> Held:
+def _bound(entry: RunningOperation) -> BindingRow:
+    """Return the binding as it is now; a connection may know it from before its rules changed."""
+    assert entry.binding is not None  # noqa: S101 - it is connected
+    return entry.binding
+
+
+def _let_wait(asked: _Asked, reasons: list[str]) -> Held:
+    core, entry, request, binding = asked.core, asked.entry, asked.request, _bound(asked.entry)
     caller, company_id = entry.caller, entry.caller.company_id
-    key = entry.binding.key if entry.binding else ""
-    owners = _owners(request, met)
-    asked = {
-        "binding": key,
+    key = binding.key
+    owners = _owners(request, asked.met)
+    likely = {
+        "binding": [key, binding.created_at.isoformat()],
         "type": entry.operation_type,
         "owners": [owner_of(one) for one in owners],
         **request.model_dump(mode="json", exclude=_NOT_COMPARED),
@@ -313,7 +317,7 @@ def _let_wait(
         appending.hold(database, company_id)
         if entry.operation_type is OperationType.WRITE:
             core.save_limits.check(database, entry)
-        likeness = held.likeness(database, company_id, asked)
+        likeness = held.likeness(database, company_id, likely)
         known = held.alike(database, company_id, likeness)
         held_id = known or entry.operation_id
         if known is not None:
@@ -324,10 +328,11 @@ def _let_wait(
                 company_id=company_id,
                 held_id=held_id,
                 binding_key=key,
+                binding_added_at=binding.created_at,
                 operation_type=entry.operation_type,
                 request=request.model_dump(mode="json"),
                 owners=[one.model_dump(mode="json") for one in owners],
-                base=[one.model_dump(mode="json") for one in met.changes],
+                base=[one.model_dump(mode="json") for one in asked.met.changes],
                 reasons=reasons,
                 principal=caller.principal,
                 acts_for=caller.acts_for,
@@ -399,10 +404,10 @@ class Acceptance:
 
     async def checked(
         self,
+        entry: RunningOperation,
         connection: Connection,
         request: RequestT,
         there: Sequence[Snapshot],
-        sight: Sight | None,
     ) -> RequestT:
         """Return the request as it goes on from what is there now.
 
@@ -411,7 +416,12 @@ class Acceptance:
         """
         if self.row.decider is not None:
             raise decided_meanwhile(self.row, self.row)
-        now = (await met_by(connection, request, there, sight)).changes
+        if self.row.binding_added_at != _bound(entry).created_at:
+            raise Conflict(
+                f"{self.row.held_id} was meant for a binding {self.row.binding_key} that has been "
+                "removed; the one of that name today is another. Refuse it, or write it yourself."
+            )
+        now = (await met_by(connection, request, there, entry.sight)).changes
         then = [Record.model_validate(one) for one in self.row.base]
         if state_of(now) != (self.seen or state_of(then)):
             held_id = self.row.held_id

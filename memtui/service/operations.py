@@ -641,7 +641,7 @@ class Operations(Group):
     ) -> tuple[RequestT, Held | None]:
         """Write the intent, unless what an agent asks has to wait for review."""
         if accepts is not None:
-            request = await accepts.checked(connection, request, there, entry.sight)
+            request = await accepts.checked(entry, connection, request, there)
             check = accepts.claim
             entry.at_end = accepts.end
         elif not entry.caller.by_person and entry.binding is not None and entry.binding.review:

@@ -111,6 +111,7 @@ class HeldRow:
     company_id: str
     held_id: str
     binding_key: str
+    binding_added_at: datetime
     operation_type: str
     request: dict[str, Any]
     owners: list[dict[str, Any]]
@@ -438,16 +439,16 @@ END_INTENT = Prepared(
 
 HELD = Prepared(
     "HELD",
-    "SELECT memory_held.company_id, memory_held.held_id, memory_held.binding_key, memory_held.operation_type, memory_held.request, memory_held.owners, memory_held.base, memory_held.reasons, memory_held.principal, memory_held.acts_for, memory_held.door, memory_held.likeness, memory_held.times, memory_held.held_at, memory_held.last_at, memory_held.decider FROM memory_held WHERE memory_held.company_id = ? ORDER BY memory_held.held_at, memory_held.held_id",
+    "SELECT memory_held.company_id, memory_held.held_id, memory_held.binding_key, memory_held.binding_added_at, memory_held.operation_type, memory_held.request, memory_held.owners, memory_held.base, memory_held.reasons, memory_held.principal, memory_held.acts_for, memory_held.door, memory_held.likeness, memory_held.times, memory_held.held_at, memory_held.last_at, memory_held.decider FROM memory_held WHERE memory_held.company_id = ? ORDER BY memory_held.held_at, memory_held.held_id",
     binds="company_id=text",
-    results="text text text text json json json json text text text text plain moment moment text",
+    results="text text text moment text json json json json text text text text plain moment moment text",
 )
 
 HELD_ONE = Prepared(
     "HELD_ONE",
-    "SELECT memory_held.company_id, memory_held.held_id, memory_held.binding_key, memory_held.operation_type, memory_held.request, memory_held.owners, memory_held.base, memory_held.reasons, memory_held.principal, memory_held.acts_for, memory_held.door, memory_held.likeness, memory_held.times, memory_held.held_at, memory_held.last_at, memory_held.decider FROM memory_held WHERE memory_held.company_id = ? AND memory_held.held_id = ?",
+    "SELECT memory_held.company_id, memory_held.held_id, memory_held.binding_key, memory_held.binding_added_at, memory_held.operation_type, memory_held.request, memory_held.owners, memory_held.base, memory_held.reasons, memory_held.principal, memory_held.acts_for, memory_held.door, memory_held.likeness, memory_held.times, memory_held.held_at, memory_held.last_at, memory_held.decider FROM memory_held WHERE memory_held.company_id = ? AND memory_held.held_id = ?",
     binds="company_id=text held_id=text",
-    results="text text text text json json json json text text text text plain moment moment text",
+    results="text text text moment text json json json json text text text text plain moment moment text",
 )
 
 HELD_ALIKE = Prepared(
@@ -466,8 +467,8 @@ COUNT_HELD = Prepared(
 
 ADD_HELD = Prepared(
     "ADD_HELD",
-    "INSERT INTO memory_held (company_id, held_id, binding_key, operation_type, request, owners, base, reasons, principal, acts_for, door, likeness, times, held_at, last_at, decider) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    binds="company_id=text held_id=text binding_key=text operation_type=text request=json owners=json base=json reasons=json principal=text acts_for=text door=text likeness=text times=plain held_at=moment last_at=moment decider=text",
+    "INSERT INTO memory_held (company_id, held_id, binding_key, binding_added_at, operation_type, request, owners, base, reasons, principal, acts_for, door, likeness, times, held_at, last_at, decider) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    binds="company_id=text held_id=text binding_key=text binding_added_at=moment operation_type=text request=json owners=json base=json reasons=json principal=text acts_for=text door=text likeness=text times=plain held_at=moment last_at=moment decider=text",
 )
 
 ASK_HELD_AGAIN = Prepared(

@@ -319,6 +319,8 @@ class HeldTable(SQLModel, table=True):
     held_id: str = _text(primary_key=True)
     """The operation that asked for it."""
     binding_key: str = _text()
+    binding_added_at: datetime = _moment()
+    """Which binding of that key it was asked of: a later one takes over nothing."""
     operation_type: str = _text()
     """`write`, `correct` or `forget`."""
     request: dict[str, Any] = _json()

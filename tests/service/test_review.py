@@ -120,6 +120,32 @@ async def test_what_is_held_is_nowhere_until_a_person_lets_it_in(held_all: Memor
     assert await service.analysis.verify_chain(ANA)
 
 
+async def test_another_binding_of_the_same_key_takes_over_nothing(held_all: MemoryService) -> None:
+    service = held_all
+    asked = fact("color: blue").model_copy(update={"binding_key": "spare"})
+
+    async def ask_spare() -> Held:
+        await service.review.add_rule(ANA, "spare", ALL)
+        answer = await service.write(BOT, asked)
+        assert answer.held is not None
+        return answer.held
+
+    await service.bindings.add(ANA, "spare", "facts", {})
+    first = await ask_spare()
+    await service.bindings.remove(ANA, "spare")
+    with pytest.raises(NotFound, match="spare"):
+        await service.review.accept(ANA, first.held_id)
+
+    await service.bindings.add(ANA, "spare", "facts", {})
+    with pytest.raises(Conflict, match="Refuse it"):
+        await service.review.accept(ANA, first.held_id)
+    second = await ask_spare()
+    assert not second.again, "it is another binding that is asked"
+    await service.review.refuse(ANA, first.held_id)
+    [record] = (await service.review.accept(ANA, second.held_id)).records
+    assert record.text == "color: blue"
+
+
 async def test_a_refusal_is_logged_with_its_reason_and_taken_back(held_all: MemoryService) -> None:
     service = held_all
     held = await ask(service, "deploy_branch: release")

@@ -20,6 +20,7 @@ def row(held_id: str, likeness: str) -> HeldRow:
         company_id="acme",
         held_id=held_id,
         binding_key="default",
+        binding_added_at=NOW,
         operation_type="write",
         request={"content": "Ünïcode \x00 \ud800", "deep": [None, {"a": 1}]},
         owners=[{"company_id": "acme"}],
