@@ -161,7 +161,7 @@ class Facts(Group):
         rivals = [group for group in others if group[0].place.rank == first[0].place.rank]
         if rivals:
             names = ", ".join(sorted(_heading(group[0]) or "none" for group in (first, *rivals)))
-            raise Invalid(f"{key} stands in several namespaces ({names}); say which one.")
+            raise Invalid(f"{key} is in several namespaces ({names}); give one of them with it.")
         return FactAnswer(
             **_keyed(caller, first),
             operation_ids=read.operation_ids,
