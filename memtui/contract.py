@@ -151,6 +151,25 @@ def missing_extra(what: str, extra: str) -> Invalid:
     return Invalid(f"{what} needs more packages; run pip install 'memtui[{extra}]'.")
 
 
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """Return the sentence for a name that nothing has, with the nearest or all that there are.
+
+    Args:
+        what: The sort of thing, such as `binding`.
+        name: What was asked for.
+        known: The names that there are.
+    """
+    from difflib import get_close_matches
+
+    names = list(known)
+    if not names:
+        return f"There is no {what} {name}; there are none yet."
+    if near := get_close_matches(name, names, n=1):
+        return f"There is no {what} {name}; did you mean {near[0]}?"
+    plural = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+    return f"There is no {what} {name}; the {plural} are {', '.join(names)}."
+
+
 class Model(BaseModel):
     """Base of the contract's values: frozen, no unknown fields.
 

@@ -137,7 +137,7 @@ async def test_a_service_that_does_not_open_says_why_and_opens_on_r(
 
 async def test_an_unknown_company_is_a_sentence(paths: Paths, settings: Settings) -> None:
     async with running(paths, settings, company="nobody") as (app, _):
-        assert "There is no company 'nobody'; the companies are Local." in screen_text(app)
+        assert "There is no company nobody; the companies are Local." in screen_text(app)
 
 
 async def test_numbers_and_clicks_go_to_the_screens(paths: Paths, settings: Settings) -> None:

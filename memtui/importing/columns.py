@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from memtui.contract import Invalid, OperationStatus, OperationType, field_docstrings
+from memtui.contract import Invalid, OperationStatus, OperationType, field_docstrings, unknown
 from memtui.store.digest import CONTROL
 from memtui.store.operation import TITLES, OperationDraft
 
@@ -281,7 +281,7 @@ def column_map(
     tables["set"] |= constants
     for name in (*tables["columns"].values(), *tables["set"]):
         if name not in FIELDS and (name not in {KEEP, DROP} or name in tables["set"]):
-            raise Invalid(f"There is no field {name}; the fields are {', '.join(FIELDS)}.")
+            raise Invalid(unknown("field", name, FIELDS))
     kinds = tables["operation_type"] | dict(types)
     kept = {word: kind for word, kind in kinds.items() if kind != DROP}
     meant: dict[str, OperationType] = _enum(OperationType, kept, "operation type")

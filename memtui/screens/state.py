@@ -20,7 +20,7 @@ from textual.message import Message
 
 from memtui.actions import Need
 from memtui.config import Paths, Settings
-from memtui.contract import Denied, Filter, Health, Invalid, MemtuiError, NotFound, Scope
+from memtui.contract import Denied, Filter, Health, Invalid, MemtuiError, NotFound, Scope, unknown
 from memtui.filters import names_bindings, parse_filter
 from memtui.screens.following import Follower, News, tells_of_review
 from memtui.screens.kept import (
@@ -362,8 +362,8 @@ class StateController:
             if self._company in (company.company_id, company.name):
                 return company
         if self._asked_for:
-            names = ", ".join(one.name for one in companies[:5])
-            raise NotFound(f"There is no company {self._asked_for!r}; the companies are {names}.")
+            names = [one.name for one in companies]
+            raise NotFound(unknown("company", self._asked_for, names))
         return companies[0]
 
     def _opened(self, opened: tuple[ServiceSession, tuple[CompanyView, ...]]) -> None:

@@ -478,7 +478,7 @@ class Database:
             reason = (str(cause).strip().splitlines() or [""])[0]
             if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
                 raise _damaged(path, reason) from error
-            if reason.startswith(("no such column", "no such table")):
+            if _is_of_another_schema(cause, reason):
                 raise Unavailable(
                     f"The database {path or 'of this home'} was made by another version of memtui "
                     f"({reason}); open it with that version, or name another home by MEMTUI_HOME."
@@ -487,6 +487,13 @@ class Database:
                 f"The control plane's database failed ({reason}); "
                 "check its disk, permissions or server and try again."
             ) from error
+
+
+def _is_of_another_schema(cause: Any, reason: str) -> bool:
+    """Whether a statement failed for a table or column that is not there."""
+    undefined = {"42P01", "42703"}  # PostgreSQL's codes for a table, a column
+    told = getattr(cause, "sqlstate", None)
+    return told in undefined or reason.startswith(("no such column", "no such table"))
 
 
 class _SqliteFile:

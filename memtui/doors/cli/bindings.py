@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from memtui.contract import Conflict, Invalid, Json, NotFound, Scope
+from memtui.contract import Conflict, Invalid, Json, NotFound, Scope, unknown
 from memtui.doors.cli.input import confirm, confirm_name
 from memtui.doors.cli.options import (
     BindingKey,
@@ -320,8 +320,7 @@ async def _view(session: Session, key: str) -> BindingView:
     for view in views:
         if view.key == key:
             return view
-    known = ", ".join(view.key for view in views) or "none yet"
-    raise NotFound(f"There is no binding {key}; the bindings are {known}.")
+    raise NotFound(unknown("binding", key, [view.key for view in views]))
 
 
 def _answer(session: Session, view: BindingView) -> None:

@@ -233,7 +233,7 @@ def choose_company(
     Raises:
         Invalid: there is no such company.
     """
-    from memtui.contract import Invalid
+    from memtui.contract import Invalid, unknown
 
     for company in (*entered, *companies):
         if not wanted or company.company_id == wanted:
@@ -243,8 +243,9 @@ def choose_company(
             return company
     if not companies:
         raise Invalid("There is no company yet; start memtui once without --read-only.")
-    known = ", ".join(company.company_id for company in entered) or "not yours to see"
-    raise Invalid(f"There is no company {wanted}; the companies are {known}.")
+    if not entered:
+        raise Invalid(f"There is no company {wanted} that you may see.")
+    raise Invalid(unknown("company", wanted, [company.company_id for company in entered]))
 
 
 def build(model: type[ModelT], /, **values: Any) -> ModelT:

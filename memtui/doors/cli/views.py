@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from memtui.contract import Invalid, NotFound
+from memtui.contract import Invalid, NotFound, unknown
 from memtui.doors.cli.options import FilterLine, OperationOptions, ScopeOptions
 from memtui.doors.cli.output import columns, table
 from memtui.doors.cli.session import Invocation, Session
@@ -93,6 +93,5 @@ def _named(path: Path, name: str) -> SavedView:
     views = load_views(path)
     found = next((one for one in views if one.name == name), None)
     if found is None:
-        known = ", ".join(one.name for one in views) or "none yet"
-        raise NotFound(f"There is no view {name}; the views are {known}.")
+        raise NotFound(unknown("view", name, [one.name for one in views]))
     return found

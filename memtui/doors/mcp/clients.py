@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.contract import Invalid, Json, NotFound
+from memtui.contract import Invalid, Json, NotFound, unknown
 from memtui.doors.clients import (
     SKILL,
     Addition,
@@ -122,9 +122,7 @@ def find_client(key: str) -> McpClient:
     for client in CLIENTS:
         if client.key == key:
             return client
-    raise Invalid(
-        f"There is no client {key}; the clients are {', '.join(one.key for one in CLIENTS)}."
-    )
+    raise Invalid(unknown("client", key, [one.key for one in CLIENTS]))
 
 
 def installing(client: McpClient, path: Path, command: Sequence[str]) -> FileChange:

@@ -40,6 +40,7 @@ from memtui.contract import (
     WriteRequest,
     owned,
     owner_words,
+    unknown,
 )
 from memtui.doors.agent import Agent, Owner
 from memtui.fact_values import written
@@ -793,9 +794,7 @@ async def call(agent: Agent, name: str, arguments: Mapping[str, Any]) -> Reply:
     """
     tool = _BY_NAME.get(name)
     if tool is None:
-        raise NotFound(
-            f"There is no tool {visible(name, limit=80)}; the tools are {', '.join(_BY_NAME)}."
-        )
+        raise NotFound(unknown("tool", visible(name, limit=80), _BY_NAME))
     if tool.destroys and not agent.may_destroy:
         return Reply(
             f"{name} is switched off here. Tell the user what you would change; they can do it "

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memtui.config import Paths, load_settings
-from memtui.contract import Capabilities, Filter, OperationStatus, Scope, WriteMode
+from memtui.contract import BrowseRequest, Capabilities, Filter, OperationStatus, Scope, WriteMode
 from memtui.doors.agent import Agent
 from memtui.doors.hooks.calls import HookCall, Moment
 from memtui.doors.hooks.capture import Outcome, capture_run
@@ -65,7 +65,7 @@ async def test_what_is_captured_waits_for_review(service: MemoryService, caller:
     agent = Agent(service, agents, Scope(company_id=caller.company_id, project_id="p"), "fake")
     captured = await capture_run(agent, turn(Moment.END, LONG))
     assert captured.outcome is Outcome.HELD
-    assert FakeAdapter.received == []
+    assert all(isinstance(one, BrowseRequest) for one in FakeAdapter.received), "it is only read"
     [held] = await service.review.waiting(caller)
     assert held.run_id == "s"
 
