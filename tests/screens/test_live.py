@@ -34,6 +34,11 @@ def listed(app: MemtuiApp) -> VirtualList[Record]:
     return found
 
 
+def current_text(app: MemtuiApp) -> str:
+    current = listed(app).current
+    return "" if current is None or not isinstance(current, Record) else current.text
+
+
 def texts(app: MemtuiApp) -> list[str]:
     return [row.text for _, row in listed(app).rows.held()]
 
@@ -112,6 +117,22 @@ async def test_an_answer_says_that_its_results_are_not_as_they_were(
         await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, EditText))
         assert "Edit deploys on Fridays" in screen_text(app)
+
+
+async def test_the_cursor_of_who_went_to_a_record_is_theirs_once_it_is_there(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("memtui.screens.records.screen._SETTLE_SECONDS", 0.5)
+    await write_notes(service, caller, ["deploys by hand", "deploys on Mondays"])
+    async with running(paths, settings, "query") as (app, pilot):
+        await pilot.press(*"mondays", "enter")
+        await until(pilot, lambda: "1 result for" in screen_text(app))
+        await pilot.press("R")
+        await until(pilot, lambda: current_text(app) == "deploys on Mondays")
+        await pilot.press("down")
+        assert current_text(app) == "deploys by hand"
+        await pilot.pause(0.7)
+        assert current_text(app) == "deploys by hand"
 
 
 async def test_what_was_saved_long_ago_and_is_logged_now_is_no_notice(

@@ -448,6 +448,8 @@ class RecordsScreen(EditingScreen[Record]):
 
     def moved(self) -> None:
         """Read the record's provenance; go to what was pointed at once it may be there."""
+        if self._pointed_at is not None and self.is_on(self._pointed_at):
+            self._pointed_at = None  # where the cursor goes from here is the person's
         if self._pointed_at is not None and not self.reads.busy:
             self.set_timer(_SETTLE_SECONDS, self._find_pointed)
         record = self.rows_list.current
