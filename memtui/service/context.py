@@ -7,10 +7,10 @@ model gets (seed 000 "pre-run hydrate", seed 002's tiers, seed 004 §6.3).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, NamedTuple, TypeVar
 
 from pydantic import Field, computed_field
@@ -201,7 +201,7 @@ class _Reading:
             return list(self.request.given)
         texts, is_whole = await self.core.ask(given.texts_of_run, company_id, run_id)
         if not is_whole and await asyncio.to_thread(self.core.archive.is_dir):
-            texts = await self._within((), self._given_by_now(run_id)) or texts
+            texts = await self._within((), lambda: self._given_by_now(run_id)) or texts
         return [*self.request.given, *texts]
 
     async def _given_by_now(self, run_id: str) -> list[str]:
@@ -235,29 +235,33 @@ class _Reading:
             kinds.append(SectionKind.RELATED)
         if whole and self.request.profile:
             kinds.append(SectionKind.PROFILE)
-        opening = self.core.open_for(self.entry.caller, routed)
+        opening = partial(self.core.open_for, self.entry.caller, routed)
         connection = await self._within(kinds, opening, opens=True)
         if connection is None:
             return
-        reads: list[tuple[Sequence[SectionKind], Awaitable[bool]]] = [
-            ([part.kind for part in alike], self._list(connection, alike))
+        reads: list[tuple[Sequence[SectionKind], Callable[[], Awaitable[bool]]]] = [
+            ([part.kind for part in alike], partial(self._list, connection, alike))
             for alike in _alike(parts, together=connection.adapter.capabilities.chosen_owners)
         ]
         if SectionKind.RELATED in kinds:
-            reads.append(((SectionKind.RELATED,), self._search(connection)))
+            reads.append(((SectionKind.RELATED,), partial(self._search, connection)))
         if SectionKind.PROFILE in kinds and connection.adapter.capabilities.profile:
-            reads.append(((SectionKind.PROFILE,), self._summarise(connection)))
+            reads.append(((SectionKind.PROFILE,), partial(self._summarise, connection)))
         if any(await asyncio.gather(*(self._within(*read) for read in reads))):
             self._has_answer = True
-            self.problems += await self._within((), problems(self.entry, connection)) or ()
+            self.problems += await self._within((), partial(problems, self.entry, connection)) or ()
 
     async def _within(
-        self, kinds: Sequence[SectionKind], read: Awaitable[T], *, opens: bool = False
+        self, kinds: Sequence[SectionKind], read: Callable[[], Awaitable[T]], *, opens: bool = False
     ) -> T | None:
-        """Return what a read for some sections finds; None where it is late or fails."""
+        """Return what a read for some sections finds; None where it is late or fails.
+
+        It begins here: a coroutine that was made before would be left over where the whole context
+        is cancelled first.
+        """
         try:
             async with asyncio.timeout_at(self._until(kinds)):
-                return await read
+                return await read()
         except TimeoutError:
             self.late += [kind for kind in kinds if kind not in self.late]
         except MemtuiError as error:
