@@ -6,12 +6,28 @@ import os
 import sys
 from collections.abc import Sequence
 
+_INTERRUPTED = 130
+
 
 def main() -> None:
     """Run memtui's command line and end the process with its exit code."""
-    arguments = sys.argv[1:]
+    try:
+        code = _answer(sys.argv[1:])
+    except KeyboardInterrupt:  # while the command was still imported
+        code = _INTERRUPTED
+    if code == _INTERRUPTED:
+        from contextlib import suppress
+
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        # A thread that nobody waits for may be in C++, which aborts where Python ends the thread.
+        os._exit(code)
+    sys.exit(code)
+
+
+def _answer(arguments: Sequence[str]) -> int:
     if "hook" not in arguments:
-        sys.exit(_run(arguments))
+        return _run(arguments)
     from memtui.doors.helper.client import Call
 
     call = Call.of(arguments)
@@ -20,12 +36,15 @@ def main() -> None:
         code = _run(arguments)
         if call:
             call.start_helper()
-    sys.exit(code)
+    return code
 
 
 def _run(arguments: Sequence[str]) -> int:
     # Looking for plugins of pydantic reads the metadata of every package that is installed.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    from memtui.doors.cli.interrupts import end_at_once
+
+    end_at_once()
     from memtui.doors.cli.session import open_at_once
 
     code = open_at_once(arguments)

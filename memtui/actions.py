@@ -289,6 +289,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "i",
             "Keep this binding in sync with another, a vault with its collections.",
             _DESTINATION,
+            label="keep in sync",
         ),
         _do(
             "sync",
@@ -714,6 +715,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("sync", "a", "Sync both; what is held back stays as it is.", _CHANGE),
         _do("left", "l", "Decide the conflict: the first binding's version stays.", _CHANGE),
         _do("right", "r", "Decide the conflict: the second binding's version stays.", _CHANGE),
+        _do("both", "B", "Decide the conflict: both versions stay, as two records.", _CHANGE),
         _do(
             "delete",
             "d",
@@ -851,7 +853,7 @@ ACTIONS: Mapping[str, Action] = {
 """Every action by its id."""
 
 _FOOTERS = {
-    "bindings": "add enable read_only target remove open",
+    "bindings": "add configure target enable capture read_only remove open",
     "operations": "open follow runs undo copy",
     "query": "input edit open record helped explain",
     "records": "edit mark forget add undo history",
@@ -893,7 +895,7 @@ def groups_on(mode: str) -> tuple[str, ...]:
     return (mode, *screen_tab(mode).groups, "app")
 
 
-def footer_actions(group: str, count: int = 6) -> list[Action]:
+def footer_actions(group: str, count: int = 8) -> list[Action]:
     """Return the actions that the footer shows in rank order; a screen's end with `app.help`.
 
     Those of a line or of a dialog are its own alone.

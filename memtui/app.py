@@ -24,14 +24,14 @@ from weakref import WeakKeyDictionary
 from textual.actions import ActionParseResult
 from textual.app import App
 from textual.dom import DOMNode
-from textual.events import Event, Key, Paste
+from textual.events import Event, InputEvent, Key, Paste, Resize
 from textual.filter import DimFilter, LineFilter
 from textual.screen import ModalScreen, Screen
 
 from memtui.actions import ACTIONS, SCREENS, actions_of, groups_on
 from memtui.paths import Paths
 from memtui.screens.opening import Opening, first_look
-from memtui.screens.themes import DEFAULT, check_theme, own_themes
+from memtui.screens.themes import DEFAULT, check_theme, own_themes, own_variables
 from memtui.widgets.display import toast
 from memtui.widgets.frame import Pressed
 from memtui.widgets.keys import bindings_for
@@ -62,12 +62,19 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 30
 _EMBED_SECONDS = 5
+_IDLE_SECONDS = 1
+"""How long a person has to do nothing before something is prepared."""
+_RESTED_SECONDS = 10
+"""And before it is counted how much could go."""
+_LOOK_SECONDS = 0.1
 _ALLOCATIONS_A_COLLECTION = 10_000
 """Python's own 700 makes a list of 10,000 records pause the screen for half of its time."""
 _MODES = [tab.mode for tab in SCREENS]
 _EVERYWHERE = "*"
 """What chooses all bindings; no binding has such a key."""
 _FIRST_SCREEN = "records"
+_OPENED = ("help", "palette", "scope_choices", "views", "editing", "review", "limits", "past")
+"""What is most often opened over a screen; imported while nothing happens."""
 _FEW_LIGHT = DimFilter(0.8)
 
 
@@ -114,6 +121,7 @@ class MemtuiApp(App[None]):
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         terminal: list[Any] | None = None,
         tours: bool = False,
+        prepares: bool = False,
         unseen: bool = False,
     ) -> None:
         if screen is not None and screen not in _MODES:
@@ -127,6 +135,9 @@ class MemtuiApp(App[None]):
         self._terminal = terminal
         self._tours = tours
         """Whether the tour is shown to who has not seen it in this home."""
+        self._prepares = prepares
+        """Whether screens are prepared before they are first shown, while nothing happens."""
+        self._last_input = 0.0
         self._unseen = unseen
         """Whether nobody sits before it: it only reads, and keeps nothing of itself."""
         self._first_screen = screen or ""
@@ -143,10 +154,11 @@ class MemtuiApp(App[None]):
         """Where one went and has not arrived yet."""
         self._early: WeakKeyDictionary[ModalScreen[Any], int] = WeakKeyDictionary()
         """How many keys wait for a dialog that is still being laid out."""
-        self.set_class(self.console.color_system in {None, "standard"}, "-few-colours")
+        colours = "truecolor" if unseen else self.console.color_system
+        self.set_class(colours in {None, "standard"}, "-few-colours")
         for mode in _MODES:
             self.add_mode(mode, partial(self._new_screen, mode))
-        for theme in own_themes():
+        for theme in own_themes(few_colours=colours == "standard"):
             self.register_theme(theme)
         self._opening: Opening | None = None
         if callable(settings):
@@ -172,6 +184,11 @@ class MemtuiApp(App[None]):
         if not self.has_class("-few-colours") or self.current_theme.dark:
             return filters
         return [_FEW_LIGHT if isinstance(one, DimFilter) else one for one in filters]
+
+    def get_css_variables(self) -> dict[str, str]:
+        """Add the app's own variables."""
+        found = super().get_css_variables()
+        return found | own_variables(found, is_dark=self.current_theme.dark)
 
     def get_default_screen(self) -> Screen[Any]:
         """Begin with the frame that waits for the first screen."""
@@ -255,6 +272,55 @@ class MemtuiApp(App[None]):
         self.set_interval(_HEALTH_SECONDS, self.controller.check_spending)
         if not self._unseen:
             self.set_interval(_EMBED_SECONDS, self.controller.embed)
+        if self._prepares:
+            self.run_worker(self._prepare())
+
+    async def _prepare(self) -> None:
+        """Import, mount and lay out the screens that nobody went to yet, and import dialogs.
+
+        Nothing is read for them.
+
+        Each step waits until the person did nothing for a while. Textual mounts only what is in a
+        stack; in that of the mode which the app began in nothing is shown any more.
+        """
+        for mode in _MODES:
+            found = await self._when_idle(partial(_screen_class, mode))
+            for module in found.READS_WITH:
+                await self._when_idle(partial(importlib.import_module, module))
+            await self._until_idle()
+            if mode not in {frame.MODE for frame in self._frames}:
+                screen = self._new_screen(mode)
+                await self.push_screen(screen, mode=self.DEFAULT_MODE)
+                await self._until_idle()
+                screen.stack_updates += 1  # Textual lays out nothing that was never shown
+                screen.post_message(Resize(self.size, self.size))
+        for module in _OPENED:
+            await self._when_idle(partial(importlib.import_module, f"memtui.screens.{module}"))
+        self.set_timer(_RESTED_SECONDS, self._count_rested)
+
+    def _count_rested(self) -> None:
+        """Count how much could go, once the person did nothing for longer."""
+        is_resting = asyncio.get_running_loop().time() - self._last_input >= _RESTED_SECONDS
+        if is_resting and not self._is_busy():
+            self.controller.count_prunable()
+        else:
+            self.set_timer(_RESTED_SECONDS, self._count_rested)
+
+    async def _when_idle(self, work: Callable[[], T]) -> T:
+        await self._until_idle()
+        return await asyncio.to_thread(work)
+
+    async def _until_idle(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            is_busy, left = self._is_busy(), self._last_input + _IDLE_SECONDS - loop.time()
+            if not is_busy and left <= 0:
+                return
+            await asyncio.sleep(max(left, _LOOK_SECONDS))
+
+    def _is_busy(self) -> bool:
+        is_checked = self.state.health is not None or bool(self.state.resolution_problem)
+        return not is_checked or self._holding or self.frame is None or self.frame.reading
 
     async def _show(self, mode: str) -> None:
         """Show a screen; what is typed waits until it has put its cursor where it begins."""
@@ -296,6 +362,10 @@ class MemtuiApp(App[None]):
             await self.controller.close(keeps=not self._unseen)
 
     def _new_screen(self, mode: str) -> MemtuiScreen:
+        """Return a numbered screen, as it is first shown or prepared."""
+        for frame in self._frames:
+            if mode == frame.MODE:
+                return frame
         screen = _screen_class(mode)(self.state)
         self._frames.append(screen)
         return screen
@@ -451,6 +521,8 @@ class MemtuiApp(App[None]):
         though the first one may have opened a dialog. None is given once memtui is to end, and
         after each one whatever else waits has its turn: a flood of keys must not keep a signal.
         """
+        if isinstance(event, InputEvent | Paste):
+            self._last_input = asyncio.get_running_loop().time()
         if isinstance(event, Key | Paste):
             await asyncio.sleep(0)
             if self.return_code is not None:
@@ -593,7 +665,8 @@ class MemtuiApp(App[None]):
         from memtui.screens.dialogs import Choice, Choose
 
         choices = [Choice(name, name) for name in sorted(self.available_themes)]
-        self._choose(Choose("Theme", choices), partial(setattr, self, "theme"))
+        chooser = Choose("Theme", choices, now=self.theme)
+        self._choose(chooser, partial(setattr, self, "theme"))
 
     def action_binding(self) -> None:
         """Choose the binding to look at."""
@@ -611,7 +684,8 @@ class MemtuiApp(App[None]):
             else:
                 self.controller.choose(binding_key=key)
 
-        self._choose(Choose("Binding to look at", choices), use)
+        now = _EVERYWHERE if self.state.everywhere else self.state.binding_key or ""
+        self._choose(Choose("Binding to look at", choices, now=now), use)
 
     def action_everywhere(self) -> None:
         """Ask and list all bindings at once, or one again."""
@@ -751,10 +825,12 @@ def run_app(
     company: str | None = None,
     screen: str | None = None,
     terminal: list[Any] | None = None,
+    prepares: bool = True,
 ) -> int:
     """Run the terminal app until the person leaves; return the exit code.
 
-    `terminal` is what the terminal's attributes were, where they were changed to keep keys.
+    `prepares`: screens are prepared while the person does nothing. `terminal` is what the
+    terminal's attributes were, where they were changed to keep keys.
 
     Raises:
         Invalid: a setting does not fit, or there is no such screen.
@@ -773,6 +849,7 @@ def run_app(
         screen=screen,
         terminal=terminal,
         tours=True,
+        prepares=prepares,
     )
     gc.set_threshold(_ALLOCATIONS_A_COLLECTION)
     handler = _PrivateLog(paths.log_file, delay=True)

@@ -20,6 +20,7 @@ from memtui.paths import (
     read_environment,
     read_file,
 )
+from memtui.wording import misfit, unknown
 
 __all__ = [
     "ENV_PREFIX",
@@ -174,7 +175,7 @@ def load_settings(paths: Paths, **flags: Any) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise Invalid(f"The setting {field} does not fit: {first['msg']}.") from error
+        raise Invalid(f"The setting {field} does not fit: {misfit(first)}.") from error
 
 
 def origins(paths: Paths, **flags: Any) -> dict[str, str]:
@@ -193,10 +194,5 @@ def _refuse_unknown(keys: Iterable[str], where: str, prefix: str = "") -> None:
     for key in keys:
         if key in known:
             continue
-        import difflib
-
-        near = difflib.get_close_matches(key, known, n=1)
-        shown = (prefix + key).upper() if prefix else key
-        offer = (prefix + near[0]).upper() if prefix and near else near[0] if near else ""
-        hint = f"did you mean {offer}?" if offer else f"the settings are {', '.join(known)}."
-        raise Invalid(f"Unknown setting {shown} in {where}; {hint}")
+        names = [(prefix + one).upper() if prefix else one for one in (key, *known)]
+        raise Invalid(f"{unknown('setting', names[0], names[1:])} It is in {where}.")

@@ -28,12 +28,23 @@ from collections.abc import (
     Iterator,
     Mapping,
     Sequence,
+    Sized,
 )
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Self,
+    TypeVar,
+    get_args,
+)
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -144,30 +155,6 @@ class Invalid(MemtuiError):
 
 class Unsupported(MemtuiError):
     """The provider does not offer this ability; its capabilities say so."""
-
-
-def missing_extra(what: str, extra: str) -> Invalid:
-    """Return the error for `what` needs packages of an extra that are not installed."""
-    return Invalid(f"{what} needs more packages; run pip install 'memtui[{extra}]'.")
-
-
-def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """Return the sentence for a name that nothing has, with the nearest or all that there are.
-
-    Args:
-        what: The sort of thing, such as `binding`.
-        name: What was asked for.
-        known: The names that there are.
-    """
-    from difflib import get_close_matches
-
-    names = list(known)
-    if not names:
-        return f"There is no {what} {name}; there are none yet."
-    if near := get_close_matches(name, names, n=1):
-        return f"There is no {what} {name}; did you mean {near[0]}?"
-    plural = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
-    return f"There is no {what} {name}; the {plural} are {', '.join(names)}."
 
 
 class Model(BaseModel):
@@ -384,7 +371,8 @@ class Capabilities(Model):
 
     def words(self) -> list[str]:
         """The abilities that are there, as words for a person."""
-        return [name.replace("_", " ") for name, value in self if value]
+        names = {"without": "impact"}
+        return [names.get(name, name.replace("_", " ")) for name, value in self if value]
 
 
 class Scope(Model):
@@ -462,7 +450,8 @@ class Record(Model):
     created_at: UtcDatetime | None = None
     updated_at: UtcDatetime | None = None
     created_by: str | None = None
-    """The principal that wrote it."""
+    """The principal that wrote it; where that is no person and named another author, both:
+    `agent:coding (says user:ana)`."""
     expires_at: UtcDatetime | None = None
     """From this moment on the record is not returned."""
     pinned: bool = False
@@ -587,6 +576,17 @@ class Comparison(Model):
 
 
 _MOST_FUZZY = 32
+_MOST_WORDS = 200
+"""The most words, values or comparisons of a sort; a store refuses longer statements."""
+
+
+FewT = TypeVar("FewT", bound=Sized)
+
+
+def _few(given: FewT) -> FewT:
+    if len(given.split() if isinstance(given, str) else given) > _MOST_WORDS:
+        raise ValueError(f"a filter takes at most {_MOST_WORDS} words or values of a sort")
+    return given
 
 
 class Term(Model):
@@ -601,7 +601,11 @@ class Term(Model):
         "text", "fuzzy",
     ]  # fmt: skip
     """A field of `Filter`; `text` and `fuzzy` are words, and only excluded."""
-    values: Annotated[tuple[str, ...], AfterValidator(lambda texts: tuple(dict.fromkeys(texts)))]
+    values: Annotated[
+        tuple[str, ...],
+        AfterValidator(_few),
+        AfterValidator(lambda texts: tuple(dict.fromkeys(texts))),
+    ]
     excluded: bool = False
 
     @model_validator(mode="after")
@@ -689,9 +693,12 @@ class Filter(Model):
     """Inclusive."""
     until: UtcDatetime | None = None
     """Exclusive."""
-    text: str | None = None
+    text: Annotated[str, AfterValidator(_few)] | None = None
     """Every word must occur, whatever its case."""
-    fuzzy: tuple[Annotated[str, Field(min_length=1, max_length=_MOST_FUZZY)], ...] = ()
+    fuzzy: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=_MOST_FUZZY)], ...],
+        AfterValidator(_few),
+    ] = ()
     """Each must be found where `text` is looked for, as `memtui.fuzzy` says."""
     topic: str | None = None
     tag: str | None = None
@@ -702,7 +709,7 @@ class Filter(Model):
     binding_key: str | None = None
     door: str | None = None
     principal: str | None = None
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: Annotated[tuple[Comparison, ...], AfterValidator(_few)] = ()
     """All of them must hold."""
     terms: Annotated[tuple[Term, ...], AfterValidator(_in_order)] = ()
     """All of them must hold, beside the fields: at most two of a field, one of them excluding."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
-RUN = r"^[=+@\t\r＝＋－＠-]"
-"""What a cell begins with that a spreadsheet takes for a formula (also as RE2 reads it)."""
+RUN = r"^'*[=+@\t\r＝＋－＠-]"
+"""What a cell begins with that a spreadsheet takes for a formula (also as RE2 reads it).
+
+What has an apostrophe there already gets another one, so that a cell can be read back exactly."""
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 """A cell that begins like one and is none."""
 
@@ -17,7 +19,13 @@ def cell(text: str) -> str:
     return f"'{text}" if _RUN.match(text) and not _NUMBER.match(text) else text
 
 
+def text_of(cell_text: str) -> str:
+    """Return the text that `cell` made a cell of."""
+    return cell_text[1:] if cell_text[:1] == "'" and cell(cell_text[1:]) == cell_text else cell_text
+
+
 def cell_sql(column: str) -> str:
     """Return the SQL of the same for a text column, for DuckDB."""
-    runs = f"regexp_matches({column}, '{RUN}') AND NOT regexp_matches({column}, '{NUMBER}')"
+    run = RUN.replace("'", "''")
+    runs = f"regexp_matches({column}, '{run}') AND NOT regexp_matches({column}, '{NUMBER}')"
     return f"CASE WHEN {runs} THEN '''' || {column} ELSE {column} END"

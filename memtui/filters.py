@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from memtui.contract import Comparison, Filter, Invalid, Measure, Term, Use, UseTest
 from memtui.fuzzy import MOST_CHARACTERS
+from memtui.wording import misfit, unknown
 
 FIELDS: dict[str, str] = {
     "agent": "agent_id",
@@ -280,10 +281,8 @@ class _Line:
 
     def _take_field(self, name: str, written: str, *, out: bool) -> None:
         if name not in FIELDS:
-            near = difflib.get_close_matches(name, (*FIELDS, *USES), n=1)
-            there = ", ".join((*FIELDS, *USES))
-            hint = f"did you mean {near[0]}:?" if near else f"fields are {there}."
-            raise Invalid(f"Unknown filter field {name}:; {hint}")
+            known = [f"{one}:" for one in (*FIELDS, *USES)]
+            raise Invalid(unknown("filter field", f"{name}:", known))
         into, taken = FIELDS[name], _values(name, written)
         if into in _TIME:
             self._take_moment(name, taken, out=out)
@@ -421,7 +420,7 @@ def _comparison(term: str) -> Comparison | None:
     try:
         return Comparison.model_validate({"measure": measure, "sign": sign, "value": value})
     except ValidationError as error:
-        why = error.errors()[0]["msg"].removeprefix("Value error, ")
+        why = misfit(error.errors()[0])
         raise Invalid(f"The filter {name}{sign}{written} does not fit: {why}.") from error
 
 
@@ -431,6 +430,9 @@ def _is_word(name: str, value: str) -> bool:
 
 def _unquoted(term: str) -> str:
     return "".join(shlex.split(term))
+
+
+_MOST_SHOWN = 60
 
 
 def build_filter(**values: object) -> Filter:
@@ -447,11 +449,18 @@ def build_filter(**values: object) -> Filter:
         first = error.errors()[0]
         field = str(first["loc"][0])
         word = next((short for short, long in FIELDS.items() if long == field), field)
-        takes = first.get("ctx", {}).get("expected")
-        why = f"it takes {takes}" if takes else first["msg"]
+        given = repr(first["input"])
+        given = given if len(given) <= _MOST_SHOWN else f"{given[:_MOST_SHOWN]}…'"
         raise Invalid(
-            f"The filter value {first['input']!r} for {word} does not fit: {why}."
+            f"The filter value {given} for {word} does not fit: {misfit(first)}."
         ) from error
+
+
+def taken_for_words(chosen: Filter) -> Iterator[str]:
+    """Yield a sentence for each word of a filter that may have been meant as a time."""
+    for word in (chosen.text or "").split():
+        if word.lower() in _DAYS_BACK or _SPAN.fullmatch(word):
+            yield f"{word} is looked for as a word; since:{word} is the time."
 
 
 def format_filter(chosen: Filter, zone: tzinfo | None = None) -> str:

@@ -9,6 +9,8 @@ _PICTURES = {chr(code): chr(0x2400 + code) for code in range(0x20)} | {
     "\t": " ",
     "\x7f": "\u2421",
 }
+_ASCII = [str.maketrans(_PICTURES), str.maketrans(_PICTURES | {"\n": "\n"})]
+"""What becomes of ASCII, without and with its newlines kept."""
 _MARK_LIMIT = 4
 _MARK_CATEGORIES = frozenset({"Mn", "Me"})
 _ESCAPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"})
@@ -26,8 +28,9 @@ def visible(text: str, *, limit: int | None = None, keep_newlines: bool = False)
     """
     cut = limit is not None and len(text) > limit
     body = text[:limit] if cut else text
-    if body.isascii() and body.isprintable():
-        return body + "…" if cut else body
+    if body.isascii():
+        plain = body if body.isprintable() else body.translate(_ASCII[keep_newlines])
+        return plain + "…" if cut else plain
     shown: list[str] = []
     marks = 0
     for char in body:

@@ -18,6 +18,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from _pytest.unraisableexception import gc_collect_iterations_key
 
 from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.service import Caller, MemoryService, open_service
@@ -37,18 +38,19 @@ _SLOW = (
 pytest_plugins = ["tests.databases", "tests.demos", "tests.headless", "tests.node", "tests.rights"]
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Prepare the process.
 
     Each HTTP client would read all certificates anew, each request look for a module that is not
     there, and each process compile what it imports. For the many objects of an app, Python would
-    look for garbage all the time: an eighth of what a test of a screen took. No duration is
-    asserted. And ctrl+c is to reach what tests start: a shell's background jobs begin with it
-    ignored.
+    look for garbage all the time, an eighth of what a test of a screen took, and pytest five times
+    at the end, where once finds all. No duration is asserted. And ctrl+c is to reach what tests
+    start: a shell's background jobs begin with it ignored.
     """
     gc.set_threshold(20_000, 10, 10)
+    config.stash[gc_collect_iterations_key] = 1
     _write_to_memory()
-    hypothesis.settings.register_profile("any machine", deadline=None)
+    hypothesis.settings.register_profile("any machine", deadline=None, max_examples=50)
     hypothesis.settings.load_profile("any machine")
     ssl.create_default_context = cache(ssl.create_default_context)  # type: ignore[assignment]
     if find_spec("sniffio") is None:

@@ -87,18 +87,23 @@ def control_plane_url(_control_plane: str) -> Iterator[str]:
         found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
         whole = {name for (name,) in found.fetchall()} == {"alembic_version", *_TABLES}
         if whole:
-            for name in _TABLES:
-                connection.execute(SQL("DELETE FROM {}").format(Identifier(name)))
+            deleting = (SQL("DELETE FROM {}").format(Identifier(name)) for name in _TABLES)
+            connection.execute(SQL("; ").join(deleting))
         else:
             _empty(connection)
     if not whole:
         Database.open(Path(), _control_plane).close()
 
 
-@pytest.fixture(name="database_url", params=["sqlite", "postgresql"])
-def on_both(request: pytest.FixtureRequest) -> str:
-    """What `database_url` is set to: empty for SQLite, else a PostgreSQL database."""
-    return "" if request.param == "sqlite" else str(request.getfixturevalue("control_plane_url"))
+ON_BOTH = pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
+"""For tests of what differs between the databases."""
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest) -> str:
+    """What `database_url` is set to: empty for SQLite, unless a test runs `ON_BOTH`."""
+    chosen = getattr(request, "param", "sqlite")
+    return "" if chosen == "sqlite" else str(request.getfixturevalue("control_plane_url"))
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 from filelock import FileLock
 
 from memtui.config import Paths, Settings, find_paths
-from memtui.demo import DemoSummary, build_demo
+from memtui.demo.making import DemoSummary, build_demo
 
 _UNREAD = "demo-unread"
 END = datetime(2026, 3, 18, 16, tzinfo=UTC)

@@ -1,8 +1,8 @@
 """The app under test waits, paints and parses no more than a test needs.
 
 Textual's pilot takes an app for idle that used little of the processor for 20 ms, and asks that
-three times a key. Each frame is painted though nobody looks, and each app reads the same styles.
-That was two thirds of what a test of a screen took.
+three times a key. Each frame is painted though nobody looks, and each app reads the same styles and
+matches them with the same widgets. That was two thirds of what a test of a screen took.
 """
 
 from __future__ import annotations
@@ -11,24 +11,32 @@ import asyncio
 from functools import cache
 from time import process_time
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from textual import app as textual_app
 from textual import pilot as textual_pilot
-from textual._context import active_app
+from textual._context import active_app, visible_screen_stack
 from textual.app import App
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
+from textual.dom import DOMNode
 from textual.pilot import Pilot
 from textual.screen import Screen
 
 _STANDING = "records-watch"
 """The group of the one worker that runs as long as its screen."""
 _TURN_SECONDS = 0.002
-_QUIET_SECONDS = 0.02
+_QUIET_TURNS = 8
 _USED_SECONDS = 0.0005
 
 _paint: Any = Screen._compositor_refresh
 _parse = Stylesheet._parse_rules
+_match: Any = Stylesheet.apply
+_FLAGS = ("_has_hover_style", "_has_focus_within", "_has_order_style", "_has_odd_or_even")
+"""What the rules that were looked at tell of a node, besides its styles."""
+
+_matched: dict[Any, dict[Any, tuple[list[Any], Any]]] = {}
+_sheets: WeakKeyDictionary[Stylesheet, tuple[Any, dict[Any, Any]]] = WeakKeyDictionary()
 
 
 def pytest_configure() -> None:
@@ -39,6 +47,7 @@ def pytest_configure() -> None:
         (Pilot, "_wait_for_screen", _wait_for_screen),
         (Screen, "_compositor_refresh", _paint_later),
         (Stylesheet, "_parse_rules", _parse_once),
+        (Stylesheet, "apply", _match_once),
     ):
         setattr(owner, name, ours)
 
@@ -47,22 +56,18 @@ async def wait_for_idle(_min_sleep: float = 0, max_sleep: float = 1) -> None:
     """Return once the event loop has nothing at hand, no worker runs and no layout is due.
 
     Where a worker waits for the test itself, Textual's rule decides. The longest is `max_sleep`
-    seconds.
+    seconds of the processor's time, as others of a busy machine have the most of it.
     """
     app = active_app.get()
     loop: Any = asyncio.get_running_loop()
-    quiet_since = loop.time()
-    end = quiet_since + max_sleep
-    while loop.time() < end:
-        used = process_time()
+    end = process_time() + max_sleep
+    quiet_turns = 0
+    while quiet_turns < _QUIET_TURNS and (begun := process_time()) < end:
         await asyncio.sleep(0)
         if not loop._ready and not _works(app) and not _was_put_off(app):
             return
         await asyncio.sleep(_TURN_SECONDS)
-        if process_time() - used > _USED_SECONDS:
-            quiet_since = loop.time()
-        elif loop.time() - quiet_since > _QUIET_SECONDS:
-            return
+        quiet_turns = 0 if process_time() - begun > _USED_SECONDS else quiet_turns + 1
 
 
 async def _wait_for_screen(_pilot: Pilot[Any], _timeout: float = 0) -> bool:
@@ -95,12 +100,25 @@ def _was_put_off(app: Any) -> bool:
 
 
 def _paint_later(screen: Any) -> None:
-    """Paint nothing until the test looks (`screen_text`); a screen below another hands it up."""
+    """Paint nothing until the test looks (`picture`); a screen below another hands it up."""
+    screen.app._picture = None
     if screen is screen.app.screen:
         screen._dirty_widgets.clear()
         screen.app._update_mouse_over(screen)
     else:
         _paint(screen)
+
+
+def picture(app: Any) -> str:
+    """Return what the shown screen paints, and what shows from below it: painted once a frame."""
+    shown = (app.screen, *app._background_screens)
+    kept = getattr(app, "_picture", None)
+    if kept is None or kept[0] != shown:
+        visible_screen_stack.set(app._background_screens)
+        strips = app.screen._compositor.render_strips()
+        text = "\n".join("".join(segment.text for segment in strip) for strip in strips)
+        kept = app._picture = shown, text
+    return str(kept[1])
 
 
 @cache
@@ -113,3 +131,42 @@ def _rules(
 
 def _parse_once(sheet: Stylesheet, css: str, read_from: Any, *how: Any, **more: Any) -> Any:
     return _rules(frozenset(sheet._variables.items()), css, read_from, *how, *more.values())
+
+
+def _match_once(
+    sheet: Stylesheet, node: DOMNode, *, animate: bool = False, cache: Any = None
+) -> None:
+    """Match rules with a node as Textual does, once for all apps where it would keep the result.
+
+    It keeps none of rules that ask for more than names, classes and states of nodes.
+    """
+    rules = sheet.rules
+    read_as, matched = _sheets.get(sheet, (None, {}))
+    if read_as is not rules:
+        source = frozenset(sheet._variables.items()), tuple(sheet.source.items())
+        matched = _matched.setdefault(source, {})
+        _sheets[sheet] = rules, matched
+    place = tuple(
+        (type(one), one._id, one.classes, one._pseudo_classes_cache_key or _states(one))
+        for one in node.css_path_nodes
+    )
+    kept: Any = node
+    found = matched.get(place)
+    if found is None:
+        kept._matched = None
+        results: dict[Any, Any] = {}
+        _match(sheet, node, animate=animate, cache=results)
+        for styles in results.values():
+            kept._matched = matched[place] = [getattr(node, flag) for flag in _FLAGS], styles
+    elif kept.__dict__.get("_matched") is found:
+        node.notify_style_update()
+    else:
+        flags, styles = kept._matched = found
+        for flag, value in zip(_FLAGS, flags, strict=True):
+            setattr(node, flag, value)
+        sheet.replace_rules(node, styles, animate=animate)
+        sheet._process_component_classes(node)
+
+
+def _states(node: DOMNode) -> Any:
+    return frozenset(node.pseudo_classes) if isinstance(node, App) else ()

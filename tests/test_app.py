@@ -17,6 +17,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 import memtui.service
+from memtui.actions import SCREENS
 from memtui.app import MemtuiApp, TerminalOutput, run_app, styles_path
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Invalid, Scope, SourceKind, SourceRef, Unavailable, WriteRequest
@@ -25,10 +26,10 @@ from memtui.screens.kept import load_session
 from memtui.screens.state import Phase
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
 from memtui.store.bindings import update_company
-from memtui.widgets.frame import Tab
+from memtui.widgets.choice_list import ChoiceList
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
-from tests.screens.piloting import Watched, toasts, until
+from tests.screens.piloting import Watched, click_on, toasts, until
 
 SIZE = (120, 40)
 
@@ -147,10 +148,44 @@ async def test_numbers_and_clicks_go_to_the_screens(paths: Paths, settings: Sett
             await pilot.pause()
             assert app.frame is not None
             assert mode == app.frame.MODE
-        await pilot.click(list(app.screen.query(Tab))[3])
+        await click_on(pilot, "4 Records")
         await pilot.pause()
         assert app.frame is not None
         assert app.frame.MODE == "records"
+
+
+async def test_screens_are_prepared_while_nobody_types_and_read_nothing(
+    paths: Paths, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(paths, settings, "Deploys happen from main")
+    monkeypatch.setattr("memtui.app._IDLE_SECONDS", 0)
+    async with running(paths, settings, screen="records", prepares=True) as (app, pilot):
+        await until(pilot, lambda: len(app._frames) == len(SCREENS))
+        await settle(pilot, app)
+        with closing(sqlite3.connect(paths.database)) as database:
+            done = "SELECT operation_type FROM memory_operations WHERE door = 'tui'"
+            assert list(database.execute(done)) == [("browse",)]  # which Records did
+        prepared = {one.MODE: one for one in app._frames}
+        assert all(one.is_mounted and one.query("#body *") for one in prepared.values())
+        assert app.frame is prepared["records"]
+        for key in ("3", *"deploys", "enter"):
+            app.post_message(Key(key, key if len(key) == 1 else None))
+        await settle(pilot, app)
+        assert app.frame is prepared["query"]
+        assert "Deploys happen from main" in screen_text(app)
+        await pilot.resize_terminal(80, 24)
+        await pilot.press("escape", "5")
+        await settle(pilot, app)
+        assert app.frame is prepared["budget"]
+        assert app.frame.has_class("-narrow", "-short")
+        assert app.focused is not None
+        assert app.focused.screen is app.frame
+        app.theme = "textual-light"
+        await pilot.press("2")
+        await settle(pilot, app)
+        assert app.frame is prepared["operations"]
+        footer = app.frame.query_one("#key-footer")
+        assert footer.styles.background == Color.parse(app.theme_variables["panel"])
 
 
 async def test_a_filter_goes_along_to_every_screen_and_comes_back(
@@ -200,7 +235,7 @@ async def test_help_names_the_reason_and_a_disabled_key_says_it(
         await pilot.press("question_mark")
         await pilot.pause()
         assert isinstance(app.screen, Sheet)
-        assert "(This is read-only.)" in screen_text(app)
+        assert "¹ This is read-only." in screen_text(app)
         await pilot.press("escape")
         assert not isinstance(app.screen, Sheet)
 
@@ -246,6 +281,7 @@ async def test_a_question_is_answered_with_sources_and_costs(
         await settle(pilot, app)
         assert "Asked before" in screen_text(app)
         assert "1 hit" in screen_text(app)
+        assert "1 record returned" in screen_text(app)
 
 
 async def test_a_session_is_restored(paths: Paths, settings: Settings) -> None:
@@ -334,7 +370,7 @@ async def test_hostile_records_are_harmless_on_every_screen(
     texts = [f"deploy {text[:200_000]}" for text in HOSTILE if "\ud800" not in text]
     await fill(paths, settings, *texts, project_id="p [/x] ")
     async with running(paths, settings, screen="query") as (app, pilot):
-        sizes = ((80, 24), (200, 60), (40, 12), SIZE)
+        sizes = ((80, 24), (200, 60), (40, 12))
 
         async def look(size: tuple[int, int]) -> None:
             await pilot.resize_terminal(*size)
@@ -345,7 +381,7 @@ async def test_hostile_records_are_harmless_on_every_screen(
         for size, _ in zip(cycle(sizes), texts, strict=False):
             await look(size)
             await pilot.press("j")
-        for keys in (("x",), ("escape", "1"), ("2",), ("j", "j"), ("4",), ("j", "j"), ("s",)):
+        for keys in (("x",), ("escape", "1"), ("2", "j", "j"), ("4", "j", "j"), ("s",)):
             await pilot.press(*keys)
             await settle(pilot, app)
             for size in sizes:
@@ -378,10 +414,9 @@ async def test_no_color_and_ansi_paint_no_colour_of_ours(
     paths: Paths, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    async with running(paths, settings) as (app, _):
-        assert app.no_color
-    for theme in ("memtui", "memtui-light", "ansi"):
+    for theme in ("memtui-light", "ansi"):
         async with running(paths, load_settings(paths, theme=theme)) as (app, _):
+            assert app.no_color
             assert app.theme == theme
             assert app.native_ansi_color is (theme == "ansi")
 
@@ -399,6 +434,24 @@ async def test_sixteen_colours_show_which_row_is_selected(
         assert row.bgcolor is not None
         standard = ColorSystem.STANDARD
         assert row.reverse or row.bgcolor.downgrade(standard) != ground.downgrade(standard)
+
+
+@pytest.mark.parametrize("theme", ["memtui", "memtui-light", "ansi"])
+async def test_sixteen_colours_show_which_choice_is_highlighted(
+    paths: Paths, settings: Settings, monkeypatch: pytest.MonkeyPatch, theme: str
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLORTERM", "")
+    async with running(paths, load_settings(paths, theme=theme)) as (app, pilot):
+        await pilot.press("B")
+        await pilot.pause()
+        grounds = []
+        for line in (0, 1):
+            [first, *_] = app.screen.query_one(ChoiceList).render_line(line)
+            assert first.style is not None
+            assert first.style.bgcolor is not None
+            grounds.append(first.style.bgcolor.downgrade(ColorSystem.STANDARD))
+        assert grounds[0] != grounds[1]
 
 
 async def test_a_fault_ends_with_one_sentence_and_the_log_has_the_rest(
@@ -437,9 +490,10 @@ async def test_opening_a_damaged_database_is_a_sentence(paths: Paths, settings: 
     paths.database.write_bytes(b"this is not a database" * 100)
     with pytest.raises(sqlite3.DatabaseError):
         sqlite3.connect(paths.database).execute("select * from x")
-    async with running(paths, settings) as (app, _):
+    async with running(paths, settings, tours=True) as (app, pilot):
         assert app.state.phase is Phase.FAILED
-        assert "Press r to try again" in screen_text(app)
+        await until(pilot, lambda: "Press r to try again" in screen_text(app))
+        assert "Welcome" not in screen_text(app)
         assert "Traceback" not in screen_text(app)
 
 

@@ -75,7 +75,7 @@ def test_one_load_leaves_nothing_for_the_next(home: Paths, tmp_path: Path) -> No
 
 def test_an_unknown_key_of_the_file_is_refused_with_the_nearest(home: Paths) -> None:
     write(home, 'compny = "acme"\n')
-    with pytest.raises(Invalid, match=r"Unknown setting compny in .*config.toml; did you mean com"):
+    with pytest.raises(Invalid, match=r"no setting compny; did you mean company\? It is in .*toml"):
         load_settings(home)
 
 
@@ -83,9 +83,9 @@ def test_an_unknown_variable_is_refused_with_the_nearest(
     home: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEMTUI_READONLY", "1")
-    with pytest.raises(Invalid, match="MEMTUI_READONLY in the environment; did you mean") as caught:
+    with pytest.raises(Invalid, match="no setting MEMTUI_READONLY; did you mean") as caught:
         load_settings(home)
-    assert str(caught.value).endswith("MEMTUI_READ_ONLY?")
+    assert str(caught.value).endswith("MEMTUI_READ_ONLY? It is in the environment.")
 
 
 def test_a_key_like_no_other_is_answered_with_all(home: Paths) -> None:

@@ -249,8 +249,8 @@ def test_lines(line: str, chosen: Filter) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("agnt:coding", "Unknown filter field agnt:; did you mean agent:?"),
-        ("zzz:1", "Unknown filter field zzz:; fields are agent, project"),
+        ("agnt:coding", "There is no filter field agnt:; did you mean agent:?"),
+        ("zzz:1", "There is no filter field zzz:; the filter fields are agent:, project:"),
         ("agent:", "The filter field agent: needs a value"),
         ("agent:''", "needs a value"),
         ("project:'mech", "unclosed quote"),
@@ -277,6 +277,11 @@ def test_lines(line: str, chosen: Filter) -> None:
         ("dup:", "write dup:yes or dup:no"),
         ("raed:never", "did you mean read:?"),
         ("costs>1", "Nothing is called costs to compare; did you mean cost>?"),
+        (
+            "word " * 1000,
+            "word word…' for text does not fit: a filter takes at most 200 words or values",
+        ),
+        ("~word " * 1000, "for fuzzy does not fit: a filter takes at most 200 words"),
     ],
 )
 def test_a_line_that_makes_no_sense_says_why(line: str, message: str) -> None:

@@ -26,18 +26,19 @@ from memtui.contract import (
     Term,
 )
 from memtui.provider_kit import (
-    DerivedDatabase,
     blocking,
+    derived,
     is_nested_deeper,
-    matcher,
-    page,
+    matching,
+    pages,
     read_config,
-    read_cursor,
     read_moment,
-    sees,
-    translated,
-    write_cursor,
+    search,
+    servers,
 )
+from memtui.provider_kit.derived import DerivedDatabase
+from memtui.provider_kit.matching import matcher, sees, translated
+from memtui.provider_kit.pages import page, read_cursor, write_cursor
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -201,11 +202,14 @@ def test_a_derived_file_that_holds_nothing_sound_is_begun_anew(tmp_path: Path, h
 def test_the_howto_names_the_whole_kit_and_shows_code_that_is_there() -> None:
     root = Path(__file__).parents[1]
     howto = (root / "docs" / "providers-howto.md").read_text("utf-8")
+    modules = [provider_kit, derived, matching, pages, search, servers]
+    assert len(modules) == len(list(Path(provider_kit.__file__).parent.glob("*.py")))
     kit = {
         name
-        for name, value in vars(provider_kit).items()
+        for module in modules
+        for name, value in vars(module).items()
         if isinstance(value, (type, FunctionType)) and name[0] != "_"
-        if value.__module__ == provider_kit.__name__
+        if value.__module__ == module.__name__
     }
     untold = {name for name in kit if not re.search(rf"`@?{name}[`(]", howto)}
     assert not untold

@@ -43,15 +43,13 @@ from memtui.provider_kit import (
     abilities_in,
     blocking,
     check_revision,
-    eligible,
-    matcher,
-    page,
-    ranked,
     read_config,
     require_kept,
     require_writable,
-    sees,
 )
+from memtui.provider_kit.matching import eligible, matcher, sees
+from memtui.provider_kit.pages import page
+from memtui.provider_kit.search import ranked
 
 _TABLE = "CREATE TABLE IF NOT EXISTS notes (id TEXT PRIMARY KEY, record TEXT NOT NULL)"
 

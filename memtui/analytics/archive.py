@@ -236,9 +236,11 @@ def _remove_unnamed(folder: Folder, manifest: Manifest, ends: LogEnds) -> None:
             shutil.rmtree(path)
         elif found := SEGMENT.fullmatch(path.name):
             if ends.hot_first > ends.head or int(found[1]) < ends.hot_first:
+                is_gone = not folder.manifest_file.exists()
+                way = "`memtui doctor --repair` rebuilds it, or restore" if is_gone else "restore"
                 raise Unavailable(
                     f"The manifest of {folder.path} does not name {path.name}, whose operations "
-                    "are nowhere else; restore the manifest from a backup."
+                    f"are nowhere else; {way} it from a backup."
                 )
             shutil.rmtree(path)
 

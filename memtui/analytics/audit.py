@@ -1,4 +1,4 @@
-"""Prove that no operation was altered, removed or put in between; export the proof."""
+"""Prove that no operation was altered, removed or inserted; export the proof."""
 
 from __future__ import annotations
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +44,7 @@ class Engine:
         self._zone = zone
         self._only = only
         self._lock = threading.Lock()
-        self._spill: tempfile.TemporaryDirectory[str] | None = None
+        self._remove_spilled: Callable[[], object] | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
 
     @property
@@ -56,7 +58,9 @@ class Engine:
     def _start(self) -> duckdb.DuckDBPyConnection:
         import duckdb
 
-        self._spill = tempfile.TemporaryDirectory(prefix="memtui-")
+        # Removed too where nobody closes this, as when copies are forgotten while a view is open.
+        spill = tempfile.mkdtemp(prefix="memtui-")
+        self._remove_spilled = weakref.finalize(self, shutil.rmtree, spill, ignore_errors=True)
         connection = duckdb.connect(
             ":memory:",
             config={
@@ -64,7 +68,7 @@ class Engine:
                 "autoload_known_extensions": False,
                 "python_enable_replacements": False,
                 "memory_limit": f"{self._memory_mb}MB",
-                "temp_directory": self._spill.name,
+                "temp_directory": spill,
                 "max_temp_directory_size": f"{8 * self._memory_mb}MB",
             },
         )
@@ -90,9 +94,9 @@ class Engine:
         with self._lock:
             if self._connection is not None:
                 _close(self._connection)
-            if self._spill is not None:
-                self._spill.cleanup()
-            self._connection = self._spill = None
+            if self._remove_spilled is not None:
+                self._remove_spilled()
+            self._connection = self._remove_spilled = None
 
 
 def _close(connection: duckdb.DuckDBPyConnection) -> None:

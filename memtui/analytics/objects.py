@@ -21,8 +21,9 @@ from memtui.analytics.layout import (
     sha256_of,
     usable,
 )
-from memtui.contract import Conflict, Invalid, MemtuiError, Unavailable, missing_extra
+from memtui.contract import Conflict, Invalid, MemtuiError, Unavailable
 from memtui.paths import sync_folder
+from memtui.wording import missing_extra
 
 _NEW = ".new-"
 

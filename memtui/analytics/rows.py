@@ -14,7 +14,7 @@ from sqlalchemy import JSON, select
 from memtui.analytics.archive import refuse_gap
 from memtui.analytics.engine import MEMORY_MB, Engine, Stop
 from memtui.analytics.layout import TABLES, Folder, LogEnds, Manifest, Segment, log_ends
-from memtui.analytics.source import HOT, SELECTS, create_raw, load_raw
+from memtui.analytics.source import HOT, SELECTS, load_raw
 from memtui.store.columns import ForeignText, Portable
 from memtui.store.conditions import visible_to
 from memtui.store.database import Connection, Database
@@ -76,6 +76,8 @@ class LogEngine(Engine):
         self._database = database
         self._copying = threading.Lock()
         self._above = 0
+        self._anew = True
+        """Whether the copy has to be begun, as there is none or it is of another log."""
         self._digest: str | None = None
 
     def place(self) -> tuple[Manifest, LogEnds]:
@@ -118,19 +120,15 @@ class LogEngine(Engine):
         """
         with self._copying, self.asking() as cursor:
             self._take_out(cursor, manifest.sealed_through, stop)
-            if self.through < through:
+            if self._anew or self.through < through:
                 with self._database.read() as hot:
-                    while self.through < through:
+                    while self._anew or self.through < through:
                         self._add(cursor, hot, min(self.through + BATCH, through), stop)
 
     def _take_out(self, cursor: duckdb.DuckDBPyConnection, sealed: int, stop: Stop) -> None:
         other = self.through > sealed and self._digest != self._digest_at(self.through)
-        if not self.begun or sealed < self._above or other:
-            with stop.reaching(cursor):
-                create_raw(cursor, self.kept)
-                for table in self.tables:
-                    cursor.execute(f"CREATE OR REPLACE TABLE hot_{table} AS {SELECTS[table]}")
-            self.begun += 1
+        if self._anew or sealed < self._above or other:
+            self._anew = True
             self._above = self.through = sealed
         elif sealed > self._above:
             with stop.reaching(cursor):
@@ -150,11 +148,16 @@ class LogEngine(Engine):
             try:
                 for table in self.tables:
                     rows = _seen(f"({SELECTS[table]})", table, "raw_operations", self.visible)
-                    cursor.execute(f"INSERT INTO hot_{table} {rows}")
+                    if self._anew:
+                        cursor.execute(f"CREATE OR REPLACE TABLE hot_{table} AS {rows}")
+                    else:
+                        cursor.execute(f"INSERT INTO hot_{table} {rows}")
                 cursor.commit()
             except BaseException:
                 cursor.rollback()
                 raise
+            self.begun += self._anew
+            self._anew = False
             self.through = through
             self._digest = self._digest_at(through)
 

@@ -195,12 +195,12 @@ def write_files(
         path.chmod(0o600)
         with path.open("rb") as file:
             os.fsync(file.fileno())
-    segment = _describe(duck, work, manifest, span, made)
+    segment = described(duck, work, manifest, span, made)
     sync_folder(work)
     return segment
 
 
-def _describe(
+def described(
     duck: Any, work: Path, manifest: Manifest, span: tuple[int, int], made: Made
 ) -> Segment:
     """Read the files back and check that they continue the chain."""

@@ -60,15 +60,15 @@ class Dashboard(Model):
 
     stats: Stats
     """Totals and bindings; `groups` are the buckets of time."""
-    types: tuple[Group, ...]
-    """By type of operation, without latency."""
     spending: tuple[Group, ...]
-    """By bucket of time and provider: tokens, cost and usage only."""
+    """By bucket of time and provider, where anything was used: tokens, cost and usage only."""
 
 
 class Rollups(LogEngine):
     """The figures of one company's log. Blocking; close it when done."""
 
+    short = 40_000
+    """The longest log of which exact figures are made sooner than those by day are put together."""
     kept = {
         "operations": [
             name
@@ -140,22 +140,32 @@ class Rollups(LogEngine):
         for name in by:
             if name not in DIMENSIONS:
                 raise Invalid(f"There is no dimension {name}; choose from {', '.join(DIMENSIONS)}.")
-        manifest, last = self.refresh()
+        state = self.refresh()
+        cuts = (Cut(tuple(by), bucket),) if by or bucket else ()
         with self.asking() as cursor:
-            sign = hit_sign or self._sign(cursor, manifest)
-            chosen = chosen or EVERYTHING
-            asked = _Exact(self, cursor, (manifest, last), condition(chosen), sign)
-            cuts = [Cut(), Cut(("binding",))]
-            if by or bucket:
-                cuts.append(Cut(tuple(by), bucket))
-            [total], bindings, *groups = asked.groups(cuts)
-            stats = _answer(total, sign, bindings, groups[0] if groups else ())
-            if chosen.leaves_out_own:
-                where = " AND ".join(filter(None, (OWN, condition(chosen.with_own()))))
-                own = self.everything(manifest, "operations", "1", where, last=last)
-                [(left_out,)] = cursor.execute(f"SELECT count(*) FROM ({own})").fetchall()
-                stats = stats.model_copy(update={"left_out_count": left_out})
-            return stats
+            stats, groups = self._exact(cursor, state, chosen or EVERYTHING, hit_sign, cuts)
+        return stats.model_copy(update={"groups": groups[0]}) if groups else stats
+
+    def _exact(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        state: tuple[Manifest, int],
+        chosen: Filter,
+        hit_sign: HitSign | None,
+        cuts: Sequence[Cut],
+    ) -> tuple[Stats, list[tuple[Group, ...]]]:
+        """Return the figures in all and by binding, and the groups of each cut."""
+        manifest, last = state
+        sign = hit_sign or self._sign(cursor, manifest)
+        asked = _Exact(self, cursor, state, condition(chosen), sign)
+        [total], bindings, *groups = asked.groups((Cut(), Cut(("binding",)), *cuts))
+        left_out = 0
+        if chosen.leaves_out_own:
+            where = " AND ".join(filter(None, (OWN, condition(chosen.with_own()))))
+            own = self.everything(manifest, "operations", "1", where, last=last)
+            [(left_out,)] = cursor.execute(f"SELECT count(*) FROM ({own})").fetchall()
+        stats = _answer(total, sign, bindings)
+        return stats.model_copy(update={"left_out_count": left_out}), groups
 
     def dashboard(
         self,
@@ -165,7 +175,7 @@ class Rollups(LogEngine):
         until: date | None = None,
         hit_sign: HitSign | None = None,
     ) -> Dashboard:
-        """Return the figures of whole days, from those that were added up once a sealed segment.
+        """Return the figures of whole days; of a long log from those that are kept by day.
 
         They equal those of `stats`, except for percentiles of latency, which may be off by
         `Stats.latency_error` of themselves.
@@ -182,48 +192,66 @@ class Rollups(LogEngine):
         """
         if bucket is Bucket.HOUR:
             raise Invalid("The dashboard has days, weeks and months; ask stats for hours.")
-        days = " AND ".join(
-            f"day {sign} {quoted(day.isoformat())}::DATE"
-            for sign, day in ((">=", since), ("<", until))
-            if day is not None
-        )
         manifest, last = self.refresh()
         with self.asking() as cursor:
+            if last <= self.short:
+                begin, end = (day and begin_of(day, self._zone) for day in (since, until))
+                chosen = Filter(since=begin, until=end)
+                cuts = (Cut(bucket=bucket), Cut(("provider",), bucket))
+                stats, (groups, spending) = self._exact(
+                    cursor, (manifest, last), chosen, hit_sign, cuts
+                )
+                spent = tuple(one for one in spending if one.usage_count)
+                return Dashboard(stats=stats.model_copy(update={"groups": groups}), spending=spent)
+            days = " AND ".join(
+                f"day {sign} {quoted(day.isoformat())}::DATE"
+                for sign, day in ((">=", since), ("<", until))
+                if day is not None
+            )
             sign = hit_sign or self._sign(cursor, manifest)
-            left_out = 0
-            kept = self._daily.rows(cursor, manifest, last)
-            kept["totals"] += f" UNION ALL BY NAME {self._daily.said(self.feedback(manifest))}"
-            for table, rows in kept.items():
-                of_days = f"SELECT * FROM ({rows}) WHERE {days or 'true'}"
-                chosen = f"{of_days} AND NOT own"
-                if table == "totals":
-                    own = f"SELECT coalesce(sum(operation_count), 0) FROM ({of_days} AND own)"
-                    [(left_out,)] = cursor.execute(own).fetchall()
-                # Latencies are many and are added up for each question anyway.
-                added = chosen if table == "latency" else merged(table, chosen)
-                cursor.execute(f"CREATE OR REPLACE TEMP TABLE painted_{table} AS {added}")
-            painted = _Painted(cursor, self._zone, sign)
-            time = Cut(bucket=bucket)
-            [total] = painted.groups("totals", Cut())
-            stats = _answer(
-                total,
-                sign,
-                painted.groups("totals", Cut(("binding",))),
-                painted.groups("totals", time),
-            )
-            return Dashboard(
-                stats=stats.model_copy(
-                    update={"latency_error": LATENCY_ERROR, "left_out_count": int(left_out)}
-                ),
-                types=painted.groups("totals", Cut(("type",)), latency=False),
-                spending=painted.groups("spending", Cut(("provider",), bucket), latency=False),
-            )
+            return self._painted(cursor, (manifest, last), days, sign, bucket)
+
+    def _painted(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        state: tuple[Manifest, int],
+        days: str,
+        sign: HitSign,
+        bucket: Bucket,
+    ) -> Dashboard:
+        """Return the figures of a condition on `day`, from those by day."""
+        manifest, last = state
+        left_out = 0
+        kept = self._daily.rows(cursor, manifest, last)
+        kept["totals"] += f" UNION ALL BY NAME {self._daily.said(self.feedback(manifest))}"
+        for table, rows in kept.items():
+            of_days = f"SELECT * FROM ({rows}) WHERE {days or 'true'}"
+            chosen = f"{of_days} AND NOT own"
+            if table == "totals":
+                own = f"SELECT coalesce(sum(operation_count), 0) FROM ({of_days} AND own)"
+                [(left_out,)] = cursor.execute(own).fetchall()
+            # Latencies are many and are added up for each question anyway.
+            added = chosen if table == "latency" else merged(table, chosen)
+            cursor.execute(f"CREATE OR REPLACE TEMP TABLE painted_{table} AS {added}")
+        painted = _Painted(cursor, self._zone, sign)
+        [total] = painted.groups("totals", Cut())
+        stats = _answer(total, sign, painted.groups("totals", Cut(("binding",))))
+        found = {
+            "groups": painted.groups("totals", Cut(bucket=bucket)),
+            "latency_error": LATENCY_ERROR,
+            "left_out_count": int(left_out),
+        }
+        return Dashboard(
+            stats=stats.model_copy(update=found),
+            spending=painted.groups("spending", Cut(("provider",), bucket), latency=False),
+        )
 
     def prepare(self) -> None:
-        """Make the partial figures of what is sealed, so that the next dashboard need not."""
-        manifest, _ = self.place()
-        with self.asking() as cursor:
-            self._daily.sealed_rows(cursor, manifest)
+        """Make the partial figures of what is sealed, if the next dashboard needs them."""
+        manifest, ends = self.place()
+        if ends.head > self.short:
+            with self.asking() as cursor:
+                self._daily.sealed_rows(cursor, manifest)
 
     def feedback(self, manifest: Manifest) -> str:
         """Return the query of the last words about results (`last_words`)."""
@@ -241,11 +269,9 @@ class Rollups(LogEngine):
         return HitSign.USED if found else HitSign.SCORE
 
 
-def _answer(
-    total: Group, sign: HitSign, bindings: tuple[Group, ...], groups: tuple[Group, ...]
-) -> Stats:
+def _answer(total: Group, sign: HitSign, bindings: tuple[Group, ...]) -> Stats:
     own = {name: getattr(total, name) for name in Figures.model_fields}
-    return Stats(**own, hit_sign=sign, bindings=bindings, groups=groups)
+    return Stats(**own, hit_sign=sign, bindings=bindings)
 
 
 def _group(row: Mapping[str, Any], cut: Cut, zone: str, latency: Mapping[str, float]) -> Group:

@@ -18,27 +18,35 @@ from memtui.backends.files.reading import sign
 from memtui.contract import Json
 
 _MOST_BYTES = 32 * 1024 * 1024
+CLAUDE_CODE = ".claude.json"
+CURSOR = ".cursor/mcp.json"
+GEMINI = ".gemini/settings.json"
+ANTIGRAVITY = ".gemini/config/mcp_config.json"
+"""Files of clients in a person's home; Cursor's and Gemini's are in projects too."""
+CLAUDE_DESKTOP = "Claude/claude_desktop_config.json"
+VS_CODE = "Code/User/mcp.json"
+"""Files in the folder of programs with windows."""
 _IN_PROJECT = (
     ".mcp.json",
-    ".cursor/mcp.json",
+    CURSOR,
     ".vscode/mcp.json",
-    ".gemini/settings.json",
+    GEMINI,
     ".agents/mcp_config.json",
     ".codex/config.toml",
 )
 _IN_HOME = (
-    ".claude.json",
-    ".cursor/mcp.json",
+    CLAUDE_CODE,
+    CURSOR,
     ".codeium/windsurf/mcp_config.json",
     ".copilot/mcp-config.json",
-    ".gemini/settings.json",
-    ".gemini/config/mcp_config.json",
+    GEMINI,
+    ANTIGRAVITY,
     ".gemini/antigravity/mcp_config.json",
     ".gemini/antigravity-cli/mcp_config.json",
     ".lmstudio/mcp.json",
     ".vscode-server/data/User/mcp.json",
 )
-_OF_PROGRAMS = ("Claude/claude_desktop_config.json", "zed/settings.json")
+_OF_PROGRAMS = (CLAUDE_DESKTOP, VS_CODE, "zed/settings.json")
 _CODES = ("Code", "Code - Insiders", "VSCodium")
 """What VS Code and its kin call their folder."""
 _OF_CODES = (
@@ -63,11 +71,17 @@ def managed_folder() -> Path:
 
 def program_folders(home: Path, env: Mapping[str, str]) -> list[Path]:
     """Return where programs with windows keep their settings, on whichever platform."""
-    linux = env.get("XDG_CONFIG_HOME")
-    folders = [home / "Library" / "Application Support", Path(linux) if linux else home / ".config"]
+    folders = [program_folder(home, env, platform) for platform in ("darwin", "linux")]
     if windows := env.get("APPDATA"):
         folders.append(Path(windows))
     return folders
+
+
+def program_folder(home: Path, env: Mapping[str, str], platform: str = sys.platform) -> Path:
+    """Return where programs with windows keep their settings on a platform."""
+    if platform == "darwin":
+        return home / "Library" / "Application Support"
+    return Path(env.get("XDG_CONFIG_HOME") or home / ".config")
 
 
 def codex_folder(home: Path, env: Mapping[str, str]) -> Path:

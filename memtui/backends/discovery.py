@@ -578,7 +578,7 @@ class _Search:
             for file in ("memory.jsonl", "memory.json"):
                 path = cache / name / "node_modules" / _PACKAGE / "dist" / file
                 if is_file(path):
-                    why = "The MCP memory server keeps its file there when it is told no path."
+                    why = "The MCP memory server keeps its file there unless it is given a path."
                     yield self._graph(str(path), why, {})
 
     def _graph(self, written: str, why: str, env: Mapping[str, str] | None = None) -> Finding:

@@ -24,7 +24,9 @@ from memtui.contract import (
     Snippet,
     Usage,
 )
-from memtui.provider_kit import abilities_in, has_metadata, matcher, ranked, require_writable
+from memtui.provider_kit import abilities_in, require_writable
+from memtui.provider_kit.matching import has_metadata, matcher
+from memtui.provider_kit.search import ranked
 
 DRIVE_PREFIX = "drive:"
 """Begins the handle of a drive's fact whose id a user's fact bears as well."""

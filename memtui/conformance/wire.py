@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self
 from urllib.parse import quote, urlsplit
 
 from memtui.contract import Invalid, Json, Model
-from memtui.provider_kit import HttpClient, HttpReply, NoReply
+from memtui.provider_kit.servers import HttpClient, HttpReply, NoReply
 
 JSON_TYPE = "application/json"
 _CONNECTIONS = 100

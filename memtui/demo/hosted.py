@@ -53,7 +53,10 @@ from memtui.contract import (
     owner_scopes,
 )
 from memtui.paths import replacing
-from memtui.provider_kit import TextIndex, check_revision, has_metadata, matcher, page
+from memtui.provider_kit import check_revision
+from memtui.provider_kit.matching import has_metadata, matcher
+from memtui.provider_kit.pages import page
+from memtui.provider_kit.search import TextIndex
 
 T = TypeVar("T")
 

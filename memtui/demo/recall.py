@@ -22,7 +22,7 @@ from memtui.contract import (
 )
 from memtui.demo import hosted
 from memtui.demo.plan import DEFAULT, HOSTED, Ask, Look, Open, Step, Write, is_hosted
-from memtui.provider_kit import TextIndex
+from memtui.provider_kit.search import TextIndex
 from memtui.service import Resolution
 from memtui.store.appending import append_all
 from memtui.store.database import Database

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memtui.contract import Invalid, MemtuiError, Unavailable
-from memtui.provider_kit import is_loopback
+from memtui.provider_kit.servers import is_loopback
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _WAITING = 128

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from memtui.contract import Invalid, OperationStatus, OperationType, field_docstrings, unknown
+from memtui.contract import Invalid, OperationStatus, OperationType, field_docstrings
 from memtui.store.digest import CONTROL
 from memtui.store.operation import TITLES, OperationDraft
+from memtui.wording import unknown
 
 Kind = Literal[
     "moment", "type", "status", "id", "text", "count", "ms", "usd", "flag", "object", "list"

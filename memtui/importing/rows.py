@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, TextIO
 from pydantic_core import from_json
 
 from memtui.contract import Invalid
+from memtui.csv_text import text_of
 
 _OWN = {
     "spanId": "id",
@@ -107,13 +108,14 @@ def format_of(path: Path) -> FormatName:
     """Return a file's format by its ending; Claude Code's transcripts are told by what they hold.
 
     Raises:
-        Invalid: the ending tells nothing.
+        Invalid: the ending tells nothing, or there is no such file.
     """
     if path.is_dir():
         return "claude-code"
     found = _ENDINGS.get(path.suffix.lower())
     if found is None:
-        raise Invalid(f"The name of {path} does not tell its format; give --format.")
+        untold = f"The name of {path} does not tell its format; give --format."
+        raise Invalid(untold if path.exists() else f"There is no file {path}.")
     return "claude-code" if found == "jsonl" and _is_transcript(path) else found
 
 
@@ -271,7 +273,7 @@ def _csv_body(reader: Any, names: list[str]) -> Iterator[Row]:
         elif not _is_unicode("".join(cells)):
             yield Row(line, None, "it is not UTF-8 text")
         else:
-            yield Row(line, dict(zip(names, cells, strict=True)))
+            yield Row(line, dict(zip(names, map(text_of, cells), strict=True)))
 
 
 def _is_unicode(text: str) -> bool:

@@ -18,6 +18,7 @@ from memtui.importing.rows import Row
 from memtui.importing.staging import ParsedOperation, key_of, key_of_id, made, scope_of
 from memtui.prices import Call, cost_of, table_name
 from memtui.store.operation import OWN_FIELDS, TITLES, OperationDraft, OperationHandle
+from memtui.wording import misfit
 
 DOOR = "import"
 IMPORTED = "imported"
@@ -99,7 +100,7 @@ class Translator:
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
-            raise ValueError(f"{where}: {first['msg']}") from error
+            raise ValueError(f"{where}: {misfit(first)}") from error
         self.naive += naive
         at = values.microseconds(moment)
         key = key_of_id(foreign_id, at) if foreign_id else key_of("row", row.values)

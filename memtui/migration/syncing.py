@@ -180,19 +180,27 @@ async def sync(
         return await _Sync(ends, Pace(report), dry_run=dry_run, rebuild=rebuild).run(delete)
 
 
+BOTH = "both"
+"""What `resolve` keeps where each side is to get the other's version as well."""
+
+
 async def resolve(ends: Ends, data: Path, record_id: str, keep: str) -> Synced:
-    """Decide a conflict: both sides get what the binding `keep` holds, or lose what it lost.
+    """Decide a conflict.
+
+    Both sides get what the binding `keep` holds, or lose what it lost; with `BOTH` they get both
+    versions, as records of their own.
 
     Raises:
         NotFound: there is no such conflict.
-        Invalid: `keep` is neither of the two.
+        Invalid: `keep` is neither of the two, or both versions cannot be kept.
     """
-    if keep not in {ends.source.key, ends.destination.key}:
-        raise Invalid(f"Keep {ends.source.key} or {ends.destination.key}; {keep} is neither.")
+    keys = (ends.source.key, ends.destination.key)
+    if keep not in {*keys, BOTH}:
+        raise Invalid(f"Keep {keys[0]}, {keys[1]} or {BOTH}; {keep} is none of them.")
     for one in (ends, _turned(ends)):
         await check_writable(one)
     with ProgressFile(data, ends).alone():
-        kept = 0 if keep == ends.source.key else 1
+        kept = keys.index(keep) if keep in keys else None
         return await _Sync(ends, Pace(lambda _progress: None)).decide(record_id, kept)
 
 
@@ -229,11 +237,10 @@ class _Sync:
         await self._delete(doomed, delete, len(known))
         return await self._done()
 
-    async def decide(self, record_id: str, kept: int) -> Synced:
-        """Sync one record, the side `kept` as it is."""
+    async def decide(self, record_id: str, kept: int | None) -> Synced:
+        """Sync one record, the side `kept` as it is; None: both versions stay."""
         known = await self._read()
         found = [one for one in known if record_id in one.pair.ids and _meeting(one)]
-        lost = 1 - kept
         if not found:
             found = [
                 _Known(self._pair_of(*both), both, (frozenset(), frozenset()))
@@ -245,7 +252,15 @@ class _Sync:
                 f"There is no conflict about {record_id}; `memtui vault conflicts "
                 f"{self._bindings[1].key}` lists them."
             )
-        one = found[0]
+        await (self._keep_both(found[0]) if kept is None else self._keep(found[0], kept))
+        # Only this was looked at: what else holds deletions back still does.
+        left = max(0, self._state.conflicts - (not self._failed))
+        self._state = self._state.model_copy(update={"conflicts": left})
+        await self._note()
+        return self._answer()
+
+    async def _keep(self, one: _Known, kept: int) -> None:
+        lost = 1 - kept
         record, other = one.records[kept], one.records[lost]
         if record and other:
             changed = _other_fields(self._prints(record), self._prints(other))
@@ -254,11 +269,16 @@ class _Sync:
             await self._try(self._copy(record, lost), record, "written", lost)
         elif other:
             await self._try(self._forget(one.pair, other, lost), other, "deleted", lost)
-        # Only this was looked at: what else holds deletions back still does.
-        left = max(0, self._state.conflicts - (not self._failed))
-        self._state = self._state.model_copy(update={"conflicts": left})
-        await self._note()
-        return self._answer()
+
+    async def _keep_both(self, one: _Known) -> None:
+        left, right = one.records
+        if left is None or right is None:
+            raise Invalid("One side has no more of it; keep the version of one of the bindings.")
+        if _key(left) is not None and _key(left) == _key(right):
+            raise Invalid("A fact's key has one value; keep the version of one of the bindings.")
+        self._dropped.append(one.pair)
+        await self._try(self._copy(left, 1), left, "written", 1)
+        await self._try(self._copy(right, 0), right, "written", 0)
 
     # Read
 
@@ -438,8 +458,12 @@ class _Sync:
     async def _copy(self, record: Record, to: int) -> None:
         """Write a record to the other side, a fact with all that it said before."""
         stored = await self._write(record, to, WriteMode.APPEND)
+        name = stored.handle.provider_record_id
+        # What was removed there is there still as what it said before.
+        there = {(one.text, one.valid_from) for one in self._sides[to].versions.get(name, ())}
         for version in self._past_of(record, to):
-            await self._write(version, to, WriteMode.UPSERT, stored.handle.provider_record_id)
+            if (version.text, version.valid_from) not in there:
+                await self._write(version, to, WriteMode.UPSERT, name)
         await self._paired(record, stored, to)
 
     def _past_of(self, record: Record, to: int) -> list[Record]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from memtui.contract import Model, Record, RecordHandle, UtcDatetime
+from memtui.contract import Model, Record, RecordHandle, UtcDatetime, owner_of
 from memtui.pruning.duplicates import (
     DuplicateIndex,
     Form,
@@ -36,6 +36,8 @@ _TAKEN_OUT = re.compile(r"\[REDACTED:([A-Z_]+)\]")
 _QUOTED = 60
 _BUCKET = 8
 """Texts that a text is compared with, so that no input makes the work quadratic."""
+_Dated = tuple[datetime, str, Record]
+"""A record behind its moment and its id, by which it is put in order."""
 
 
 class Reason(StrEnum):
@@ -130,7 +132,7 @@ def find_candidates(
 ) -> tuple[PruneCandidate, ...]:
     """Return every record that could go, with its reasons; the order is by record id and reason.
 
-    Only records of one scope (company, agent, project, subject) are held against each other. A
+    Only records of one owner and person are held against each other, of any agents. A
     record whose validity window has closed is history, not a candidate; an expired one is no
     survivor. Suggested are what loses nothing: duplicates by their words, expired and contradicted
     facts, and what was deleted before. All else needs a person: what is only alike in meaning, what
@@ -263,7 +265,7 @@ class _Search:
 
     def _of_text(self, record: Record) -> Iterator[PruneCandidate]:
         if secrets := self.secrets_of(record.text):
-            sentence = f"A secret stands in it in the clear: {', '.join(dict.fromkeys(secrets))}."
+            sentence = f"It contains a secret in clear text: {', '.join(dict.fromkeys(secrets))}."
             yield self._found(record, Reason.HOLDS_SECRET, sentence)
         if taken_out := dict.fromkeys(_TAKEN_OUT.findall(record.text)):
             sentence = f"A secret was taken out of it: {', '.join(taken_out)}."
@@ -293,7 +295,7 @@ class _Search:
         since = f" since it was made on {made:%Y-%m-%d}" if made else ""
         yield self._found(record, Reason.NEVER_READ, f"No query has returned it{since}.")
         if (tokens := self.tokens_of(record.text)) >= rules.costly_tokens:
-            sentence = f"It costs {tokens:,} tokens wherever it is told."
+            sentence = f"It costs {tokens:,} tokens in every prompt that it is part of."
             yield self._found(record, Reason.COSTLY, sentence)
 
     def items(self, records: Iterable[Record]) -> tuple[Item, ...]:
@@ -302,7 +304,7 @@ class _Search:
             Item(
                 id=_id(record),
                 text=record.text,
-                group=scope_key(record),
+                group=_owner(record),
                 pinned=record.pinned,
                 reads=(self.retrievals or {}).get(record.handle, Retrieval()).count,
                 at=record.updated_at or record.created_at,
@@ -330,19 +332,19 @@ class _Search:
     def contradicted(self, records: Sequence[Record]) -> Iterator[PruneCandidate]:
         """Yield each fact `key: value` whose key has another value in a newer fact (seed 002 §7).
 
-        Keys are compared within a scope and a topic, the facts file's heading. A fact without a
+        Keys are compared within an owner and a topic, the facts file's heading. A fact without a
         time, or of the same time as the newest, is not judged: nobody can tell which of them holds.
         One that says the same in another order is a duplicate and no contradiction, so that never
-        both are to go.
+        both are to go. What has no topic stands beside those of every topic, and says otherwise.
         """
-        of_key: dict[tuple[str, ...], list[tuple[datetime, str, Record]]] = defaultdict(list)
+        of_key: dict[tuple[str, ...], list[_Dated]] = defaultdict(list)
         for record in records:
             match = _PAIR.match(record.text) if record.kind == "fact" else None
             key = match[1].casefold() if match else None
             at = record.valid_from or record.updated_at or record.created_at
             if key and key not in _LABELS and at is not None:
                 name = record.handle.provider_record_id
-                of_key[scope_key(record), record.topic or "", key].append((at, name, record))
+                of_key[_owner(record), record.topic or "", key].append((at, name, record))
         for facts in of_key.values():
             newest_at, _, newest = max(facts, key=lambda fact: fact[:2])
             holds = form_of(newest.text)
@@ -350,9 +352,30 @@ class _Search:
                 if at < newest_at and compare(form_of(record.text), holds) is None:
                     sentence = f"A newer fact of its key says {_quoted(newest.text)}."
                     yield self._found(record, Reason.CONTRADICTED, sentence, survivor=newest)
+        yield from self._filed_elsewhere(of_key)
+
+    def _filed_elsewhere(
+        self, of_key: Mapping[tuple[str, ...], Sequence[_Dated]]
+    ) -> Iterator[PruneCandidate]:
+        """Yield each fact whose key has another value in a newer one, of which one has no topic."""
+        sides: dict[tuple[str, str], tuple[list[_Dated], list[_Dated]]] = {}
+        for (scope, topic, key), facts in of_key.items():
+            plain, filed = sides.setdefault((scope, key), ([], []))
+            (filed if topic else plain).extend(facts)
+        for plain, filed in sides.values():
+            for facts, others in ((plain, filed), (filed, plain)):
+                if not others:
+                    continue
+                newest_at, _, newest = max(others, key=lambda fact: fact[:2])
+                holds = form_of(newest.text)
+                for at, _, record in facts:
+                    if at < newest_at and compare(form_of(record.text), holds) is None:
+                        says = _quoted(newest.text)
+                        sentence = f"A newer fact of its key, filed elsewhere, says {says}."
+                        yield self._found(record, Reason.SAYS_OTHERWISE, sentence, survivor=newest)
 
     def otherwise(self, records: Sequence[Record]) -> Iterator[PruneCandidate]:
-        """Yield each text of which a later one in the scope says otherwise, newest first.
+        """Yield each text of which a later one of the owner says otherwise, newest first.
 
         A key and its value is `contradicted`'s to judge.
         """
@@ -363,7 +386,7 @@ class _Search:
         ]
         later: dict[tuple[str, str], list[tuple[datetime, Form, Record]]] = defaultdict(list)
         for at, _, record in sorted(dated, key=lambda one: one[:2], reverse=True):
-            form, scope = form_of(record.text), scope_key(record)
+            form, scope = form_of(record.text), _owner(record)
             if form.key and record.kind == "fact":
                 continue
             places = [later[scope, key] for key in topic_keys(form)]
@@ -404,11 +427,11 @@ class _Search:
                     yield self._found(known[handle], Reason(pattern.kind.value), pattern.sentence)
 
 
-def scope_key(record: Record) -> str:
-    """Name the scope within which records are compared; the run and issue do not divide it."""
+def _owner(record: Record) -> str:
+    """Name whose a record is, and about whom; the agent that it comes from does not divide."""
     scope = record.scope
-    parts = (scope.company_id, scope.agent_id, scope.project_id, scope.subject_id)
-    return "\x1f".join(part or "" for part in parts)
+    parts = (scope.company_id, *owner_of(scope), scope.subject_id or "")
+    return "\x1f".join(parts)
 
 
 def _id(record: Record) -> str:

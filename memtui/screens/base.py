@@ -11,6 +11,8 @@ For a screen author. Derive from `MemtuiScreen`, set `MODE` to the screen's name
 - `forget()`: take away what is shown, as another moment of the past is looked at, or now again;
 - `select(name)`: put the cursor on what another screen pointed at, optional;
 - `happened(news)`: take note of what came into the log, where that is shown, optional;
+- `READS_WITH`: the modules that its first reading imports, optional; they are imported before it is
+  shown, where there was time for that;
 - `action_<verb>()` for each action of its group.
 
 What is there to use:
@@ -43,6 +45,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC
 from functools import wraps
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from textual import on
@@ -55,7 +58,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from memtui.actions import ACTIONS, INPUT_GROUPS, Action, Need, footer_actions, groups_on
-from memtui.contract import Invalid, MemtuiError, NotFound
+from memtui.contract import Filter, Invalid, MemtuiError, NotFound
 from memtui.filters import Taker, not_held
 from memtui.screens.dialogs import Confirm, Waiting
 from memtui.screens.following import News
@@ -92,6 +95,8 @@ _DATA = ("session", "scope", "filter", "binding_key", "everywhere", "resolution"
 _OF_FRAME = {Need.SERVICE, Need.WRITABLE, Need.NOW, Need.CHARTS, Need.SQL}
 _SHOWN = dict.fromkeys(set(Need) - _OF_FRAME, "")
 """What hangs on what a screen shows; nothing of it is there at first."""
+TOLD_EVERY_S = 5.0
+"""How often a change that takes long says that it is still under way."""
 _READING = "This is still being read; press the key again when it is there."
 
 
@@ -158,8 +163,22 @@ class ServiceScreen(SizedScreen[None]):
         return await answer
 
     async def change(self, work: Work[T]) -> T:
-        """Return what a change comes to, which nothing cancels; raises the error it fails with."""
-        return await self.acts.change(work)
+        """Return what a change comes to, which nothing cancels; raises the error it fails with.
+
+        Where that takes long, it says every few seconds that it is still under way.
+        """
+        begun = monotonic()
+
+        def tell() -> None:
+            self.toast(
+                f"Not done yet, {monotonic() - begun:.0f} s so far; you can go on meanwhile."
+            )
+
+        telling = self.app.set_interval(TOLD_EVERY_S, tell)
+        try:
+            return await self.acts.change(work)
+        finally:
+            telling.stop()
 
     async def wait(self, words: str, work: Work[T], *, gives_keys: bool = True) -> T:
         """Return what a question is made of; keys wait too, and `esc` ends the conversation."""
@@ -270,12 +289,14 @@ class MemtuiScreen(ServiceScreen):
     FILTERED: ClassVar[bool] = True
     """Whether the filter line narrows what this screen shows; without it there is none."""
     NARROWS: ClassVar[Taker] = Taker.OPERATIONS
+    """What the filter line narrows here; terms that say nothing about it are named."""
     EVERYWHERE: ClassVar[bool] = False
     """Whether it can show all bindings at once."""
-    """What the filter line narrows here; terms that say nothing about it are named."""
     AUTO_FOCUS = ""
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
+
+    READS_WITH: ClassVar[Sequence[str]] = ()
 
     missing: reactive[Mapping[Need, str]] = reactive(lambda: _SHOWN)
     labels: reactive[Mapping[str, str]] = reactive(dict)
@@ -451,7 +472,8 @@ class MemtuiScreen(ServiceScreen):
             return
         if before.as_of != now.as_of:
             self.forget()
-        self._draw_frame()
+        if self.is_current:
+            self._draw_frame()
         if any(getattr(before, name) != getattr(now, name) for name in _DATA):
             self.reload()
 
@@ -476,7 +498,7 @@ class MemtuiScreen(ServiceScreen):
         session, filter_line = self.state.session, self.query_one(FilterLine)
         if session is not None:
             self._knowing.latest(
-                lambda: session.service.log.page(session.caller, limit=_KNOWN_OPERATIONS),
+                lambda: session.service.log.page(session.caller, Filter(), limit=_KNOWN_OPERATIONS),
                 lambda page: setattr(filter_line, "known", known_values(page.operations)),
                 self.fail,
             )

@@ -39,6 +39,7 @@ from memtui.widgets.detail_lines import (
     who_and_when,
 )
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
+from memtui.widgets.filter_words import understood
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
@@ -58,7 +59,7 @@ _KINDS: dict[str, tuple[str, str, Tone]] = {
 """The sign of each kind of change and how it is coloured, in the order of the list."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _EXPORTED = ("csv", "json", "parquet")
-_HINT = "topic:deploy tag:release words ~fuzzy; empty: all   enter take it   esc go back"
+_HINT = "topic:deploy tag:release words ~fuzzy; empty: all   enter filter   esc go back"
 
 
 class Changes(ModalListScreen["Difference"]):
@@ -100,8 +101,8 @@ class Changes(ModalListScreen["Difference"]):
             head.append(_counts(answer))
             if answer.problems:
                 head.append(display(fmt.not_read(answer.problems), limit=300, style=WARN))
-        if narrowed := format_filter(self._filter, zone):
-            head.append(display(f"only with {narrowed}", limit=300, style=WARN))
+        if narrowed := understood(self._filter, zone or UTC):
+            head.append(display(f"only: {narrowed}", limit=300, style=WARN))
         return lines(head)
 
     def draw_row(self, width: int) -> Content:
@@ -261,7 +262,7 @@ def _counts(answer: CompareAnswer) -> Content:
         display(f"{sign} {fmt.count(number[kind])} {kind}", style=style)
         for kind, (sign, style, _) in _KINDS.items()
     ]
-    return line(*parts, display(f"{fmt.count(answer.same)} as before", style=DIM), gap="   ")
+    return line(*parts, display(f"{fmt.count(answer.same)} unchanged", style=DIM), gap="   ")
 
 
 def columns(state: AppState) -> list[Column[Difference]]:
@@ -294,7 +295,7 @@ def _who(found: Difference) -> str | None:
     if found.operations:
         return actor(found.operations[0])
     made_by = found.after.created_by if found.after and not found.before else None
-    return made_by and made_by.rpartition(":")[2]
+    return made_by and fmt.author(made_by)
 
 
 def _where(found: Difference) -> str:

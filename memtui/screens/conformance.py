@@ -189,7 +189,7 @@ class Conformance(RunScreen["CheckResult"]):
         self.draw()
 
     def _show(self) -> None:
-        if not self.is_attached:
+        if not self.query(VirtualList):  # an app that ends takes the widgets away first
             return
         shown = [one for one in self._results if not self._failed_only or one.outcome == "fail"]
         self._rows.replace(shown)

@@ -33,6 +33,14 @@ _HIGH = 16
 """Lines from which on there is room around what a dialog says."""
 _AROUND_SHEET = 8
 """Lines of frame, title and keys, and the blanks between them."""
+_AROUND_LIST = 10
+"""Lines of frame, title, line to type in and keys, and the blanks between them."""
+_HIGHEST_LIST = 26
+"""Lines that a list with what is around it may take of a low terminal."""
+_FEWEST_LINES = 4
+"""Lines that a list has at least, as typing may offer more."""
+_LIST_CELLS = 66
+"""Cells of a line in a list, where there is room for them."""
 _AROUND_FLAT_SHEET = 4
 """Lines of frame, title and keys alone."""
 _WAITING_SECONDS = 0.3
@@ -110,8 +118,8 @@ class Choose(Dialog[T]):
     """Let a person choose one of a list, narrowing it by typing.
 
     `choices` may be work that reads them: the dialog is there at once, and takes what is typed
-    while they come. `offer` makes further choices out of what was typed, for a value that is not
-    in the list.
+    while they come. `now` is the one that is highlighted at first. `offer` makes further choices
+    out of what was typed, for a value that is not in the list.
     """
 
     BINDINGS = [
@@ -123,10 +131,10 @@ class Choose(Dialog[T]):
         ("pageup", "page(-1)", "a page up"),
         ("home", "end(-1)", "the first"),
         ("end", "end(1)", "the last"),
-        ("enter", "choose", "take it"),
+        ("enter", "choose", "choose"),
     ]
     BOX = "dialog-list"
-    KEYS: ClassVar[str] = "↑↓ move   enter take it   esc go back"
+    KEYS: ClassVar[str] = "↑↓ move   enter choose   esc go back"
     NARROWED: ClassVar[bool] = True
     """Whether there is a line to type in; without one, letters can be keys."""
     NOTHING: ClassVar[str] = ""
@@ -137,6 +145,7 @@ class Choose(Dialog[T]):
         title: str,
         choices: Sequence[Choice[T]] | Work[Sequence[Choice[T]]],
         *,
+        now: T | None = None,
         placeholder: str = "type to narrow",
         offer: Callable[[str], Sequence[Choice[T]]] = lambda _: (),
     ) -> None:
@@ -146,6 +155,7 @@ class Choose(Dialog[T]):
         self._reading = Background(self, "choices")
         self._entered = False
         """Whether `enter` was pressed while the choices were being read."""
+        self._now = now
         self._placeholder = placeholder
         self._offer = offer
         self._shown: list[Choice[T]] = []
@@ -162,8 +172,25 @@ class Choose(Dialog[T]):
     def on_mount(self) -> None:
         """Show all choices, or read them."""
         self._show("")
-        if self._work is not None:
+        self._fit()
+        if self._work is None:
+            self._say(display("" if self._choices else self.NOTHING, style=DIM))
+        else:
             self._reading.latest(self._work, self._found, self._failed)
+
+    def _fit(self) -> None:
+        """Be as high as the choices need, and leave room for what is offered."""
+        screen = self.app.size
+        if screen.height < _HIGH:
+            return
+        most = max(screen.height * 7 // 10, min(screen.height - 4, _HIGHEST_LIST))
+        wide = max((len(one.detail) + 1 for one in self._choices), default=0)
+        lines = sum(
+            1 + (wide + len(one.label)) // _LIST_CELLS + bool(one.sentence)
+            for one in self._choices[: screen.height]
+        )
+        needed = max(lines, _FEWEST_LINES) + len(self._title) // _LIST_CELLS + _AROUND_LIST
+        self.query_one(".dialog").styles.height = most if self._work else min(most, needed)
 
     def _found(self, choices: Sequence[Choice[T]]) -> None:
         self._choices, self._work = choices, None
@@ -231,6 +258,10 @@ class Choose(Dialog[T]):
 
     def _show(self, text: str) -> None:
         self._shown = list(self.narrowed(self._choices, text)[:_CHOICES])
+        first = 0
+        if not text and self._now is not None:
+            values: list[T | None] = [one.value for one in self._shown]
+            first = values.index(self._now) if self._now in values else 0
         if text.strip():
             self._shown.extend(self._offer(text.strip()))
         if self._work is None and self._choices:
@@ -247,7 +278,9 @@ class Choose(Dialog[T]):
                     *([display(f"{' ' * lead}{one.sentence}", style=DIM)] if one.sentence else []),
                 ]
                 for detail, one in zip(details, self._shown, strict=True)
-            ]
+            ],
+            lead=lead,
+            highlighted=first,
         )
 
 
@@ -259,7 +292,7 @@ class ChooseAll(Dialog[tuple[T, ...]]):
     def __init__(
         self, title: str, choices: Sequence[Choice[T]], chosen: Collection[T], detail: str = ""
     ) -> None:
-        super().__init__(title, "space turn on or off   ctrl+s save   esc go back")
+        super().__init__(title, "space on or off   ctrl+s save   esc go back")
         self._choices = choices
         self._before = [one.value in chosen for one in choices]
         self._on = list(self._before)
@@ -358,7 +391,7 @@ class Prompt(Dialog[str]):
         *,
         value: str = "",
         placeholder: str = "",
-        hint: str = "enter take it   esc go back",
+        hint: str = "enter ok   esc go back",
         check: Callable[[str], object] = str,
     ) -> None:
         super().__init__(title, hint)

@@ -327,7 +327,7 @@ class EditingScreen(ListScreen[R]):
             "Expires when?",
             value=written_expiry(record.expires_at, self.state),
             placeholder="30d, 6h, 2026-12-31",
-            hint="enter set it   empty: never   esc go back",
+            hint="enter set   empty: never   esc go back",
             check=lambda text: moment_or_never(text, self.state),
         )
         text = await self.ask(prompt)
@@ -347,9 +347,9 @@ class EditingScreen(ListScreen[R]):
         self._need("summaries", "keeps no summaries")
         [record] = await self.records_of([self.row])
         prompt = Prompt(
-            "In short, to be searched and shown by?",
+            "Summary by which it is searched and shown",
             value=record.summary or "",
-            hint="enter set it   empty: by its text   esc go back",
+            hint="enter set   empty: none   esc go back",
         )
         text = await self.ask(prompt)
         if text is None:

@@ -31,7 +31,7 @@ async def export(
         kinds: The endings there are.
         write: Writes to it.
     """
-    hint = f"{', '.join('.' + kind for kind in kinds)}   enter write   esc go back"
+    hint = f"ends in {_forms(kinds)}   enter write   esc go back"
     prompt = Prompt(title, value=name, hint=hint, check=lambda text: path_of(text, kinds))
     if (text := await screen.ask(prompt)) is None:
         return
@@ -79,7 +79,10 @@ def path_of(text: str, kinds: Sequence[str]) -> Path:
     if not text.strip() or "\0" in text:
         raise Invalid("That is not a file name; give one such as figures.csv.")
     if path.suffix.lower().removeprefix(".") not in kinds:
-        *others, last = (f".{kind}" for kind in kinds)
-        forms = " or ".join(filter(None, [", ".join(others), last]))
-        raise Invalid(f"Give the file a name that ends in {forms}.")
+        raise Invalid(f"Give the file a name that ends in {_forms(kinds)}.")
     return path
+
+
+def _forms(kinds: Sequence[str]) -> str:
+    *others, last = (f".{kind}" for kind in kinds)
+    return " or ".join(filter(None, [", ".join(others), last]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -10,6 +11,7 @@ from textual.content import Content
 from textual.widgets import Input
 
 from memtui.actions import (
+    ACTIONS,
     DIALOG_GROUPS,
     INPUT_GROUPS,
     Action,
@@ -25,6 +27,9 @@ _TO_THE_TOP = 100_000
 """Lines; no help is longer."""
 _LINE = 2
 """Lines that the line to write in takes, and the blank below it."""
+_REPEATED = 3
+"""Keys of a group with one reason, from which on it stands once, under the group's title."""
+_SIGNS = "¹²³⁴⁵⁶⁷⁸⁹"
 _PLACES = {"list": "the list", **INPUT_GROUPS, **DIALOG_GROUPS}
 
 
@@ -81,30 +86,37 @@ def group_help(
 ) -> Content:
     """Return all keys of some groups, wrapped to `width` cells; 0 does not wrap.
 
+    What does not work now is dim, with its reason; one that many share stands once, with a sign.
+
     `narrowed`: only those in whose keys or words each of these words occurs.
     """
     words, groups = narrowed.casefold().split(), tuple(groups)
     lead = max(len(keymap.labels(one.id)) for group in groups for one in actions_of(group)) + 2
+    if width:
+        lead = min(lead, width // 3)
     blocks: list[Content] = []
     for group in groups:
         title = group_title(group)
-        shown = [
-            action
+        reasons = {
+            action.id: reason
             for action in actions_of(group)
             if all(word in _said(action, keymap, title) for word in words)
-        ]
-        if shown:
-            blocks.append(display(title, style=STRONG))
-        for action in shown:
-            keys = Content.styled(f"  {keymap.labels(action.id):<{lead}}", f"bold {ACCENT}")
-            reason = why_disabled(action.id)
-            if reason == Need.TABLE.value:
-                continue
-            said = display(action.description, style=DIM if reason else "")
-            note = display(f"  ({reason})" if reason else "", style=WARN)
-            blocks.append(hanging(keys, said + note, width))
-        if shown:
-            blocks.append(Content(""))
+            and (reason := why_disabled(action.id)) != Need.TABLE.value
+        }
+        if not reasons:
+            continue
+        often = [one for one, count in Counter(reasons.values()).items() if count >= _REPEATED]
+        signs = dict(zip(filter(None, often), _SIGNS, strict=False))
+        blocks.append(display(title, style=STRONG))
+        for reason, sign in signs.items():
+            note = display(reason, style=WARN)
+            blocks.append(hanging(Content.styled(f"  {sign} ", WARN), note, width))
+        for name, reason in reasons.items():
+            keys = Content.styled(f"  {keymap.labels(name):<{lead}}", f"bold {ACCENT}")
+            said = display(ACTIONS[name].description, style=DIM if reason else "")
+            why = f" {signs[reason]}" if reason in signs else f"  ({reason})" if reason else ""
+            blocks.append(hanging(keys, said + display(why, style=WARN), width))
+        blocks.append(Content(""))
     return lines(blocks[:-1]) if blocks else display("No key does that.", style=DIM)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC
+from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual.binding import BindingType
@@ -14,6 +15,7 @@ from memtui.filters import Taker, format_filter, parse_filter, refuse_not_held
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Prompt
 from memtui.screens.modal import RunScreen
+from memtui.screens.operations.view import request_words
 from memtui.screens.state import GoTo
 from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
@@ -27,6 +29,7 @@ from memtui.widgets.detail_lines import (
     moment,
 )
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
+from memtui.widgets.filter_words import understood
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import Fitted
 from memtui.widgets.rows import AppendedRows
@@ -42,7 +45,9 @@ if TYPE_CHECKING:
 State = Literal["running", "stopped", "failed", "done"]
 _MOST = 10_000
 _TEXT_CHARS = 400
-_HINT = "agent:coding since:7d   enter tries them   esc goes back"
+_TOLD_SECONDS = 0.2
+"""Between two drawings of how far it is."""
+_HINT = "agent:coding since:7d   empty: all   enter filter   esc go back"
 
 
 class ImpactScreen(RunScreen["Effect"]):
@@ -63,6 +68,7 @@ class ImpactScreen(RunScreen["Effect"]):
         self._filter = Filter()
         self._state: State = "running"
         self._progress: Progress | None = None
+        self._told_at = 0.0
         self._impact: Impact | None = None
         self._rows: AppendedRows[Effect] = AppendedRows(lambda one: one.operation_ids[0])
 
@@ -88,9 +94,8 @@ class ImpactScreen(RunScreen["Effect"]):
             head = [line(title, display(words, style=WARN), gap="   ")]
         else:
             head = [title, *(summary(self._impact) if self._impact else ())]
-        narrowed = format_filter(self._filter, self.state.zone)
-        if narrowed:
-            head.append(display(f"only with {narrowed}", limit=300, style=WARN))
+        if narrowed := understood(self._filter, self.state.zone or UTC):
+            head.append(display(f"only: {narrowed}", limit=300, style=WARN))
         return lines(head)
 
     def draw_row(self, width: int) -> Content:
@@ -145,7 +150,8 @@ class ImpactScreen(RunScreen["Effect"]):
 
     def _tell(self, so_far: Progress) -> None:
         self._progress = so_far
-        if self.is_attached:
+        if self.is_attached and monotonic() - self._told_at > _TOLD_SECONDS:
+            self._told_at = monotonic()
             self.query_one("#modal-head", Fitted).fit(self.draw_head)
 
     @conversation
@@ -202,6 +208,7 @@ def columns(clock: Callable[[], datetime]) -> list[Column[Effect]]:
     return [
         Column("question", "question", _question, 20, flexible=True, keep=100, share=0.4),
         Column("how", "how it differs", _how, 22, keep=99),
+        Column("limit", "limit", _limit, 6, "right", keep=85, tone="muted"),
         Column("times", "times", lambda one: fmt.count(one.times), 5, "right", keep=80),
         Column("by", "by", lambda one: ", ".join((*one.agents, *one.principals)), 10, keep=70),
         Column("user", "user", lambda one: ", ".join(one.subjects) or None, 8, keep=40),
@@ -213,6 +220,11 @@ def columns(clock: Callable[[], datetime]) -> list[Column[Effect]]:
 
 def _how(one: Effect) -> Cell:
     return Cell(fmt.effect_words(one), "muted" if one.loses_nothing else "error")
+
+
+def _limit(one: Effect) -> str | None:
+    most = one.operation.request.get("top_k")
+    return f"top {most}" if most is not None else None
 
 
 def _question(one: Effect) -> Cell:
@@ -234,6 +246,7 @@ def effect_content(one: Effect | None, now: datetime, zone: tzinfo | None, width
     about: list[Line] = [
         labelled("differs", fmt.effect_words(one)),
         labelled("asked", fmt.counted(one.times, "time")),
+        labelled("with", display(request_words(operation), limit=300)),
         labelled("by", display(", ".join((*one.agents, *one.principals)), limit=300)),
         labelled("users", display(", ".join(one.subjects), limit=300) if one.subjects else None),
         labelled("projects", display(", ".join(one.projects), limit=300) if one.projects else None),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from memtui.service.answers import BindingView
 
 _Step = Callable[["Ends"], Coroutine[Any, Any, "Synced"]]
-_CHANGES = "sync left right delete rebuild"
+_CHANGES = "sync left right both delete rebuild"
 
 
 class InStepScreen(RunScreen[StepRow]):
@@ -81,6 +81,7 @@ class InStepScreen(RunScreen[StepRow]):
         return {
             "in_step.left": f"keep {self._left.key}",
             "in_step.right": f"keep {self._right.key}",
+            "in_step.both": "keep both",
         }
 
     def refusal(self, verb: str) -> str:
@@ -93,7 +94,7 @@ class InStepScreen(RunScreen[StepRow]):
             (f"look {_CHANGES}", self.run.busy, "Wait until this is done; x stops it."),
             (_CHANGES, locked, f"The binding {locked} is read-only; w on it in Bindings opens it."),
             (_CHANGES, self._found is None, "See what would be done first; p shows it."),
-            ("left right", self._conflict is None, "No conflict is selected."),
+            ("left right both", self._conflict is None, "No conflict is selected."),
             ("delete", not self._held, "No deletion is held back."),
             ("rebuild", not lacks, f"{self._right.key} lacks nothing that it held."),
         )
@@ -206,21 +207,26 @@ class InStepScreen(RunScreen[StepRow]):
         """Decide the conflict: the second binding's version stays."""
         self._decide(1)
 
-    def _decide(self, kept: int) -> None:
-        from memtui.migration.syncing import resolve
+    def action_both(self) -> None:
+        """Decide the conflict: both versions stay, as two records."""
+        self._decide(None)
+
+    def _decide(self, kept: int | None) -> None:
+        from memtui.migration.syncing import BOTH, resolve
 
         one = self._conflict
         record = (one.records[0] or one.records[1]) if one else None
         if record is None:
             return
-        key, data = (self._left.key, self._right.key)[kept], self.state.paths.data
+        key = BOTH if kept is None else (self._left.key, self._right.key)[kept]
+        data, says = self.state.paths.data, "both versions" if kept is None else f"what {key} says"
         name = record.handle.provider_record_id
 
         def decided(done: Synced) -> None:
             if done.failures:
                 self.toast(done.failures[0].reason, severity="error")
             else:
-                self.toast(f"Both sides have what {key} says now.")
+                self.toast(f"Both sides have {says} now.")
             self.action_look()
 
         self._take(lambda ends: resolve(ends, data, name, key), "deciding", done=decided)

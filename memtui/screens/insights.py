@@ -59,8 +59,8 @@ class Insights(ModalListScreen["Insight"]):
         """Return whose memories these are of, and how many show something."""
         del width
         count = self._rows.loaded
-        title = line("insights", display(self._whose, limit=120, style=STRONG))
-        number = display(fmt.counted(count, "insight"), style=DIM) if count else None
+        title = line("insights into", display(self._whose, limit=120, style=STRONG))
+        number = display(fmt.count(count), style=DIM) if count else None
         said = [display(f"▲ {one}", limit=300, style=WARN) for one in self._failed]
         return lines([line(title, number, gap="   "), *said])
 

@@ -1,4 +1,4 @@
-"""What the app keeps in files of the home: the session, and the saved views.
+"""What the app keeps in files of the home: the session, and views and statements under names.
 
 Each is a JSON document that is read and written whole. Blocking.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from memtui.contract import Invalid, Model, Scope
+from memtui.contract import Invalid, Model, NotFound, Scope
 from memtui.json_text import json_text
 from memtui.paths import replacing
 
@@ -98,10 +98,19 @@ def load_session(path: Path) -> SavedSession:
 _LONGEST_NAME = 60
 
 
-class SavedView(Model):
-    """What a screen shows, and how."""
+class Named(Model):
+    """What a person keeps under a name."""
+
+    NOUN: ClassVar[str]
 
     name: str
+
+
+class SavedView(Named):
+    """What a screen shows, and how."""
+
+    NOUN = "view"
+
     screen: str = "operations"
     filter_line: str = ""
     column: str = ""
@@ -113,34 +122,61 @@ class SavedView(Model):
     """Cells that were added to the width of a column, or taken off it."""
 
 
-class _Kept(Model):
-    looks: tuple[SavedView, ...] = ()
+class SavedStatement(Named):
+    """A statement in SQL."""
+
+    NOUN = "statement"
+
+    statement: str
 
 
-def load_views(path: Path) -> tuple[SavedView, ...]:
-    """Read the saved views, in the order of their names; there being none is not a view. Blocking.
+N = TypeVar("N", bound=Named)
+
+
+class _Kept(Model, Generic[N]):
+    kept: tuple[N, ...] = ()
+
+
+def load_named(path: Path, kind: type[N]) -> tuple[N, ...]:
+    """Read what is kept under names, in their order; there being no file is nothing. Blocking.
 
     Raises:
         Invalid: the file cannot be read.
     """
-    problem = f"The saved views in {path} cannot be read; fix the file or move it away."
-    found = load_document(path, _Kept, problem)
-    return tuple(sorted(found.looks, key=lambda view: view.name.casefold()))
+    problem = f"The saved {kind.NOUN}s in {path} cannot be read; fix the file or move it away."
+    found = load_document(path, _Kept[kind], problem)  # type: ignore[valid-type]
+    return tuple(sorted(found.kept, key=lambda one: one.name.casefold()))
 
 
-def save_view(path: Path, view: SavedView, *, instead_of: str = "") -> tuple[SavedView, ...]:
-    """Keep a view in place of the one of its name, and of another; returns all. Blocking.
+def save_named(path: Path, one: N, *, instead_of: str = "") -> tuple[N, ...]:
+    """Keep something in place of what has its name, and of another; returns all. Blocking.
 
     Raises:
         Invalid: the file cannot be read or written.
     """
-    gone = {view.name, instead_of}
-    return _save(path, [*(one for one in load_views(path) if one.name not in gone), view])
+    kind, gone = type(one), {one.name, instead_of}
+    return _save(path, kind, [*(x for x in load_named(path, kind) if x.name not in gone), one])
 
 
-def delete_view(path: Path, name: str) -> tuple[SavedView, ...]:
-    """Let go of a view; returns the others. Raises as `save_view`. Blocking."""
-    return _save(path, [one for one in load_views(path) if one.name != name])
+def rename_named(path: Path, one: N, name: str) -> tuple[N, ...]:
+    """Give something another name, which is not taken; returns all. Blocking.
+
+    Raises:
+        Invalid: the name is none or is taken, or the file cannot be read or written.
+        NotFound: it was deleted meanwhile.
+    """
+    kind, other = type(one), checked_name(name)
+    names = {x.name for x in load_named(path, kind)}
+    if one.name not in names:
+        raise NotFound(f"The saved {kind.NOUN} {one.name} was deleted.")
+    if other in names - {one.name}:
+        raise Invalid(f"There is a {kind.NOUN} {other} already; give another name.")
+    return save_named(path, one.model_copy(update={"name": other}), instead_of=one.name)
+
+
+def delete_named(path: Path, kind: type[N], name: str) -> tuple[N, ...]:
+    """Let go of something; returns the others. Raises as `save_named`. Blocking."""
+    return _save(path, kind, [one for one in load_named(path, kind) if one.name != name])
 
 
 def checked_name(name: str) -> str:
@@ -151,10 +187,10 @@ def checked_name(name: str) -> str:
     """
     kept = " ".join(name.split())
     if not 0 < len(kept) <= _LONGEST_NAME:
-        raise Invalid(f"A view's name has 1 to {_LONGEST_NAME} characters.")
+        raise Invalid(f"A name has 1 to {_LONGEST_NAME} characters.")
     return kept
 
 
-def _save(path: Path, views: list[SavedView]) -> tuple[SavedView, ...]:
-    save_document(path, _Kept(looks=tuple(views)))
-    return load_views(path)
+def _save(path: Path, kind: type[N], named: list[N]) -> tuple[N, ...]:
+    save_document(path, _Kept(kept=tuple(named)))
+    return load_named(path, kind)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import string
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -68,11 +67,17 @@ def _unfit(sentence: str) -> Exception:
     return Invalid(sentence)
 
 
+def _unknown(what: str, name: str, known: Iterable[str]) -> str:
+    from memtui.wording import unknown
+
+    return unknown(what, name, known)
+
+
 def _keys_of(action_id: str, text: str) -> tuple[str, ...]:
     if action_id not in ACTIONS:
-        near = difflib.get_close_matches(action_id, ACTIONS, n=1)
-        hint = f"did you mean {near[0]}?" if near else "docs/keys.md lists them all."
-        raise _unfit(f"The keymap names an unknown action {action_id!r}; {hint}")
+        raise _unfit(
+            f"{_unknown('action', action_id, ACTIONS)} The keymap names it; docs/keys.md lists all."
+        )
     keys = tuple(_key_named(key, action_id) for part in text.split(",") if (key := part.strip()))
     if not keys:
         raise _unfit(f"The keymap gives {action_id} no key; name one, such as ctrl+n or f2.")
@@ -85,9 +90,7 @@ def _key_named(key: str, action_id: str) -> str:
     if len(last) == 1 and last.isprintable():
         last = known.get(last, last)
     elif last not in known.values():
-        near = difflib.get_close_matches(last, known.values(), n=1)
-        hint = f"did you mean {near[0]}?" if near else "use a character, or a name such as f2."
-        raise _unfit(f"The keymap gives {action_id} an unknown key {key!r}; {hint}")
+        raise _unfit(f"{_unknown('key', last, known.values())} The keymap gives it to {action_id}.")
     if wrong := [name for name in modifiers if name not in _MODIFIERS]:
         raise _unfit(
             f"The keymap gives {action_id} the key {key!r} with an unknown modifier {wrong[0]!r}; "

@@ -116,7 +116,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
     async def action_add(self) -> None:
         """Ask whose spending is limited, what is counted and how much it may be."""
         whose = Choose(
-            "Whose spending shall be limited?",
+            "Limit whose spending?",
             self._targets,
             placeholder="type a project or an agent",
             offer=_offered,

@@ -249,8 +249,7 @@ class ListScreen(MemtuiScreen, Generic[R]):
         key = self.state.keymap.label(f"{self.MODE}.mark_all")
         of = "" if total is None else f" of {fmt.count(total)}"
         self.toast(
-            f"Marked {fmt.count(marked)} loaded{of}; {key} again marks all that the filter lets "
-            "through."
+            f"Marked {fmt.count(marked)} loaded{of}; {key} again marks all that match the filter."
         )
 
     async def _mark_rest(self, total: int | None) -> None:

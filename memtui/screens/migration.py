@@ -195,10 +195,7 @@ class Migration(RunScreen[StepRow]):
         from memtui.migration.planning import plan
         from memtui.service.operations import FactLimits
 
-        limits = FactLimits(
-            max_chars=self.state.settings.fact_max_chars,
-            max_count=self.state.settings.fact_max_count,
-        )
+        limits = FactLimits.of(self.state.settings)
         self.rows_list.notice = ("Reading the source …", "Nothing is written by a dry run.")
 
         def show(found: Plan) -> None:

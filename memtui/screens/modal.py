@@ -31,7 +31,7 @@ from textual.screen import ModalScreen
 from memtui.actions import ACTIONS, Need
 from memtui.contract import NotFound
 from memtui.screens.base import ServiceScreen, past_words
-from memtui.screens.help import Help, group_title
+from memtui.screens.help import Help
 from memtui.screens.keymap import footer_entries
 from memtui.screens.state import AppState, GoTo
 from memtui.widgets.background import Stoppable
@@ -169,8 +169,7 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
         """Show every key."""
         group = self.ACTION_GROUP
         groups = (group, "list")
-        title = group_title(group)
-        self.app.push_screen(Help(title, groups, self.state.keymap, self.why_disabled))
+        self.app.push_screen(Help("Keys", groups, self.state.keymap, self.why_disabled))
 
     def action_leave(self) -> None:
         """Go back, from the details to the list first."""

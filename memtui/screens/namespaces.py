@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from memtui.service.namespaces import NamespaceDeleted
 
 _FOREVER = "for good"
-_WHEN = "30d, 6h, 2027-01-31T14:30; empty: never   enter take it   esc go back"
+_WHEN = "30d, 6h, 2027-01-31T14:30; empty: never   enter set   esc go back"
 
 
 class Namespaces(ModalListScreen[Namespace]):

@@ -47,16 +47,15 @@ Opening = Location | WebAddress | LogEntries
 def find_opening(
     source: SourceRef | None, link: str | None, location: Location | None = None
 ) -> Opening | None:
-    """Return what opens a source: the place given, its link, or the operations of its run or issue.
+    """Return what opens a source: its link, or the operations of its run or issue.
 
-    A link with another scheme than http, https or file never opens: a source is foreign text.
+    Without a source it is the place given. A link with another scheme than http, https or file
+    never opens: a source is foreign text.
     """
-    if location is not None:
+    if source is None:
         return location
     if link and (opened := _from_link(link)):
         return opened
-    if source is None:
-        return None
     if source.run_id:
         return LogEntries(Filter(run_id=source.run_id))
     if source.issue_id:
@@ -97,7 +96,7 @@ def open_source(
     source: SourceRef | None,
     location: Location | None = None,
 ) -> None:
-    """Open a source, or the place that is given; a toast says why where nothing opens."""
+    """Open a source, else the place that is given; a toast says why where nothing opens."""
     session = screen.session
     link = session.company.link(source) if source is not None else None
     opening = find_opening(source, link, location)

@@ -47,7 +47,7 @@ def commands(screen: MemtuiScreen) -> Iterable[Command]:
         )
     for name in sorted(screen.app.available_themes):
         use = partial(setattr, screen.app, "theme", name)
-        yield Choice(use, f"Theme: {name}", sentence="Change the colours.")
+        yield Choice(use, f"Theme: {name}")
     for company in screen.state.companies:
         goes = GoTo(scope=Scope(company_id=company.company_id))
         yield _sent(screen, goes, f"Company: {company.name}", "Go to this company.")

@@ -42,7 +42,7 @@ _CHANGES = (
 _MOST = 1_000
 _LONGEST = timedelta(minutes=10)
 """What began longer before a day did not end on it."""
-_KEYS = "arrows, [ ] day   pgup pgdn month   enter take it   esc back"
+_KEYS = "arrows, [ ] day   pgup pgdn month   enter choose   esc go back"
 
 
 def past_moment(text: str, state: AppState) -> datetime:
@@ -202,7 +202,7 @@ class ChooseMoment(Dialog[datetime]):
         """Return the moments of a day, the last one first; those of one operation are one."""
         begin = datetime.combine(day, time(), self._zone)
         end = (begin + timedelta(days=1)).astimezone(UTC) - timedelta(microseconds=1)
-        ends = [] if end > self._state.true_clock() else [DayMoment(end, "", "its end")]
+        ends = [] if end > self._state.true_clock() else [DayMoment(end, "", "end of the day")]
         changes: dict[object, DayMoment] = {}
         for moment in sorted(moments, reverse=True):
             operation = next((one for one in found if _is_during(moment, one)), None)
@@ -213,7 +213,7 @@ class ChooseMoment(Dialog[datetime]):
                 what = f"{operation.operation_type.value}: {words}"
                 known = DayMoment(moment, actor(operation), what)
                 changes.setdefault(operation.operation_id, known)
-        return [*ends, *changes.values(), DayMoment(begin.astimezone(UTC), "", "its beginning")]
+        return [*ends, *changes.values(), DayMoment(begin.astimezone(UTC), "", "start of the day")]
 
     @on(Calendar.Chosen)
     def _enter_day(self) -> None:

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from textual.app import App
+from textual.strip import Strip
 from textual.widgets import Input, TextArea
 
 _FONT = "'Fira Code', ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
@@ -19,11 +20,26 @@ _ROUNDED = 0.3
 
 
 def picture_of(app: App[Any]) -> str:
-    """Return what an app shows now; cursors stop to blink, so that the same is the same."""
+    """Return what an app shows now, without a cursor that blinks."""
+    _hold_cursors(app)
+    return _slim(app.export_screenshot(title="memtui", simplify=True))
+
+
+def lines_of(app: App[Any]) -> list[Strip]:
+    """Return the lines that an app shows now, to compare: a picture takes far longer."""
+    _hold_cursors(app)
+    update: Any = app.screen._compositor.render_update(  # noqa: SLF001 - as Textual does for a picture
+        full=True,
+        screen_stack=app._background_screens,  # noqa: SLF001
+        simplify=True,
+    )
+    return [strip for line in update.strips for strip in line]
+
+
+def _hold_cursors(app: App[Any]) -> None:
     for widget in app.screen.query("*"):
         if isinstance(widget, Input | TextArea):
             widget.cursor_blink = False
-    return _slim(app.export_screenshot(title="memtui", simplify=True))
 
 
 def _slim(svg: str) -> str:

@@ -19,6 +19,7 @@ from textual.content import Content
 from memtui.context.assembly import ContextSection, assemble, section_of_records
 from memtui.context.cost import TokenCounter
 from memtui.contract import (
+    BrowseRequest,
     Conflict,
     Filter,
     Invalid,
@@ -42,6 +43,7 @@ from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import joined, labelled
 from memtui.widgets.display import DIM, OK, STRONG, WARN, display, line, lines
+from memtui.widgets.filter_words import understood
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import Opened, VirtualList
@@ -49,6 +51,7 @@ from memtui.widgets.virtual_list import Opened, VirtualList
 if TYPE_CHECKING:
     from memtui.screens.budget.view import BudgetView
     from memtui.screens.editing import EditingScreen
+    from memtui.screens.state import AppState
     from memtui.service.pruning import PruneEverywhere
 
 Doing = Literal["", "looking", "forgetting"]
@@ -58,7 +61,9 @@ _BUSY: dict[Doing, str] = {
     "looking": "What could go is still being looked for.",
     "forgetting": "The records are being forgotten.",
 }
-_HINT = "enter take it   empty: everything   esc go back"
+_HINT = "enter filter   empty: everything   esc go back"
+_SOON_SECONDS = 0.3
+"""So long is waited for all bindings before those that have answered are shown without the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +102,7 @@ class PruneReview(ModalListScreen[Line]):
         self._below = below
         self._view = view
         self._everything = view is None
-        self._rules = PruneRules(
-            max_characters=self.state.settings.fact_max_chars or PruneRules().max_characters
-        )
+        self._rules = rules_of(self.state)
         self._review = Review(narrowing=narrowing or Narrowing())
         self._doing: Doing = "looking"
         self._answered = ""
@@ -157,24 +160,12 @@ class PruneReview(ModalListScreen[Line]):
         return await asyncio.to_thread(self._taking_over, lambda: context_review(view, parts, now))
 
     async def _plan_everything(self) -> Review:
-        from memtui.service.pruning import PruneRequest
-
-        session = self.session
-        request = PruneRequest(
-            scope=Scope(company_id=session.caller.company_id),
-            kind=None,
-            rules=self._rules,
-            model=self.state.settings.context_model,
-        )
-        found = await session.service.pruning.everything(
-            session.caller, request, so_far=self._so_far
-        )
+        found = await look_through_everything(self.state, self._so_far)
         self._coming.forget()
         review = await asyncio.to_thread(self._taking_over, lambda: review_of(found))
         if self.state.as_of is None:
-            owners = await asyncio.to_thread(review.owners)
-            company, now = session.caller.company_id, self.state.clock()
-            self.post_message(PrunePlanned(PruneFigures(company, now, owners)))
+            figures = await asyncio.to_thread(figures_of, review, self.state)
+            self.post_message(PrunePlanned(figures))
         return review
 
     def _so_far(self, found: PruneEverywhere) -> None:
@@ -184,11 +175,12 @@ class PruneReview(ModalListScreen[Line]):
             return
         count = len(found.bindings)
         self._answered = f"{count - len(waiting)} of {count} bindings, waiting for {waiting[0]}"
-        self._coming.latest(
-            lambda: asyncio.to_thread(self._taking_over, lambda: review_of(found)),
-            self._show,
-            self._failed,
-        )
+
+        async def review() -> Review:
+            await asyncio.sleep(_SOON_SECONDS)
+            return await asyncio.to_thread(self._taking_over, lambda: review_of(found))
+
+        self._coming.latest(review, self._show, self._failed)
 
     def _taking_over(self, make: Callable[[], Review]) -> Review:
         """Make a review that looks at what is looked at now, with its marks. Blocking."""
@@ -236,7 +228,7 @@ class PruneReview(ModalListScreen[Line]):
         if not self._everything and self._view is not None:
             whose = " and ".join(place.label for place in self._view.places)
         narrowing = self._review.narrowing
-        narrowed = format_filter(narrowing.filter, self.state.zone)
+        narrowed = understood(narrowing.filter, self.state.zone or UTC)
         whose = "  ".join(part for part in (narrowing.label or whose, narrowed) if part)
         heading = Heading(whose, self._doing, self._answered, of_context=not self._everything)
         return head_content(heading, self._review)
@@ -508,6 +500,49 @@ def context_review(view: BudgetView, parts: Sequence[Part], now: datetime) -> Re
     return Review(parts, size_of)
 
 
+_MOST_UNASKED = 2_000
+"""So many records are looked through without a person's word: two milliseconds each."""
+
+
+def rules_of(state: AppState) -> PruneRules:
+    """Return what counts as a reason, by the settings."""
+    return PruneRules(max_characters=state.settings.fact_max_chars or PruneRules().max_characters)
+
+
+async def look_through_everything(
+    state: AppState, so_far: Callable[[PruneEverywhere], None] = lambda _found: None
+) -> PruneEverywhere:
+    """Plan what of everything could go; `so_far` is given what is known as each binding answers."""
+    from memtui.service.pruning import PruneRequest
+
+    session = state.session
+    assert session is not None  # noqa: S101 - whoever asks looks at what it has
+    request = PruneRequest(
+        scope=Scope(company_id=session.caller.company_id),
+        kind=None,
+        rules=rules_of(state),
+        model=state.settings.context_model,
+    )
+    return await session.service.pruning.everything(session.caller, request, so_far=so_far)
+
+
+def figures_of(review: Review, state: AppState) -> PruneFigures:
+    """Return how much of each owner a review of everything says could go. Blocking."""
+    return PruneFigures(state.scope.company_id, state.clock(), review.owners())
+
+
+async def count_unasked(state: AppState) -> PruneFigures | None:
+    """Return what a review of everything would find; None where that is much to look through."""
+    session = state.session
+    assert session is not None  # noqa: S101 - whoever asks looks at what it has
+    one = BrowseRequest(scope=Scope(company_id=session.caller.company_id), limit=1)
+    total = (await session.service.everywhere.browse(session.caller, one)).total
+    if total is None or total > _MOST_UNASKED:
+        return None
+    found = await look_through_everything(state)
+    return await asyncio.to_thread(lambda: figures_of(review_of(found), state))
+
+
 def review_of(found: PruneEverywhere) -> Review:
     """Review the plans of all bindings; what is counted is the sum of their records' lines."""
     parts = [Part(one.binding_key, one.plan) for one in found.answers]
@@ -524,7 +559,7 @@ def review_columns(review: Callable[[], Review]) -> list[Column[Line]]:
     """
     whose: Column[Line] = Column("whose", "whose", _whose, 20, keep=40, tone="muted")
     reason: Column[Line] = Column(
-        "reason", "reason", lambda line: line.reason, 20, keep=95, tone="muted"
+        "reason", "reason", lambda line: line.reason, 18, keep=95, tone="muted"
     )
     return [
         Column("mark", "", lambda line: _mark(line, review()), 3, keep=100),
@@ -632,7 +667,7 @@ def line_content(shown: Line | None, review: Review, now: datetime, width: int) 
         how = "space marks all of it, or none; pinned records are only marked one by one."
         return joined([[words], [display(how, style=DIM)]], width)
     if shown.insight is not None:
-        how = "enter shows what of it could go."
+        how = "enter lists what could go."
         return joined([[display(shown.text)], [display(how, style=DIM)]], width)
     about = [labelled("why", display(shown.sentence, limit=1_000))]
     if shown.kept:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from memtui.contract import Filter, Record, RecordHandle, Scope, owner_of, owner_scope, owner_words
-from memtui.provider_kit import matcher
+from memtui.provider_kit.matching import matcher
 from memtui.pruning.candidates import PruneCandidate, Reason
 from memtui.screens.editing import Named
 

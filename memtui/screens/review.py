@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -261,7 +261,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
                 errors.append(error)
         self.action_read()
         if done:
-            self.toast(f"{said} {fmt.counted(done, 'write')}; u takes the last back.")
+            self.toast(f"{said} {fmt.counted(done, 'write')}; u undoes the last.")
         if errors:
             others = f" {fmt.counted(len(errors) - 1, 'other')} failed too." * (len(errors) > 1)
             self.fail(type(errors[0])(f"{errors[0]}{others}"))
@@ -277,8 +277,9 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
                     like = session.service.review.rule_from(one, action, test)
                 except Invalid:
                     continue  # it has none of the sort
-                choices.append(Choice(like, f"always {like.name}"))
-        rule = await self.ask(Choose(f"From now on, in {one.binding_key} …", choices))
+                choices.append(Choice(like, _wording(like)))
+        title = f"Of what agents write to {one.binding_key}, from now on"
+        rule = await self.ask(Choose(title, choices))
         if rule is None:
             return
         await self._add(one.binding_key, rule)
@@ -307,28 +308,37 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
                 return
             key = which
         there = next(one.review for one in bindings if one.key == key)
-        choices = [Choice((rule, True), f"{rule.name}  — there; enter removes it")
-                   for rule in there]  # fmt: skip
-        choices += [Choice((rule, False), f"{_wording(rule)}  — add")
-                    for rule in _possible() if rule not in there]  # fmt: skip
-        chosen = await self.ask(Choose(f"What happens with what agents write to {key}?", choices))
-        if chosen is None:
-            return
-        rule, is_there = chosen
-        if is_there:
-            asked = Confirm(f"Remove the rule “{rule.name}” from {key}?", verb="remove")
-            if not await self.ask(asked):
-                return
+        offered: list[ReviewRule | RuleTest] = [*there, *RuleTest]
+        title = f"Rules for what agents write to {key}"
+        chosen = await self.ask(Choose(title, list(map(_rule_choice, offered))))
+        if isinstance(chosen, ReviewRule):
+            await self._remove(key, chosen)
+        elif chosen is not None:
+            await self._make(key, chosen, there)
+
+    async def _remove(self, key: str, rule: ReviewRule) -> None:
+        asked = Confirm(f"Remove the rule “{_wording(rule)}” from {key}?", verb="remove")
+        if await self.ask(asked):
+            session = self.session
             remove = partial(session.service.review.remove_rule, session.caller, key, rule)
             await self.change(remove)
             self.toast(f"{key}: {rule.name} removed; u undoes it.")
             self.post_message(ConfigurationChanged())
-        elif not rule.test.takes_value:
+
+    async def _make(self, key: str, test: RuleTest, there: Collection[ReviewRule]) -> None:
+        """Ask what to do with what a test finds, and for its value."""
+        rules = [ReviewRule(action=action, test=test) for action in _ACTIONS[test]]
+        choices = [Choice(one, _wording(one)) for one in rules if one not in there]
+        if not choices:
+            raise Invalid(f"{key} has every rule of that sort already.")
+        rule: ReviewRule | None = choices[0].value
+        if len(choices) > 1:
+            rule = await self.ask(Choose("What happens with it?", choices))
+        if rule is not None and test.takes_value:
+            value = await self.ask(Prompt(f"{_wording(rule)}: which?", hint=_VALUES[test]))
+            rule = rule.model_copy(update={"value": value}) if value else None
+        if rule is not None:
             await self._add(key, rule)
-        else:
-            value = await self.ask(Prompt(f"{_wording(rule)}:"))
-            if value:
-                await self._add(key, rule.model_copy(update={"value": value}))
 
     @conversation
     async def action_undo(self) -> None:
@@ -360,36 +370,45 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         self.copy(one.text or one.held_id, "Copied the text." if one.text else "Copied the id.")
 
 
-def _possible() -> Iterator[ReviewRule]:
-    """Yield each rule that there can be, without its value."""
-    for test in RuleTest:
-        yield ReviewRule(action=RuleAction.HOLD, test=test)
-    for test in _TESTS:
-        for action in (RuleAction.ACCEPT, RuleAction.REFUSE):
-            yield ReviewRule(action=action, test=test)
-    for test in (RuleTest.NEW_SUBJECT, RuleTest.CONTRADICTION, RuleTest.INSTRUCTION):
-        yield ReviewRule(action=RuleAction.REFUSE, test=test)
-
-
+_SOME = (RuleAction.HOLD, RuleAction.REFUSE)
+_ACTIONS: Mapping[RuleTest, tuple[RuleAction, ...]] = {
+    **dict.fromkeys(RuleTest, _SOME),
+    **dict.fromkeys((RuleTest.ALL, RuleTest.PER_RUN), _SOME[:1]),
+    **dict.fromkeys(_TESTS, (RuleAction.HOLD, RuleAction.ACCEPT, RuleAction.REFUSE)),
+}
+"""What can happen with what a test finds."""
 _WORDS = {
     RuleTest.ALL: "all that agents write",
     RuleTest.NEW_SUBJECT: "new subjects",
     RuleTest.CONTRADICTION: "what contradicts or changes what is there",
     RuleTest.INSTRUCTION: "text that looks like an instruction",
-    RuleTest.PER_RUN: "what a run writes after so many",
-    RuleTest.AGENT: "what this agent writes",
-    RuleTest.DOOR: "what comes through this door",
-    RuleTest.TEXT: "what has these words",
-    RuleTest.SUBJECT: "what is of this subject",
+    RuleTest.PER_RUN: "what a run writes after its first {}",
+    RuleTest.AGENT: "what the agent {} writes",
+    RuleTest.DOOR: "what comes through the door {}",
+    RuleTest.TEXT: "text that contains “{}”",
+    RuleTest.SUBJECT: "what is about {}",
+}
+_VALUES = {
+    RuleTest.PER_RUN: "a number   enter add   esc go back",
+    RuleTest.AGENT: "the agent's id   enter add   esc go back",
+    RuleTest.DOOR: "mcp, http, hook, cli or plugin   enter add   esc go back",
+    RuleTest.TEXT: "words, in any case   enter add   esc go back",
+    RuleTest.SUBJECT: "a key, a topic, a title or a user   enter add   esc go back",
 }
 
 
 def _wording(rule: ReviewRule) -> str:
-    return f"{rule.action} {_WORDS[rule.test]}"
+    return f"{rule.action} {_WORDS[rule.test].format(rule.value or '…')}"
+
+
+def _rule_choice(one: ReviewRule | RuleTest) -> Choice[ReviewRule | RuleTest]:
+    if isinstance(one, ReviewRule):
+        return Choice(one, _wording(one), "remove")
+    return Choice(one, _WORDS[one].format("…"), "add")
 
 
 def _with_rules(key: str, rules: tuple[ReviewRule, ...]) -> str:
-    return f"{key}: {'; '.join(one.name for one in rules) or 'stored at once'}"
+    return f"{key}: {'; '.join(map(_wording, rules)) or 'everything is stored at once'}"
 
 
 # How what waits reads.
@@ -455,7 +474,9 @@ def about(one: HeldWrite, state: AppState) -> list[Line]:
 
 
 def beside(found: HeldDetails) -> Iterator[list[Line]]:
-    """Yield what says otherwise, and what has changed since it was held."""
+    """Yield what to beware of: an order, what says otherwise, what has changed since."""
+    if found.orders:
+        yield [display("It reads like an order, or hides something.", style=WARN)]
     shown = {one.before.handle for one in found.differences if one.before is not None}
     others = [one for one in found.contradicts if one.handle not in shown]
     if others:

@@ -22,6 +22,7 @@ from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import Line, joined, labelled, moment
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
+from memtui.widgets.filter_words import understood
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import Opened, PagesWanted, VirtualList
@@ -38,7 +39,7 @@ Told = tuple[str, RecordHandle, str]
 """The key of a binding, a record there, and its text."""
 
 _PAGE = 100
-_HINT = "agent:coding since:7d type:write; empty: all   enter take it   esc go back"
+_HINT = "agent:coding since:7d type:write; empty: all   enter filter   esc go back"
 
 
 class Runs(ModalListScreen["Run"]):
@@ -77,8 +78,8 @@ class Runs(ModalListScreen["Run"]):
         if self._told is not None:
             text = display(" ".join(self._told[2].split()), limit=200, style=STRONG)
             what = line("runs that were told", text, display(number, style=DIM), gap="   ")
-        narrowed = format_filter(self._filter, self.state.zone)
-        only = display(f"only with {narrowed}", limit=300, style=WARN) if narrowed else None
+        narrowed = understood(self._filter, self.state.zone or UTC)
+        only = display(f"only: {narrowed}", limit=300, style=WARN) if narrowed else None
         return lines([what, only] if only else [what])
 
     def draw_row(self, width: int) -> Content:
@@ -198,7 +199,7 @@ def columns(clock: Callable[[], datetime]) -> list[Column[Run]]:
                tone="muted"),
         Column("agent", "agent", lambda one: ", ".join(one.agents) or None, 10, flexible=True,
                keep=94),
-        Column("project", "project", lambda one: ", ".join(one.projects) or None, 11, keep=93),
+        Column("project", "project", lambda one: ", ".join(one.projects) or None, 13, keep=93),
         Column("told", "told", lambda one: _number(one.tokens_given), 6, "right", keep=90),
         Column("asked", "asked", lambda one: _number(one.queries), 5, "right", keep=86),
         Column("wrote", "wrote", lambda one: _number(one.writes), 5, "right", keep=87),

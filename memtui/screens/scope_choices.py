@@ -42,11 +42,9 @@ async def seen_scopes(session: ServiceSession) -> list[Scope]:
 def chooser_title(state: AppState) -> str:
     """Return the chooser's title, with how old the figures of what could go are."""
     found = state.prune_figures
-    return (
-        f"Scope; what could go, planned {since(found.planned_at, state.clock())}"
-        if found
-        else ("Scope")
-    )
+    if found is None:
+        return "Scope"
+    return f"Scope; what could go, planned {since(found.planned_at, state.clock())}"
 
 
 async def read_choices(state: AppState) -> list[Choice[ScopeStep]]:

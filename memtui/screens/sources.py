@@ -17,10 +17,12 @@ from memtui.screens.modal import ModalListScreen
 from memtui.screens.open_source import open_source
 from memtui.screens.state import GoTo
 from memtui.widgets import format as fmt
+from memtui.widgets.agents import by_cell
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Column
 from memtui.widgets.detail_lines import joined, labelled, moment
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
+from memtui.widgets.filter_words import understood
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import Opened, VirtualList
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from memtui.service.answers import WriteSource
 
 _MOST = 500
-_HINT = "agent:coding since:7d door:hook; empty: all   enter take it   esc go back"
+_HINT = "agent:coding since:7d door:hook; empty: all   enter filter   esc go back"
 
 
 class Sources(ModalListScreen["WriteSource"]):
@@ -61,8 +63,8 @@ class Sources(ModalListScreen["WriteSource"]):
         count = self._rows.loaded
         number = fmt.of_total(count, None, at_least=count == _MOST) if count else ""
         what = line("what wrote memories", display(number, style=STRONG), gap="   ")
-        narrowed = format_filter(self._filter, self.state.zone)
-        only = display(f"only writes with {narrowed}", limit=300, style=WARN) if narrowed else None
+        narrowed = understood(self._filter, self.state.zone or UTC)
+        only = display(f"only: {narrowed}", limit=300, style=WARN) if narrowed else None
         return lines([what, only] if only else [what])
 
     def draw_row(self, width: int) -> Content:
@@ -166,8 +168,9 @@ def columns(clock: Callable[[], datetime]) -> list[Column[WriteSource]]:
         Column("source", "source", lambda one: fmt.write_source(one.source, one.run_id), 16,
                flexible=True, keep=100),
         Column("records", "records", lambda one: fmt.count(one.records), 7, "right", keep=90),
-        Column("by", "by", lambda one: one.principal, 10, flexible=True, keep=80),
-        Column("agent", "agent", lambda one: one.agent_id, 9, keep=50),
+        Column("agent", "agent", lambda one: one.agent_id, 9, flexible=True, keep=82),
+        Column("by", "by", lambda one: by_cell(one.principal, one.agent_id), 10, flexible=True,
+               keep=80),
         Column("door", "through", lambda one: one.door, 7, keep=60),
         Column("binding", "binding", lambda one: one.binding_key, 9, keep=40),
     ]  # fmt: skip

@@ -20,21 +20,22 @@ from textual.message import Message
 
 from memtui.actions import Need
 from memtui.config import Paths, Settings
-from memtui.contract import Denied, Filter, Health, Invalid, MemtuiError, NotFound, Scope, unknown
+from memtui.contract import Denied, Filter, Health, Invalid, MemtuiError, NotFound, Scope
 from memtui.filters import names_bindings, parse_filter
 from memtui.screens.following import Follower, News, tells_of_review
 from memtui.screens.kept import (
     SavedCompany,
     SavedSession,
     SavedView,
+    load_named,
     load_session,
-    load_views,
     save_document,
 )
 from memtui.screens.keymap import Keymap, load_keymap
 from memtui.widgets.background import Background
 from memtui.widgets.display import toast
 from memtui.widgets.format import counted
+from memtui.wording import unknown
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
@@ -275,6 +276,7 @@ class StateController:
         self._checking = Background(app, "health")
         self._adding_up = Background(app, "spending")
         self._counting = Background(app, "review")
+        self._planning = Background(app, "prune-figures")
         self._embedding = Background(app, "embedding")
         self._told_of_embedding = 0.0
         self._purging = Background(app, "purge")
@@ -288,7 +290,7 @@ class StateController:
         """The filter line that was chosen before there was a company to choose it in."""
         self.saved, problem = _read_kept(load_session, paths.session_file, SavedSession())
         no_views: tuple[SavedView, ...] = ()
-        views, other = _read_kept(load_views, paths.views_file, no_views)
+        views, other = _read_kept(partial(load_named, kind=SavedView), paths.views_file, no_views)
         self.saved_problem = problem or other
         self._asked_for = company or settings.company
         self._company = self._asked_for or self.saved.company
@@ -334,9 +336,7 @@ class StateController:
             companies = tuple(await service.companies.all(*own))
             picked = self._pick(companies or tuple(await service.companies.all()))
             session = self._session_of(service, picked)
-            await service.companies.get(
-                session.caller
-            )  # who is not a member there is told so at once
+            await service.companies.get(session.caller)  # tells who is no member there at once
         except BaseException:
             await service.close()
             raise
@@ -594,6 +594,22 @@ class StateController:
         waiting = partial(session.service.review.waiting, session.caller)
         self._counting.latest(waiting, show, self._tell_once)
 
+    def count_prunable(self) -> None:
+        """Count in the background how much could go, but for the past, where it is not known."""
+        state = self.state
+        if state.session is None or state.as_of is not None or state.prune_figures is not None:
+            return
+        from memtui.screens.prune import count_unasked
+
+        def show(found: PruneFigures | None) -> None:
+            if self.state.prune_figures is None:
+                self.use_pruning(found)
+
+        def failed(error: MemtuiError) -> None:
+            _log.info("How much could go is not known: %s", error)
+
+        self._planning.latest(lambda: count_unasked(state), show, failed)
+
     def embed(self) -> None:
         """Embed in the background what is new in the company's bindings, but for the past."""
         session, state = self.state.session, self.state
@@ -666,6 +682,7 @@ class StateController:
         if self.state.session is None:
             return
         self._embedding.forget()
+        self._planning.forget()
         try:
             if keeps:
                 await asyncio.to_thread(save_document, self._paths.session_file, self.saved)

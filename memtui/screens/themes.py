@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from textual.theme import BUILTIN_THEMES, Theme
@@ -11,8 +12,12 @@ LIGHT = "memtui-light"
 ANSI = "ansi"
 
 
-def own_themes() -> list[Theme]:
-    """Return the themes that are registered beside Textual's."""
+def own_themes(*, few_colours: bool = False) -> list[Theme]:
+    """Return the themes that are registered beside Textual's.
+
+    With `few_colours`, of a terminal that has 16, they have some of these: the nearest to their own
+    would be greys alone on black, and greys and a yellow on white.
+    """
     dark = Theme(
         name=DEFAULT,
         primary="#7aa2f7",
@@ -43,8 +48,38 @@ def own_themes() -> list[Theme]:
         dark=False,
         variables={"block-cursor-background": "#cfdcf7", "block-cursor-foreground": "#10131c"},
     )
+    if few_colours:
+        dark = replace(
+            dark,
+            primary="#5555ff",
+            accent="#ffff55",
+            warning="#ffff55",
+            error="#ff5555",
+            success="#55ff55",
+        )
+        light = replace(
+            light,
+            primary="#0000aa",
+            accent="#aa00aa",
+            warning="#aa00aa",
+            error="#aa0000",
+            success="#00aa00",
+            foreground="#000000",
+            background="#ffffff",
+            surface="#ffffff",
+            panel="#ffffff",
+        )
     ansi = replace(BUILTIN_THEMES["ansi-dark"], name=ANSI, accent="ansi_magenta")
     return [dark, light, ansi]
+
+
+def own_variables(variables: Mapping[str, str], *, is_dark: bool) -> dict[str, str]:
+    """Return the colours of lines and scrollbars: ones that stand out on light and on dark."""
+    shade = "lighten" if is_dark else "darken"
+    rule, thumb = variables[f"panel-{shade}-2"], variables[f"panel-{shade}-3"]
+    if rule == "transparent":
+        rule = thumb = "ansi_bright_black"  # of a theme of the terminal's own colours
+    return {"rule": rule, "thumb": thumb}
 
 
 def theme_names() -> tuple[str, ...]:
@@ -56,10 +91,8 @@ def check_theme(name: str) -> None:
     """Raise `Invalid` where there is no such theme."""
     if name in theme_names():
         return
-    import difflib
+    # Only here: the first paint does without the contract.
+    from memtui.contract import Invalid
+    from memtui.wording import unknown
 
-    from memtui.contract import Invalid  # only here: the first paint does without the contract
-
-    near = difflib.get_close_matches(name, theme_names(), n=1)
-    hint = f"did you mean {near[0]}?" if near else f"the themes are {', '.join(theme_names())}."
-    raise Invalid(f"There is no theme {name!r}; {hint}")
+    raise Invalid(unknown("theme", repr(name), theme_names()))

@@ -63,7 +63,7 @@ class Version(NamedTuple):
         operation = self.entry.made_by
         if operation is not None:
             return actor(operation)
-        return self.entry.created_by and self.entry.created_by.rpartition(":")[2]
+        return self.entry.created_by and fmt.author(self.entry.created_by)
 
 
 class Timeline(ModalListScreen[Version]):
@@ -217,9 +217,10 @@ def version_content(version: Version, now: datetime, zone: tzinfo | None, width:
     """Return a version whole: when it held, who made it so and why, and what it changed."""
     entry = version.entry
     began = moment(entry.valid_from, now, zone) if entry.valid_from else "nobody knows since when"
+    ended = moment(entry.valid_to, now, zone) if entry.valid_to else "it still holds"
     held: list[Line] = [
         labelled("from", began),
-        labelled("until", moment(entry.valid_to, now, zone) if entry.valid_to else "further on"),
+        labelled("until", ended),
         *_made(version, now),
     ]
     if entry.valid_from is not None:

@@ -26,7 +26,7 @@ _WORDS = {
     "binding": "one memory system that it uses, and whom that serves",
 }
 _ANSWERS = {
-    "bindings": "which memory system serves whom, and how it fares",
+    "bindings": "which memory system serves whom, and its health",
     "operations": "who did what to the memory, when, and at what cost",
     "query": "what an agent would find, and where that comes from",
     "records": "all that is remembered: edit, forget, undo",
@@ -88,7 +88,7 @@ class Tour(Sheet):
 
     def on_mount(self) -> None:
         """Look for memories on this machine, where they can be added."""
-        self.watch(self._frame, "state", self._go_on, init=False)
+        self.watch(self._frame, "state", self._go_on)
         if not self._is_demo:
             self._looking.latest(find_memories, self._show_findings, self._frame.fail)
 
@@ -183,8 +183,11 @@ class Tour(Sheet):
             self._go_on()
 
     def _go_on(self) -> None:
-        """Go where was chosen, once the service is open."""
+        """Go where was chosen, once the service is open; leave where it cannot be."""
         state = self._frame.state
+        if state.phase is Phase.FAILED and self.is_current:
+            self.dismiss(None)
+            return
         if self._chosen is None or (state.session is None and state.phase is Phase.OPENING):
             return
         thing, self._chosen = self.things[self._chosen], None

@@ -9,15 +9,28 @@ from functools import partial
 from memtui.contract import Invalid
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
-from memtui.screens.kept import SavedView, checked_name, delete_view, load_views, save_view
+from memtui.screens.kept import (
+    SavedView,
+    checked_name,
+    delete_named,
+    load_named,
+    rename_named,
+    save_named,
+)
 from memtui.screens.state import ViewChosen, ViewsChanged
+
+
+class ChooseView(Choose[tuple[str, SavedView]]):
+    """Choose what to do with which saved view."""
+
+    NOTHING = "No view is saved yet."
 
 
 async def choose_view(screen: MemtuiScreen) -> None:
     """Offer the saved views, and to keep what is shown under the name that is typed."""
     path = screen.state.paths.views_file
     kept = await screen.wait(
-        "reading the saved views", partial(asyncio.to_thread, load_views, path)
+        "reading the saved views", partial(asyncio.to_thread, load_named, path, SavedView)
     )
     screen.post_message(ViewsChanged(kept))
 
@@ -28,7 +41,7 @@ async def choose_view(screen: MemtuiScreen) -> None:
             return []
         return [Choice(("save", view), view.name, "save as")]
 
-    chooser: Choose[tuple[str, SavedView]] = Choose(
+    chooser = ChooseView(
         "Saved views",
         [
             Choice((what, view), view.name, f"{what}, {view.screen}")
@@ -47,12 +60,12 @@ async def choose_view(screen: MemtuiScreen) -> None:
         await _rename(screen, view, {one.name for one in kept})
     elif what == "delete":
         if await screen.ask(Confirm(f"Delete the view {view.name}?", verb="delete it")):
-            gone = partial(delete_view, path, view.name)
+            gone = partial(delete_named, path, SavedView, view.name)
             await _keep(screen, gone, f"Deleted the view {view.name}.")
     elif view.name not in {one.name for one in kept} or await screen.ask(
         Confirm(f"Replace the view {view.name}?", verb="replace it")
     ):
-        await _keep(screen, partial(save_view, path, view), f"Kept the view {view.name}.")
+        await _keep(screen, partial(save_named, path, view), f"Kept the view {view.name}.")
 
 
 async def _rename(screen: MemtuiScreen, view: SavedView, taken: set[str]) -> None:
@@ -65,10 +78,9 @@ async def _rename(screen: MemtuiScreen, view: SavedView, taken: set[str]) -> Non
     title = f"Another name for the view {view.name}"
     text = await screen.ask(Prompt(title, value=view.name, check=check))
     if text is not None:
-        renamed = view.model_copy(update={"name": check(text)})
         path = screen.state.paths.views_file
-        write = partial(save_view, path, renamed, instead_of=view.name)
-        await _keep(screen, write, f"Kept the view {renamed.name}.")
+        write = partial(rename_named, path, view, text)
+        await _keep(screen, write, f"Kept the view {checked_name(text)}.")
 
 
 async def _keep(

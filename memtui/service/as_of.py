@@ -33,15 +33,9 @@ from memtui.contract import (
     holds_at,
     owner_of,
 )
-from memtui.provider_kit import (
-    eligible,
-    matcher,
-    page,
-    ranked,
-    read_cursor,
-    sees,
-    write_cursor,
-)
+from memtui.provider_kit.matching import eligible, matcher, sees
+from memtui.provider_kit.pages import page, read_cursor, write_cursor
+from memtui.provider_kit.search import ranked
 from memtui.service.connections import Connection
 from memtui.store import journal
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
 from pathlib import Path, PurePosixPath
+from time import monotonic, sleep
 from typing import IO, TYPE_CHECKING
 
 from sqlalchemy import select
@@ -56,6 +57,10 @@ _NO_BACKUP = (
     RuntimeError,
 )
 """What reading a file raises that is not a ZIP file, is encrypted, or was altered."""
+_LOCK = "LOCK"
+"""In such a file the process that has a store open holds a lock, as Milvus Lite does."""
+_LOCK_SECONDS = 15.0
+_POLL_SECONDS = 0.1
 _CHUNK = 1 << 20
 _MAX_CONTENTS_BYTES = 1 << 30
 
@@ -107,7 +112,7 @@ def backup(
         Unavailable: something of the home is damaged or cannot be read.
     """
     if os.path.lexists(target):
-        raise Invalid(f"There is already a file {target}; give another name.")
+        raise Invalid(f"{target} is there already; give another name.")
     work = None
     try:
         with closing(open_database(paths, settings, make=False)) as database, ExitStack() as held:
@@ -122,7 +127,7 @@ def backup(
         # A link, unlike a renaming, never takes the place of a file that came meanwhile.
         os.link(work, target)
     except FileExistsError as error:
-        raise Invalid(f"There is already a file {target}; give another name.") from error
+        raise Invalid(f"{target} is there already; give another name.") from error
     except OSError as error:
         raise Invalid(
             f"{target if work is None else error.filename or target}: {error.strerror}; no backup "
@@ -270,17 +275,22 @@ class _Writer:
 
     def _folder(self, root: Path, name: str) -> None:
         """Take a folder in, but not what is derived from the rest, locks, and links."""
-        for where, folders, files in os.walk(root, onerror=_raise):
-            here = Path(where)
-            inside = PurePosixPath(name, *here.relative_to(root).parts)
-            for link in [one for one in (*folders, *files) if (here / one).is_symlink()]:
-                self._left_out.append(f"{here / link} is a link to somewhere else.")
-            folders[:] = sorted(one for one in folders if not _is_derived(inside / one))
-            for one in sorted(files):
-                path = here / one
-                if path.is_symlink() or one.endswith(".lock") or _is_beside_sqlite(path):
-                    continue
-                self._file(path, str(inside / one))
+        with ExitStack() as held:
+            held.enter_context(_still(root))
+            for where, folders, files in os.walk(root, onerror=_raise):
+                here = Path(where)
+                inside = PurePosixPath(name, *here.relative_to(root).parts)
+                for link in [one for one in (*folders, *files) if (here / one).is_symlink()]:
+                    self._left_out.append(f"{here / link} is a link to somewhere else.")
+                folders[:] = sorted(one for one in folders if not _is_derived(inside / one))
+                for one in folders:  # before it is listed
+                    if not (here / one).is_symlink():
+                        held.enter_context(_still(here / one))
+                for one in sorted(files):
+                    path = here / one
+                    if path.is_symlink() or _is_lock(one) or _is_beside_sqlite(path):
+                        continue
+                    self._file(path, str(inside / one))
 
     def _file(self, path: Path, name: str) -> None:
         try:
@@ -308,6 +318,40 @@ class _Writer:
         self._files[name] = BackedFile(
             sha256=digest.hexdigest(), bytes=size, mode=mode, modified_ns=status.st_mtime_ns
         )
+
+
+def _is_lock(name: str) -> bool:
+    return name.endswith(".lock") or name == _LOCK
+
+
+@contextmanager
+def _still(folder: Path) -> Iterator[None]:
+    """Let no other process write into a store of several files that is locked as a whole.
+
+    Raises:
+        Unavailable: another process goes on using it.
+    """
+    try:
+        lock = (folder / _LOCK).open("rb")
+    except (FileNotFoundError, NotADirectoryError):
+        yield
+        return
+    import fcntl  # not on Windows, where such a store is not kept
+
+    until = monotonic() + _LOCK_SECONDS
+    with lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if monotonic() > until:
+                    raise Unavailable(
+                        f"{folder} is in use by another program, so no backup was made; try again "
+                        "when that is done."
+                    ) from error
+            sleep(_POLL_SECONDS)
+        yield
 
 
 def _keeps_memories(providers: Providers, row: BindingRow) -> bool:

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -29,6 +29,7 @@ from memtui.contract import (
     Invalid,
     MemtuiError,
     NotFound,
+    Problem,
     RecordHandle,
     Scope,
     Snapshot,
@@ -42,6 +43,7 @@ from memtui.store.compiled import BindingRow
 
 if TYPE_CHECKING:
     from memtui.pruning.candidates import Repeats
+    from memtui.service.uses import FoundList
 
 T = TypeVar("T")
 
@@ -163,6 +165,8 @@ class Connection:
     timeout_ms: int
     lock_file: Path
     """Held by the process that is adding a fact."""
+    found: dict[Hashable, FoundList] = field(default_factory=dict)
+    """The list that was read last, by what was asked, until something is changed."""
     _adding: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @cached_property
@@ -203,8 +207,13 @@ class Connection:
         """Make an idempotent call that handles so many records."""
         return await self._call(call, records, idempotent=True)
 
+    async def problems(self, scope: Scope) -> Sequence[Problem]:
+        """Return what a read of a scope lacks because it cannot be read."""
+        return await self.read(lambda: self.adapter.problems(scope))
+
     async def mutate(self, call: Callable[[], Awaitable[T]], *, records: int = 1) -> T:
         """Make a call that must not be made twice."""
+        self.found.clear()
         return await self._call(call, records, idempotent=False)
 
     async def _call(self, call: Callable[[], Awaitable[T]], records: int, *, idempotent: bool) -> T:

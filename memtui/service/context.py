@@ -354,7 +354,7 @@ class Contexts(Group):
                     "A context needs somebody to be about: name a subject, project or agent."
                 )
             if request.delivered and caller.as_of is not None:
-                raise Invalid("A model is told what is so now; leave out --delivered.")
+                raise Invalid("A model is told only the present; leave out --delivered.")
             if request.skip_given and entry.scope.run_id is None:
                 raise Invalid("Name the run, so that it shows what it was given already.")
             reading = _Reading(core, entry, request, started)
@@ -415,7 +415,7 @@ def _asked(request: ContextRequest) -> Json:
 
 def _asks_something(prompt: str) -> bool:
     """Whether a prompt has a word that memories can be found by."""
-    from memtui.provider_kit import STOPWORDS, take_apart
+    from memtui.provider_kit.search import STOPWORDS, take_apart
 
     return not (STOPWORDS | _GOING_ON).issuperset(take_apart(prompt[:_PROMPT_CHARS]).kept)
 

@@ -48,6 +48,7 @@ from memtui.store.compiled import BindingRow, CompanyRow, MemberRow
 from memtui.store.database import Connection as DatabaseConnection
 from memtui.store.database import Database
 from memtui.store.sight import Sight, until
+from memtui.wording import unknown
 
 if TYPE_CHECKING:
     from memtui.analytics.sealed import Archive
@@ -569,16 +570,16 @@ def find_company(database: DatabaseConnection, company_id: str) -> CompanyRow:
     """Return the row of a company; raises `NotFound`."""
     if (row := bindings.company(database, company_id)) is not None:
         return row
-    known = ", ".join(row.company_id for row in bindings.companies(database))
-    raise NotFound(f"There is no company {company_id}; the companies are: {known or 'none'}.")
+    known = [row.company_id for row in bindings.companies(database)]
+    raise NotFound(unknown("company", company_id, known))
 
 
 def find_binding(database: DatabaseConnection, company_id: str, key: str) -> BindingRow:
     """Return the row of a binding; raises `NotFound`."""
     if (row := bindings.binding(database, company_id, key)) is not None:
         return row
-    known = ", ".join(row.key for row in bindings.bindings(database, company_id))
-    raise NotFound(f"There is no binding {key}; the bindings are: {known or 'none'}.")
+    known = [row.key for row in bindings.bindings(database, company_id)]
+    raise NotFound(unknown("binding", key, known))
 
 
 def check_key(key: str, what: str) -> str:
@@ -627,7 +628,7 @@ def _refuse_unreviewed_settings(database: DatabaseConnection, caller: Caller) ->
 async def problems(entry: RunningOperation, connection: Connection) -> list[Problem]:
     """Return what could not be read where an operation reads, as far as its caller may know."""
     try:
-        found = await connection.read(lambda: connection.adapter.problems(entry.scope))
+        found = await connection.problems(entry.scope)
     except MemtuiError as error:
         found = [Problem(message=f"Whether all of it could be read is not known: {error}")]
     return [one for one in found if may_read(one.scope, entry.scope, entry.sight)]

@@ -42,7 +42,8 @@ from memtui.contract import (
     owner_scope,
 )
 from memtui.fact_values import Entry, entry_of
-from memtui.provider_kit import first_of, read_cursor, take_apart, write_cursor
+from memtui.provider_kit.pages import first_of, read_cursor, write_cursor
+from memtui.provider_kit.search import take_apart
 from memtui.service.answers import Answer, BrowseAnswer, MutationAnswer, QueryAnswer
 from memtui.service.core import Group, Share, to_its_end
 from memtui.service.operations import ENOUGH_OF_TOPIC, FACT, of_topic

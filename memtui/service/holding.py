@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import TypeAlias, TypeVar
 
@@ -29,7 +29,7 @@ from memtui.contract import (
     owner_of,
     owner_scope,
 )
-from memtui.fact_values import entry_of, pair_of
+from memtui.fact_values import Entry, entry_of, pair_of
 from memtui.service.answers import Held, ReviewRule, RuleAction, RuleTest
 from memtui.service.connections import Connection
 from memtui.service.core import Core
@@ -113,11 +113,14 @@ async def met_by(
     facts = await _own_facts(connection, as_record(connection, request), sight)
     own = _key_of(request.content, request.topic)
     is_fact = request.kind == _FACT
-    same_key = [one for one in facts if is_fact and _key_of(one.text, one.topic, one) == own]
+    entries = [(one, entry_of(one)) for one in facts]
+    of_key = [(one, entry) for one, entry in entries if own and entry and entry.key == own.key]
+    same_key = [one for one, entry in of_key if is_fact and entry == own]
     changes = {one.handle: one for one in (*named, *same_key)}
     otherwise = {handle: one for handle, one in changes.items() if one.text != request.content}
-    # A note worded like a fact stands in no namespace, and its reader takes it for any of them.
-    worded_so = [] if is_fact or own is None else [one for one in facts if _key(one) == own[1]]
+    # What stands in no namespace, as a note worded like a fact, its reader takes for any of them.
+    in_none = own is not None and not (is_fact and own.namespace)
+    worded_so = [one for one, entry in of_key if in_none or not entry.namespace]
     differing = [one for one in worded_so if one.text != request.content]
     for one in (*differing, *await _otherwise(connection, request, sight)):
         otherwise.setdefault(one.handle, one)
@@ -161,17 +164,9 @@ async def _otherwise(
     ]
 
 
-def _key_of(text: str, topic: str | None, record: Record | None = None) -> tuple[str, str] | None:
-    if record is not None:
-        entry = entry_of(record)
-        return (entry.namespace, entry.key) if entry else None
+def _key_of(text: str, topic: str | None) -> Entry | None:
     pair = pair_of(text)
-    return ((topic or "").casefold(), pair.key.casefold()) if pair else None
-
-
-def _key(fact: Record) -> str | None:
-    entry = entry_of(fact)
-    return entry.key if entry else None
+    return Entry((topic or "").casefold(), pair.key.casefold()) if pair else None
 
 
 async def _is_new_subject(connection: Connection, made: Record, sight: Sight | None) -> bool:
@@ -186,7 +181,7 @@ async def _is_new_subject(connection: Connection, made: Record, sight: Sight | N
     key = _key_of(made.text, made.topic) if made.kind == _FACT else None
     if key is not None:
         facts = await _own_facts(connection, made, sight)
-        return key not in {_key_of(one.text, one.topic, one) for one in facts}
+        return key not in {entry_of(one) for one in facts}
     pages = own_records(connection, [owner_scope(made.scope)], sight, kind=None, topic=made.topic)
     async for _, records in pages:
         if records:
@@ -221,19 +216,12 @@ class _Asked:
             RuleTest.ALL: lambda: True,
             RuleTest.AGENT: lambda: value in agents,
             RuleTest.DOOR: lambda: value == caller.door.casefold(),
-            RuleTest.TEXT: lambda: any(value in _joined(one) for one in self._texts()),
+            RuleTest.TEXT: lambda: self._says(value, wholly=accepts),
             RuleTest.SUBJECT: lambda: self._is_of(value, wholly=accepts),
-            RuleTest.INSTRUCTION: lambda: any(map(_orders, self._texts())),
+            RuleTest.INSTRUCTION: lambda: reads_like_order(self.request),
             RuleTest.CONTRADICTION: lambda: bool(self.met.contradicts),
         }
         return tests[rule.test]()
-
-    def _texts(self) -> list[str]:
-        if isinstance(self.request, ForgetRequest):
-            return []
-        told = [text_of(self.request), self.request.summary, self.request.topic]
-        told += [getattr(self.request, "title", None), *(self.request.tags or ())]
-        return [one for one in told if one]
 
     def _made(self) -> list[Record]:
         """Return what there would be of it."""
@@ -251,16 +239,28 @@ class _Asked:
         said = [subject in _subjects(one) for one in (*self.met.changes, *self._made())]
         return bool(said) and (all(said) if wholly else any(said))
 
+    def _says(self, words: str, *, wholly: bool) -> bool:
+        """Whether it has these words; `wholly`: each text that it changes has, before and after."""
+        if not wholly:
+            return any(words in _joined(one) for one in _texts(self.request))
+        made = self._made()
+        return bool(made) and all(words in _joined(one.text) for one in (*self.met.changes, *made))
+
     def _written(self) -> int:
-        """Return how many memories the agent has written in this run, or in the last hour."""
+        """Return how many memories the agent has written in this run, or in the last hour.
+
+        Both count: an agent chooses the names of its runs, the door its principal.
+        """
         caller, run_id = self.entry.caller, self.entry.scope.run_id
+        hour = self.entry.started_at - _HOUR
+        within: list[str | datetime] = [hour, run_id] if run_id else [hour]
+        besides = "" if caller.door == CAPTURING_DOOR else CAPTURING_DOOR
         with self.core.database.read() as database:
-            return appending.writes(
-                database,
-                caller.company_id,
-                caller.principal,
-                run_id or self.entry.started_at - _HOUR,
-                besides="" if caller.door == CAPTURING_DOOR else CAPTURING_DOOR,
+            return max(
+                appending.writes(
+                    database, caller.company_id, caller.principal, one, besides=besides
+                )
+                for one in within
             )
 
 
@@ -357,8 +357,20 @@ def _subjects(one: Record) -> set[str]:
     return {name.casefold() for name in named if name}
 
 
+def _texts(request: Request) -> list[str]:
+    if isinstance(request, ForgetRequest):
+        return []
+    told = [text_of(request), request.summary, request.topic]
+    told += [getattr(request, "title", None), *(request.tags or ())]
+    return [one for one in told if one]
+
+
+def reads_like_order(request: Request) -> bool:
+    """Whether a text of what is asked gives its reader orders, or hides characters."""
+    return any(map(_orders, _texts(request)))
+
+
 def _orders(text: str) -> bool:
-    """Whether a text gives its reader orders, or hides characters."""
     from memtui.pruning.signs import hidden_in, order_in
 
     return order_in(text) is not None or hidden_in(text) > 0

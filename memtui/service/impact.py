@@ -13,9 +13,9 @@ import asyncio
 import heapq
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from difflib import unified_diff
 from enum import StrEnum
 from functools import partial
@@ -34,6 +34,7 @@ from memtui.contract import (
     NotFound,
     OperationStatus,
     OperationType,
+    Problem,
     QueryRequest,
     Record,
     RecordHandle,
@@ -313,6 +314,19 @@ class _Unrecorded(Recorder):
         """Log nothing."""
 
 
+@dataclass(frozen=True)
+class _Copy(Connection):
+    """What answers from a copy, which stays as it is."""
+
+    _problems: dict[Scope, Sequence[Problem]] = field(default_factory=dict)
+
+    async def problems(self, scope: Scope) -> Sequence[Problem]:
+        """Return what a read of a scope lacks, found out once."""
+        if scope not in self._problems:
+            self._problems[scope] = await super().problems(scope)
+        return self._problems[scope]
+
+
 @dataclass(eq=False)
 class _Trial(Core):
     """The parts of a service that answers from copies of its bindings, and records nothing."""
@@ -323,6 +337,14 @@ class _Trial(Core):
     """The ids of records that the copies leave out, by binding."""
     _copies: dict[str, Connection] = field(default_factory=dict)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _routes: dict[Hashable, Routed] = field(default_factory=dict)
+
+    async def resolve(self, caller: Caller, scope: Scope, binding_key: str | None) -> Routed:
+        """Return what serves a scope (`Core.resolve`), the same throughout the trial."""
+        asked = caller, scope, binding_key
+        if asked not in self._routes:
+            self._routes[asked] = await super().resolve(caller, scope, binding_key)
+        return self._routes[asked]
 
     async def open_for(self, caller: Caller, routed: Routed) -> Connection:
         """Return a binding's copy. Raises `_NotTried` where there can be none."""
@@ -344,7 +366,9 @@ class _Trial(Core):
             copy = await connection.derive(lambda: connection.adapter.without(ids))
         except MemtuiError as error:
             raise _NotTried(WhyNot.PROVIDER, str(error)) from error
-        return replace(connection, adapter=copy, breaker=Breaker(time.monotonic))
+        parts = {one.name: getattr(connection, one.name) for one in fields(connection)}
+        parts |= {"adapter": copy, "breaker": Breaker(time.monotonic), "found": {}}
+        return _Copy(**parts)
 
     async def close(self) -> None:
         """Throw the copies away."""

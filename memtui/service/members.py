@@ -91,6 +91,7 @@ class Members(Group):
         async with core.configured(caller, asked, in_read_only=True) as entry:
             if member.principal.startswith(AGENT_PREFIX):
                 raise Invalid("An agent acts for a person and cannot be a member; add the person.")
+            _refuse_bare(member.principal)
             known = await core.ask(_members, company_id)
             opens = await asyncio.to_thread(awaits_owner, core, company_id)
             if not opens:
@@ -180,8 +181,9 @@ class Tokens(Group):
         secret = f"memtui_{secrets.token_urlsafe(32)}"
 
         def change(database: Connection) -> TokenRow:
-            if not label.strip() or not principal.strip():
-                raise Invalid("A token needs a label and a principal.")
+            if not label.strip():
+                raise Invalid("A token needs a label.")
+            _refuse_bare(principal)
             if project_id is not None:
                 check_target_id("project", project_id)
             row = TokenRow(
@@ -255,6 +257,16 @@ def _without(
 def _owners(known: Sequence[Membership]) -> list[Membership]:
     """The owners of the whole company, without whom nobody could change its settings again."""
     return [m for m in known if m.role is Role.OWNER and not m.project_id]
+
+
+def _refuse_bare(principal: str) -> None:
+    """Raise `Invalid` for a name without its kind: nobody could tell a person from an agent."""
+    kind, _, name = principal.partition(":")
+    if not kind.strip() or not name.strip():
+        raise Invalid(
+            f"{principal!r} does not say what it is: write user:NAME for a person, agent:NAME for "
+            "an agent."
+        )
 
 
 def _digest(secret: str) -> str:

@@ -114,9 +114,7 @@ async def open_service(
         clock=clock,
         new_id=new_id,
         read_only=settings.read_only,
-        fact_limits=FactLimits(
-            max_chars=settings.fact_max_chars, max_count=settings.fact_max_count
-        ),
+        fact_limits=FactLimits.of(settings),
         save_limits=SaveLimits(per_run=settings.saves_per_run, per_hour=settings.saves_per_hour),
         held_max_count=settings.held_max_count,
     )

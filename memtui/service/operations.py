@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequenc
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from memtui.contract import (
     BrowseRequest,
@@ -46,7 +46,7 @@ from memtui.contract import (
     owner_of,
     owner_scope,
 )
-from memtui.provider_kit import matcher
+from memtui.provider_kit.matching import matcher
 from memtui.service.answers import (
     BrowseAnswer,
     Change,
@@ -80,7 +80,9 @@ from memtui.store.operation import Operation
 from memtui.store.sight import Sight, until
 
 if TYPE_CHECKING:
+    from memtui.config import Settings
     from memtui.service.holding import Acceptance, RequestT
+    from memtui.service.uses import Told
 
 ModelT = TypeVar("ModelT", bound=Model)
 
@@ -103,6 +105,11 @@ class FactLimits(Model):
 
     max_chars: int = 200
     max_count: int = 50
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return those that the settings name."""
+        return cls(max_chars=settings.fact_max_chars, max_count=settings.fact_max_count)
 
 
 def check_text(text: str, limits: FactLimits) -> None:
@@ -268,9 +275,21 @@ class Operations(Group):
         return GetAnswer.like(links, **entry.answer(), record=received)
 
     async def browse(
-        self, caller: Caller, request: BrowseRequest, *, share: Share | None = None
+        self,
+        caller: Caller,
+        request: BrowseRequest,
+        *,
+        share: Share | None = None,
+        told: Told = lambda _read, _total: None,
     ) -> BrowseAnswer:
-        """Return one page of what is stored; `share`: it is listed beside other bindings."""
+        """Return one page of what is stored.
+
+        Args:
+            caller: Who asks.
+            request: The page.
+            share: It is listed beside other bindings.
+            told: Is told how far it is while all of a scope is read first (`dup:`).
+        """
         caller = caller.at(request.as_of)
         scope = request.scope
         chosen = _redacted_filter(request.filter)
@@ -296,7 +315,7 @@ class Operations(Group):
             if chosen.uses:
                 from memtui.service.uses import UsedRecords
 
-                page = await UsedRecords(self._core, entry, connection, routed).page()
+                page = await UsedRecords(self._core, entry, connection, routed, told).page()
             else:
                 page = await connection.read(lambda: connection.adapter.browse(routed))
             records = _readable(entry, page.records)
@@ -397,6 +416,7 @@ class Operations(Group):
         *,
         copied: bool = False,
         tell_similar: bool = False,
+        together: str | None = None,
         accepts: Acceptance | None = None,
     ) -> MutationAnswer:
         """Store a record, its secrets taken out.
@@ -406,6 +426,7 @@ class Operations(Group):
             request: The record.
             copied: It is one that another binding holds; the run in its scope does not write it.
             tell_similar: A new one's answer says what is as good as there, where the provider can.
+            together: Names what is written with it, for one undo of all.
             accepts: It waited for review, and the caller lets it in.
         """
         core, scope = self._core, _scope_of(request, accepts)
@@ -415,9 +436,10 @@ class Operations(Group):
             request = request.model_copy(update={"content": without_prefix(request.content)})
         # In a thread: a megabyte takes a while, and others are served meanwhile.
         clean, labels = await asyncio.to_thread(redact_write, request)
-        asked = _decision(accepts) | clean.model_dump(
-            mode="json", include={"mode", "kind", "topic", "tags", "record_id"}
-        )
+        told = {"mode", "kind", "topic", "tags", "record_id", "valid_from", "valid_to"}
+        asked = _decision(accepts) | clean.model_dump(mode="json", include=told)
+        if together is not None:
+            asked["together"] = together
         recording = core.recorder.recorded(
             OperationType.WRITE, caller, scope, _set_only(asked, labels), clean.source
         )
@@ -426,7 +448,8 @@ class Operations(Group):
             connection = await core.connect(entry, request.binding_key)
             if copied:
                 refuse_unreviewed(entry, "copies nothing")
-            author = clean.created_by or caller.principal
+            author = clean.created_by if copied else None
+            author = author or caller.author(clean.created_by)
             update = {"binding_key": connection.binding.key, "created_by": author}
             routed = clean.model_copy(update=update)
             _refuse_empty(routed.content)

@@ -293,11 +293,15 @@ def _of_versions(found: HistoryAnswer) -> Iterator[TimelineEntry]:
         )
 
 
+def _begun(record: Record) -> datetime | None:
+    return record.valid_from or record.created_at
+
+
 def _made(change: Change, version: RecordVersion) -> bool:
     after = change.after
     return (
         after is not None
-        and (after.text, after.valid_from) == (version.text, version.valid_from)
+        and (after.text, _begun(after)) == (version.text, version.valid_from)
         and (change.before is None or change.before.text != after.text)
     )
 
@@ -307,7 +311,7 @@ def _ended(change: Change, version: RecordVersion) -> bool:
     return (
         version.valid_to is not None
         and before is not None
-        and (before.text, before.valid_from) == (version.text, version.valid_from)
+        and (before.text, _begun(before)) == (version.text, version.valid_from)
         and (change.after is None or change.after.text != before.text)
         and begun <= version.valid_to
     )

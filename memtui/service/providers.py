@@ -27,7 +27,13 @@ from collections.abc import (
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache, cached_property, partial
-from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from importlib.metadata import (
+    Distribution,
+    EntryPoint,
+    PackageNotFoundError,
+    distribution,
+    entry_points,
+)
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast, get_type_hints
 
@@ -47,6 +53,7 @@ from memtui.contract import (
     Unavailable,
 )
 from memtui.threads import use_loose_threads
+from memtui.wording import misfit
 
 if TYPE_CHECKING:
     from memtui.service.provider_views import ProviderView
@@ -246,7 +253,11 @@ class Providers:
 
     async def problems(self) -> list[str]:
         """Say which providers of other packages are not used and why; loads them all."""
-        found = [said for name in self._entry_points for said in self._namesakes(name)]
+
+        def namesakes() -> list[str]:
+            return [said for name in self._entry_points for said in self._namesakes(name)]
+
+        found = await asyncio.to_thread(namesakes)
         for name in filter(self.is_foreign, self.names()):
             try:
                 await self.within(name, partial(self.load, name))
@@ -274,20 +285,20 @@ class BadConfig(Invalid):
     def __init__(self, provider: str, known: Sequence[str], error: ValidationError) -> None:
         found = error.errors()
         where = ".".join(str(part) for part in found[0]["loc"])
-        said = found[0]["msg"].removeprefix("Value error, ").rstrip(".")
         super().__init__(
-            f"The config of {provider} does not fit{where and f' at {where}'}: {said}; "
+            f"The config of {provider} does not fit{where and f' at {where}'}: {misfit(found[0])}; "
             f"its keys are: {', '.join(known)}."
         )
-        self.fields = {
-            str(one["loc"][0]): one["msg"].removeprefix("Value error, ")
-            for one in reversed(found)
-            if one["loc"]
-        }
+        self.fields = {str(one["loc"][0]): misfit(one) for one in reversed(found) if one["loc"]}
 
 
 def _package(entry: EntryPoint) -> str:
-    return str(entry.dist.name) if entry.dist else entry.value.partition(":")[0].partition(".")[0]
+    return _name(entry.dist) if entry.dist else entry.value.partition(":")[0].partition(".")[0]
+
+
+@cache  # a package's metadata is read whole for its name
+def _name(package: Distribution) -> str:
+    return package.name
 
 
 def _check(loaded: object, name: str, package: str) -> None:
@@ -450,7 +461,7 @@ class _Foreign:
         except ValidationError as error:
             first = error.errors(include_input=False)[0]
             where = ".".join(map(str, first["loc"]))
-            found = f"{where}: {first['msg']}" if where else first["msg"]
+            found = f"{where}: {misfit(first)}" if where else misfit(first)
             raise self._loop.wrong(name, words, found) from error
         except (PydanticSerializationError, AttributeError, TypeError) as error:
             raise self._loop.wrong(name, words, str(error)) from error
@@ -481,7 +492,7 @@ class _Foreign:
             while (batch := await self._loop.call(partial(_next, changes))) is not None:
                 yield _HANDLES.validate_python(batch)
         except ValidationError as error:
-            raise self._loop.wrong("watch", "handles", str(error.errors()[0]["msg"])) from error
+            raise self._loop.wrong("watch", "handles", misfit(error.errors()[0])) from error
         finally:
             if isinstance(changes, AsyncGenerator):
                 await self._loop.call(changes.aclose)

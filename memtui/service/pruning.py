@@ -26,7 +26,7 @@ from memtui.contract import (
     owner_of,
     owner_scope,
 )
-from memtui.provider_kit import matcher
+from memtui.provider_kit.matching import matcher
 from memtui.pruning.candidates import REPEATS, PruneRules, Retrieval, find_candidates
 from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.insights import Insight, InsightRules, Known, find_insights

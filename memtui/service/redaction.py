@@ -21,6 +21,9 @@ from typing import Any
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
 """Where a token may begin: at a word's start, or behind an escape such as `\\n` in JSON text."""
 
+_CODE = r"(?:[a-z0-9]{4,6}(?:-[a-z0-9]{4,6}){1,5}|(?=[a-z]{0,12}[0-9])[a-z0-9]{6,16})\b"
+"""One of the codes that let somebody in who has lost their second factor."""
+
 _URL_END = r"[^\s\"'<>`\\]*"
 
 
@@ -171,6 +174,46 @@ SHAPES = (
         "PASSWORD",
         (":5432:", ":6432:", ":*:"),
         r"(?m)^[^:\s]{1,100}:(?:5432|6432|\*):[^:\s]{1,100}:[^:\s]{1,100}:(?P<secret>\S{3,200})$",
+    ),
+    Shape(
+        "PASSWORD",
+        ("htpasswd",),
+        r"\bhtpasswd(?=(?:\s{1,3}-\w{1,10}){0,5}\s{1,3}-\w{0,9}b)"
+        r"(?:(?=(?:\s{1,3}-\w{1,10}){0,5}\s{1,3}-\w{0,9}n)(?:\s{1,3}-\w{1,10}){1,6}"
+        r"|(?:\s{1,3}-\w{1,10}){1,6}\s{1,3}[^\s\-]\S{0,200})\s{1,3}[^\s\-]\S{0,100}"
+        r"\s{1,3}[\"']?(?P<secret>(?![$<\-])[^\s\"']{3,200})",
+    ),
+    Shape(
+        "PASSWORD",
+        ("net use",),
+        r"(?i)\bnet\s{1,3}use\s{1,3}(?:(?:[a-z]:|\*)\s{1,3})?\\{2,4}\S{1,200}\s{1,3}"
+        r"(?:/user:\S{1,100}\s{1,3})?[\"']?(?P<secret>(?![$<%/*])(?-i:(?!(?:[a-z\-]{1,60}"
+        r"|[0-9]{1,3})(?:\W|$)))[^\s\"']{4,200})",
+    ),
+    Shape(
+        "PASSWORD",
+        ("snmp",),
+        r"\bsnmp[a-z]{2,12}\b[^\n&|;]{0,200}?\s-[cAX]\s?[\"']?"
+        r"(?P<secret>(?![$<]|(?:public|private)\b)[^\s\"']{4,200})",
+    ),
+    Shape(
+        "PASSWORD",
+        ("wifi:",),
+        r"(?i)\bwifi:(?:[tsh]:(?:\\.|[^;\\\n]){0,100};){0,4}p:"
+        r"(?P<secret>(?:\\.|[^;\\\n]){4,100})",
+    ),
+    Shape(
+        "PASSWORD",
+        ("secret set",),
+        r"\bgh\s{1,3}secret\s{1,3}set\b[^\n&|;]{0,200}?\s(?:-b|--body)[ =]?"
+        r"(?P<secret>'[^'\n]{3,400}'|\"[^\"\n]{3,400}\"|(?![$<\"'])\S{4,400})",
+    ),
+    Shape(
+        "CODE",
+        ("code",),
+        r"(?i)\b(?:recovery|backup|scratch|2fa|mfa)[ \-]codes?\b(?:\sfor\s[\w.\-]{1,40})?"
+        r"\s{0,3}(?::|=|is|are)[*\s\-]{1,8}"
+        rf"(?P<secret>(?=[a-z\-]{{0,24}}[0-9]){_CODE}(?:[\s,;*|\-]{{1,6}}{_CODE}){{0,30}})",
     ),
     Shape(
         "JWT",
@@ -541,6 +584,17 @@ def _is_secret(keyword: str, ending: str, value: str, *, sure: bool) -> bool:
 
 def redact_json(value: Any) -> tuple[Any, tuple[str, ...]]:
     """Redact every string inside a JSON value, keys included."""
+    return _redact_inside(value) if may_hold_secret(repr(value)) else (_plain(value), ())
+
+
+def _plain(value: Any) -> Any:
+    """Return a JSON value with the types that reading it from a text would give it."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    return [*map(_plain, value)] if isinstance(value, list | tuple) else value
+
+
+def _redact_inside(value: Any) -> tuple[Any, tuple[str, ...]]:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
@@ -560,7 +614,7 @@ def redact_json(value: Any) -> tuple[Any, tuple[str, ...]]:
         parts = [
             _redact_member(name.lstrip("-"), inner)
             if isinstance(name, str) and _OPTION.fullmatch(name)
-            else redact_json(inner)
+            else _redact_inside(inner)
             for name, inner in zip(names, value, strict=False)
         ]
         return [part for part, _ in parts], tuple(label for _, found in parts for label in found)
@@ -574,7 +628,7 @@ def _redact_member(key: str, value: Any) -> tuple[Any, tuple[str, ...]]:
         return clean.removeprefix(f"{key}: "), labels
     name = _NAMED_MEMBER.fullmatch(key)
     if name is None:
-        return redact_json(value)
+        return _redact_inside(value)
     if isinstance(value, list | tuple):
         parts = [_redact_member(key, inner) for inner in value]
         return [part for part, _ in parts], tuple(label for _, found in parts for label in found)
@@ -587,7 +641,7 @@ def _redact_member(key: str, value: Any) -> tuple[Any, tuple[str, ...]]:
     text = str(value)
     spared = not plain or len(text) < 4 or _TAKEN_OUT.fullmatch(text) or _REFERENCE.fullmatch(text)
     if spared or not _is_secret(name[1], name[2], text, sure=True):
-        return redact_json(value)
+        return _redact_inside(value)
     return f"[REDACTED:{_label(name[1])}]", (_label(name[1]),)
 
 

@@ -19,6 +19,7 @@ from sqlalchemy import insert
 
 from memtui.analytics.archive import segments_beyond
 from memtui.analytics.layout import Folder, Manifest, log_ends
+from memtui.analytics.remaking import lacks_manifest, remake_manifest
 from memtui.analytics.sealed import Archive, Sealed
 from memtui.config import Paths, Settings
 from memtui.contract import (
@@ -98,6 +99,8 @@ class Repair(Model):
     """Where the old file goes; None: there is none."""
     companies: tuple[RestoredCompany, ...]
     lost: tuple[str, ...] = LOST
+    manifests: tuple[str, ...] = ()
+    """The companies whose archive gets its manifest anew; then nothing else is done."""
 
 
 def plan(paths: Paths, settings: Settings, now: datetime) -> Repair:
@@ -107,6 +110,12 @@ def plan(paths: Paths, settings: Settings, now: datetime) -> Repair:
         Invalid: there is nothing to repair, or nothing to do it with.
         Unavailable: the database cannot be reached, so nobody knows; or a folder may not be read.
     """
+    lacking = _lacking_manifests(paths, settings)
+    if lacking:
+        return Repair(
+            fault=f"The archive of {' and '.join(lacking)} has no manifest any more.",
+            database=str(paths.database), companies=(), lost=(), manifests=lacking,
+        )  # fmt: skip
     fault = _fault(paths, settings)
     remains = find_remains(paths)
     sealed_of: list[str] = []
@@ -135,6 +144,18 @@ def plan(paths: Paths, settings: Settings, now: datetime) -> Repair:
         aside=str(_aside(paths.database, now)) if has_file else None,
         companies=companies,
     )
+
+
+def _lacking_manifests(paths: Paths, settings: Settings) -> tuple[str, ...]:
+    """Return the companies of a database in order whose sealed segments no manifest names."""
+    with suppress(Unavailable):
+        database = used_database(paths, settings)
+        if database is not None:
+            with closing(database), database.read() as connection:
+                if not database.problems():
+                    known = [one.company_id for one in bindings.companies(connection)]
+                    return tuple(one for one in known if lacks_manifest(Folder(paths.archive, one)))
+    return ()
 
 
 def _fault(paths: Paths, settings: Settings) -> str:
@@ -321,7 +342,8 @@ def repair(
 
     Raises:
         Invalid: the home cannot be written.
-        Unavailable: another memtui repairs it, or the database cannot be written.
+        Unavailable: another memtui repairs it, the database cannot be written, or a segment is not
+            what the log says of it.
     """
     from filelock import FileLock, Timeout
 
@@ -329,7 +351,13 @@ def repair(
         with FileLock(paths.data / ".repair.lock", timeout=0, mode=0o600):
             for company in wanted.companies:
                 _keep_unnamed(paths, company.company_id)
-            if settings.database_url:
+            if wanted.manifests:
+                with closing(
+                    Database.open(paths.database, settings.database_url, create=False)
+                ) as database:
+                    for company_id in wanted.manifests:
+                        remake_manifest(database, Folder(paths.archive, company_id))
+            elif settings.database_url:
                 with closing(Database.open(paths.database, settings.database_url)) as database:
                     _fill(database, paths, wanted, principal, now)
             else:

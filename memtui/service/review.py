@@ -40,6 +40,7 @@ from memtui.service.holding import (
     fixed,
     json_of,
     met_by,
+    reads_like_order,
     request_of,
     rules_of,
     state_of,
@@ -106,6 +107,8 @@ class HeldDetails(HeldWrite):
     """The records that it would change or remove, or that have its key, as they are now."""
     contradicts: tuple[Record, ...] = ()
     """What says otherwise."""
+    orders: bool = False
+    """Whether it reads like an order, or hides characters, whatever rule holds it."""
     then: tuple[Record, ...] = ()
     """`changes` as they were when it was held."""
     changed: bool = False
@@ -158,6 +161,7 @@ class Review(Group):
             differences=tuple(_differences(connection, request, met.changes)),
             changes=met.changes,
             contradicts=met.contradicts,
+            orders=reads_like_order(request),
             then=then,
             changed=state_of(met.changes) != state_of(then),
             seen=state_of(met.changes),
@@ -375,7 +379,10 @@ def _checked(rule: ReviewRule, binding_key: str) -> ReviewRule:
     if redact(value)[1]:
         raise Invalid("A rule must not contain a secret; choose other words.")
     if rule.test is RuleTest.PER_RUN and not (value.isdecimal() and value.isascii()):
-        raise Invalid("per-run takes a whole number: how many memories a run may write unreviewed.")
+        raise Invalid(
+            "per-run takes a whole number: how many memories a run, and its agent in an hour, may "
+            "write unreviewed."
+        )
     broad = {RuleTest.ALL, RuleTest.PER_RUN}
     if rule.action is not RuleAction.HOLD and rule.test in broad:
         raise Invalid(

@@ -74,6 +74,8 @@ class Run(Model):
     writes: int = 0
     corrections: int = 0
     forgets: int = 0
+    held: int = 0
+    """What it asked to be changed and was held for review; it counts as no write."""
     failures: int = 0
     """Operations that were refused, failed, conflicted or are of unknown outcome."""
     input_tokens: int = 0
@@ -393,8 +395,9 @@ def _run(run_id: str, parts: Sequence[RunPart], figures: RunFigures) -> Run:
         return tuple(sorted({value for one in parts if (value := getattr(one, field))}))
 
     def count(*kinds: OperationType) -> int:
-        return sum(one.operations for one in parts if one.operation_type in kinds)
+        return sum(one.operations for one in done if one.operation_type in kinds)
 
+    done = [one for one in parts if one.status != OperationStatus.HELD]
     given = [
         one for one in figures.contexts if one.run_id == run_id and one.delivered not in _NOT_GIVEN
     ]
@@ -422,6 +425,7 @@ def _run(run_id: str, parts: Sequence[RunPart], figures: RunFigures) -> Run:
         writes=count(OperationType.WRITE),
         corrections=count(OperationType.CORRECT),
         forgets=count(OperationType.FORGET),
+        held=sum(one.operations for one in parts if one.status == OperationStatus.HELD),
         failures=sum(one.operations for one in parts if one.status not in no_failure),
         input_tokens=sum(one.input_tokens for one in used),
         output_tokens=sum(one.output_tokens for one in used),

@@ -1,8 +1,8 @@
 """How many memories an agent may write (seed 004 §10): in a run, and in an hour.
 
-Its own writes count, through whatever door, those of unknown outcome too. What a person does does
-not, and neither do corrections, what undo brings back, and what a hook captures because the person
-has enabled that for the binding.
+Its own writes count, through whatever door, those of unknown outcome too, and what a model writes
+over MCP with a person's token. What a person does does not, and neither do corrections, what undo
+brings back, and what a hook captures because the person has enabled that for the binding.
 """
 
 from __future__ import annotations

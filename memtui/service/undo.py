@@ -19,6 +19,7 @@ from memtui.contract import (
     Filter,
     ForgetRequest,
     Invalid,
+    MemtuiError,
     NotFound,
     OperationStatus,
     OperationType,
@@ -105,7 +106,7 @@ class Undo(Group):
             else:
                 await _rebuild(entry, connection, operation, befores, now)
             moved = [_moved(handle, entry.links) for handle in handles]
-            touched = [*handles, *(handle for handle in moved if handle not in handles)]
+            touched = list(dict.fromkeys((*handles, *moved)))
             after = await entry.read_back(connection, now, touched, scope)
         return MutationAnswer(
             **entry.answer(),
@@ -120,23 +121,35 @@ class Undo(Group):
     async def undo_together(
         self, caller: Caller, operation_id: str | None = None
     ) -> tuple[MutationAnswer, ...]:
-        """Take back an operation, and what was done with it to other bindings at once.
+        """Take back an operation, and what was done with it: all bindings at once, each in turn.
 
         Raises:
             MemtuiError: it cannot be taken back, or one of them cannot; the others are then.
         """
-        ids = await asyncio.to_thread(self._done_together, caller, operation_id)
-        if len(ids) < 2:
-            return (await self.undo(caller, *ids),)
+        done = await asyncio.to_thread(self._done_together, caller, operation_id)
+        if len(done) < 2:
+            return (await self.undo(caller, *(one.operation_id for one in done)),)
         undo = partial(self.undo, caller, together=self._core.new_id())
-        answers = await asyncio.gather(*map(undo, ids), return_exceptions=True)
-        failed = [one for one in answers if isinstance(one, BaseException)]
+        failed: list[MemtuiError] = []
+        answers: list[MutationAnswer] = []
+
+        async def in_turn(operations: Sequence[Operation]) -> None:
+            for one in operations:
+                try:
+                    answers.append(await undo(one.operation_id))
+                except MemtuiError as error:
+                    failed.append(error)
+
+        by_binding: dict[str | None, list[Operation]] = {}
+        for one in sorted(done, key=lambda one: -one.seq):
+            by_binding.setdefault(one.binding_key, []).append(one)
+        await asyncio.gather(*map(in_turn, by_binding.values()))
         if failed:
             raise failed[0]
-        return tuple(one for one in answers if isinstance(one, MutationAnswer))
+        return tuple(answers)
 
-    def _done_together(self, caller: Caller, operation_id: str | None) -> list[str]:
-        """Return the ids of what was done together with an operation, and not taken back yet."""
+    def _done_together(self, caller: Caller, operation_id: str | None) -> list[Operation]:
+        """Return what was done together with an operation, itself first, and is not taken back."""
         if operation_id is None:
             newest = self._candidates(caller, 1)
             if not newest:
@@ -147,7 +160,7 @@ class Undo(Group):
             operation = log.named(operation_id)
         together = operation.request.get("together")
         if not together or not operation.operation_type.mutates:
-            return [operation.operation_id]
+            return [operation]
         near = Filter(
             operation_type=operation.operation_type,
             text=str(together),
@@ -156,7 +169,7 @@ class Undo(Group):
         )
         log = self._core.log(caller.company_id, self._core.sight(caller))
         others = [
-            one.operation_id
+            one
             for one in log.each(near)
             if one.request.get("together") == together
             and one.status in {OperationStatus.OK, OperationStatus.UNKNOWN}
@@ -164,9 +177,9 @@ class Undo(Group):
         ]
         with self._core.database.read() as database:
             undone = partial(journal.undone_by, database, caller.company_id)
-            there = [one for one in (operation.operation_id, *others) if undone(one) is None]
+            there = [one for one in (operation, *others) if undone(one.operation_id) is None]
         # Where some could not come back before, the rest is what is left to take back.
-        return there or [operation.operation_id]
+        return there or [operation]
 
     @in_thread
     def undoable(self, caller: Caller, limit: int = 20) -> list[UndoCandidate]:

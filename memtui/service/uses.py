@@ -1,19 +1,22 @@
 """Lists of records by how they are used, which no provider knows (`memtui.pruning.uses`).
 
 The provider's own pages are read until enough of their records fit, so that a list begins at once,
-however much is stored; only who asks for repeated records has all of a scope read first.
+however much is stored; only who asks for repeated records has all of a scope read first. What was
+found then answers the further pages of the list too.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from memtui.context.assembly import fact_tokens
 from memtui.context.cost import TokenCounter
 from memtui.contract import BrowsePage, BrowseRequest, Filter, Record, RecordHandle, Usage, Use
-from memtui.provider_kit import matcher, read_cursor, write_cursor
+from memtui.provider_kit.matching import matcher
+from memtui.provider_kit.pages import read_cursor, write_cursor
 from memtui.pruning.candidates import Retrieval
 from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.uses import Used, asks, is_used_as
@@ -24,15 +27,35 @@ from memtui.service.recorder import RunningOperation
 from memtui.service.visibility import readable
 
 _AT_ONCE = 1_000
+_MOST_KEPT = 2_000
+"""Records of a list that are kept for its further pages; those of a longer one are read again."""
+
+Told = Callable[[int, int | None], None]
+"""Is told how many records were read so far, and of how many, where that is known; once all are
+read, they are compared."""
+
+
+class FoundList(NamedTuple):
+    """The records of a list for which all of a scope had to be read."""
+
+    records: Sequence[Record]
+    last: BrowsePage
+    """The provider's page that was read last."""
 
 
 class UsedRecords:
     """The records of one request that are used as its filter asks, page by page."""
 
     def __init__(
-        self, core: Core, entry: RunningOperation, connection: Connection, request: BrowseRequest
+        self,
+        core: Core,
+        entry: RunningOperation,
+        connection: Connection,
+        request: BrowseRequest,
+        told: Told,
     ) -> None:
         self._core, self._entry, self._connection = core, entry, connection
+        self._told = told
         self._request, self._chosen = request, request.filter
         self._now = entry.caller.as_of or core.clock()
         self._counter = TokenCounter(DEFAULT_MODEL)
@@ -56,6 +79,23 @@ class UsedRecords:
 
     async def _page_of_all(self, skipped: int) -> BrowsePage:
         """Return a page where all of a scope has to be known to tell what repeats."""
+        lists, asked = self._connection.found, self._asked()
+        found = lists.get(asked) if skipped else None
+        if found is None:
+            found = await self._found()
+            lists.clear()
+            if len(found.records) <= _MOST_KEPT:
+                lists[asked] = found
+        end, total = skipped + self._request.limit, len(found.records)
+        following = write_cursor(self._request.sort, None, end) if end < total else None
+        return await self._answer(found.records[skipped:end], following, found.last, total=total)
+
+    def _asked(self) -> Hashable:
+        """Return what all pages of a list have in common, and who reads them."""
+        asked = self._request.model_dump_json(exclude={"cursor", "limit"})
+        return asked, self._entry.scope, self._entry.sight, self._entry.caller.as_of
+
+    async def _found(self) -> FoundList:
         records: list[Record] = []
         cursor = None
         while True:
@@ -63,6 +103,8 @@ class UsedRecords:
             records += page.records
             if (cursor := page.next_cursor) is None:
                 break
+            self._told(len(records), page.total)
+        self._told(len(records), len(records))
         self._repeated = await asyncio.to_thread(
             self._connection.repeats.among,
             records,
@@ -71,10 +113,7 @@ class UsedRecords:
             vectors=static_vectors(),
         )
         passes = matcher(self._chosen)
-        fitting = await self._fitting([one for one in records if passes(one)])
-        end = skipped + self._request.limit
-        following = write_cursor(self._request.sort, None, end) if end < len(fitting) else None
-        return await self._answer(fitting[skipped:end], following, page, total=len(fitting))
+        return FoundList(await self._fitting([one for one in records if passes(one)]), page)
 
     async def _page_from(self, cursor: str | None, skipped: int) -> BrowsePage:
         """Return a page from a place in the provider's pages on."""

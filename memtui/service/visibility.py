@@ -87,16 +87,24 @@ class Caller(Model):
 
     @property
     def by_ai(self) -> bool:
-        """Whether an agent calls."""
-        return self.principal.startswith(AGENT_PREFIX)
+        """Whether an agent calls. Through MCP a model speaks, with whosever token."""
+        return self.principal.startswith(AGENT_PREFIX) or self.door == MODEL_DOOR
 
     @property
     def by_person(self) -> bool:
-        """Whether a person calls: no agent, and no program that nobody vouches for.
+        """Whether a person calls: no agent, and no program that nobody vouches for."""
+        return self.principal.startswith(USER_PREFIX) and not self.by_ai
 
-        Through MCP a model speaks, with whosever token.
+    def author(self, claimed: str | None) -> str:
+        """Return who a record is by that it writes: itself, unless a person names another.
+
+        Whom anyone else names is kept beside it, as `agent:coding (says user:ana)`.
         """
-        return self.principal.startswith(USER_PREFIX) and self.door != MODEL_DOOR
+        if claimed is None or claimed == self.principal:
+            return self.principal
+        if self.by_person or claimed.startswith(f"{self.principal} ("):
+            return claimed
+        return f"{self.principal} (says {claimed})"
 
 
 def caller_of(settings: Settings, company_id: str, door: str) -> Caller:
@@ -168,7 +176,8 @@ def abilities(capabilities: Capabilities, *, closed: bool) -> frozenset[Operatio
 
 def person_of(caller: Caller) -> str | None:
     """Return whose roles count for a caller: an agent's are those of the person it acts for."""
-    return caller.acts_for if caller.by_ai else caller.principal
+    is_agent = caller.principal.startswith(AGENT_PREFIX)
+    return caller.acts_for if is_agent else caller.principal
 
 
 def held_by(rows: Sequence[MemberRow] | None, caller: Caller) -> list[Membership] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -32,10 +33,10 @@ class Portable(TypeDecorator[T]):
         del dialect
         return self.stored(value)
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
-        """Return what was stored."""
-        del dialect
-        return self.loaded(value)
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
+        """Return what makes of a value what was stored: itself, as it runs for every value read."""
+        del dialect, coltype
+        return self.loaded
 
 
 class UtcMicroseconds(Portable[datetime]):

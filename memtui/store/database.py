@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from memtui.contract import Denied, Invalid, NotFound, Unavailable, missing_extra
+from memtui.contract import Denied, Invalid, NotFound, Unavailable
+from memtui.wording import missing_extra
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -507,9 +508,6 @@ class _SqliteFile:
         self._idle: list[Connection] = []
         self._writer: Connection | None = None
         self._synchronous = ""
-        self._engine: sqlalchemy.Engine | None = None
-        self._engine_lock = threading.Lock()
-        self._handed_over: Driver | None = None
 
     def was_replaced(self) -> bool:
         """Whether another file, or none, has its name now."""
@@ -571,14 +569,23 @@ class _SqliteFile:
             # Closed, SQLite takes the files away that it made beside a damaged one.
             driver.end()
             raise
-        return Connection("sqlite", driver, lambda: self._share(driver))
+        return Connection("sqlite", driver, lambda: _ALCHEMY.over(driver))
 
-    def _share(self, driver: Driver) -> sqlalchemy.Connection:
-        """Return SQLAlchemy's connection over the driver's; one engine keeps what it compiles."""
+
+class _Alchemy:
+    """SQLAlchemy over the connections to SQLite files: one engine keeps what it compiles."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._engine: sqlalchemy.Engine | None = None
+        self._handed_over: Driver | None = None
+
+    def over(self, driver: Driver) -> sqlalchemy.Connection:
+        """Return SQLAlchemy's connection over the driver's."""
         from sqlalchemy import create_engine
         from sqlalchemy.pool import NullPool
 
-        with self._engine_lock:
+        with self._lock:
             if self._engine is None:
                 self._engine = create_engine(
                     "sqlite://",
@@ -588,6 +595,9 @@ class _SqliteFile:
                 )
             self._handed_over = driver
             return self._engine.connect()
+
+
+_ALCHEMY = _Alchemy()
 
 
 @contextmanager

@@ -47,6 +47,12 @@ class SettingChange(Model):
         """How a person names it, `limit agent coding usd day`."""
         return " ".join([self.setting, *(str(value) for value in self.key.values() if value)])
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What of it changed; nothing where it came or went as a whole."""
+        before, after = self.before or {}, self.after or {}
+        return tuple(name for name in before.keys() & after.keys() if before[name] != after[name])
+
 
 def read(connection: Connection, company_id: str, kinds: Collection[str] = COMMON) -> Rows:
     """Return a company's settings of these kinds by their places."""

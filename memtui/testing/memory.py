@@ -37,7 +37,9 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.provider_kit import check_revision, has_metadata, matcher, page, read_config
+from memtui.provider_kit import check_revision, read_config
+from memtui.provider_kit.matching import has_metadata, matcher
+from memtui.provider_kit.pages import page
 
 _CHANGES = ("text", "pinned", "summary", "topic", "tags")
 
@@ -195,7 +197,7 @@ class InMemoryAdapter(Adapter):
         for snapshot in snapshots:
             now = self._records.get(snapshot.handle.provider_record_id)
             if now and snapshot.record and now.created_at != snapshot.record.created_at:
-                raise Conflict("Another record stands in its place.", current=now)
+                raise Conflict("Another record has taken its place.", current=now)
         for snapshot in snapshots:
             record_id = snapshot.handle.provider_record_id
             if snapshot.record is None:

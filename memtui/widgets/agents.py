@@ -1,4 +1,4 @@
-"""What a connected agent was told last, in words."""
+"""How agents read: in a column beside who acted, and what a connected one was told last."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from memtui.contract import OperationType
+from memtui.widgets.columns import Cell
 from memtui.widgets.format import ago, counted
 
 if TYPE_CHECKING:
     from memtui.service.agents import Told
+
+
+def by_cell(principal: str, agent_id: str | None) -> Cell:
+    """Return who acted, for a column beside that of the agent; of the agent itself just that."""
+    if agent_id is not None and principal == f"agent:{agent_id}":
+        return Cell("itself", "muted")
+    return Cell(principal, "muted" if principal.startswith("user:") else "")
 
 
 def told_words(told: Told | None, now: datetime) -> str:

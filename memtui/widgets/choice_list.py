@@ -40,17 +40,24 @@ class ChoiceList(ScrollView, can_focus=False):
     def __init__(self) -> None:
         super().__init__()
         self._choices: Sequence[Sequence[Content]] = ()
+        self._lead = 0
         self._lines: list[tuple[int, Content]] = []
         """Each line with the place of its choice."""
         self._first: list[int] = []
         """The first line of each choice."""
 
-    def show(self, choices: Sequence[Sequence[Content]]) -> None:
-        """Show other choices, each given by its lines, and highlight the first one."""
-        self._choices = choices
+    def show(
+        self, choices: Sequence[Sequence[Content]], *, lead: int = 0, highlighted: int = 0
+    ) -> None:
+        """Show other choices, each given by its lines, and highlight one of them.
+
+        What is wrapped goes on below the cell `lead`.
+        """
+        self._choices, self._lead = choices, lead
         self._lay_out()
-        self.highlighted = 0 if choices else None
+        self.highlighted = highlighted if choices else None
         self.scroll_home(animate=False)
+        self._show_highlighted()
 
     def step(self, by: int) -> None:
         """Move the highlight; a single step goes round at the ends."""
@@ -74,6 +81,7 @@ class ChoiceList(ScrollView, can_focus=False):
 
     def _lay_out(self) -> None:
         width = self.scrollable_content_region.width
+        lead = min(self._lead, width // 2)
         cuts = self.styles.text_wrap == "nowrap"
         self._lines, self._first = [], []
         for place, parts in enumerate(self._choices if width else ()):
@@ -84,7 +92,6 @@ class ChoiceList(ScrollView, can_focus=False):
                 elif cuts:
                     self._lines.append((place, part.truncate(width, ellipsis=True)))
                 else:
-                    lead = len(part.plain) - len(part.plain.lstrip(" "))
                     wrapped = hanging(part[:lead], part[lead:], width)
                     self._lines.extend((place, line) for line in wrapped.split("\n"))
         self.virtual_size = Size(width, len(self._lines))

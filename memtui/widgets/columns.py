@@ -130,6 +130,8 @@ def fit_cell(text: str, width: int, align: Literal["left", "right"] = "left") ->
     """Return `text` made visible and cut or padded to exactly `width` terminal cells."""
     if width <= 0:
         return ""
+    if len(text) <= width and text.isascii() and text.isprintable():
+        return text.rjust(width) if align == "right" else text.ljust(width)
     shown = visible(text, limit=width * 4 + 16)
     length = cell_len(shown)
     if length > width:

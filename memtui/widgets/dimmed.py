@@ -50,9 +50,7 @@ class _Dimmed(Visual):
         return [Strip(map(self._dim, strip), strip.cell_length) for strip in below]
 
     def _dim(self, segment: Segment) -> Segment:
-        style = segment.style or TerminalStyle.null()
-        shape = (style.bold, style.italic, style.underline, style.strike, style.reverse)
-        return Segment(segment.text, _tinted(style.color, style.bgcolor, shape, self._tint))
+        return Segment(segment.text, _tinted(segment.style or TerminalStyle.null(), self._tint))
 
     def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
         """Return the width of what it is drawn on."""
@@ -66,24 +64,18 @@ class _Dimmed(Visual):
 
 
 @lru_cache(4096)
-def _tinted(
-    color: TerminalColor | None,
-    background: TerminalColor | None,
-    shape: tuple[bool | None, ...],
-    tint: Color,
-) -> TerminalStyle:
+def _tinted(style: TerminalStyle, tint: Color) -> TerminalStyle:
     """Return a style without what a click on it would do; a transparent tint changes no colour."""
-    bold, italic, underline, strike, reverse = shape
 
     def under_tint(one: TerminalColor | None) -> TerminalColor | None:
         return one if one is None or not tint.a else (Color.from_rich_color(one) + tint).rich_color
 
     return TerminalStyle(
-        color=under_tint(color),
-        bgcolor=under_tint(background),
-        bold=bold,
-        italic=italic,
-        underline=underline,
-        strike=strike,
-        reverse=reverse,
+        color=under_tint(style.color),
+        bgcolor=under_tint(style.bgcolor),
+        bold=style.bold,
+        italic=style.italic,
+        underline=style.underline,
+        strike=style.strike,
+        reverse=style.reverse,
     )

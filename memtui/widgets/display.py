@@ -100,9 +100,16 @@ def toast(
     severity: _SEVERITY = "information",
     timeout: float | None = None,
 ) -> None:
-    """Show a toast; the message is shown as it is written, whatever it holds."""
+    """Show a toast; the message is shown as it is written, whatever it holds.
+
+    A warning or an error that is shown already is not repeated.
+    """
+    shown = visible(message, limit=500)
+    there = node.app._notifications  # noqa: SLF001 - Textual has no other way to ask
+    if severity != "information" and any(one.message == shown for one in there):
+        return
     node.notify(
-        visible(message, limit=500),
+        shown,
         title=visible(title, limit=100),
         severity=severity,
         timeout=timeout,

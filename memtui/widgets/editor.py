@@ -7,9 +7,10 @@ import unicodedata
 from functools import lru_cache
 from typing import Any
 
+from rich.cells import cell_len
 from rich.highlighter import Highlighter
 from rich.text import Text
-from textual.events import Event, Key
+from textual.events import Event, Key, Resize
 from textual.message import Message
 from textual.widgets import Input, TextArea
 from textual.widgets.text_area import Edit, EditResult
@@ -68,6 +69,16 @@ class ForeignTextArea(TextArea):
         return Text(_stood_in(self.document.get_line(line_index)), end="", no_wrap=True)
 
 
+def whole_words(text: str, width: int) -> str:
+    """Return `text`, without its last words and with "…" for them where it is wider than that."""
+    if cell_len(text) <= width:
+        return text
+    words = text.split()
+    while words and cell_len(" ".join(words)) > width - 2:
+        words.pop()
+    return " ".join([*words, "…"])
+
+
 class _StandIns(Highlighter):
     def highlight(self, text: Text) -> None:
         """Put stand-ins into what is drawn of a value."""
@@ -85,8 +96,15 @@ class ForeignInput(Input):
             """Return whether a later message says what this one would."""
             return isinstance(message, ForeignInput.Changed) and message.input is self.input
 
-    def __init__(self, value: str | None = None, **options: Any) -> None:
-        super().__init__(value, highlighter=_StandIns(), **{"max_length": LONGEST_LINE, **options})
+    def __init__(self, value: str | None = None, placeholder: str = "", **options: Any) -> None:
+        options = {"max_length": LONGEST_LINE, **options}
+        super().__init__(value, placeholder, highlighter=_StandIns(), **options)
+        self._hint = placeholder
+
+    def on_resize(self, event: Resize) -> None:
+        """Show of the placeholder the words that fit."""
+        del event
+        self.placeholder = whole_words(self._hint, self.scrollable_content_region.width)
 
     async def on_event(self, event: Event) -> None:
         """Write what is typed, until memtui is to end.

@@ -170,6 +170,13 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{count(number)} {noun if number == 1 else plural or noun + 's'}"
 
 
+def author(created_by: str) -> str:
+    """Return who wrote a record, without what sort of principal: `ana`, `coding (says ana)`."""
+    own, says, claimed = created_by.partition(" (says ")
+    name = own.rpartition(":")[2]
+    return f"{name}{says}{claimed.rpartition(':')[2]}" if says else name
+
+
 def not_read(problems: Sequence[Problem]) -> str:
     """Return what an answer may lack, or cannot know: the first problem, and how many more."""
     if not problems:
@@ -180,12 +187,14 @@ def not_read(problems: Sequence[Problem]) -> str:
 
 
 def changed(change: UndoCandidate) -> str:
-    """Name what a change changed: `3 records`, `limit agent coding usd day`, `5 settings`."""
+    """Name what a change changed: `3 records`, `binding default: read only`, `5 settings`."""
     if change.records:
         together = change.operation.request.get("together")
         return f"{counted(change.records, 'record')}{' and what went with it' if together else ''}"
     if len(change.settings) == 1:
-        return change.settings[0].name
+        [setting] = change.settings
+        fields = ", ".join(sorted(setting.fields)).replace("_", " ")
+        return f"{setting.name}: {fields}" if fields else setting.name
     return counted(len(change.settings), "setting") if change.settings else ""
 
 
@@ -239,9 +248,10 @@ def helpfulness(helped: int, not_helped: int) -> str:
     return f"{count(helped)} × helped, {count(not_helped)} × did not help"
 
 
-def left_out(own: int) -> str:
+def left_out(own: int, *, brief: bool = False) -> str:
     """Say how many operations of memtui's own are not counted: `312 of memtui's own left out`."""
-    return f"{count(own)} of memtui's own left out"
+    whose = "own" if brief else "of memtui's own"
+    return f"{count(own)} {whose} left out"
 
 
 def held(namespace: Namespace) -> str:

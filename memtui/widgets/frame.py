@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from textual.app import ComposeResult
-from textual.containers import Horizontal
+from rich.style import Style as RichStyle
 from textual.content import Content
 from textual.events import Click
 from textual.message import Message
 from textual.reactive import reactive
+from textual.style import Style
+from textual.widget import Widget
 from textual.widgets import Static
 
 from memtui.actions import SCREENS, ScreenTab
 from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line
 
 _MARKS = {"ok": ("●", OK), "degraded": ("▲", WARN), "down": ("✗", BAD), "unknown": ("○", DIM)}
-_ACTIONS = {"scope-binding": "app.binding", "scope-spending": "app.limits",
-            "scope-review": "app.review"}  # fmt: skip
+_PRESSED = "pressed"
+"""Where a style keeps which action a part of a line stands for."""
 _SCOPE_CELLS = 24
 """How much of the scope the spending badge leaves to see."""
 _GAP = 2
@@ -33,6 +36,45 @@ class Pressed(Message):
     def __init__(self, action_id: str) -> None:
         super().__init__()
         self.action_id = action_id
+
+
+def pressable(part: Content, action_id: str) -> Content:
+    """Let a part of a `PressedLine` stand for an action."""
+    return part.stylize(Style.from_meta({_PRESSED: action_id}))
+
+
+class PressedLine(Widget):
+    """One line, some parts of which stand for an action: a click posts `Pressed`.
+
+    It is one widget, as Textual styles, lays out and paints every widget by itself.
+    """
+
+    tips: Mapping[str, Content] = {}
+    """What to say over the part of an action."""
+    _over: reactive[str] = reactive("")
+    """The action that the mouse is over."""
+
+    @abstractmethod
+    def draw(self, width: int) -> Content:
+        """Return the line for so many cells, its parts made `pressable`."""
+
+    def render(self) -> Content:
+        """Return the line, with the part underlined that the mouse is over."""
+        drawn = self.draw(self.content_size.width)
+        for start, end, style in drawn.spans:
+            if self._over and isinstance(style, Style) and style.meta.get(_PRESSED) == self._over:
+                drawn = drawn.stylize("underline", start, end)
+        return drawn
+
+    def watch_hover_style(self, _: RichStyle, hover_style: RichStyle) -> None:
+        """Tell what the mouse is over."""
+        self._over = hover_style.meta.get(_PRESSED, "")
+        self.tooltip = self.tips.get(self._over)
+
+    def on_click(self, event: Click) -> None:
+        """Pass up which action was clicked."""
+        if action_id := event.style.meta.get(_PRESSED):
+            self.post_message(Pressed(action_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,42 +137,30 @@ def spending_content(view: ScopeView, width: int) -> Content:
     return next((form for form in forms if form.cell_length <= room), forms[-1])
 
 
-class ScopeBar(Horizontal):
+class ScopeBar(PressedLine):
     """Shows a `ScopeView`; a click on one of its parts asks to change it or to show more."""
 
     view: reactive[ScopeView] = reactive(ScopeView)
 
-    def compose(self) -> ComposeResult:
+    def draw(self, width: int) -> Content:
         """Put the scope at the left, the badges and the binding at the right."""
-        yield Static(id="scope-path")
-        yield Static(id="scope-review")
-        yield Static(id="scope-spending")
-        yield Static(id="scope-binding")
-
-    def watch_view(self, view: ScopeView) -> None:
-        """Draw the view."""
-        if self.is_mounted:
-            self.query_one("#scope-path", Static).update(path_content(view))
-            self.query_one("#scope-binding", Static).update(binding_content(view))
-            waits = self.query_one("#scope-review", Static)
-            waits.update(review_content(view))
-            waits.display = bool(view.waiting)
-            badge = self.query_one("#scope-spending", Static)
-            badge.update(spending_content(view, self.content_size.width))
-            badge.display = bool(view.spending)
-
-    def on_resize(self) -> None:
-        """Choose again what fits."""
-        self.watch_view(self.view)
-
-    def on_mount(self) -> None:
-        """Draw what was set before the parts were there."""
-        self.watch_view(self.view)
+        view = self.view
+        badges = [
+            pressable(review_content(view), "app.review") if view.waiting else None,
+            pressable(spending_content(view, width), "app.limits"),
+        ]
+        binding = binding_content(view).truncate(width * 6 // 10, ellipsis=True)
+        right = line(*badges, pressable(binding, "app.binding"), gap=" " * _GAP)
+        if view.waiting or view.spending:
+            right = Content(" " * _GAP) + right
+        room = max(0, width - right.cell_length)
+        path = pressable(path_content(view).truncate(room, ellipsis=True), "app.scope")
+        return path.pad_right(max(0, room - path.cell_length)) + right
 
     def on_click(self, event: Click) -> None:
-        """Ask for the chooser of what was clicked."""
-        clicked = event.widget.id if event.widget is not None else None
-        self.post_message(Pressed(_ACTIONS.get(clicked or "", "app.scope")))
+        """Take a click on anything else for one on the scope."""
+        if _PRESSED not in event.style.meta:
+            self.post_message(Pressed("app.scope"))
 
 
 class PastBanner(Static):
@@ -154,33 +184,10 @@ class PastBanner(Static):
         self.post_message(Pressed("app.past"))
 
 
-class Tab(Static):
-    """One tab: its number and as much of its title as there is room for."""
-
-    def __init__(self, tab: ScreenTab, *, active: bool) -> None:
-        super().__init__(classes="-active" if active else "")
-        self._tab = tab
-
-    def show(self, *, width: int, past: bool) -> None:
-        """Draw the number and a title; a tab of the past has a sign between them.
-
-        In a row of few columns titles are short, and then only this screen's own is there.
-        """
-        is_active = self.has_class("-active")
-        title = self._tab.title if width >= _LONG_TABS else self._tab.short
-        if width < _SHORT_TABS and not is_active:
-            title = ""
-        style = "" if is_active else DIM
-        sign = PAST_SIGN if past else " "
-        self.update(Content.styled(f"{self._tab.number}{sign}", style) + Content(title))
-
-    def on_click(self) -> None:
-        """Ask for this tab's screen."""
-        self.post_message(Pressed(f"app.go_{self._tab.mode}"))
-
-
-class ScreenTabs(Horizontal):
+class ScreenTabs(PressedLine):
     """The row of tabs, with the one of this screen lit."""
+
+    COMPONENT_CLASSES = {"screen-tabs--active"}
 
     past: reactive[bool] = reactive(default=False)
     """Whether the past is looked at."""
@@ -189,19 +196,25 @@ class ScreenTabs(Horizontal):
         super().__init__(id=id)
         self._active = active
 
-    def compose(self) -> ComposeResult:
-        """Yield one tab for each screen there is."""
-        for tab in SCREENS:
-            yield Tab(tab, active=tab.mode == self._active)
+    def draw(self, width: int) -> Content:
+        """Draw one tab for each screen there is."""
+        return Content("").join(self._tab(tab, width) for tab in SCREENS)
 
-    def on_resize(self) -> None:
-        """Draw what fits."""
-        self.watch_past()
+    def _tab(self, tab: ScreenTab, width: int) -> Content:
+        """Return a tab's number and a title; in the past there is a sign between them.
 
-    def watch_past(self) -> None:
-        """Draw the tabs."""
-        for tab in self.query(Tab):
-            tab.show(width=self.size.width, past=self.past)
+        In a row of few columns titles are short, and then only this screen's own is there.
+        """
+        is_active = tab.mode == self._active
+        title = tab.title if width >= _LONG_TABS else tab.short
+        if width < _SHORT_TABS and not is_active:
+            title = ""
+        sign, around = PAST_SIGN if self.past else " ", " " * (2 if width >= _LONG_TABS else 1)
+        number = Content.styled(f"{tab.number}{sign}", "" if is_active else DIM)
+        drawn = Content("").join([around, number, title, around])
+        if is_active:
+            drawn = drawn.stylize_before(self.get_visual_style("screen-tabs--active"))
+        return pressable(drawn, f"app.go_{tab.mode}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,29 +250,18 @@ def fitting(entries: tuple[FooterEntry, ...], width: int) -> tuple[FooterEntry, 
     return (*kept, last)
 
 
-class FooterKey(Static):
-    """One key that can be clicked."""
+class KeyFooter(PressedLine):
+    """Shows as many of the `entries` as fit; a click on one is passed up."""
 
-    def __init__(self, entry: FooterEntry) -> None:
-        super().__init__(entry_content(entry))
-        self.action_id = entry.action_id
-        self.tooltip = display(entry.reason or entry.description)
+    entries: reactive[tuple[FooterEntry, ...]] = reactive(())
 
-    def on_click(self) -> None:
-        """Do what the key does."""
-        self.post_message(Pressed(self.action_id))
+    def watch_entries(self, entries: tuple[FooterEntry, ...]) -> None:
+        """Say over a key what it does, or why it cannot."""
+        self.tips = {one.action_id: display(one.reason or one.description) for one in entries}
 
-
-class KeyFooter(Horizontal):
-    """Shows `entries`; a click on one is passed up."""
-
-    entries: reactive[tuple[FooterEntry, ...]] = reactive((), recompose=True)
-
-    def compose(self) -> ComposeResult:
-        """Yield one widget for each key that fits."""
-        for entry in fitting(self.entries, self.content_size.width):
-            yield FooterKey(entry)
-
-    def on_resize(self) -> None:
-        """Choose again what fits."""
-        self.refresh(recompose=True)
+    def draw(self, width: int) -> Content:
+        """Draw the keys with their words."""
+        keys = (
+            pressable(entry_content(one), one.action_id) for one in fitting(self.entries, width)
+        )
+        return Content(" " * _GAP).join(keys)

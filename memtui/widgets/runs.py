@@ -46,13 +46,14 @@ def given(run: Run) -> str:
 
 
 def did(run: Run) -> str:
-    """Return what a run did: `3 queries (1 found nothing), 2 writes`."""
+    """Return what a run did: `3 queries (1 found nothing), 2 writes, 1 held for review`."""
     asked = fmt.counted(run.queries, "query", "queries")
     if empty := run.queries - run.answered_queries:
         asked += f" ({fmt.count(empty)} found nothing)"
     parts = [asked] if run.queries else []
     named = ((run.writes, "write"), (run.corrections, "correction"), (run.forgets, "forget"))
     parts += [fmt.counted(number, word) for number, word in named if number]
+    parts += [f"{fmt.count(run.held)} held for review"] if run.held else []
     return ", ".join(parts) or "nothing"
 
 

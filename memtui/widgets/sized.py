@@ -1,20 +1,38 @@
-"""Screens that are styled for their size from the start."""
+"""Screens that are styled for their size from the start, and again only where styles differ."""
 
 from __future__ import annotations
+
+from collections.abc import Hashable
 
 from textual.screen import Screen, ScreenResultType
 
 
 class SizedScreen(Screen[ScreenResultType]):
-    """A screen that has the classes of its size before it is laid out.
+    """A screen that has the classes of its size before anything stands on it.
 
-    Textual sets them after the first layout, and then styles and lays out everything again.
+    Textual sets them after the first layout, and then styles and lays out everything again. It also
+    styles everything again whenever a screen is shown, as another theme may have been chosen.
     """
 
-    def on_mount(self) -> None:
-        """Set the classes; Textual styles the whole screen next, as it becomes the active one."""
+    _styled: Hashable = None
+    """What all on the screen is styled for: rules ask a screen for nothing else."""
+
+    def on_compose(self) -> None:
+        """Set the classes; Textual composes next what is styled with them."""
         size = self.app.size
         ways = ((size.width, self.HORIZONTAL_BREAKPOINTS), (size.height, self.VERTICAL_BREAKPOINTS))
         for cells, breakpoints in ways:
-            classes = self._get_breakpoint_classes(cells, breakpoints or [])
-            self.add_class(*classes, update=False)
+            self.add_class(*self._get_breakpoint_classes(cells, breakpoints or []), update=False)
+        self.update_node_styles(animate=False)
+
+    def update_node_styles(self, animate: bool = True) -> None:  # noqa: FBT001, FBT002 - Textual's
+        """Style the screen and all on it, where what that hangs on is not as it was."""
+        styled = (self.app.theme, self.app.classes, self.classes)
+        if styled != self._styled:
+            self._styled = styled
+            super().update_node_styles(animate)
+
+    def _compositor_refresh(self) -> None:
+        """Paint, where it would be shown: Textual paints in a batch too, and throws that away."""
+        if not self.app._batch_count:  # noqa: SLF001 - it has no public name
+            super()._compositor_refresh()

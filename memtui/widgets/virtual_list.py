@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 from rich.cells import cell_len
@@ -18,7 +19,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
@@ -130,6 +131,8 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         self._cursor = 0
         self._cursor_key: str | None = None
         self._asked: tuple[int, ...] = ()
+        self._same: tuple[Style, list[tuple[Column[R], int]]] | None = None
+        """The list's own style and its columns, while lines are drawn."""
         self._sorted = False
         """Whether the rows are about to come in another order."""
 
@@ -195,7 +198,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     @property
     def shown_columns(self) -> list[str]:
         """The keys of the columns that are drawn: neither hidden, nor left out for want of room."""
-        return [column.key for column, _ in self._shown()]
+        return [column.key for column, _ in self._shown]
 
     # What the owner tells.
 
@@ -245,7 +248,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
 
     def action_sort(self) -> None:
         """Order by the next column shown."""
-        keys = [column.key for column, _ in self._shown()]
+        keys = [column.key for column, _ in self._shown]
         place = keys.index(self.sort[0]) + 1 if self.sort and self.sort[0] in keys else 0
         self.post_message(SortAsked(self, keys[place % len(keys)]))
 
@@ -306,17 +309,25 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
 
     # Drawing.
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draw lines; what is the same for each of them is found once."""
+        self._same = self.rich_style, self._shares()
+        try:
+            return super().render_lines(crop)
+        finally:
+            self._same = None
+
     def render_line(self, y: int) -> Strip:
         """Draw one line of the view from what is held; nothing is fetched here."""
         width = self._cells
         if y == 0:
-            style = self.rich_style + self.get_component_rich_style("virtual-list--header")
+            style = self._base + self.get_component_rich_style("virtual-list--header")
             return _strip([Segment(self._titles(), style)], width, style)
         if not self.rows.count:
             return self._notice_line(y - 1)
         index = self.scroll_offset.y + y - 1
         if index >= self.rows.count:
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, self._base)
         row = self.rows.row(index)
         marked = row is not None and self.rows.key(row) in self.selection.marks
         in_range = index in self.selection.span(self._cursor)
@@ -329,18 +340,19 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
             text = fit_cell(f"{gutter}{index + 1:,} …", width)
             return _strip([Segment(text, style)], width, style)
         segments = [Segment(gutter, style + self._tone("accent"))]
-        for place, (column, cells) in enumerate(self._shown()):
+        for place, (column, cells) in enumerate(self._shown):
             if place:
                 segments.append(Segment(" " * GAP, style))
             cell = column.of(row)
-            tone = style + self._tone(cell.tone) if cell.tone else style
+            is_plain = not cell.tone or (cell.tone == "muted" and index == self._cursor)
+            tone = style if is_plain else style + self._tone(cell.tone)
             segments.append(Segment(fit_cell(cell.text, cells, column.align), tone))
         return _strip(segments, width, style)
 
     def _titles(self) -> str:
         """Return the header; an arrow shows which column orders the rows, and which way."""
         titles = []
-        for column, cells in self._shown():
+        for column, cells in self._shown:
             title = column.title
             if self.sort is not None and self.sort[0] == column.key:
                 arrow = "↓" if self.sort[1] else "↑"
@@ -350,23 +362,20 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
 
     def _notice_line(self, line: int) -> Strip:
         """Draw a line of the words that stand where rows would be, in the upper third."""
-        width, base = self._cells, self.rich_style
-        wrapped = [
-            (part, base if place == 0 else base + self._tone("muted"))
-            for place, text in enumerate(self.notice)
-            for part in textwrap.wrap(visible(text, limit=2_000), max(8, width - 8)) or [""]
-        ]
-        start = max(0, (self.page_lines - len(wrapped)) // 3)
-        if not start <= line < start + len(wrapped):
+        width, base = self._cells, self._base
+        said = _wrapped(tuple(self.notice), max(8, width - 8))
+        start = max(0, (self.page_lines - len(said)) // 3)
+        if not start <= line < start + len(said):
             return Strip.blank(width, base)
-        text, style = wrapped[line - start]
+        text, is_first = said[line - start]
+        style = base if is_first else base + self._tone("muted")
         left = max(0, (width - cell_len(text)) // 2)
         return _strip([Segment(" " * left + text, style)], width, base)
 
     def _column_at(self, x: int) -> str | None:
         """Return the key of the column at a cell of the header."""
         left = GUTTER
-        for column, cells in self._shown():
+        for column, cells in self._shown:
             if left <= x < left + cells + GAP:
                 return column.key
             left += cells + GAP
@@ -378,13 +387,21 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         elif chosen:
             name = "selected"
         else:
-            return self.rich_style
-        return self.rich_style + self.get_component_rich_style(f"virtual-list--{name}")
+            return self._base
+        return self._base + self.get_component_rich_style(f"virtual-list--{name}")
 
     def _tone(self, name: str) -> Style:
         return Style(color=self.get_component_rich_style(f"virtual-list--{name}").color)
 
+    @property
+    def _base(self) -> Style:
+        return self._same[0] if self._same else self.rich_style
+
+    @property
     def _shown(self) -> list[tuple[Column[R], int]]:
+        return self._same[1] if self._same else self._shares()
+
+    def _shares(self) -> list[tuple[Column[R], int]]:
         return share_width(
             self.columns,
             self._cells,
@@ -497,6 +514,16 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     def _changed_selection(self) -> None:
         self.refresh()
         self.post_message(SelectionChanged(self))
+
+
+@lru_cache(8)
+def _wrapped(notice: tuple[str, ...], width: int) -> list[tuple[str, bool]]:
+    """Return the lines of a notice, and whether each is of its first text."""
+    return [
+        (part, place == 0)
+        for place, text in enumerate(notice)
+        for part in textwrap.wrap(visible(text, limit=2_000), width) or [""]
+    ]
 
 
 def _strip(segments: list[Segment], width: int, style: Style) -> Strip:

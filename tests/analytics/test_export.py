@@ -75,7 +75,16 @@ def exported(database: Database, root: Path, target: Path, chosen: Filter | None
     return target.read_bytes()
 
 
-@pytest.mark.parametrize("sealed", ["nothing", "some", "everything"])
+@pytest.mark.parametrize(
+    ("database_url", "sealed"),
+    [
+        ("sqlite", "nothing"),
+        ("sqlite", "some"),
+        ("sqlite", "everything"),
+        ("postgresql", "nothing"),
+    ],
+    indirect=["database_url"],
+)
 def test_the_file_is_the_same_whoever_writes_it(
     database: Database, root: Path, tmp_path: Path, sealed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

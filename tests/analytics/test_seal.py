@@ -2,10 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import stat
-import subprocess
-import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -20,18 +17,11 @@ from memtui.analytics.seal import seal
 from memtui.contract import Conflict, Unavailable
 from memtui.store.database import Database
 from tests.analytics.logs import NOW, fill, hot
+from tests.analytics.sealer import seal_and_die
+from tests.databases import ON_BOTH
+from tests.processes import killed_by_itself
 
 TABLES = ("memory_operations", "memory_usage", "memory_operation_handles")
-
-
-@pytest.fixture
-def database_url(request: pytest.FixtureRequest) -> str:
-    """SQLite, but for a test that is marked to run on both."""
-    chosen = getattr(request, "param", "sqlite")
-    return "" if chosen == "sqlite" else str(request.getfixturevalue("control_plane_url"))
-
-
-ON_BOTH = pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
 
 
 def hot_counts(database: Database, company: str = "acme") -> list[int]:
@@ -134,11 +124,7 @@ def test_a_kill_leaves_each_operation_in_one_place(
     fill(database, 50)
     counts = hot_counts(database)
     path = tmp_path / "a home?#%" / "memtui.db"
-    killed = subprocess.run(
-        [sys.executable, "-m", "tests.analytics.sealer", path, database_url, root, stop, str(nth)],
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL
+    assert killed_by_itself(seal_and_die, path, database_url, root, stop, nth)
     through = Folder(root, "acme").read().sealed_through
     assert sorted({*sealed(root), *(o.seq for o in hot(database) if o.seq > through)}) == list(
         range(1, 51)
@@ -191,7 +177,7 @@ def test_a_lost_manifest_costs_no_sealed_operation(database: Database, root: Pat
     kept = manifest.read_text()
     manifest.unlink()
     for attempt in (recover, seal):
-        with pytest.raises(Unavailable, match="restore the manifest"):
+        with pytest.raises(Unavailable, match="memtui doctor --repair"):
             attempt(database, root, "acme")
     manifest.write_text(kept)
     assert archive.verify(root, "acme").problems == ()

@@ -26,12 +26,6 @@ from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, hot
 from tests.analytics.logs import seal_unlogged as seal
 
 
-@pytest.fixture
-def database_url() -> str:
-    """SQLite: the views stand on the rows that the tests of reading check on both."""
-    return ""
-
-
 @pytest.fixture(scope="module")
 def shared_root(sealed_home: Path) -> Path:
     """The archive of `shared`."""

@@ -330,7 +330,7 @@ async def test_both_write_at_once_and_nothing_is_lost(
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
-    count = 60
+    count = 25
     path = tmp_path / "memory.jsonl"
     path.write_text("\n".join(line for line in ODD[:2]))
     adapter = await opened(path, settle_ms=20)
@@ -352,7 +352,7 @@ async def test_both_write_at_once_and_nothing_is_lost(
                 await adapter.write(note(f"ours {number}", title="vim"))
 
         await asyncio.gather(theirs(), ours())
-        found = await agent.call_tool("search_nodes", {"query": "OURS 5"})
+        found = await agent.call_tool("search_nodes", {"query": "OURS 2"})
         [entity] = json.loads(getattr(found.content[0], "text", ""))["entities"]
     said = entity["observations"]
     assert sorted(said) == sorted(
@@ -363,5 +363,5 @@ async def test_both_write_at_once_and_nothing_is_lost(
             *(f"{who} {n}" for who in ("ours", "theirs") for n in range(count)),
         ]
     )
-    asked = QueryRequest(scope=ACME, query="OURS 5", matching=Matching.AGENTS, top_k=1000)
+    asked = QueryRequest(scope=ACME, query="OURS 2", matching=Matching.AGENTS, top_k=1000)
     assert [one.text for one in (await adapter.query(asked)).snippets] == said

@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -16,18 +17,23 @@ from .conftest import Serve
 from .faults import PinIsIgnored
 from .plugin import Plugin, Row
 
-
-async def command(*arguments: str) -> tuple[int, str, str]:
-    """Run a command line as a process of its own."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "memtui", "conformance", *arguments,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, err = await process.communicate()
-    return process.returncode or 0, out.decode(), err.decode()
+Command = Callable[..., Awaitable[tuple[int, str, str]]]
 
 
-async def test_rules_that_are_kept_are_ticked_and_the_exit_code_is_0(serve: Serve) -> None:
+@pytest.fixture
+def command(capfd: pytest.CaptureFixture[str]) -> Command:
+    """Run a command line in this process, in which its server runs too."""
+
+    async def invoke(*arguments: str) -> tuple[int, str, str]:
+        code = await asyncio.to_thread(run, ["conformance", *arguments])
+        return code, *capfd.readouterr()
+
+    return invoke
+
+
+async def test_rules_that_are_kept_are_ticked_and_the_exit_code_is_0(
+    serve: Serve, command: Command
+) -> None:
     code, out, _ = await command(await serve(Plugin()), "--only", "pin", "--only", "health-shape")
     lines = out.splitlines()
     assert code == 0
@@ -49,7 +55,7 @@ class Hostile(PinIsIgnored):
 
 
 async def test_a_broken_rule_is_told_with_request_and_reply_and_the_exit_code_is_1(
-    serve: Serve,
+    serve: Serve, command: Command
 ) -> None:
     code, out, _ = await command(
         await serve(Hostile()), "--only", "pin-first", "--only", "ttl-past"
@@ -66,7 +72,7 @@ async def test_a_broken_rule_is_told_with_request_and_reply_and_the_exit_code_is
     assert out.splitlines()[-1].startswith("0 passed, 1 failed, 1 not applicable in ")
 
 
-async def test_json_is_one_document(serve: Serve) -> None:
+async def test_json_is_one_document(serve: Serve, command: Command) -> None:
     url = await serve(PinIsIgnored())
     code, out, _ = await command(url, "--json", "--only", "pin-first", "--only", "write-created")
     report = json.loads(out)

@@ -1,4 +1,7 @@
-"""What `memtui serve plugin` serves keeps every rule, whatever stores the memories."""
+"""What `memtui serve plugin` serves keeps every rule.
+
+What of that depends on what stores the memories, `tests/doors/http/test_plugin.py` asks of each.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,13 @@ from pathlib import Path
 import pytest
 
 from memtui.conformance import run_conformance
-from tests.doors.http.plugin_server import FACTS, VAULT, Provider, plugin_over
-
-STORED = ["write-id", "write-content-unicode", "ttl", "pin", "propagation", "forget"]
+from tests.doors.http.plugin_server import VAULT, plugin_over
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("provider", "only"), [(VAULT, None), (FACTS, STORED)], ids=["vault", "facts"]
-)
-async def test_every_rule_is_kept(
-    provider: Provider, only: list[str] | None, tmp_path: Path
-) -> None:
-    """All rules once; then those whose keeping depends on what stores the memories.
-
-    Fact tables in PostgreSQL have the code of those in SQLite, and `test_plugin` asks them too.
-    """
-    with plugin_over(tmp_path / "home", *provider) as address:
-        report = await run_conformance(address, only=only, timeout_s=20)
+async def test_every_rule_is_kept(tmp_path: Path) -> None:
+    with plugin_over(tmp_path / "home", *VAULT) as address:
+        report = await run_conformance(address, timeout_s=20)
     broken = [f"{one.name}: {one.detail}" for one in report.checks if one.outcome == "fail"]
     assert broken == []
     assert report.passed > 20

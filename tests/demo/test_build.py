@@ -31,17 +31,19 @@ pytestmark = pytest.mark.slow
 COMPANY = Scope(company_id="acme")
 
 
+_whole_log: list[Operation] = []
+
+
 async def _log(service: MemoryService, **chosen: object) -> Sequence[Operation]:
-    until = END + timedelta(seconds=1)
-    narrowed = Filter.model_validate({"until": until, "own": True, **chosen})
-    found: list[Operation] = []
+    """Return the operations with these values; the log is read once for all tests."""
+    narrowed = Filter(until=END + timedelta(seconds=1), own=True)
     before: int | None = None
-    while True:
+    while not _whole_log or before is not None:
         page = await service.log.page(CALLER, narrowed, limit=1000, before=before)
-        found.extend(page.operations)
+        _whole_log.extend(page.operations)
         before = page.next_before
-        if before is None:
-            return found
+    wanted = chosen.items()
+    return [one for one in _whole_log if all(getattr(one, name) == it for name, it in wanted)]
 
 
 async def _records(service: MemoryService, key: str = "default") -> Sequence[Record]:

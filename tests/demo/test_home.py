@@ -19,7 +19,8 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
-from memtui.demo import DemoSummary, build_demo, can_open, demo_paths, is_begun, making
+from memtui.demo import making
+from memtui.demo.making import DemoSummary, build_demo, can_open, demo_paths, is_begun
 from memtui.demo.plan import Step
 from memtui.demo.player import Player
 from memtui.demo.timeline import timeline
@@ -65,32 +66,35 @@ def test_the_home_is_memtui_home_or_a_folder_of_its_own(
     assert own.data.parent == find_paths().data
 
 
-async def test_a_demo_that_is_there_is_left_alone(paths: Paths) -> None:
-    made = await _build(paths, Settings(), now=END)
+async def test_a_demo_is_made_once_and_described_where_it_is(paths: Paths) -> None:
+    assert not can_open(paths, Settings())
+    told: list[tuple[int, int]] = []
+    seen: list[tuple[int, bool, bool]] = []
+
+    def tell(_: str, done: int, total: int) -> None:
+        told.append((done, total))
+        if done in (0, 40, 60):
+            seen.append((done, is_begun(paths), can_open(paths, Settings())))
+
+    made = await _build(paths, Settings(), now=END, progress=tell)
+    assert (told[0], told[-1]) == ((0, 60), (60, 60))
+    assert told == sorted(told)
+    assert seen == [(0, False, False), (40, True, True), (60, True, True)]
+    assert can_open(paths, Settings())
+    for path in (paths.data, paths.data / "demo.json", paths.data / "demo.lock"):
+        assert path.stat().st_mode & 0o077 == 0, f"{path} is not private"
+
     before = _files(paths.data)
     assert await _build(paths, Settings()) == made
     assert await _build(paths, Settings(read_only=True)) == made
-    assert _files(paths.data) == before
+    assert _files(paths.data) == before, "what is there is left alone"
 
-
-async def test_a_demo_that_was_moved_is_described_where_it_is(paths: Paths) -> None:
-    made = await _build(paths, Settings(), now=END)
     moved = find_paths(paths.data.with_name("moved to"))
     paths.data.rename(moved.data)
     described = await _build(moved, Settings())
     assert described.home == str(moved.data)
     assert all(f"MEMTUI_HOME='{moved.data}' memtui" in line for line in described.commands)
     assert described.operations == made.operations
-
-
-async def test_progress_is_told_from_nothing_to_all(paths: Paths) -> None:
-    told: list[tuple[str, int, int]] = []
-    await asyncio.to_thread(
-        build_demo, paths, Settings(), now=END, progress=lambda *one: told.append(one)
-    )
-    assert told[0][1:] == (0, 60)
-    assert told[-1][1:] == (60, 60)
-    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
 
 
 async def test_memories_of_a_person_are_refused(paths: Paths, caller: Caller) -> None:
@@ -185,18 +189,6 @@ async def test_an_error_that_is_not_part_of_the_story_ends_the_build(
         await _build(paths, Settings(), now=END)
 
 
-async def test_a_demo_is_opened_while_another_process_makes_it(paths: Paths) -> None:
-    assert not can_open(paths, Settings())
-    seen: list[tuple[int, bool, bool]] = []
-
-    def told(_: str, done: int, __: int) -> None:
-        seen.append((done, is_begun(paths), can_open(paths, Settings())))
-
-    await _build(paths, Settings(), now=END, progress=told)
-    assert seen == [(0, False, False), (40, True, True), (60, True, True)]
-    assert can_open(paths, Settings())
-
-
 def test_what_is_left_of_an_interrupted_demo_is_not_opened(paths: Paths) -> None:
     def give_up(_: str, done: int, __: int) -> None:
         if done == 40:
@@ -228,9 +220,3 @@ async def test_a_shared_database_and_a_read_only_start_are_refused(paths: Paths)
     with pytest.raises(Denied, match="read-only"):
         await _build(paths, Settings(read_only=True), now=END)
     assert not paths.data.exists()
-
-
-async def test_what_the_demo_itself_keeps_is_private(paths: Paths) -> None:
-    await _build(paths, Settings(), now=END)
-    for path in (paths.data, paths.data / "demo.json", paths.data / "demo.lock"):
-        assert path.stat().st_mode & 0o077 == 0, path

@@ -1,4 +1,7 @@
-"""A process that imports into `theirs`, to be killed: says how far it has come."""
+"""A process that imports into `theirs`, to be killed: says how far it has come.
+
+It keeps little in memory and adds few at once, so that few rows are as many.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,12 @@ import sys
 from pathlib import Path
 
 from memtui.config import find_paths, load_settings
+from memtui.importing import staging
 from memtui.importing.importer import Import
-from memtui.service import Caller, open_service
+from memtui.service import Caller, companies, open_service
 from tests.importing.conftest import map_of
+
+BATCH = 600
 
 
 async def work(home: Path, file: Path) -> None:
@@ -24,4 +30,6 @@ async def work(home: Path, file: Path) -> None:
 
 
 if __name__ == "__main__":
+    companies._BATCH = BATCH
+    staging._CACHE_KIB = 64
     asyncio.run(work(Path(sys.argv[1]), Path(sys.argv[2])))

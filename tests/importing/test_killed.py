@@ -13,11 +13,12 @@ import pytest
 from memtui.config import Paths
 from memtui.service import Caller, MemoryService
 from tests.importing.conftest import json_lines, log_of, row
+from tests.importing.importer import BATCH
 
 THEIRS = Caller(company_id="theirs", principal="user:ana", door="test")
-ROWS = 3_000
-LONG = "marmalade " * 800
-"""With it, more waits than is kept in memory."""
+ROWS = 1_000
+LONG = "marmalade " * 80
+"""With it, more waits than the importer of these tests keeps in memory."""
 
 
 @pytest.mark.slow
@@ -30,9 +31,9 @@ async def test_nothing_is_left_but_what_was_imported(
     kill(paths, file, temporary, when=f"read {ROWS}\n")
     assert [one.company_id for one in await service.companies.all()] == ["local"]
     assert not any("marmalade" in path.read_text("latin-1") for path in files_of(paths))
-    kill(paths, file, temporary, when="gone through 2000\n")
+    kill(paths, file, temporary, when=f"gone through {BATCH}\n")
     held = (await service.log.page(THEIRS, limit=1)).total
-    assert held in {2000, ROWS}  # whole batches, each of them one transaction
+    assert held in {BATCH, ROWS}  # whole batches, each of them one transaction
     last = start(paths, file, temporary)
     output, errors = last.communicate(timeout=120)
     assert last.returncode == 0, errors

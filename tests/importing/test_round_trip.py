@@ -13,7 +13,10 @@ from memtui.analytics.figures import Bucket
 from memtui.config import Paths, Settings, load_settings
 from memtui.service import Caller, MemoryService, Operation, open_service
 from tests.analytics.logs import draft
+from tests.databases import ON_BOTH
 from tests.importing.conftest import Log, json_lines, log_of, map_of
+
+pytestmark = ON_BOTH
 
 LOST = {"operation_id", "seq", "digest", "previous_digest", "request"}
 """What belongs to the place in a log, and where the origin is written."""

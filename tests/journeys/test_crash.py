@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerProcess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,32 +24,13 @@ from memtui.service import Caller, MemoryService, Operation, open_service
 from memtui.store import appending
 from memtui.store.digest import is_intact
 from tests.journeys.writer import work
-from tests.processes import prepared_processes
+from tests.processes import heard_to_its_end, speaking
 
 pytestmark = pytest.mark.slow
 
 KILLS = 15
 WRITERS = 8
 ROUNDS = 15
-
-
-def start(
-    paths: Paths, name: str, rounds: int | None = None
-) -> tuple[ForkServerProcess, Connection]:
-    """Start a writer; gives it, and what it says."""
-    context = prepared_processes()
-    heard, told = context.Pipe(duplex=False)
-    writer = context.Process(target=work, args=(paths.data, name, rounds, told), daemon=True)
-    writer.start()
-    told.close()
-    return writer, heard
-
-
-def heard_to_its_end(said: Connection) -> Iterator[dict[str, Any]]:
-    """Return what a writer still said whole."""
-    with suppress(EOFError, OSError):  # an end within a word is an OSError
-        while True:
-            yield said.recv()
 
 
 class Ledger:
@@ -109,7 +87,7 @@ async def test_a_killed_writer_leaves_nothing_half_done(
     ledger = Ledger()
     mutations = 0
     for kill in range(KILLS):
-        writer, said = start(paths, f"w{kill}")
+        writer, said = speaking(work, paths.data, f"w{kill}", None)
         assert said.recv() == {"ready": True}
         facts = [said.recv() for _ in range(chance.randint(1, 8))]
         time.sleep(chance.uniform(0.0, 0.02))
@@ -147,7 +125,7 @@ async def test_a_killed_writer_leaves_nothing_half_done(
 async def test_many_writers_at_once(paths: Paths, settings: Settings, caller: Caller) -> None:
     first = await open_service(paths, settings)
     await first.close()
-    writers = [start(paths, f"w{number}", ROUNDS) for number in range(WRITERS)]
+    writers = [speaking(work, paths.data, f"w{number}", ROUNDS) for number in range(WRITERS)]
     ledger = Ledger()
     for writer, said in writers:
         ledger.read(heard_to_its_end(said))

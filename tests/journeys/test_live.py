@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,15 +45,11 @@ def connected(home: Path, environment: dict[str, str]) -> Iterator[Callable[...,
         yield call
 
 
-def logged(home: Path, environment: dict[str, str]) -> int:
-    """Return how many operations there are."""
-    done = subprocess.run(
-        [sys.executable, "-m", "memtui", "ops", "list", "--json"],
-        env={**environment, "HOME": str(home), "MEMTUI_HOME": str(home / "memtui")},
-        capture_output=True,
-        check=True,
-    )
-    return int(json.loads(done.stdout)["total"])
+def logged(home: Path) -> int:
+    """Return how many operations there are, without the app's own."""
+    with closing(sqlite3.connect(home / "memtui" / "memtui.db")) as database:
+        count = "SELECT count(*) FROM memory_operations WHERE door <> 'tui'"
+        return int(database.execute(count).fetchone()[0])
 
 
 def test_what_an_agent_does_is_on_every_screen(tmp_path: Path) -> None:
@@ -78,7 +75,7 @@ def test_what_an_agent_does_is_on_every_screen(tmp_path: Path) -> None:
             terminal.press(ESCAPE)
             terminal.until("who owns billing", gone="esc results")
             terminal.press("6")
-            counted = logged(tmp_path, environment)
+            counted = logged(tmp_path)
             terminal.until(f" {counted} operations")
             call("save_memory", scope="drive", fact="Deploys are on Mondays")
             terminal.until(f" {counted + 1} operations")

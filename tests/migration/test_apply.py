@@ -75,30 +75,30 @@ async def test_there_and_back_is_the_same(
     middle: str,
 ) -> None:
     monkeypatch.setattr(migration_ends, "_PAGE", 7)
-    await fill(service, caller, "default", 60)
+    await fill(service, caller, "default", 28)
     await service.bindings.add(caller, "third", "vault", {})
     before = await states(service, caller, "default")
     runs = (await service.runs.page(caller)).runs
     assert [one.run_id for one in runs] == ["r-1"]
     files = _files(paths, "default")
-    assert await move(service, caller, paths, "default", middle) == (60, 0, 0, 0)
+    assert await move(service, caller, paths, "default", middle) == (28, 0, 0, 0)
     assert await states(service, caller, middle) == before
-    assert await move(service, caller, paths, middle, "third") == (60, 0, 0, 0)
+    assert await move(service, caller, paths, middle, "third") == (28, 0, 0, 0)
     assert await states(service, caller, "third") == before
     assert (await service.runs.page(caller)).runs == runs
-    assert await move(service, caller, paths, middle, "default") == (0, 0, 60, 0)
+    assert await move(service, caller, paths, middle, "default") == (0, 0, 28, 0)
     assert _files(paths, "default") == files
     for source, destination in (("default", middle), (middle, "third"), ("default", "third")):
         ends = await ends_of(service, caller, source, destination)
         found = await verify(ends, paths.data)
         assert found.passed
-        assert (found.checked, found.matched, found.others) == (60, 60, 0)
+        assert (found.checked, found.matched, found.others) == (28, 28, 0)
 
 
 async def test_a_vault_keeps_its_file_names_on_the_way_to_another(
     service: MemoryService, caller: Caller, paths: Paths
 ) -> None:
-    await fill(service, caller, "default", 30)
+    await fill(service, caller, "default", 15)
     await move(service, caller, paths, "default", "memory")
     await move(service, caller, paths, "memory", "second")
     assert _files(paths, "default").keys() == _files(paths, "second").keys()
@@ -117,10 +117,10 @@ def _files(paths: Paths, key: str) -> dict[str, bytes]:
 async def test_a_second_run_changes_nothing(
     service: MemoryService, caller: Caller, paths: Paths, destination: str
 ) -> None:
-    await fill(service, caller, "default", 25)
+    await fill(service, caller, "default", 12)
     await move(service, caller, paths, "default", destination)
     count, first = await mutations(service, caller), await held(service, caller, destination)
-    assert await move(service, caller, paths, "default", destination) == (0, 0, 25, 0)
+    assert await move(service, caller, paths, "default", destination) == (0, 0, 12, 0)
     assert await held(service, caller, destination) == first
     assert await mutations(service, caller) == count
 
@@ -346,11 +346,11 @@ async def test_a_provider_that_stays_down_stops_the_run(
 async def test_verify_names_each_mismatch(
     service: MemoryService, caller: Caller, paths: Paths
 ) -> None:
-    await fill(service, caller, "default", 150)
+    await fill(service, caller, "default", 60)
     ends = await ends_of(service, caller, "default", "memory")
     await apply(ends, paths.data)
     records = await held(service, caller, "memory")
-    gone, pinned = records[140], next(one for one in records if not one.pinned)
+    gone, pinned = records[50], next(one for one in records if not one.pinned)
     await service.forget(
         caller, ForgetRequest(scope=gone.scope, handles=(gone.handle,), binding_key="memory")
     )
@@ -361,7 +361,7 @@ async def test_verify_names_each_mismatch(
             expires_at=datetime(2090, 1, 1, tzinfo=UTC),
         ),
     )  # fmt: skip
-    twice = records[120]
+    twice = records[40]
     await service.write(
         caller,
         WriteRequest(
@@ -371,7 +371,7 @@ async def test_verify_names_each_mismatch(
     )  # fmt: skip
     found = await verify(ends, paths.data)
     assert not found.passed
-    assert (found.checked, found.matched) == (150, 148)
+    assert (found.checked, found.matched) == (60, 58)
     assert {one.what: one.fields for one in found.mismatches} == {
         "missing": (),
         "different": ("expires_at", "pinned"),
@@ -379,9 +379,9 @@ async def test_verify_names_each_mismatch(
     }
     extra = next(one for one in found.mismatches if one.what == "extra")
     assert extra.destination_id == "twice"
-    sampled = await verify(ends, paths.data, sample=50, seed=3)
-    assert (sampled.checked, sampled.sample, sampled.seed) == (50, 50, 3)
-    assert sampled == await verify(ends, paths.data, sample=50, seed=3)
+    sampled = await verify(ends, paths.data, sample=20, seed=3)
+    assert (sampled.checked, sampled.sample, sampled.seed) == (20, 20, 3)
+    assert sampled == await verify(ends, paths.data, sample=20, seed=3)
     assert (await verify(ends, paths.data, sample=1000, seed=1)).missing == 1
     drawn = await verify(ends, paths.data, sample=5)
     assert drawn.seed is not None

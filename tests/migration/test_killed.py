@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
-import sys
-import time
+from collections.abc import Callable
 
 import pytest
 
 from memtui.config import Paths
 from memtui.migration.verifying import verify
 from memtui.service import Caller, MemoryService
+from tests.migration import worker
 from tests.migration.conftest import ends_of, fill, held, states
+from tests.processes import heard_to_its_end, speaking
 
 pytestmark = pytest.mark.slow
 
 KILLS = 4
-RECORDS = 150
+RECORDS = 60
+STEPS = 700
+"""The most that a process does before it dies, of some 3,000."""
 
 
 async def test_killed_at_random_moments(
@@ -27,19 +29,9 @@ async def test_killed_at_random_moments(
     await fill(service, caller, "default", RECORDS)
     before = await states(service, caller, "default")
     chance = random.Random(11)
-    cut = 0
     for _ in range(KILLS):
-        process = _start(paths)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(chance.uniform(0.02, 0.4))
-        process.send_signal(signal.SIGKILL)
-        cut += "done" not in process.communicate()[0]
-    assert cut > 1  # the later ones find little left to do
-    last = _start(paths)
-    output, errors = last.communicate(timeout=120)
-    assert last.returncode == 0, errors
-    assert output.split()[-1] == "0"
+        assert _run(worker.move, paths, chance.randint(1, STEPS)) == (-signal.SIGKILL, [])
+    assert _run(worker.move, paths) == (0, [0])
     await service.sync(caller, "second")
     assert await states(service, caller, "second") == before
     found = await verify(await ends_of(service, caller, "default", "second"), paths.data)
@@ -52,19 +44,9 @@ async def test_a_sync_killed_at_random_moments_ends_in_step(
 ) -> None:
     await fill(service, caller, "default", RECORDS // 2)
     chance = random.Random(12)
-    cut = 0
     for _ in range(KILLS):
-        process = _start(paths, "syncer")
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(chance.uniform(0.02, 0.3))
-        process.send_signal(signal.SIGKILL)
-        cut += "done" not in process.communicate()[0]
-    assert cut > 1
-    last = _start(paths, "syncer")
-    output, errors = last.communicate(timeout=120)
-    assert last.returncode == 0, errors
-    assert output.split() == ["ready", "done", "0", "0"]
+        assert _run(worker.sync, paths, chance.randint(1, STEPS)) == (-signal.SIGKILL, [])
+    assert _run(worker.sync, paths) == (0, [0])
     for key in ("default", "second"):
         await service.sync(caller, key)
     said = [
@@ -75,10 +57,12 @@ async def test_a_sync_killed_at_random_moments_ends_in_step(
     assert said[0] == said[1]
 
 
-def _start(paths: Paths, what: str = "mover") -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", f"tests.migration.{what}", str(paths.data), "default", "second"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def _run(
+    work: Callable[..., None], paths: Paths, killed_at: int | None = None
+) -> tuple[int | None, list[object]]:
+    """Let a process work, and return how it ended and what it said."""
+    process, said = speaking(work, paths.data, killed_at)
+    with said:
+        heard = list(heard_to_its_end(said))
+    process.join()
+    return process.exitcode, heard

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 async def test_vault_to_plugin_to_vault_is_identical(
     service: MemoryService, caller: Caller, paths: Paths
 ) -> None:
-    await fill(service, caller, "default", 60)
+    await fill(service, caller, "default", 28)
     before = await states(service, caller, "default")
     async with serve(talk(Reference())) as url:
         await service.bindings.add(
@@ -31,11 +31,11 @@ async def test_vault_to_plugin_to_vault_is_identical(
         assert places["project p1"] == "workspace:p1"
         assert places["company"] == "org:local"
         done = await apply(there, paths.data)
-        assert (done.written, done.failures) == (60, ())
+        assert (done.written, done.failures) == (28, ())
         assert await states(service, caller, "plugin") == before
-        assert (await apply(there, paths.data)).unchanged == 60
+        assert (await apply(there, paths.data)).unchanged == 28
         assert (await verify(there, paths.data)).passed
         back = await ends_of(service, caller, "plugin", "second")
-        assert (await apply(back, paths.data)).written == 60
+        assert (await apply(back, paths.data)).written == 28
         assert (await verify(back, paths.data)).passed
     assert await states(service, caller, "second") == before

@@ -175,6 +175,19 @@ def test_vectors_do_not_join_another_number_name_or_negation(one: str, other: st
     assert find_clusters(entries([one, other]), vectors=lambda ts: [[1.0, 0.5] for _ in ts]) == []
 
 
+def test_only_short_texts_that_have_another_get_a_vector() -> None:
+    long = [f"{'words and more of them ' * 20}{end}" for end in ("here", "there")]
+    asked: list[str] = []
+
+    def vectors(texts: Sequence[str]) -> list[list[float]]:
+        asked.extend(texts)
+        return [[1.0, 0.5] for _ in texts]
+
+    found = find_clusters(entries([*long, "Keeps 5", "Drinks tea", "Tea it is"]), vectors=vectors)
+    assert sorted(asked) == ["Drinks tea", "Tea it is"]
+    assert len(found) == 1
+
+
 def test_vectors_of_nothing_are_nothing() -> None:
     assert find_clusters(entries(["a", "b"]), vectors=lambda ts: [[] for _ in ts]) == []
     assert find_clusters(entries(["a", "b"]), vectors=lambda ts: [[0.0, 0.0] for _ in ts]) == []

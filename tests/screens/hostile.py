@@ -5,9 +5,10 @@ from __future__ import annotations
 import unicodedata
 from typing import Any
 
-from textual._context import visible_screen_stack
 from textual.app import App
 from textual.content import Content
+
+from tests.headless import picture
 
 HOSTILE = (
     "\x1b[31mred\x1b[0m",
@@ -48,6 +49,4 @@ def assert_content_harmless(content: Content) -> None:
 
 def screen_text(app: App[Any]) -> str:
     """Return what the shown screen paints, and what shows from below it."""
-    visible_screen_stack.set(app._background_screens)
-    strips = app.screen._compositor.render_strips()
-    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+    return picture(app)

@@ -8,12 +8,14 @@ from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any
 
+from rich.cells import cell_len
 from textual.pilot import Pilot
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import Record, Scope, SourceKind, SourceRef, WriteRequest
 from memtui.service import Caller, MemoryService
+from tests.screens.hostile import screen_text
 
 _LONGEST_SECONDS = 60
 
@@ -53,6 +55,14 @@ async def running(
     async with app.run_test(size=size, notifications=True) as pilot:
         await until(pilot, lambda: app.state.session and app.state.binding)
         yield app, pilot
+
+
+async def click_on(pilot: Pilot[Any], text: str) -> None:
+    """Click on the lowest line where a text is painted, on its first letter."""
+    lines = screen_text(pilot.app).split("\n")
+    row = max(number for number, line in enumerate(lines) if text in line)
+    column = cell_len(lines[row].partition(text)[0])
+    await pilot.click(offset=(column, row))
 
 
 async def write_notes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import json
 import stat
@@ -14,6 +15,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -23,7 +25,6 @@ from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import Filter, Invalid, Scope, Usage
 from memtui.filters import parse_filter
-from memtui.screens.analytics import statements as queries
 from memtui.screens.analytics.board import Board, Period, after, begin_in, span_of
 from memtui.screens.analytics.chart_grid import ChartGrid
 from memtui.screens.analytics.files import Table, figures_table, write_table
@@ -36,6 +37,7 @@ from memtui.screens.analytics.sql_editor import (
     word_before,
 )
 from memtui.screens.analytics.sql_pane import ResultRow, SqlPane, place_of, result_columns
+from memtui.screens.kept import SavedStatement, load_named
 from memtui.service import Caller, MemoryService
 from memtui.store.database import Database
 from memtui.store.operation import OperationDraft, OperationHandle
@@ -129,8 +131,24 @@ async def back(app: MemtuiApp, pilot: Pilot[Any]) -> None:
     """Go back to the charts of the whole log."""
     await pilot.press("6")
     await until(
-        pilot, lambda: isinstance(app.screen, AnalyticsScreen) and board(app).question.painted
+        pilot,
+        lambda: (
+            isinstance(app.screen, AnalyticsScreen) and board(app).question.painted and app.focused
+        ),
     )
+
+
+async def to_charts(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+    """Go from the rows of a statement to the charts."""
+    await until(pilot, lambda: not app.screen.query_one(SqlPane).running)
+    await pilot.press("escape")
+    await until(pilot, lambda: not isinstance(app.focused, SqlEditor))
+    await pilot.press("t")
+    await until(pilot, lambda: app.focused is grid(app))
+
+
+def statement(app: MemtuiApp) -> str:
+    return app.screen.query_one(SqlEditor).text
 
 
 def words(app: MemtuiApp) -> str:
@@ -206,12 +224,13 @@ async def test_the_dashboard_adds_up_and_is_cut_by_keys(log: Paths, settings: Se
 async def test_a_bar_and_a_group_lead_to_their_operations(log: Paths, settings: Settings) -> None:
     async with charted(log, settings) as (app, pilot):
         await pilot.press("enter")
-        assert grid(app).large
+        await until(pilot, lambda: grid(app).large)
         await pilot.press("escape", "left", "left")
+        await until(pilot, lambda: grid(app).bucket == len(board(app).buckets) - 2)
         bucket = board(app).buckets[-2]
         assert bucket.begins is not None
         await until(pilot, lambda: f"▲{bucket.begins:%m-%d}" in screen_text(app))
-        assert f"{bucket.begins:%a %Y-%m-%d}" in words(app)
+        await until(pilot, lambda: f"{bucket.begins:%a %Y-%m-%d}" in words(app))
         assert "share of queries whose record was opened later" in words(app)
         await pilot.press("enter")
         await until(pilot, lambda: app.state.filter.since == bucket.begins)
@@ -220,18 +239,18 @@ async def test_a_bar_and_a_group_lead_to_their_operations(log: Paths, settings: 
         app.controller.choose(filter_line="")
         await back(app, pilot)
         await pilot.press("escape", "G", "enter", "enter")
+        await until(pilot, lambda: "operation_type = 'correct'" in statement(app))
         await until(pilot, lambda: rows(app).rows.count == board(app).stats.correction_count)
-        assert "operation_type = 'correct'" in app.screen.query_one(SqlEditor).text
-        await pilot.press("escape", "t")
+        await to_charts(app, pilot)
         await pilot.press("g", "j", "enter")
         await until(pilot, lambda: app.state.filter_line.endswith("cost>0"))
         await until(pilot, lambda: "20 of 33" in screen_text(app))
         app.controller.choose(filter_line="")
         await back(app, pilot)
         await pilot.press("G", "k", "enter")
+        await until(pilot, lambda: FAILED in statement(app))
         await until(pilot, lambda: rows(app).rows.count == board(app).stats.failure_count)
-        assert FAILED in app.screen.query_one(SqlEditor).text
-        await pilot.press("escape", "t")
+        await to_charts(app, pilot)
         await pilot.press("tab", "home", "enter")
         await until(pilot, lambda: app.state.filter.binding_key == "default")
         app.controller.choose(filter_line="")
@@ -350,12 +369,14 @@ async def test_statements_run_fail_and_stop(log: Paths, settings: Settings, tmp_
         assert_harmless(screen_text(app))
         assert "null" in screen_text(app)
         app.screen.query_one(SqlEditor).put(SLOW)
-        await pilot.press("ctrl+r")
-        await until(pilot, lambda: "running" in status(app))
-        await pilot.press("ctrl+r")
-        assert "A statement is running; esc stops it." in toasts(app)
-        await pilot.press("escape")
-        await until(pilot, lambda: "The statement was cancelled." in status(app))
+        for key, then in (
+            ("ctrl+r", lambda: "running" in status(app)),
+            ("ctrl+r", lambda: "A statement is running; esc stops it." in toasts(app)),
+            ("escape", lambda: "The statement was cancelled." in status(app)),
+        ):
+            app.post_message(Key(key, None))  # a pilot would wait for the statement
+            while not then():
+                await asyncio.sleep(0.01)
     [found] = asked(f"SELECT count(*), sum(cost_usd) FROM '{tmp_path}/rows.parquet'")
     assert found == (33, Decimal("0.04"))
 
@@ -375,6 +396,10 @@ async def test_words_are_completed_and_statements_kept(log: Paths, settings: Set
         assert not app.screen.query_one(Completions).display
         await pilot.press("f2")
         await until(pilot, lambda: "Place in the log" in screen_text(app))
+
+        def names() -> list[str]:
+            return [one.name for one in load_named(log.queries_file, SavedStatement)]
+
         await pilot.press("escape", "ctrl+s", *"mine", "enter")
         await until(pilot, log.queries_file.exists)
         assert stat.S_IMODE(log.queries_file.stat().st_mode) == 0o600
@@ -384,28 +409,14 @@ async def test_words_are_completed_and_statements_kept(log: Paths, settings: Set
         await pilot.press("r")
         await until(pilot, lambda: "Rename mine to" in screen_text(app))
         await pilot.press("end", "2", "enter")
-        await until(pilot, lambda: list(queries.read_queries(log.queries_file)) == ["mine2"])
+        await until(pilot, lambda: names() == ["mine2"])
         await until(pilot, lambda: "r rename" in screen_text(app))
         await pilot.press("down", "enter")
         await until(pilot, lambda: editor.text == "SELECT 41")
         await pilot.press("ctrl+o")
         await until(pilot, lambda: "mine2" in screen_text(app))
         await pilot.press("d", "y")
-        await until(pilot, lambda: not queries.read_queries(log.queries_file))
-
-
-def test_a_broken_file_of_statements_is_not_overwritten(tmp_path: Path) -> None:
-    path = tmp_path / "queries.json"
-    path.write_text("{")
-    with pytest.raises(Invalid, match="fix the file"):
-        queries.save_query(path, "mine", "SELECT 1")
-    assert path.read_text() == "{"
-    path.unlink()
-    queries.save_query(path, "  a  b ", "SELECT 1")
-    queries.save_query(path, "c", "SELECT 2")
-    with pytest.raises(Invalid, match="is taken"):
-        queries.rename_query(path, "c", "a b")
-    assert queries.read_queries(path) == {"a b": "SELECT 1", "c": "SELECT 2"}
+        await until(pilot, lambda: not names())
 
 
 VIEWS = {

@@ -21,6 +21,15 @@ class _Host(App[None]):
         self.push_screen(Prompt("Its name?", value="old"), self.answers.append)
 
 
+class _Styled(App[None]):
+    """An app with the styles of memtui."""
+
+    CSS_PATH = styles_path()
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return {"rule": "grey", "thumb": "grey"}
+
+
 async def test_each_choice_is_turned_by_itself_and_taken_together() -> None:
     answers: list[tuple[str, ...] | None] = []
     app: App[None] = App()
@@ -39,7 +48,7 @@ async def test_a_long_list_is_moved_in_narrowed_and_clicked() -> None:
     answers: list[int | None] = []
     choices = [Choice(number, f"choice {number}", sentence="what it does") for number in range(90)]
     choices[1] = Choice(1, "long " * 50)
-    app: App[None] = App(css_path=styles_path())
+    app = _Styled()
     async with app.run_test(size=(80, 24)) as pilot:
 
         async def asked() -> ChoiceList:

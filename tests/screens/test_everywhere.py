@@ -55,6 +55,7 @@ async def test_each_record_is_changed_in_its_own_binding(
         assert "3 of 3" in screen_text(app)
 
         found: VirtualList[Any] = app.frame.query_one(VirtualList)  # type: ignore[union-attr]
+        assert found.cursor == 0, "it stays at the top, whichever binding answered first"
         shelf = next(i for i, row in found.rows.held() if row.binding_key == "shelf")
         found.go_to(shelf)
         await pilot.press("e")
@@ -98,6 +99,11 @@ async def test_everything_that_could_go_is_reviewed_at_once_and_comes_back_at_on
         await pilot.press("s")
         await until(pilot, lambda: "project mech" in screen_text(app))
         assert "could go" not in screen_text(app)
+        await pilot.press("escape")
+        app.controller.count_prunable()
+        await until(pilot, lambda: app.state.prune_figures is not None)
+        await pilot.press("s")
+        await until(pilot, lambda: "project mech  1 of 5 could go" in screen_text(app))
         await pilot.press("escape", "P")
         await until(pilot, lambda: "2 marked   2 of 7 records could go" in screen_text(app))
         await pilot.press("s")

@@ -21,6 +21,16 @@ def test_help_names_every_key_of_a_screen_and_why_one_does_not_work() -> None:
         assert "(Not today.)" in shown
 
 
+def test_a_reason_that_many_keys_share_stands_once() -> None:
+    why = {"records.edit": "Not this one.", **dict.fromkeys(
+        ("records.forget", "records.pin", "records.expire"), "Nothing is selected.")}  # fmt: skip
+    shown = group_help(("records",), load_keymap({}), lambda name: why.get(name, "")).plain
+    assert shown.splitlines()[1] == "  ¹ Nothing is selected."
+    assert shown.count("Nothing is selected.") == 1
+    assert shown.count(" ¹") == 1 + 3
+    assert "Change the text in place.  (Not this one.)" in shown
+
+
 async def test_help_is_narrowed_by_typing_and_closed_by_its_own_key(
     paths: Paths, settings: Settings
 ) -> None:

@@ -24,7 +24,7 @@ from memtui.store.operation import OperationDraft
 from memtui.widgets.spending import parse_amount
 from tests.analytics.logs import append
 from tests.screens.hostile import screen_text
-from tests.screens.piloting import running, toasts, until, write_notes
+from tests.screens.piloting import click_on, running, toasts, until, write_notes
 
 ANA = Caller(company_id="local", principal="user:ana", door="test")
 
@@ -82,7 +82,7 @@ async def test_the_badge_comes_with_the_spending(
         await until(pilot, lambda: "✗ over limit: " in top(app))
         assert "$6.02 of $5" in top(app)
         assert "vault·default  ● ok" in top(app)
-        await pilot.click("#scope-spending")
+        await click_on(pilot, "✗ over limit")
         await until(pilot, lambda: "✗ passed" in screen_text(app))
         assert isinstance(app.screen, LimitsScreen)
         assert "$6.02 of $5 today (120%)" in " ".join(screen_text(app).split())

@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from memtui.contract import Invalid
-from memtui.screens.kept import SavedView, checked_name, delete_view, load_views, save_view
+from memtui.contract import Invalid, NotFound
+from memtui.screens.kept import (
+    SavedView,
+    checked_name,
+    delete_named,
+    load_named,
+    rename_named,
+    save_named,
+)
 
 DEAR = SavedView(
     name="dear",
@@ -21,37 +28,43 @@ SLOW = SavedView(name="Slow", filter_line="took>2s", column="ms", descending=Fal
 
 
 def names(path: Path) -> list[str]:
-    return [view.name for view in load_views(path)]
+    return [view.name for view in load_named(path, SavedView)]
 
 
 def test_views_are_kept_private_in_the_order_of_their_names(tmp_path: Path) -> None:
     path = tmp_path / "views.json"
-    assert load_views(path) == ()
-    save_view(path, SLOW)
-    assert save_view(path, DEAR) == (DEAR, SLOW) == load_views(path)
+    assert load_named(path, SavedView) == ()
+    save_named(path, SLOW)
+    assert save_named(path, DEAR) == (DEAR, SLOW) == load_named(path, SavedView)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_view_is_replaced_renamed_and_deleted(tmp_path: Path) -> None:
     path = tmp_path / "views.json"
-    save_view(path, SLOW)
-    save_view(path, DEAR)
-    save_view(path, DEAR.model_copy(update={"filter_line": "cost>1"}))
-    assert load_views(path)[0].filter_line == "cost>1"
-    save_view(path, DEAR.model_copy(update={"name": "zz"}), instead_of="dear")
+    save_named(path, SLOW)
+    save_named(path, DEAR)
+    save_named(path, DEAR.model_copy(update={"filter_line": "cost>1"}))
+    assert load_named(path, SavedView)[0].filter_line == "cost>1"
+    save_named(path, DEAR.model_copy(update={"name": "zz"}), instead_of="dear")
     assert names(path) == ["Slow", "zz"]
-    assert delete_view(path, "Slow")[0].name == "zz"
-    assert names(path) == ["zz"]
+    [slow, last] = load_named(path, SavedView)
+    assert [one.name for one in rename_named(path, last, " a  b ")] == ["a b", "Slow"]
+    with pytest.raises(Invalid, match="There is a view Slow already"):
+        rename_named(path, last.model_copy(update={"name": "a b"}), "Slow")
+    with pytest.raises(NotFound, match="view zz was deleted"):
+        rename_named(path, last, "other")
+    assert delete_named(path, SavedView, "a b") == (slow,)
+    assert names(path) == ["Slow"]
 
 
 def test_a_broken_file_is_a_sentence_and_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "views.json"
-    path.write_text('{"looks": 3}')
+    path.write_text('{"kept": 3}')
     with pytest.raises(Invalid, match=r"saved views in .* cannot be read"):
-        load_views(path)
+        load_named(path, SavedView)
     with pytest.raises(Invalid, match="cannot be read"):
-        save_view(path, DEAR)
-    assert path.read_text() == '{"looks": 3}'
+        save_named(path, DEAR)
+    assert path.read_text() == '{"kept": 3}'
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 61])

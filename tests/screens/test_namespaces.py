@@ -19,12 +19,13 @@ from memtui.screens.dialogs import TypedConfirm
 from memtui.screens.namespaces import Namespaces, columns, row_content
 from memtui.service import Caller, MemoryService
 from memtui.widgets.columns import fit_cell
+from memtui.widgets.frame import KeyFooter
 from memtui.widgets.panes import OptionRows
 from memtui.widgets.virtual_list import VirtualList
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 from tests.screens.hostile import HOSTILE, assert_content_harmless, assert_harmless, screen_text
-from tests.screens.piloting import running, toasts, until, write_notes
+from tests.screens.piloting import click_on, running, toasts, until, write_notes
 
 NOW = datetime(2026, 3, 9, 12, tzinfo=UTC)
 
@@ -172,11 +173,13 @@ async def test_the_mouse_opens_it_and_goes_back(
 ) -> None:
     async with running(paths, settings, "bindings") as (app, pilot):
         await to_binding(app, pilot, "default")
-        await until(pilot, lambda: len(app.screen.query("#binding-more FooterKey")) == 3)
-        await pilot.click("#binding-more FooterKey")
+        more = app.screen.query_one("#binding-more", KeyFooter)
+        await until(pilot, lambda: more.entries)
+        await click_on(pilot, f"{more.entries[0].key} {more.entries[0].label}")
         await until(pilot, lambda: isinstance(app.screen, Namespaces))
-        await until(pilot, lambda: app.screen.query("#modal-footer FooterKey"))
-        await pilot.click(app.screen.query("#modal-footer FooterKey").last())
+        footer = app.screen.query_one("#modal-footer", KeyFooter)
+        await until(pilot, lambda: footer.entries)
+        await click_on(pilot, f"{footer.entries[-1].key} {footer.entries[-1].label}")
         await until(pilot, lambda: not isinstance(app.screen, Namespaces))
         await pilot.press("m")
         assert "no other binding" in toasts(app)[-1]

@@ -14,7 +14,8 @@ NOTE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="c")
 
 def test_the_place_wins_over_the_link_and_the_link_over_the_log() -> None:
     place = Location(path="/v/facts.md", line=7)
-    assert find_opening(RUN, "https://x.test/7", place) == place
+    assert find_opening(None, None, place) == place
+    assert find_opening(RUN, None, place) == LogEntries(Filter(run_id="run-7"))
     assert find_opening(RUN, "https://x.test/7") == WebAddress("https://x.test/7")
     assert find_opening(RUN, None) == LogEntries(Filter(run_id="run-7"))
     assert find_opening(COMMENT, None) == LogEntries(Filter(issue_id="ISS-1"))

@@ -66,7 +66,7 @@ async def test_an_operation_is_read_and_leads_to_its_record(
         assert "● live" in shown
 
         # Each read of a text is logged, so it waits for enter.
-        assert "enter reads it" in shown
+        assert "enter shows what they say" in shown
         assert (await service.log.page(caller)).total == before
         await pilot.press("enter")
         await until(pilot, lambda: "ISS-31 comment 1" in screen_text(app))
@@ -237,8 +237,12 @@ async def test_an_operation_is_undone_after_a_different_key(
             await service.get(caller, record.handle, MECH)
 
 
-async def test_sorting_by_duration_and_back(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+async def test_sorting_by_duration_and_back_and_a_jump_that_fails(
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await write_notes(service, caller, [f"note {number}" for number in range(8)])
     async with running(paths, settings, "operations") as (app, pilot):
@@ -252,33 +256,22 @@ async def test_sorting_by_duration_and_back(
         await until(pilot, lambda: "paused" in screen_text(app))
         times = [row.latency_ms or 0 for _, row in listed(app).rows.held()]
         assert times == sorted(times, reverse=True)
-        await pilot.press("F", "F")
-        await until(pilot, lambda: current(app).seq >= newest)
-
-
-async def test_a_jump_that_fails_leaves_rows_and_order_as_they_were(
-    paths: Paths,
-    settings: Settings,
-    service: MemoryService,
-    caller: Caller,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    await write_notes(service, caller, ["one", "two"])
-    async with running(paths, settings, "operations") as (app, pilot):
-        await loaded(app, pilot)
-        await pilot.press("S")
-        await until(pilot, lambda: "paused" in screen_text(app))
         assert app.state.session is not None
 
         async def refuse(*_: object, **__: object) -> None:
             raise Unavailable("The log cannot be read now.")
 
-        monkeypatch.setattr(app.state.session.service.analysis, "open_log", refuse)
-        await pilot.press("J", *"1d", "enter")
-        await until(pilot, lambda: "The log cannot be read now." in toasts(app))
-        assert listed(app).sort == ("type", True)
+        with monkeypatch.context() as now:
+            now.setattr(app.state.session.service.analysis, "open_log", refuse)
+            await pilot.press("J", *"1d", "enter")
+            await until(pilot, lambda: "The log cannot be read now." in toasts(app))
+        assert listed(app).sort == ("ms", True), "a jump that fails leaves the order as it was"
+        assert [row.latency_ms or 0 for _, row in listed(app).rows.held()] == times
         assert "paused" in screen_text(app)
         assert "ordering by" not in screen_text(app)
+
+        await pilot.press("F", "F")
+        await until(pilot, lambda: current(app).seq >= newest)
 
 
 async def test_hostile_texts_are_shown_and_never_obeyed(

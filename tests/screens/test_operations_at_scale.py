@@ -26,8 +26,8 @@ from tests.screens.hostile import screen_text
 from tests.screens.piloting import running, toasts, until, write_notes
 from tests.screens.test_operations import current, listed, loaded
 
-COUNT = 1_200
-SEALED = 700
+COUNT = 600
+SEALED = 350
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ async def test_filter_order_time_follow_and_a_saved_view(
         # To a time, in the order of time, sealed or not.
         await pilot.press("ctrl+l")
         await until(pilot, lambda: f"{whole:,}" in screen_text(app).split("of")[0])
-        for number in (100, 900):
+        for number in (100, 450):
             await pilot.press("J")
             await press(pilot, (NOW + timedelta(seconds=61 * number)).isoformat().split("+")[0])
             await pilot.press("enter")
@@ -111,7 +111,7 @@ async def test_filter_order_time_follow_and_a_saved_view(
         # What comes meanwhile is counted and moves nothing.
         await write_notes(service, caller, ["brand new"])
         await until(pilot, lambda: "+1 new" in screen_text(app))
-        assert _at(app, 900)
+        assert _at(app, 450)
         await pilot.press("home")
         await until(pilot, lambda: current(app).request.get("content") == "brand new")
 

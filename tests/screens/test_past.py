@@ -75,53 +75,20 @@ async def test_every_screen_says_that_it_is_the_past_until_the_key_leads_back(
         await until(pilot, lambda: "New record" in screen_text(app))
 
 
-async def test_a_moment_is_written_and_what_is_none_is_said_below_the_line(
+async def test_a_moment_is_chosen_in_the_calendar_or_written(
     service: MemoryService, caller: Caller, paths: Paths, settings: Settings
 ) -> None:
     await write_notes(service, caller, ["Deploy from main"])
+    day = (datetime.now(UTC) - timedelta(weeks=3)).date()
+
+    def is_the_past() -> bool:
+        return app.state.as_of is not None and app.state.as_of.date() == day
+
     async with running(paths, settings, "records", (80, 24)) as (app, pilot):
-        asked = await choosing(app, pilot)
-        said = asked.query_one(".dialog-error", Static)
-        for text, why in (("soon", "'soon' is not a time"), ("2999-01-01", "still to come")):
-            await pilot.press(*text)
-            assert asked.query_one(Input).value == text
-            await pilot.press("enter")
-            assert why in str(said.content)
-            await pilot.press("escape")
-        await pilot.press(*"3 weeks ago")
-        day = (datetime.now(UTC) - timedelta(weeks=3)).date()
-        assert asked.query_one(Calendar).day == day
-        await pilot.press("enter")
-        await until(pilot, lambda: app.state.as_of is not None)
-        assert app.state.as_of is not None
-        assert app.state.as_of.date() == day
-        assert "◷ THE PAST, as of" in screen_text(app)
-
-
-async def test_a_moment_typed_at_once_is_taken_whole(
-    service: MemoryService, caller: Caller, paths: Paths, settings: Settings
-) -> None:
-    await write_notes(service, caller, ["Deploy from main"])
-    async with running(paths, settings, "records") as (app, pilot):
-        await choosing(app, pilot)
-        for letter in "3 weeks ago":
-            app.post_message(Key("space" if letter == " " else letter, letter))
-        app.post_message(Key("enter", None))
-        await until(pilot, lambda: app.state.as_of is not None)
-        assert app.state.as_of is not None
-        assert app.state.as_of.date() == (datetime.now(UTC) - timedelta(weeks=3)).date()
-
-
-async def test_the_calendar_moves_between_days_and_goes_no_further_than_today(
-    service: MemoryService, caller: Caller, paths: Paths, settings: Settings
-) -> None:
-    await write_notes(service, caller, ["Deploy from main"])
-    async with running(paths, settings, "records") as (app, pilot):
-        asked = await choosing(app, pilot)
-        shown = asked.query_one(Calendar)
+        shown = (await choosing(app, pilot)).query_one(Calendar)
         today = shown.day
         await pilot.press("right", "down", "pagedown")
-        assert shown.day == today
+        assert shown.day == today, "it goes no further than today"
         shown.counts = {today: 3, today - timedelta(days=40): 1}
         await pilot.press("left_square_bracket")
         assert shown.day == today - timedelta(days=40)
@@ -131,6 +98,28 @@ async def test_the_calendar_moves_between_days_and_goes_no_further_than_today(
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is app.frame)
         assert app.state.as_of is None
+
+        asked = await choosing(app, pilot)
+        said = asked.query_one(".dialog-error", Static)
+        for text, why in (("soon", "'soon' is not a time"), ("2999-01-01", "still to come")):
+            await pilot.press(*text)
+            assert asked.query_one(Input).value == text
+            await pilot.press("enter")
+            assert why in str(said.content)
+            await pilot.press("escape")
+        await pilot.press(*"3 weeks ago")
+        assert asked.query_one(Calendar).day == day
+        await pilot.press("enter")
+        await until(pilot, is_the_past)
+        assert "◷ THE PAST, as of" in screen_text(app)
+
+        await pilot.press("at")
+        await until(pilot, lambda: app.state.as_of is None)
+        await choosing(app, pilot)
+        for letter in "3 weeks ago":  # all at once
+            app.post_message(Key("space" if letter == " " else letter, letter))
+        app.post_message(Key("enter", None))
+        await until(pilot, is_the_past)
 
 
 async def fact(service: MemoryService, caller: Caller, text: str) -> datetime:
@@ -220,7 +209,7 @@ async def test_what_changed_between_two_moments_is_a_difference_that_is_kept(
         app.screen.query_one(Input).value = "vim"
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, Changes) and len(listed(app)) == 1)
-        assert "only with vim" in screen_text(app)
+        assert "only: has vim" in screen_text(app)
     with (tmp_path / "changes.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["change"], row["before"], row["after"]) for row in rows if row["before"]] == [

@@ -27,6 +27,7 @@ from memtui.contract import (
 from memtui.screens.dialogs import Choose, Confirm, ConflictScreen, EditText, Prompt, WriteRecord
 from memtui.screens.records.screen import RecordsScreen
 from memtui.service import Caller, MemoryService
+from memtui.service.answers import BrowseAnswer, MutationAnswer
 from memtui.widgets.editor import ForeignTextArea
 from memtui.widgets.rows import PAGE_ROWS
 from memtui.widgets.virtual_list import VirtualList
@@ -115,19 +116,55 @@ async def test_a_record_answers_where_it_came_from_and_who_read_it(
         await until(pilot, lambda: "timeline of" in screen_text(app))
 
 
-async def test_editing_in_place_writes_and_undo_brings_the_text_back(
+async def test_a_text_is_edited_or_thrown_away_and_no_version_is_lost_in_a_conflict(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
     [record] = await write_notes(service, caller, ["main"])
-    async with running(paths, settings, "records") as (app, pilot):
+    async with running(paths, settings, "records", (80, 24)) as (app, pilot):
         await loaded(app, pilot)
+        before = (await service.log.page(caller)).total
+        await pilot.press("e", "ctrl+s")
+        await until(pilot, lambda: app.screen is app.frame)
+        await pilot.press("e", "x", "escape")
+        await until(pilot, lambda: "Throw your changes away?" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        await pilot.press("escape", "y")
+        await until(pilot, lambda: app.screen is app.frame)
+        assert (await service.log.page(caller)).total == before, "nothing was written"
+
         await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, EditText))
         await pilot.press("x", "ctrl+s")
         await until(pilot, lambda: texts(app) == ["mainx"])
         await pilot.press("u")
         await until(pilot, lambda: texts(app) == ["main"])
-    assert await stored(service, caller, record) == "main"
+        assert await stored(service, caller, record) == "main"
+
+        for key, theirs, mine, kept in (
+            ("t", "theirs", "mainx", "theirs"),
+            ("m", "hers", "theirsx", "theirsx"),
+            ("escape", "his", "theirsxx", "his"),
+        ):
+            await pilot.press("e")
+            await until(pilot, lambda: isinstance(app.screen, EditText))
+            await service.correct(
+                caller, CorrectRequest(scope=record.scope, handle=record.handle, text=theirs)
+            )
+            await pilot.press("x", "ctrl+s")
+            await until(pilot, lambda: isinstance(app.screen, ConflictScreen))
+            await until(pilot, lambda: f"+ {theirs}" in screen_text(app))  # noqa: B023
+            assert f"+ {mine}" in screen_text(app)
+            await pilot.press(key)
+            await until(pilot, lambda: texts(app) == [kept])  # noqa: B023
+            assert await stored(service, caller, record) == kept
+
+        await pilot.press("p")
+        await until(pilot, lambda: "⚑ his" in screen_text(app))
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        draft = app.screen.query_one(ForeignTextArea).text
+        assert draft == "theirsxx", "what was put off is a draft"
 
 
 async def test_a_field_of_the_filter_that_narrows_no_records_is_named(
@@ -143,25 +180,70 @@ async def test_a_field_of_the_filter_that_narrows_no_records_is_named(
         assert "not by" not in screen_text(app)
 
 
-async def test_a_bulk_forget_is_taken_back_and_done_again(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+async def test_rows_of_the_question_before_do_not_stand_under_one_that_takes_its_time(
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    await write_notes(service, caller, ["one", "two", "three"])
+    await write_notes(service, caller, ["one", "two"])
+    answered, browse = asyncio.Event(), MemoryService.browse
+
+    async def held(*arguments: Any, **named: Any) -> BrowseAnswer:
+        await answered.wait()
+        return await browse(*arguments, **named)
+
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
-        await pilot.press("A", "d")
-        await until(pilot, lambda: "Forget 3 records" in screen_text(app))
+        monkeypatch.setattr(MemoryService, "browse", held)
+        app.controller.choose(filter_line="two")
+        await until(pilot, lambda: "reading …" in screen_text(app))
+        assert texts(app) == []
+        answered.set()
+        await until(pilot, lambda: texts(app) == ["two"])
+        assert "reading …" not in screen_text(app)
+
+
+async def test_forgetting_names_the_count_needs_another_key_and_is_taken_back_and_done_again(
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await write_notes(service, caller, ["one", "two", "three", "four"])
+    goes_on, forget = asyncio.Event(), MemoryService.forget
+
+    async def held(*arguments: Any, **named: Any) -> MutationAnswer:
+        await goes_on.wait()
+        return await forget(*arguments, **named)
+
+    monkeypatch.setattr(MemoryService, "forget", held)
+    monkeypatch.setattr("memtui.screens.base.TOLD_EVERY_S", 0.05)
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("space", "v", "j")
+        await until(pilot, lambda: "3 marked" in screen_text(app))
+        await pilot.press("d")
+        await until(pilot, lambda: "Forget 3 records from vault·default?" in screen_text(app))
+        assert "None of them was ever read." in screen_text(app)
+        await pilot.press("d", "enter")
+        assert len(texts(app)) == 4
         await pilot.press("y")
-        await until(pilot, lambda: texts(app) == [])
+        await until(pilot, lambda: any("Not done yet" in one for one in toasts(app)))
+        goes_on.set()
+        await until(pilot, lambda: len(texts(app)) == 1)
+        await until(pilot, lambda: "Forgot 3. u brings them back." in toasts(app))
         await pilot.press("u")
-        await until(pilot, lambda: len(texts(app)) == 3)
+        await until(pilot, lambda: len(texts(app)) == 4)
         await pilot.press("U")
-        await until(pilot, lambda: texts(app) == [])
+        await until(pilot, lambda: len(texts(app)) == 1)
         await pilot.press("u")
-        await until(pilot, lambda: len(texts(app)) == 3)
+        await until(pilot, lambda: len(texts(app)) == 4)
         await pilot.press("U", "U")
         await until(pilot, lambda: any("nothing to redo" in one for one in toasts(app)))
-        assert texts(app) == []
+        assert len(texts(app)) == 1
 
 
 async def test_the_last_change_is_taken_back_whatever_it_was(
@@ -183,89 +265,6 @@ async def test_the_last_change_is_taken_back_whatever_it_was(
         await pilot.press("u")
         await until(pilot, lambda: any("stays revoked" in one for one in toasts(app)))
         assert texts(app) == ["one"]
-
-
-async def test_leaving_a_changed_text_asks_first_and_an_unchanged_one_writes_nothing(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
-) -> None:
-    await write_notes(service, caller, ["main"])
-    async with running(paths, settings, "records") as (app, pilot):
-        await loaded(app, pilot)
-        before = (await service.log.page(caller)).total
-        await pilot.press("e", "ctrl+s")
-        await until(pilot, lambda: app.screen is app.frame)
-        await pilot.press("e", "x", "escape")
-        await until(pilot, lambda: "Throw your changes away?" in screen_text(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, EditText))
-        await pilot.press("escape", "y")
-        await until(pilot, lambda: app.screen is app.frame)
-        assert (await service.log.page(caller)).total == before
-
-
-async def test_forgetting_names_the_count_needs_another_key_and_can_be_taken_back(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
-) -> None:
-    await write_notes(service, caller, ["one", "two", "three", "four"])
-    async with running(paths, settings, "records") as (app, pilot):
-        await loaded(app, pilot)
-        await pilot.press("space", "v", "j")
-        await until(pilot, lambda: "3 marked" in screen_text(app))
-        await pilot.press("d")
-        await until(pilot, lambda: "Forget 3 records from vault·default?" in screen_text(app))
-        assert "None of them was ever read." in screen_text(app)
-        await pilot.press("d", "enter")
-        assert len(texts(app)) == 4
-        await pilot.press("y")
-        await until(pilot, lambda: len(texts(app)) == 1)
-        await until(pilot, lambda: "Forgot 3. u brings them back." in toasts(app))
-        await pilot.press("u")
-        await until(pilot, lambda: len(texts(app)) == 4)
-
-
-@pytest.mark.parametrize(
-    ("key", "kept"), [("t", "theirs"), ("m", "mainx")], ids=["theirs", "mine on top"]
-)
-async def test_a_conflict_shows_both_versions_and_loses_neither(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, key: str, kept: str
-) -> None:
-    [record] = await write_notes(service, caller, ["main"])
-    async with running(paths, settings, "records") as (app, pilot):
-        await loaded(app, pilot)
-        await pilot.press("e")
-        await until(pilot, lambda: isinstance(app.screen, EditText))
-        await service.correct(
-            caller, CorrectRequest(scope=record.scope, handle=record.handle, text="theirs")
-        )
-        await pilot.press("x", "ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, ConflictScreen))
-        await until(pilot, lambda: "+ theirs" in screen_text(app))
-        assert "+ mainx" in screen_text(app)
-        await pilot.press(key)
-        await until(pilot, lambda: texts(app) == [kept])
-    assert await stored(service, caller, record) == kept
-
-
-async def test_a_conflict_put_off_keeps_the_own_text_as_a_draft(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
-) -> None:
-    [record] = await write_notes(service, caller, ["main"])
-    async with running(paths, settings, "records", (80, 24)) as (app, pilot):
-        await loaded(app, pilot)
-        await pilot.press("e")
-        await until(pilot, lambda: isinstance(app.screen, EditText))
-        await service.correct(
-            caller, CorrectRequest(scope=record.scope, handle=record.handle, text="theirs")
-        )
-        await pilot.press("x", "ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, ConflictScreen))
-        await pilot.press("escape")
-        await until(pilot, lambda: texts(app) == ["theirs"])
-        await pilot.press("p")
-        await until(pilot, lambda: "⚑ theirs" in screen_text(app))
-        await pilot.press("e")
-        await until(pilot, lambda: isinstance(app.screen, EditText))
-        assert app.screen.query_one(ForeignTextArea).text == "mainx"
 
 
 async def test_what_is_known_of_a_record_is_not_told_of_another_company_s(
@@ -394,18 +393,10 @@ async def test_the_own_editor(
             await until(pilot, partial(lambda words: words in toasts(app), said))
             assert await stored(service, caller, record) == text
             assert (tmp_path / "mode").read_text().strip() == "600"
-
-
-async def test_a_missing_editor_writes_nothing_and_says_so(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
-) -> None:
-    [record] = await write_notes(service, caller, ["main"])
-    chosen = settings.model_copy(update={"editor": "no-such-editor"})
-    async with running(paths, chosen, "records") as (app, pilot):
-        await loaded(app, pilot)
+        editor.unlink()
         await pilot.press("E")
         await until(pilot, lambda: any("is not installed" in said for said in toasts(app)))
-    assert await stored(service, caller, record) == "main"
+        assert await stored(service, caller, record) == "mainmore"
 
 
 async def test_pages_come_as_a_person_scrolls(

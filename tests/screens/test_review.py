@@ -82,5 +82,12 @@ async def test_a_person_decides_on_what_agents_wrote(
         await pilot.press("a", "y")
         await shows(pilot, app, "Nothing waits for review.")
         assert len(await texts(service)) == 4
+        await pilot.press("w", *"looks like", "enter")
+        await shows(pilot, app, "refuse text that looks like an instruction")
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: any("refuse instruction" in one for one in toasts(app)))
+        [binding] = await service.bindings.all(ANA)
+        refused_too = ReviewRule(action=RuleAction.REFUSE, test=RuleTest.INSTRUCTION)
+        assert binding.review == (rule, refused_too)
         await pilot.press("escape")
         await until(pilot, lambda: "held" not in screen_text(app).splitlines()[0])

@@ -1,14 +1,10 @@
-"""Accept what waits for review in a process that is killed around the provider's write.
-
-Usage: accepter.py HOME HELD_ID before|after
-"""
+"""Accept what waits for review in a process that is killed around the provider's write."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +15,12 @@ from memtui.service import Caller, open_service
 ANA = Caller(company_id="local", principal="user:ana", door="test")
 
 
-async def main(home: Path, held_id: str, moment: str) -> None:
-    """Accept it; the write never returns."""
+def accept_and_die(home: Path, held_id: str, moment: str) -> None:
+    """Accept it; the write never returns, "before" or "after" it was done."""
+    asyncio.run(_accept(home, held_id, moment))
+
+
+async def _accept(home: Path, held_id: str, moment: str) -> None:
     write = VaultAdapter.write
 
     async def dying(self: VaultAdapter, request: Any) -> Any:
@@ -32,7 +32,3 @@ async def main(home: Path, held_id: str, moment: str) -> None:
     paths = find_paths(home)
     service = await open_service(paths, load_settings(paths, principal="user:ana"))
     await service.review.accept(ANA, held_id)
-
-
-if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))

@@ -25,12 +25,6 @@ def fake() -> Iterator[type[FakeAdapter]]:
 
 
 @pytest.fixture
-def database_url() -> str:
-    """SQLite; tests of what differs between the databases import `tests.databases.on_both`."""
-    return ""
-
-
-@pytest.fixture
 def settings(paths: Paths, database_url: str) -> Settings:
     return load_settings(paths, principal="user:ana", database_url=database_url)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from memtui.config import find_paths, load_settings
@@ -29,17 +29,21 @@ BEFORE = Record(handle=HANDLE, text="We deploy from release", scope=SCOPE, revis
 TEXT = "We deploy from main"
 
 
-async def hang(self: FakeAdapter, _request: object) -> None:
-    print("inside", flush=True)
-    await asyncio.Event().wait()
+def hang(home: Path, database_url: str, kind: str, told: Connection) -> None:
+    """Begin a mutation of this kind, and say so."""
+    asyncio.run(_hang(home, database_url, kind, told))
 
 
-async def main(home: Path, database_url: str, kind: str) -> None:
+async def _hang(home: Path, database_url: str, kind: str, told: Connection) -> None:
+    async def inside(_self: FakeAdapter, _request: object) -> None:
+        told.send("inside")
+        await asyncio.Event().wait()
+
     paths = find_paths(home)
     settings = load_settings(paths, database_url=database_url, provider_timeout_ms=600_000)
     service = await start(paths, settings, CALLER)
     FakeAdapter.records["acme/default"][HANDLE.provider_record_id] = BEFORE
-    setattr(FakeAdapter, kind, hang)
+    setattr(FakeAdapter, kind, inside)
     if kind == "write":
         await service.write(CALLER, WriteRequest(scope=SCOPE, source=SOURCE, content=TEXT))
     elif kind == "correct":
@@ -48,7 +52,3 @@ async def main(home: Path, database_url: str, kind: str) -> None:
         )
     else:
         await service.forget(CALLER, ForgetRequest(scope=SCOPE, handles=(HANDLE,)))
-
-
-if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))

@@ -1,20 +1,23 @@
-"""Purge in a process of its own that is killed at a step: `purger.py HOME RECORD_ID STEP`."""
+"""Purge in a process that is killed at a step."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import sys
 from pathlib import Path
 
 from memtui.config import find_paths, load_settings
 from memtui.service import Caller, PurgeRequest, open_service
 
 
-async def main() -> None:
-    home, record_id, stop = sys.argv[1:]
-    paths = find_paths(Path(home))
+def purge_and_die(home: Path, record_id: str, stop: str) -> None:
+    """Forget and purge a record; die at a step."""
+    asyncio.run(_purge(home, record_id, stop))
+
+
+async def _purge(home: Path, record_id: str, stop: str) -> None:
+    paths = find_paths(home)
     service = await open_service(paths, load_settings(paths, principal="user:ana"))
     caller = Caller(company_id="local", principal="user:ana", door="test")
 
@@ -25,7 +28,3 @@ async def main() -> None:
     request = PurgeRequest(record_id=record_id, forget=True)
     await service.purging.apply(caller, request, step=step)
     await service.close()
-
-
-if __name__ == "__main__":
-    asyncio.run(main())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import stat
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
@@ -55,7 +58,7 @@ async def test_a_home_comes_back_as_it_was(lived: Lived, tmp_path: Path) -> None
 def test_nothing_is_written_over(lived: Lived, tmp_path: Path) -> None:
     file = tmp_path / "home.zip"
     file.write_text("mine")
-    with pytest.raises(Invalid, match="already a file"):
+    with pytest.raises(Invalid, match="is there already"):
         write(lived, file)
     assert file.read_text() == "mine"
     file.unlink()
@@ -189,6 +192,35 @@ async def test_a_database_of_a_provider_is_copied_as_one_moment(
     restore(tmp_path / "b.zip", there)
     with closing(sqlite3.connect(there.data / "bindings/local/facts/facts.sqlite3")) as copied:
         assert copied.execute("SELECT x FROM t").fetchall() == [(1,)]
+
+
+async def test_a_store_that_a_process_has_open_is_copied_once_it_is_let_go_of(
+    lived: Lived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = lived.paths.data / "bindings" / "local" / "vectors"
+    store.mkdir(parents=True)
+    (store / "LOCK").touch()
+    (store / "segment").write_text("half")
+    holds = "import fcntl,sys;f=open(sys.argv[1]);fcntl.flock(f,fcntl.LOCK_EX);print(flush=True)"
+    ends = ";sys.stdin.read();open(sys.argv[2],'w').write('whole')"
+    with subprocess.Popen(
+        [sys.executable, "-c", holds + ends, store / "LOCK", store / "segment"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as holder:  # fmt: skip
+        assert holder.stdin
+        assert holder.stdout
+        holder.stdout.readline()
+        monkeypatch.setattr("memtui.service.backup._LOCK_SECONDS", 0)
+        with pytest.raises(Unavailable, match="in use by another program"):
+            write(lived, tmp_path / "home.zip")
+        monkeypatch.undo()
+        waiting = asyncio.create_task(asyncio.to_thread(write, lived, tmp_path / "home.zip"))
+        holder.stdin.close()
+        done = await waiting
+    kept = "bindings/local/vectors/segment"
+    with zipfile.ZipFile(tmp_path / "home.zip") as file:
+        assert file.read(kept) == b"whole"
+    assert "bindings/local/vectors/LOCK" not in done.files
 
 
 async def test_what_postgres_holds_is_named(

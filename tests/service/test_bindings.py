@@ -201,7 +201,7 @@ async def test_a_removed_binding_takes_its_targets_and_leaves_the_memories(
         (
             lambda s, c: s.bindings.update(c, "nope", enabled=False),
             NotFound,
-            "the bindings are: default",
+            "the bindings are default",
         ),
         (lambda s, c: s.bindings.update(c, "default", config={"x": 1}), Invalid, "does not fit"),
         (lambda s, c: s.bindings.remove(c, "nope"), NotFound, "no binding nope"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
@@ -30,8 +32,15 @@ from memtui.contract import (
     Usage,
     WriteRequest,
 )
-from memtui.provider_kit import matcher
-from memtui.service import Caller, ContextAnswer, ContextRequest, MemoryService, open_service
+from memtui.provider_kit.matching import matcher
+from memtui.service import (
+    Caller,
+    ContextAnswer,
+    ContextRequest,
+    MemoryService,
+    context,
+    open_service,
+)
 from tests.contexts import seed_context
 from tests.service.fake import FakeAdapter
 
@@ -379,6 +388,22 @@ async def test_what_is_late_or_down_keeps_nothing_else_from_the_model(
         assert "fake" in problem.message
     finally:
         await service.close()
+
+
+async def test_one_that_is_cancelled_before_its_reads_begin_leaves_none_over(
+    service: MemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cancelled(*args: object, **kwargs: object) -> list[list[context._Part]]:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()  # arrives where the reads of these parts are gathered
+        return alike(*args, **kwargs)  # type: ignore[arg-type]
+
+    alike = context._alike
+    monkeypatch.setattr(context, "_alike", cancelled)
+    with pytest.raises(asyncio.CancelledError):
+        await service.context(CALLER, asked(BOTH))
+    gc.collect()  # a coroutine that never began would be warned of here, which fails the test
 
 
 @pytest.mark.slow

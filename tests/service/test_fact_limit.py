@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from memtui.config import Paths, find_paths, load_settings
 from memtui.contract import BrowseRequest, Invalid, Scope, SourceRef, WriteRequest
 from memtui.service import Caller, open_service
+from tests.processes import prepared_processes
 
 WHO = Caller(company_id="local", principal="user:ana", door="test")
 USERS = [Scope(company_id="local", subject_id=f"user-{number}") for number in range(5)]
@@ -38,7 +38,7 @@ async def adding(home: Path, name: str, together: Barrier) -> None:
 async def test_two_processes_never_add_one_too_many(paths: Paths) -> None:
     service = await open_service(paths, load_settings(paths))
     try:
-        context = get_context("spawn")
+        context = prepared_processes()
         together = context.Barrier(2, timeout=60)
         writers = [
             context.Process(target=add_facts, args=(paths.data, name, together)) for name in "AB"

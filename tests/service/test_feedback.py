@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from memtui.analytics.figures import Bucket, Figures
+from memtui.analytics.stats import Rollups
 from memtui.contract import (
     Denied,
     Filter,
@@ -35,9 +36,14 @@ async def figures(service: MemoryService, caller: Caller) -> tuple[int, int]:
     return found
 
 
+@pytest.mark.slow
 async def test_the_last_word_of_each_counts_sealed_or_not(
-    service: MemoryService, caller: Caller, note: WriteRequest
+    service: MemoryService,
+    caller: Caller,
+    note: WriteRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(Rollups, "short", 0)
     handle = (await service.write(caller, note)).handles[0]
     record_id, other = handle.provider_record_id, caller.model_copy(update={"principal": "user:bo"})
     first, second = [(await service.query(caller, ASKED)).operation_id for _ in range(2)]

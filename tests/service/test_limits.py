@@ -160,7 +160,7 @@ async def test_what_is_no_limit(service: MemoryService, wrong: SpendingLimit, wo
 
 
 async def test_a_binding_that_is_not_there_has_no_limit(service: MemoryService) -> None:
-    with pytest.raises(NotFound, match="the bindings are: default"):
+    with pytest.raises(NotFound, match="the bindings are default"):
         await service.limits.set(ANA, limit("binding nope", 1))
 
 

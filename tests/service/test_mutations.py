@@ -27,11 +27,9 @@ from memtui.contract import (
 )
 from memtui.service import Caller, ContextRequest, MemoryService
 from memtui.store import appending
-from tests.databases import on_both
+from tests.databases import ON_BOTH
 from tests.service.conftest import start
 from tests.service.fake import FakeAdapter, down
-
-__all__ = ["on_both"]
 
 
 async def newest(service: MemoryService, caller: Caller):
@@ -39,6 +37,7 @@ async def newest(service: MemoryService, caller: Caller):
     return page.operations[0]
 
 
+@ON_BOTH
 async def test_a_record_goes_through_write_correct_forget_and_back(
     service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
 ) -> None:
@@ -70,6 +69,7 @@ async def test_a_record_goes_through_write_correct_forget_and_back(
         await service.undo(caller)
 
 
+@ON_BOTH
 async def test_every_step_is_logged_with_its_source(
     service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, source: SourceRef
 ) -> None:
@@ -88,6 +88,7 @@ async def test_every_step_is_logged_with_its_source(
     assert all(operation.status == OperationStatus.OK for operation in page.operations)
 
 
+@ON_BOTH
 async def test_undoing_an_undo_redoes(
     service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
 ) -> None:
@@ -103,6 +104,7 @@ async def test_undoing_an_undo_redoes(
     assert (await service.get(caller, handle, scope)).record.text == note.content
 
 
+@ON_BOTH
 async def test_undo_refuses_a_record_that_changed_since(
     service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
 ) -> None:
@@ -115,6 +117,7 @@ async def test_undo_refuses_a_record_that_changed_since(
     assert (await service.get(caller, written.handles[0], scope)).record.text == "newer"
 
 
+@ON_BOTH
 async def test_a_bulk_forget_is_undone_as_one(
     service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
 ) -> None:
@@ -125,6 +128,7 @@ async def test_a_bulk_forget_is_undone_as_one(
     assert len(answer.records) == 30
 
 
+@ON_BOTH
 async def test_a_provider_that_cannot_restore_links_the_new_id(
     paths: Paths, settings: Settings, caller: Caller, note: WriteRequest, scope: Scope, fake
 ) -> None:
@@ -339,6 +343,7 @@ async def test_a_write_whose_read_back_fails_is_unknown_and_names_its_record(
     assert (operation.status, len(operation.handles)) == ("unknown", 1)
 
 
+@ON_BOTH
 @pytest.mark.parametrize("kind", ["forget", "correct"])
 async def test_a_mutation_that_breaks_off_keeps_what_was_there(
     service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, monkeypatch, kind: str
@@ -385,6 +390,7 @@ async def test_a_mutation_that_was_refused_leaves_no_step(
     assert [c.operation.operation_type for c in await service.undoable(caller)] == ["write"]
 
 
+@ON_BOTH
 async def test_an_undo_that_stops_halfway_is_unknown_and_keeps_its_links(
     paths: Paths, settings: Settings, caller: Caller, note: WriteRequest, scope: Scope, fake,
     monkeypatch,
@@ -467,6 +473,7 @@ async def test_a_mutation_runs_to_its_end_even_where_its_caller_has_left(
     assert len(await service.undoable(caller)) == 1
 
 
+@ON_BOTH
 async def test_a_replaced_record_comes_back(
     service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
 ) -> None:
@@ -506,6 +513,7 @@ async def test_an_outcome_that_is_known_or_cannot_be_seen_is_said(
     assert said.told == "It did not happen: no record holds the text."
 
 
+@ON_BOTH
 @pytest.mark.parametrize("place", [0, 1, 2])
 async def test_one_record_that_changed_since_refuses_the_undo_of_all(
     service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, place: int
@@ -531,6 +539,7 @@ CHANGES = {
 }  # fmt: skip
 
 
+@ON_BOTH
 @pytest.mark.parametrize("restore", [True, False])
 @pytest.mark.parametrize("field", [*CHANGES, "never_expires", "forget"])
 async def test_every_field_comes_back(

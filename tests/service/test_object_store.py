@@ -84,8 +84,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 async def test_another_machine_answers_the_same_once_it_has_fetched(
-    machine: Machine, url: str
+    machine: Machine, tmp_path: Path
 ) -> None:
+    url = f"file://{tmp_path}/store"
     here, there = await machine("here", url), await machine("there", url)
     await play(here)
     await here.analysis.seal(ANA, everything=True)
@@ -103,10 +104,13 @@ async def test_the_machines_seal_in_turn(machine: Machine, url: str) -> None:
     here, there = await machine("here", url), await machine("there", url)
     await play(here)
     await here.analysis.seal(ANA, everything=True)
-    await there.analysis.fetch(ANA)
+    fetched = await there.analysis.fetch(ANA)
+    assert sum(one.count for one in fetched) > 10
+    assert (await there.analysis.verify_archive(ANA)).problems == ()
     await there.analysis.seal(ANA, everything=True)
     await here.analysis.fetch(ANA)
     assert await here.analysis.segments(ANA) == await there.analysis.segments(ANA)
+    assert await here.log.page(ANA) == await there.log.page(ANA)
 
 
 async def test_a_damaged_copy_is_not_used(machine: Machine, tmp_path: Path) -> None:

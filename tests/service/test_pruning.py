@@ -28,6 +28,7 @@ from memtui.contract import (
 from memtui.filters import parse_filter
 from memtui.pruning.candidates import PruneRules, Reason
 from memtui.service import (
+    BrowseAnswer,
     Caller,
     ContextRequest,
     MemoryService,
@@ -35,6 +36,7 @@ from memtui.service import (
     PruneAnswer,
     PruneRequest,
     open_service,
+    uses,
 )
 
 CALLER = Caller(company_id="local", principal="user:ana", door="test")
@@ -157,6 +159,35 @@ async def test_a_list_by_use_has_what_the_plan_and_the_columns_show(
     assert (await service.browse(CALLER, unread)).unread == (
         "The log begins on 2026-05-01, so what read 1 older record before that is not known.",
     )
+
+
+async def test_all_pages_of_repeats_are_read_together(
+    service: MemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uses, "_AT_ONCE", 2)
+    for mark in ".!?,;":
+        await write(service, f"Likes green tea very much{mark}")
+    chosen = parse_filter("dup:yes", now=START)
+    told: list[tuple[int, int | None]] = []
+
+    async def page(cursor: str | None = None) -> BrowseAnswer:
+        told.clear()
+        request = BrowseRequest(scope=ANA, filter=chosen, limit=2, cursor=cursor)
+        return await service.browse(CALLER, request, told=lambda *far: told.append(far))
+
+    first = await page()
+    assert (len(first.records), first.total, told) == (2, 4, [(2, 5), (4, 5), (5, 5)])
+    second = await page(first.next_cursor)
+    assert (len(second.records), second.next_cursor, told) == (2, None, [])
+    assert not {one.handle for one in first.records} & {one.handle for one in second.records}
+    other = await service.browse(
+        CALLER.model_copy(update={"as_of": START - timedelta(days=1)}),
+        BrowseRequest(scope=ANA, filter=chosen, limit=2, cursor=first.next_cursor),
+    )
+    assert other.records == ()
+    await write(service, "Likes green tea very much")
+    second = await page(first.next_cursor)
+    assert (second.total, told) == (5, [(2, 6), (4, 6), (6, 6)])
 
 
 def files_of(paths: Paths) -> dict[str, bytes]:

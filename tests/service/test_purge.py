@@ -7,9 +7,7 @@ import base64
 import json
 import re
 import shutil
-import signal
 import sqlite3
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -50,6 +48,8 @@ from memtui.service import (
 )
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
+from tests.processes import killed_by_itself
+from tests.service.purger import purge_and_die
 
 ANA = Caller(company_id="local", principal="user:ana", door="test")
 SOURCE = SourceRef(kind="manual_note", company_id="local")
@@ -237,7 +237,6 @@ async def test_what_the_log_has_of_another_record_that_says_the_same_is_not_left
     assert any("memory_undo_journal" in one.place for one in done.others)
 
 
-@pytest.mark.parametrize("database_url", [""])
 async def test_a_record_of_a_binding_that_was_removed_is_found(
     service: MemoryService, paths: Paths
 ) -> None:
@@ -254,7 +253,6 @@ async def test_a_record_of_a_binding_that_was_removed_is_found(
     assert not [place for place in found if "/bindings/" not in place]
 
 
-@pytest.mark.parametrize("database_url", [""])
 @pytest.mark.parametrize("mended", [False, True])
 async def test_no_altered_segment_is_written_anew(
     service: MemoryService, paths: Paths, *, mended: bool
@@ -286,7 +284,6 @@ async def test_no_altered_segment_is_written_anew(
     assert (await service.analysis.verify_chain(ANA)).problem is None
 
 
-@pytest.mark.parametrize("database_url", [""])
 async def test_an_altered_segment_stops_a_purge_before_anything_is_forgotten(
     service: MemoryService, paths: Paths
 ) -> None:
@@ -309,7 +306,6 @@ async def test_an_altered_segment_stops_a_purge_before_anything_is_forgotten(
     assert (await service.purging.apply(ANA, request)).forgotten == 2
 
 
-@pytest.mark.parametrize("database_url", [""])
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -354,10 +350,7 @@ async def test_a_purge_that_is_killed_is_ended_by_the_next(
     template, record_id = prepared
     home = tmp_path / "home"
     shutil.copytree(template, home)
-    killed = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.service.purger", str(home), record_id, step
-    )
-    assert await killed.wait() == -signal.SIGKILL
+    assert killed_by_itself(purge_and_die, home, record_id, step)
     paths = find_paths(home)
     service = await open_service(paths, load_settings(paths, principal="user:ana"))
     try:
@@ -430,7 +423,6 @@ async def test_an_age_takes_texts_of_the_log_and_never_a_record(
     await service.close()
 
 
-@pytest.mark.parametrize("database_url", [""])
 async def test_an_age_is_purged_by_itself_only_once_it_was_allowed(
     paths: Paths, database_url: str
 ) -> None:
@@ -455,7 +447,6 @@ async def test_an_age_is_purged_by_itself_only_once_it_was_allowed(
     await service.close()
 
 
-@pytest.mark.parametrize("database_url", [""])
 async def test_owners_and_the_person_alone_may_purge(
     service: MemoryService, paths: Paths, settings: Settings
 ) -> None:
@@ -529,7 +520,6 @@ async def test_the_copy_in_the_object_store_and_of_other_machines_is_renewed(
     await service.close()
 
 
-@pytest.mark.parametrize("database_url", [""])
 async def test_the_apps_own_files_lose_what_names_it(service: MemoryService, paths: Paths) -> None:
     told = await tell(service, OF_PROJECT)
     await forget(service, OF_PROJECT, told.fact)
@@ -556,7 +546,6 @@ async def test_the_apps_own_files_lose_what_names_it(service: MemoryService, pat
     assert json.loads(paths.session_file.read_text())["companies"]["local"]["scope"] is None
 
 
-@pytest.mark.parametrize("database_url", [""])
 async def test_filters_and_statements_that_name_a_subject_go_with_it(
     service: MemoryService, paths: Paths
 ) -> None:
@@ -567,7 +556,6 @@ async def test_filters_and_statements_that_name_a_subject_go_with_it(
     assert json.loads(paths.queries_file.read_text()) == others
 
 
-@pytest.mark.parametrize("database_url", [""])
 @pytest.mark.parametrize("provider", ["facts", "plugin-v1"])
 async def test_what_other_providers_leave_in_the_home_goes_too(
     service: MemoryService, paths: Paths, provider: str

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from multiprocessing.context import ForkServerProcess
 
 import pytest
 
@@ -24,39 +22,27 @@ from memtui.contract import (
 from memtui.service import Caller, MemoryService, Operation, open_service
 from memtui.store import appending
 from memtui.store.digest import is_intact
-from tests.databases import on_both
+from tests.databases import ON_BOTH
+from tests.processes import speaking
+from tests.service import hanging
 from tests.service.conftest import start
 from tests.service.fake import FakeAdapter
 from tests.service.hanging import BEFORE, SCOPE, TEXT
 
-__all__ = ["on_both"]
-
-Hang = Callable[[str], subprocess.Popen[str]]
+Hang = Callable[[str], ForkServerProcess]
 UNKNOWN = Filter(status=OperationStatus.UNKNOWN)
 
 
 @pytest.fixture
 def hang(paths: Paths, settings: Settings) -> Iterator[Hang]:
     """Start a process that is inside of a mutation once this returns."""
-    children: list[subprocess.Popen[str]] = []
+    children: list[ForkServerProcess] = []
 
-    def spawn(kind: str) -> subprocess.Popen[str]:
-        child = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "tests.service.hanging",
-                paths.data,
-                settings.database_url,
-                kind,
-            ],
-            cwd=Path(__file__).parents[2],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    def spawn(kind: str) -> ForkServerProcess:
+        child, said = speaking(hanging.hang, paths.data, settings.database_url, kind)
         children.append(child)
-        assert child.stdout is not None
-        assert child.stdout.readline() == "inside\n"
+        with said:
+            assert said.recv() == "inside"
         return child
 
     yield spawn
@@ -64,11 +50,9 @@ def hang(paths: Paths, settings: Settings) -> Iterator[Hang]:
         die(child)
 
 
-def die(child: subprocess.Popen[str]) -> None:
+def die(child: ForkServerProcess) -> None:
     child.kill()
-    child.wait()
-    if child.stdout is not None:
-        child.stdout.close()
+    child.join()
 
 
 async def unknown(service: MemoryService, caller: Caller) -> list[Operation]:
@@ -81,6 +65,7 @@ def held(*records: Record) -> None:
     store.update({record.handle.provider_record_id: record for record in records})
 
 
+@ON_BOTH
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "before", "happened"),
@@ -145,6 +130,7 @@ async def test_what_a_living_process_does_is_left_to_it(
     await service.close()
 
 
+@ON_BOTH
 @pytest.mark.slow
 async def test_services_that_open_at_once_recover_once(
     paths: Paths, settings: Settings, caller: Caller, fake, hang: Hang
@@ -156,6 +142,7 @@ async def test_services_that_open_at_once_recover_once(
         await service.close()
 
 
+@ON_BOTH
 async def test_the_first_start_may_happen_twice_at_once(
     paths: Paths, settings: Settings, fake
 ) -> None:
@@ -207,6 +194,7 @@ class Clock:
         return self.now
 
 
+@ON_BOTH
 async def test_an_intent_of_another_machine_is_left_until_it_is_old(
     paths: Paths, settings: Settings, caller: Caller, fake, note: WriteRequest, monkeypatch
 ) -> None:
@@ -260,6 +248,7 @@ async def test_an_intent_that_cannot_be_written_stops_the_mutation(
         await service.close()
 
 
+@ON_BOTH
 async def test_the_journal_and_the_intent_go_or_stay_together(
     paths: Paths, settings: Settings, caller: Caller, fake, note: WriteRequest, monkeypatch
 ) -> None:

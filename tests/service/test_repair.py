@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from memtui.analytics.layout import Folder
+from memtui.analytics.layout import Folder, Manifest
 from memtui.contract import (
     Denied,
     Filter,
@@ -306,3 +306,24 @@ async def test_segments_that_no_manifest_names_are_not_lost(lived: Lived) -> Non
     await service.close()
     kept = folder.path / f"kept-{segment.name}"
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == sealed
+
+
+async def test_a_manifest_that_is_gone_is_made_of_its_segments(lived: Lived) -> None:
+    folder = Folder(lived.paths.archive, "local")
+    manifest = folder.manifest_file.read_text()
+    folder.manifest_file.unlink()
+    with pytest.raises(Unavailable, match="does not name"):
+        await opened(lived)
+    [segment] = Manifest.model_validate_json(manifest).segments
+    file = folder.file(segment, "handles")
+    whole, other = file.read_bytes(), folder.file(segment, "usage").read_bytes()
+    file.write_bytes(other)
+    with pytest.raises(Unavailable, match="not what the log says was sealed"):
+        mend(lived)
+    assert not folder.manifest_file.exists()
+    file.write_bytes(whole)
+    assert mend(lived).manifests == ("local",)
+    assert folder.manifest_file.read_text() == manifest
+    service = await opened(lived)
+    assert (await service.analysis.verify_chain(ANA)).problem is None
+    await service.close()

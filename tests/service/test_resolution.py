@@ -88,8 +88,17 @@ async def test_what_does_not_exist_is_said(routed: MemoryService, caller: Caller
         await routed.resolve(ghost, EVERYTHING)
 
 
-@pytest.mark.parametrize("field", ["agent_id", "project_id", "issue_id", "run_id", "subject_id"])
-@pytest.mark.parametrize("value", ["", "a\x1b[31m", "a\nb", "\u202eevil", "\x00", "x" * 201])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("agent_id", ""),
+        ("project_id", "a\x1b[31m"),
+        ("issue_id", "a\nb"),
+        ("run_id", "\u202eevil"),
+        ("subject_id", "\x00"),
+        ("project_id", "x" * 201),
+    ],
+)
 async def test_an_id_that_cannot_be_shown_is_refused_and_the_refusal_logged(
     routed: MemoryService, caller: Caller, field: str, value: str
 ) -> None:

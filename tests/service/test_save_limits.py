@@ -18,11 +18,9 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, MemoryService
-from tests.databases import on_both
+from tests.databases import ON_BOTH
 from tests.service.conftest import start
 from tests.service.fake import FakeAdapter
-
-__all__ = ["on_both"]
 
 AGENT = Caller(company_id="acme", principal="agent:coding", door="mcp", run_id="r1")
 
@@ -36,6 +34,7 @@ async def save(service: MemoryService, caller: Caller, note: WriteRequest) -> bo
     return True
 
 
+@ON_BOTH
 async def test_an_agent_saves_so_many_in_a_run_over_processes_and_a_person_any_number(
     paths: Paths,
     database_url: str,

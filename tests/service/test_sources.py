@@ -4,9 +4,9 @@ import pytest
 
 from memtui.contract import Filter, Scope, SourceKind, SourceRef, WriteRequest
 from memtui.service import Caller, MemoryService
-from tests.databases import on_both
+from tests.databases import ON_BOTH
 
-__all__ = ["on_both"]
+pytestmark = ON_BOTH
 
 COMMENT = SourceRef(kind="issue_comment", company_id="acme", issue_id="ISS-1", comment_id="c1")
 OTHER = SourceRef(kind="issue_comment", company_id="acme", issue_id="ISS-1", comment_id="c2")

@@ -14,6 +14,7 @@ from memtui.store.digest import GENESIS, SUBJECT, digest_of, fields, is_intact, 
 from memtui.store.erasing import Aim, doomed, erase_fields, erased, purge_request, purged
 from memtui.store.log import LogReader, company_salt
 from memtui.store.operation import Operation, OperationHandle
+from tests.databases import ON_BOTH
 from tests.store.test_digest import COMPANY, EVERYTHING, LONG, drafts
 from tests.store.test_log import append, draft
 
@@ -31,6 +32,7 @@ def erase(database: Database, doomed: dict[int, Any]) -> dict[int, tuple[str, ..
         return erase_fields(connection, "acme", doomed)
 
 
+@ON_BOTH
 def test_what_is_erased_is_gone_and_the_digest_holds(database: Database) -> None:
     scope = Scope(company_id="acme", subject_id="bob")
     append(database, draft(1, request=LISTED, scope=scope), EVERYTHING, draft(2, scope=scope))
@@ -82,6 +84,7 @@ def test_a_subject_has_one_name_after_it_is_erased(database: Database) -> None:
     assert all(is_intact(one, company) for one in after.values())
 
 
+@ON_BOTH
 def test_a_withheld_value_is_erased_by_its_salt(database: Database) -> None:
     absent, salt = withhold("request.content", "we deploy on Tuesdays")
     one = draft(1, request={"kind": "note"}, absent={"request.content": absent})
@@ -94,6 +97,7 @@ def test_a_withheld_value_is_erased_by_its_salt(database: Database) -> None:
     assert erase(database, {1: {"request.content"}}) == {}
 
 
+@ON_BOTH
 @pytest.mark.parametrize(
     "forged",
     [
@@ -115,7 +119,7 @@ def test_no_value_can_be_put_in_the_place_of_an_erased_one(
     assert not is_intact(found[1].model_copy(update=forged), company)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(one=drafts, data=st.data())
 def test_any_fields_of_any_operation_can_go_in_any_order(one: Any, data: st.DataObject) -> None:
     salt = bytes(range(16))

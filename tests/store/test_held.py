@@ -8,11 +8,11 @@ from memtui.store import appending, held
 from memtui.store.compiled import HeldRow
 from memtui.store.database import Database
 from memtui.store.settings import HELD, changes, read
-from tests.databases import on_both
+from tests.databases import ON_BOTH
 
 NOW = datetime(2026, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
-__all__ = ["on_both"]
+pytestmark = ON_BOTH
 
 
 def row(held_id: str, likeness: str) -> HeldRow:

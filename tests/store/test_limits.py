@@ -16,6 +16,7 @@ from memtui.store.compiled import SpendingLimitRow
 from memtui.store.database import Database
 from memtui.store.operation import OperationDraft
 from tests.analytics.logs import HOSTILE
+from tests.databases import ON_BOTH
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 _companies = itertools.count()
@@ -32,6 +33,7 @@ def row(amount: int, **changes: str) -> SpendingLimitRow:
     return SpendingLimitRow(amount=amount, **(place | changes))
 
 
+@ON_BOTH
 def test_a_limit_replaces_the_one_in_its_place(database: Database) -> None:
     others = [
         row(2, target_id=HOSTILE),
@@ -77,6 +79,7 @@ spendings = st.tuples(
 )
 
 
+@ON_BOTH
 @settings(
     max_examples=25,
     deadline=None,

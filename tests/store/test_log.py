@@ -26,7 +26,10 @@ from memtui.store.database import Database
 from memtui.store.digest import GENESIS, is_intact
 from memtui.store.log import LogReader
 from memtui.store.operation import OperationDraft, OperationHandle
+from tests.databases import ON_BOTH
 from tests.processes import prepared_processes
+
+pytestmark = ON_BOTH
 
 NOW = datetime(2026, 3, 9, 12, 0, 0, 123456, tzinfo=UTC)
 NUMBERS = itertools.count(1)

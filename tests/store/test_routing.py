@@ -10,6 +10,9 @@ from memtui.store import bindings
 from memtui.store.bindings import Route, route
 from memtui.store.compiled import BindingRow, CompanyRow, MemberRow, TargetRow
 from memtui.store.database import Database
+from tests.databases import ON_BOTH
+
+pytestmark = ON_BOTH
 
 NOW = datetime(2026, 3, 9, 12, 0, 0, 123456, tzinfo=UTC)
 

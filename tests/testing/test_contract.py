@@ -234,7 +234,7 @@ def test_the_checks_run_in_strict_mode(pytester: pytest.Pytester) -> None:
         """
     )
     result = pytester.runpytest_subprocess(
-        "-p", "no:cacheprovider", "-o", "asyncio_mode=strict",
+        "-p", "no:cacheprovider", "-o", "asyncio_mode=strict", "-k", "write or query",
         "-o", "asyncio_default_fixture_loop_scope=function",
     )  # fmt: skip
     outcomes = result.parseoutcomes()

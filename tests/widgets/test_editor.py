@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.app import App, ComposeResult
 
-from memtui.widgets.editor import LONGEST_IN_PLACE, ForeignTextArea, keeps
+from memtui.widgets.editor import LONGEST_IN_PLACE, ForeignInput, ForeignTextArea, keeps
 from tests.screens.hostile import HOSTILE, assert_harmless
 
 
@@ -37,3 +37,16 @@ def test_what_a_text_area_would_change_is_known_beforehand() -> None:
     assert not keeps("a\u2028b")
     assert not keeps("a\x0cb")
     assert not keeps("x" * (LONGEST_IN_PLACE + 1))
+
+
+async def test_a_placeholder_loses_whole_words_where_it_does_not_fit() -> None:
+    class Ask(App[None]):
+        def compose(self) -> ComposeResult:
+            yield ForeignInput(placeholder="such as agent:coding since:7d", compact=True)
+
+    app = Ask()
+    async with app.run_test(size=(40, 3)) as pilot:
+        for width, shown in ((26, "such as agent:coding …"), (40, "such as agent:coding since:7d")):
+            await pilot.resize_terminal(width, 3)
+            await pilot.pause()
+            assert app.query_one(ForeignInput).render_line(0).text.strip() == shown

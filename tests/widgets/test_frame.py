@@ -9,7 +9,15 @@ from memtui.contract import Filter
 from memtui.filters import parse_filter
 from memtui.widgets.charts import sparkline
 from memtui.widgets.filter_line import PAUSE_SECONDS, FilterLine
-from memtui.widgets.frame import FooterEntry, entry_content, fitting
+from memtui.widgets.frame import (
+    FooterEntry,
+    KeyFooter,
+    Pressed,
+    ScopeBar,
+    ScopeView,
+    entry_content,
+    fitting,
+)
 
 
 class OneLine(App[None]):
@@ -37,7 +45,7 @@ async def test_a_filter_is_applied_or_its_error_shown() -> None:
         await pilot.pause()
         await pilot.press(*"agnt:x", "enter")
         assert app.applied == []
-        assert line.error == "Unknown filter field agnt:; did you mean agent:?"
+        assert line.error == "There is no filter field agnt:; did you mean agent:?"
         assert "did you mean" in str(app.query_one("#filter-error", Static).content)
         await pilot.press(*(["backspace"] * 6), *"agent:x", "enter")
         assert app.applied == ["agent:x"]
@@ -149,3 +157,42 @@ def test_a_sparkline_goes_from_zero_to_the_largest() -> None:
     assert sparkline([1, 2, 3, 4], 2) == "▆█"
     assert sparkline([0, 0], 5) == "▁▁"
     assert sparkline([], 5) == ""
+
+
+class Frame(App[None]):
+    CSS = "ScopeBar, KeyFooter { height: 1; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pressed: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        yield ScopeBar()
+        yield KeyFooter()
+
+    def on_pressed(self, message: Pressed) -> None:
+        self.pressed.append(message.action_id)
+
+
+async def test_parts_of_a_line_are_clicked_and_say_what_they_do() -> None:
+    app = Frame()
+    async with app.run_test(size=(40, 4), tooltips=True) as pilot:
+        bar, footer = app.query_one(ScopeBar), app.query_one(KeyFooter)
+        bar.view = ScopeView(("acme", "[red]p"), "vault·default", "ok", "ok", waiting=3)
+        footer.entries = (
+            FooterEntry("records.edit", "e", "edit", "Change the text"),
+            FooterEntry("records.forget", "d", "forget", "Forget", reason="This is [read-only]."),
+        )
+        await pilot.pause()
+        assert bar.draw(40).plain == "acme › […  ◔ 3 held  vault·default  ● ok"
+        for offset in ((1, 0), (9, 0), (12, 0), (38, 0)):
+            await pilot.click(ScopeBar, offset=offset)
+        assert app.pressed == ["app.scope", "app.scope", "app.review", "app.binding"]
+        for place, tip in ((1, "Change the text"), (9, "This is [read-only]."), (30, "None")):
+            await pilot.hover(KeyFooter, offset=(place, 0))
+            assert str(footer.tooltip) == tip
+            lit = [one.style.underline for one in footer.render_line(0) if one.style]
+            assert any(lit) == (tip != "None")
+        await pilot.click(KeyFooter, offset=(9, 0))
+        await pilot.click(KeyFooter, offset=(30, 0))
+        assert app.pressed[4:] == ["records.forget"]

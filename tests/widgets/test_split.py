@@ -20,6 +20,9 @@ class Host(App[None]):
         super().__init__()
         self.shares = shares
 
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return {"rule": "grey", "thumb": "grey"}
+
     def compose(self) -> ComposeResult:
         with Split("records", self.shares):
             yield OptionRows()

@@ -68,7 +68,8 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.paths import sync_folder
-from memtui.provider_kit import blocking, check_revision, sees
+from memtui.provider_kit import blocking, check_revision
+from memtui.provider_kit.matching import sees
 
 _DEPTH = 4
 _TYPES = ("user", "feedback", "reference", "project")

@@ -316,7 +316,7 @@ class FactsAdapter(FactProvider):
             rows.add(wanted, [wanted.created_by, *([None] if wanted.created_by else [])])
         elif (now.owner, now.created_at) != (wanted.owner, wanted.created_at):
             raise Conflict(
-                f"Another fact stands in the place of {wanted.record_id}; look at it first.",
+                f"Another fact has taken the place of {wanted.record_id}; look at it first.",
                 current=self._record(now),
                 proposed=wanted.text,
             )

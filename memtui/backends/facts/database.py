@@ -37,15 +37,8 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 
-from memtui.contract import (
-    Conflict,
-    Denied,
-    Invalid,
-    MemtuiError,
-    Unavailable,
-    missing_extra,
-    place_of_url,
-)
+from memtui.contract import Conflict, Denied, Invalid, MemtuiError, Unavailable, place_of_url
+from memtui.wording import missing_extra
 
 FILE = "facts.sqlite3"
 _WAIT_MS = 10_000

@@ -70,7 +70,9 @@ from memtui.contract import (
     owner_of,
 )
 from memtui.fuzzy import pattern
-from memtui.provider_kit import Test, read_cursor, read_moment, translated, write_cursor
+from memtui.provider_kit import read_moment
+from memtui.provider_kit.matching import Test, translated
+from memtui.provider_kit.pages import read_cursor, write_cursor
 
 KEY = "facts"
 _CHUNK = 500

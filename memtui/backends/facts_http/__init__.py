@@ -49,15 +49,10 @@ from memtui.contract import (
     place_of_path,
     place_of_url,
 )
-from memtui.provider_kit import (
-    check_address,
-    check_revision,
-    matcher,
-    need_secret,
-    page,
-    read_config,
-    read_moment,
-)
+from memtui.provider_kit import check_revision, need_secret, read_config, read_moment
+from memtui.provider_kit.matching import matcher
+from memtui.provider_kit.pages import page
+from memtui.provider_kit.servers import check_address
 
 USAGE = Usage(provider=KEY)
 """What a call consumes; what the server spends on it, nobody says."""

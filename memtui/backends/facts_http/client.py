@@ -27,7 +27,8 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from memtui.contract import RecordHandle
-from memtui.provider_kit import JsonApi, Unreadable, path_segment, read_json
+from memtui.provider_kit.servers import JsonApi, Unreadable, path_segment, read_json
+from memtui.wording import misfit
 
 KEY = "facts-http"
 
@@ -127,4 +128,4 @@ def _fact(value: object) -> WireFact:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "it"
-        raise Unreadable(f"a fact is wrong at {where}: {first['msg']}") from error
+        raise Unreadable(f"a fact is wrong at {where}: {misfit(first)}") from error

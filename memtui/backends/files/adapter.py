@@ -49,16 +49,10 @@ from memtui.contract import (
     WriteRequest,
     place_of_path,
 )
-from memtui.provider_kit import (
-    LocalPath,
-    TextIndex,
-    blocking,
-    eligible,
-    matcher,
-    page,
-    read_config,
-    sees,
-)
+from memtui.provider_kit import LocalPath, blocking, read_config
+from memtui.provider_kit.matching import eligible, matcher, sees
+from memtui.provider_kit.pages import page
+from memtui.provider_kit.search import TextIndex
 
 _PROBLEM_LIMIT = 500
 
@@ -236,7 +230,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
             problems = [*problems[:_PROBLEM_LIMIT], rest]
         return Health(
             status="degraded" if problems else "ok",
-            message=f"{count} problems" if problems else "",
+            message=f"{count} problem{'s' * (count > 1)}" if problems else "",
             records=sum(map(self.is_listed, records.values())),
             problems=tuple(problems),
         )

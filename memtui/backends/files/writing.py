@@ -34,7 +34,8 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.paths import replacing
-from memtui.provider_kit import abilities_in, blocking, require_kept, require_writable, sees
+from memtui.provider_kit import abilities_in, blocking, require_kept, require_writable
+from memtui.provider_kit.matching import sees
 
 _FILE = "known.json"
 _LOCK = "changing.lock"

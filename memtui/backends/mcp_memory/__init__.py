@@ -64,7 +64,9 @@ from memtui.contract import (
     WriteRequest,
     owner_of,
 )
-from memtui.provider_kit import MOST_BACKLINKS, blocking, check_revision, sees
+from memtui.provider_kit import blocking, check_revision
+from memtui.provider_kit.matching import sees
+from memtui.provider_kit.pages import MOST_BACKLINKS
 
 _OWNER_TYPES = {
     "project_id": "project",

@@ -50,16 +50,9 @@ from memtui.contract import (
     owner_of,
     place_of_url,
 )
-from memtui.provider_kit import (
-    abilities_in,
-    check_revision,
-    eligible,
-    matcher,
-    page,
-    require_writable,
-    sees,
-    together,
-)
+from memtui.provider_kit import abilities_in, check_revision, require_writable, together
+from memtui.provider_kit.matching import eligible, matcher, sees
+from memtui.provider_kit.pages import page
 
 _MOST_HITS = 1_000
 _LEAST_HITS = 50

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from memtui.contract import BindingContext, Invalid, Model
-from memtui.provider_kit import LocalPath, check_address, need_secret, read_config
+from memtui.provider_kit import LocalPath, need_secret, read_config
+from memtui.provider_kit.servers import check_address
 
 PLATFORM = "https://api.mem0.ai"
 

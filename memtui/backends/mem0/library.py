@@ -33,7 +33,7 @@ from memtui.contract import (
     place_of_path,
     place_of_url,
 )
-from memtui.provider_kit import scrub
+from memtui.provider_kit.derived import scrub
 
 T = TypeVar("T")
 

@@ -34,7 +34,8 @@ from memtui.contract import (
     UtcDatetime,
     WriteRequest,
 )
-from memtui.provider_kit import read_moment, whole
+from memtui.provider_kit import read_moment
+from memtui.provider_kit.servers import whole
 
 KEY = "mem0"
 OWN = "memtui"
@@ -178,7 +179,7 @@ def owners_of(scope: Scope, shared_user: str, *, has_apps: bool) -> dict[str, st
             raise Invalid(f"mem0 takes no {name} {value!r}; its ids have no spaces and are no *.")
     if owners.get("user_id") == shared_user:
         raise Invalid(
-            f"mem0's user {shared_user} keeps what is nobody's here; to keep a subject of that "
+            f"mem0's user {shared_user} holds the company's memories here; for a subject of that "
             "name, set the binding's shared_user to another."
         )
     return owners or {"user_id": shared_user}

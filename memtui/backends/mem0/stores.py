@@ -32,7 +32,8 @@ from urllib.parse import quote, urlencode
 from memtui.backends.mem0.config import Mem0Config
 from memtui.backends.mem0.memories import OWNERS, Draft, Memory, Rows, read_rows
 from memtui.contract import Json, MemtuiError, NotFound, Unavailable
-from memtui.provider_kit import JsonApi, Unreadable, path_segment, read_json, together
+from memtui.provider_kit import together
+from memtui.provider_kit.servers import JsonApi, Unreadable, path_segment, read_json
 
 ANY = "*"
 _PAGE = 100

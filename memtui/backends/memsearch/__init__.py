@@ -49,7 +49,8 @@ from memtui.contract import (
     Snippet,
     Usage,
 )
-from memtui.provider_kit import LocalPath, eligible, sees
+from memtui.provider_kit import LocalPath
+from memtui.provider_kit.matching import eligible, sees
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _CLOCK = re.compile(r"(session\s+)?((?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d)?)", re.IGNORECASE)

@@ -65,10 +65,10 @@ from memtui.provider_kit import (
     abilities_in,
     blocking,
     check_revision,
-    page,
     read_config,
     require_writable,
 )
+from memtui.provider_kit.pages import page
 
 from . import reindex, search
 from .changes import Changes, Entries

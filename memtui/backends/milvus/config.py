@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 
 from memtui.contract import BindingContext, Invalid
 from memtui.embedding import STATIC, EmbeddingConfig
-from memtui.provider_kit import LocalPath, check_address, need_secret
+from memtui.provider_kit import LocalPath, need_secret
+from memtui.provider_kit.servers import check_address
 
 from .store import FileStore, ServerStore, Store
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from memtui.contract import BrowseRequest, Record, Scope, owner_of
-from memtui.provider_kit import matcher
+from memtui.provider_kit.matching import matcher
 
 from .expressions import all_of, has_tag, one_of
 from .facts import facts_of

@@ -18,7 +18,8 @@ from memtui.contract import (
     Usage,
     owner_of,
 )
-from memtui.provider_kit import Words, has_metadata, matcher, take_apart
+from memtui.provider_kit.matching import has_metadata, matcher
+from memtui.provider_kit.search import Words, take_apart
 
 from .expressions import all_of, one_of, quoted
 from .facts import facts_of

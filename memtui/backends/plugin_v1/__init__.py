@@ -46,13 +46,7 @@ from memtui.contract import (
     place_of_path,
     place_of_url,
 )
-from memtui.provider_kit import (
-    abilities_in,
-    blocking,
-    read_config,
-    require_writable,
-    together,
-)
+from memtui.provider_kit import abilities_in, blocking, read_config, require_writable, together
 
 from . import changing, reading
 from .config import NamespaceMap, PluginConfig, Templates, is_namespace, kind_of

@@ -34,7 +34,8 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.provider_kit import check_revision, json_bytes, together
+from memtui.provider_kit import check_revision, together
+from memtui.provider_kit.servers import json_bytes
 
 from .config import kind_of
 from .memories import (

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from memtui.contract import Denied, Invalid, Json, Namespace, NotFound, Unavailable, Unsupported
-from memtui.provider_kit import HttpClient, HttpReply, NoReply, json_bytes
+from memtui.provider_kit.servers import HttpClient, HttpReply, NoReply, json_bytes
 
 from .config import PluginConfig
 from .wire import (

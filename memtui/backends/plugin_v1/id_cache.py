@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from memtui.backends.plugin_v1.wire import Place, moment
 from memtui.contract import Namespace
-from memtui.provider_kit import Broken, DerivedDatabase, scrub
+from memtui.provider_kit.derived import Broken, DerivedDatabase, scrub
 
 T = TypeVar("T")
 

@@ -17,7 +17,9 @@ from memtui.contract import (
     Scope,
     Snippet,
 )
-from memtui.provider_kit import has_metadata, matcher, page, ranked
+from memtui.provider_kit.matching import has_metadata, matcher
+from memtui.provider_kit.pages import page
+from memtui.provider_kit.search import ranked
 
 from .listing import Lister, Listing
 from .memories import handle_of
@@ -179,8 +181,8 @@ def _unread(plugin: Plugin, listing: Listing, *, unlisted: bool) -> Iterator[str
         )
     if not listing.finished:
         yield (
-            "The time for one list was over before all was searched; listing again goes on, and "
-            "`search_seconds` and `max_searches` in the binding's config give it more."
+            "Time ran out before everything was searched; list again to go on, or raise "
+            "`search_seconds` and `max_searches` in the binding's config."
         )
     if listing.endless:
         yield "The plugin's pages go on without end and without anything new."

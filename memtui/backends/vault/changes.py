@@ -280,7 +280,7 @@ def correct(folder: Folder, request: CorrectRequest, path: str, name: str) -> No
     check_utf8(request.text or "")
     text = fact.bullet.text if request.text is None else facts.clean(request.text)
     if request.topic is not None and _namespace(request.topic) != fact.bullet.namespace:
-        raise Invalid("A fact's topic is the heading it stands under; move it in the file.")
+        raise Invalid("A fact's topic is the heading above it; move the fact in the file.")
     rival = _rival(document, fact, text)
     if rival is not None:
         raise Conflict(
@@ -295,9 +295,7 @@ def correct(folder: Folder, request: CorrectRequest, path: str, name: str) -> No
             said, request.tags, fact.current.tags, stays=request.text is None
         )
         if lost := [tag for tag in document.content.tags if tag not in request.tags]:
-            raise Invalid(
-                f"The tag {lost[0]} stands in the frontmatter of {path}; take it out there."
-            )
+            raise Invalid(f"The tag {lost[0]} is in the frontmatter of {path}; take it out there.")
         changes["tags"] = _own_tags(document, kept)
     if text != fact.bullet.text and request.source:
         changes["source"] = source_fields(request.source)
@@ -474,7 +472,7 @@ def check_restore(folder: Folder, path: str, states: Mapping[str, FactState]) ->
         if fact.recorded is None or fact.recorded.text != fact.bullet.text:
             reason = "The fact was changed by hand since; look at both before undoing."
         elif state.lines and _created(fact) != state.created:
-            reason = "Another fact stands in its place by now."
+            reason = "Another fact has taken its place by now."
         if reason:
             text = readable(state.lines[0]).strip() if state.lines else None
             raise Conflict(reason, current=document.record_of(fact), proposed=text)

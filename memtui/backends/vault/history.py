@@ -19,6 +19,7 @@ from pydantic import AfterValidator, ValidationError
 
 from memtui.contract import Invalid, Json, Model, Problem, Record, Scope, UtcDatetime
 from memtui.fact_values import pair_of, parsed
+from memtui.wording import misfit
 
 from . import facts, markdown
 from .facts import Bullet
@@ -144,7 +145,7 @@ class Ledger:
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "line"
-            message = f"The history line cannot be read: {where}: {first['msg']}."
+            message = f"The history line cannot be read: {where}: {misfit(first)}."
             self.problems.append((number, message))
             return None
 

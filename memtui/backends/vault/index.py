@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from memtui.contract import Invalid, Json, Location, Problem, Record, Scope, Snippet, Unavailable
 from memtui.fuzzy import finds
-from memtui.provider_kit import Broken, DerivedDatabase, scrub
+from memtui.provider_kit.derived import Broken, DerivedDatabase, scrub
 
 from . import changes, notes
 from .files import Folder
@@ -43,7 +43,7 @@ from .layout import (
 from .markdown import folded, link_name
 
 T = TypeVar("T")
-VERSION = 5
+VERSION = 6
 _BATCH = 1000
 _CHARS_AT_ONCE = 16_000_000
 _BEGINNINGS = 3
@@ -77,7 +77,7 @@ CREATE TABLE records (
 );
 CREATE INDEX records_path ON records (path);
 CREATE INDEX records_id ON records (id);
-CREATE INDEX records_updated ON records (updated, id);
+CREATE INDEX records_updated ON records (COALESCE(updated, 0), id);
 CREATE INDEX records_key ON records (fact_key) WHERE fact_key IS NOT NULL;
 CREATE INDEX records_beside ON records (beside, step, updated, line)
   WHERE beside IS NOT NULL AND is_current;

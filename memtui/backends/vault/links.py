@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from memtui.contract import OWNER_FIELDS, Link, Links, Scope
-from memtui.provider_kit import MOST_BACKLINKS
+from memtui.provider_kit.pages import MOST_BACKLINKS
 
 from .files import Folder
 from .index import FILE

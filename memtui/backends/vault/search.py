@@ -32,7 +32,9 @@ from memtui.contract import (
     Snippet,
     TagCount,
 )
-from memtui.provider_kit import Test, Words, read_cursor, take_apart, translated, write_cursor
+from memtui.provider_kit.matching import Test, translated
+from memtui.provider_kit.pages import read_cursor, write_cursor
+from memtui.provider_kit.search import Words, take_apart
 
 from .files import Folder
 from .index import canonical, microseconds, record_of, snippet_of
@@ -75,13 +77,14 @@ _FOLDED = f"memtui_folded({_TEXT})"
 _SCOPE = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 _COLUMNS = {
     **{name: name for name in (*_SCOPE, "source_kind", "topic", "kind", "tags")},
+    **{name: f"{name}, source ->> '{name}'" for name in ("issue_id", "run_id")},
     "comment_id": "source ->> 'comment_id'",
     "created_at": "COALESCE(created, updated)",
     "text": _TEXT,
 }
-"""What a filter's fields are in SQL."""
+"""What a filter's fields are in SQL; of several columns one is enough."""
 _TESTS: dict[Test, Callable[[str, Any], tuple[str, Any]]] = {
-    "is": lambda column, value: (f"{column} = ?", str(value)),
+    "is": lambda columns, value: (f"? IN ({columns})", str(value)),
     "has": lambda column, tag: (
         (
             f"EXISTS (SELECT 1 FROM (SELECT ? AS tag) JOIN json_each({column})"
@@ -192,9 +195,14 @@ def browse(
     if request.cursor is not None:
         place = read_cursor(request.cursor, request.sort, (int, str), str)
         where.add(f"({_SORTS[key]}, id) {compare} (?, ?)", *place)
+    # Chosen first, so that no texts but those of the page are read and sorted.
+    chosen = (
+        f"SELECT rowid FROM records WHERE {where.sql}"
+        f" ORDER BY {_SORTS[key]} {order}, id {order} LIMIT ?"
+    )
     rows = connection.execute(
-        f"SELECT *, {_SORTS[key]} AS place FROM records WHERE {where.sql}"
-        f" ORDER BY place {order}, id {order} LIMIT ?",
+        f"SELECT *, {_SORTS[key]} AS place FROM records WHERE rowid IN ({chosen})"
+        f" ORDER BY place {order}, id {order}",
         [*where.values, request.limit + 1],
     ).fetchall()
     shown = rows[: request.limit]

@@ -59,6 +59,10 @@ def _said(row: sqlite3.Row) -> str:
     return (f"{about}: {row['shown']}" if about else str(row["shown"]))[:_MOST_CHARS]
 
 
+_ENOUGH = 100
+"""Of fewer texts it is not known well what all have in common, and so how large a cosine is."""
+
+
 def _digest(text: str) -> int:
     digest = blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
@@ -75,21 +79,27 @@ class Scores:
     keys: NDArray[np.int64]
     values: NDArray[np.float32]
     usage: tuple[Usage, ...] = ()
+    least: float = 0.0
+    least_best: float = 0.0
+    """As the model's `Embedder` says."""
 
     def outstanding(self, deviations: float, most: int) -> dict[int, float]:
         """Return the digests of texts that lie nearer than most do, the nearest first.
 
         Their cosines are so many standard deviations above the mean of all, or fewer where the
-        texts are so few that hardly one can be; at most so many texts.
+        texts are so few that hardly one can be, and no less than the model's least; at most so
+        many texts.
         """
         import numpy as np
 
         values = self.values
-        if not len(values):
+        is_known = len(values) >= _ENOUGH
+        least, least_best = (self.least, self.least_best) if is_known else (0.0, 0.0)
+        if not len(values) or float(values.max()) < least_best:
             return {}
         asked = min(deviations, len(values) ** 0.5 / 2)
-        floor = max(float(values.mean() + asked * values.std()), 0.0)
-        chosen = np.flatnonzero(values > floor) if len(values) > 1 else np.flatnonzero(values > 0)
+        floor = max(float(values.mean() + asked * values.std()), least)
+        chosen = np.flatnonzero(values > (floor if len(values) > 1 else least))
         chosen = chosen[np.argsort(-values[chosen], kind="stable")[:most]]
         return dict(zip(self.keys[chosen].tolist(), values[chosen].tolist(), strict=True))
 
@@ -286,7 +296,8 @@ class Vectors:
                 f"Another model is {serving.model.name} now; everything is embedded again."
             )
         cosines = serving.cosines(found.vectors[0])
-        return Scores(serving.model.name, serving.keys, cosines, found.usage)
+        model = serving.model
+        return Scores(model.name, serving.keys, cosines, found.usage, model.least, model.least_best)
 
     def _of_query(self, model: Embedder, query: str) -> Embeddings:
         """Embed a query; a model that could not be had is not waited for again at once."""

@@ -86,7 +86,7 @@ async def archive_verify(session: Session) -> int:
     return 0 if is_whole else 1
 
 
-async def archive_ls(session: Session) -> None:
+async def archive_list(session: Session) -> None:
     """List what is sealed, oldest first."""
     manifest = await session.service.analysis.segments(session.caller)
     document = {
@@ -143,7 +143,7 @@ async def audit_verify(
         ),
     ] = None,
 ) -> int:
-    """Prove that no operation was altered, removed or put in between.
+    """Prove that no operation was altered, removed or inserted.
 
     Checks the digest of every operation, sealed or not, and its place in the chain. Exit 1 names
     the first broken one.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from memtui.contract import Conflict, Invalid, Json, NotFound, Scope, unknown
+from memtui.contract import Conflict, Invalid, Json, NotFound, Scope
 from memtui.doors.cli.input import confirm, confirm_name
 from memtui.doors.cli.options import (
     BindingKey,
@@ -26,6 +26,7 @@ from memtui.doors.cli.options import (
 from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table, ticker
 from memtui.doors.cli.session import Session
 from memtui.widgets.format import counted, embedding_words, exact, held, held_words
+from memtui.wording import unknown
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
@@ -151,7 +152,7 @@ async def bindings_configure(
 
 
 def _tried(session: Session, key: str, found: Health) -> int:
-    session.out.answer(found, _health_lines(key, found))
+    session.out.answer(found, [_health_line(key, found)])
     return 3 if found.status == "down" else 0
 
 
@@ -242,7 +243,7 @@ async def bindings_embedding(
     allow: Address = None,
     disallow: Address = None,
     background: Annotated[
-        OnOff | None, typer.Option(help="Whether the app embeds what is new by itself.")
+        OnOff | None, typer.Option(help="Whether the app embeds new texts automatically.")
     ] = None,
 ) -> int:
     """Say how far a binding's texts are embedded, to be found by meaning.
@@ -276,7 +277,8 @@ async def bindings_embedding(
         ]
     )
     document = {"key": key, "embeds": view.embeds, "agreed": view.agreed, "embedding": found}
-    session.out.answer(document, lines)
+    how = f"memtui bindings embedding {key} --allow {found.address} lets texts go there."
+    session.out.answer(document, lines, *([] if found.agreed else [how]))
     return 1 if build and not found.is_done else 0
 
 
@@ -492,16 +494,16 @@ async def bindings_namespaces(session: Session, key: BindingKey) -> None:
 def _health(answers: list[BindingHealth]) -> Iterator[Line]:
     for answer in answers:
         waiting = "resting after failures" if answer.breaker_open else ""
-        yield from _health_lines(answer.key, answer.health, waiting)
+        yield _health_line(answer.key, answer.health, waiting)
+        for problem in answer.health.problems:
+            yield Dim(f"  {problem.sentence()}")
 
 
-def _health_lines(key: str, found: Health, *more: str) -> Iterator[Line]:
+def _health_line(key: str, found: Health, *more: str) -> str:
     records = "" if found.records is None else counted(found.records, "record")
     meaning = embedding_words(found.embedding) if found.embedding else ""
     words = [key, found.status, records, found.message, meaning, *more]
-    yield "  ".join(word for word in words if word)
-    for problem in found.problems:
-        yield Dim(f"  {problem.sentence()}")
+    return "  ".join(word for word in words if word)
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The namespace, such as workspace:web.")]
@@ -524,9 +526,7 @@ async def bindings_namespace_put(
 
     Without --expires it never expires: an expiry that it had is taken away.
     """
-    moment = session.future(expires or None)
-    if moment is not None and moment <= session.now:
-        raise Invalid(f"{expires} is over already; give a time that is still to come.")
+    moment = session.ahead(expires or None)
     made = await session.service.namespaces.put(session.caller, key, name, expires_at=moment)
     until = exact(made.expires_at, session.zone) if made.expires_at else "never"
     lines = fields([("name", made.name), ("kind", made.kind), ("expires", until)])

@@ -43,6 +43,8 @@ async def changes(
     """
     _refuse_moment(session, line)
     earlier = session.moment(since)
+    if earlier > session.now:
+        raise Invalid(f"{since!r} is still to come; say --since when, up to now.")
     later = None if until is None else session.moment(until)
     whole, binding = scope.scope(session), scope.binding
     past = session.service.past

@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from memtui.doors.cli.errors import close_quietly
+from memtui.doors.cli.interrupts import raise_interrupts
 from memtui.doors.cli.session import Invocation, Session
 
 Function = Callable[..., Any]
@@ -178,6 +179,7 @@ def make(name: str, function: Function) -> TyperCommand:
 def _run(
     function: Function, invocation: Invocation, wants: dict[str, type], values: dict[str, Any]
 ) -> int:
+    raise_interrupts()
     values.update({name: invocation for name, hint in wants.items() if hint is Invocation})
     sessions = [name for name, hint in wants.items() if hint is Session]
     if not inspect.iscoroutinefunction(function):

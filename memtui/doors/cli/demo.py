@@ -14,7 +14,7 @@ from memtui.doors.cli.session import Invocation, open_app, require_terminal
 
 if TYPE_CHECKING:
     from memtui.config import Paths
-    from memtui.demo import DemoSummary
+    from memtui.demo.making import DemoSummary
 
 
 _HOME_VARIABLE = "MEMTUI_HOME"
@@ -32,7 +32,7 @@ def demo(
 
     It lives in MEMTUI_HOME, or in its own folder; your memories are not touched.
     """
-    from memtui.demo import COMPANY, build_demo, can_open, demo_paths
+    from memtui.demo.making import COMPANY, build_demo, can_open, demo_paths
     from memtui.doors.cli.session import logging_to
 
     if not no_tui:
@@ -67,7 +67,7 @@ def _begin(paths: Paths, *, reset: bool) -> int:
     from importlib import import_module
     from time import sleep
 
-    from memtui.demo import is_begun
+    from memtui.demo.making import is_begun
 
     command = [sys.executable, "-m", "memtui", "demo", "--no-tui", *(["--reset"] if reset else [])]
     with tempfile.TemporaryFile() as said:

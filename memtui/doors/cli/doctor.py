@@ -462,10 +462,13 @@ async def _repair(invocation: Invocation, *, yes: bool) -> int:
     for line in _repair_lines(wanted):
         invocation.out.say(line)
     if not yes:
-        confirm("Put a new database in place?")
+        confirm("Rebuild the manifest?" if wanted.manifests else "Put a new database in place?")
     await asyncio.to_thread(
         repairing.repair, paths, settings, wanted, principal=settings.principal, now=now
     )
+    if wanted.manifests:
+        invocation.out.answer(wanted, ["Repaired; each segment is what the log says of it."])
+        return 0
     first = wanted.companies[0].company_id
     invocation.out.answer(wanted, [f"Repaired; a new database is in {paths.data}."])
     invocation.out.say(
@@ -477,6 +480,9 @@ async def _repair(invocation: Invocation, *, yes: bool) -> int:
 
 def _repair_lines(wanted: Repair) -> Iterator[str]:
     yield wanted.fault
+    if wanted.manifests:
+        yield "It is made of its segments, which are held to what the log says of them."
+        return
     if wanted.aside:
         yield f"It goes to {wanted.aside}; nothing of it is deleted."
     for one in wanted.companies:

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import typer
 
@@ -39,7 +39,6 @@ EXIT_CODES: dict[int, str] = {
 
 INTERNAL = 70
 UNWRITTEN = 74
-INTERRUPTED = 130
 
 KIND_CODES = {
     "invalid": 2,
@@ -57,7 +56,7 @@ def report(error: Exception, invocation: Invocation, *, as_json: bool) -> int:
     """Tell a person (and, with `as_json`, a program) what went wrong; return the exit code."""
     from memtui.contract import Conflict, MemtuiError, Unavailable
 
-    if isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None:
+    if is_unwritten(error):
         return _tell_unwritten(error)
     if isinstance(error, typer.Abort):
         say("Nothing was changed.")
@@ -78,6 +77,11 @@ _UNWRITABLE = {
     errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF,
 }  # fmt: skip
 """What writing to stdout fails with; a file of memtui's own would have its name in the error."""
+
+
+def is_unwritten(error: Exception) -> TypeGuard[OSError]:
+    """Whether stdout did not take the answer."""
+    return isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None
 
 
 def kind_of(error: MemtuiError) -> str:
@@ -138,7 +142,12 @@ def _tell_fault(out: Output, error: Exception, invocation: Invocation) -> int:
 
 def _usage_sentence(error: typer.TyperException) -> str:
     """Return Typer's message as one sentence, with the command whose help explains it."""
-    message = " ".join(error.format_message().replace("Value error, ", "").split()).rstrip(".")
+    cause: Any = error.__cause__
+    if hasattr(cause, "errors") and isinstance(error, typer.BadParameter):
+        from memtui.wording import misfit
+
+        error.message = misfit(cause.errors()[0])
+    message = " ".join(error.format_message().split()).rstrip(".")
     context: typer.Context | None = getattr(error, "ctx", None)
     if context is None:
         return f"{message}."

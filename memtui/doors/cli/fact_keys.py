@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The key, such as deploy_branch.")]
 Namespace = Annotated[
     str | None,
-    typer.Option(help="The namespace: in a facts file the heading that it stands under."),
+    typer.Option(help="The namespace: in a facts file, the heading above the fact."),
 ]
 AllBindings = Annotated[
     bool, typer.Option("--all-bindings", help="Ask every binding, not only those that serve it.")

@@ -69,7 +69,7 @@ class FactScope(BindingOptions):
             Invalid: it names a user and a project; a fact belongs to one of them.
         """
         if self.subject is not None and self.project is not None:
-            raise Invalid("A fact is a user's or a project's; give --subject or --project.")
+            raise Invalid("A fact is a user's or a project's; give one of --subject and --project.")
         return super().scope(session)
 
     def owner(self) -> str:
@@ -216,7 +216,7 @@ async def facts_add(
         topic=topic,
         tags=tuple(tag or ()),
         pinned=pin,
-        expires_at=session.future(expires),
+        expires_at=session.ahead(expires),
         valid_from=session.moment(valid_from) if valid_from else None,
         valid_to=session.future(valid_to),
     )

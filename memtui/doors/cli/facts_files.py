@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from uuid import uuid4
 
 import typer
 from pydantic import ConfigDict, ValidationError
@@ -34,8 +35,14 @@ from memtui.doors.cli.output import jsonable, write_exactly
 from memtui.doors.cli.session import Session
 from memtui.json_text import json_text
 from memtui.visible import visible
+from memtui.wording import misfit
+
+if TYPE_CHECKING:
+    from memtui.service import MutationAnswer
 
 JSONL, MARKDOWN = "jsonl", "md"
+THERE, NO_TEXT = "It is there already.", "It has no text."
+_SHOWN_CHARS = 200
 
 
 class FileFact(Model):
@@ -89,7 +96,7 @@ def parsed(text: str, form: str) -> list[Line]:
     Raises:
         Invalid: the file as a whole cannot be read.
     """
-    return list(_read_jsonl(text) if form == JSONL else _read_markdown(text))
+    return list(read_jsonl(text) if form == JSONL else _read_markdown(text))
 
 
 def _jsonl(records: Iterable[Record]) -> Iterator[str]:
@@ -122,25 +129,29 @@ def _bullet(record: Record) -> str:
     return bullet
 
 
-def _read_jsonl(text: str) -> Iterator[Line]:
+def read_jsonl(text: str, kind: type[FileFact] = FileFact) -> Iterator[Line]:
+    """Yield what each line of JSON Lines says."""
     for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            yield _read_json(number, line)
+        if not line.strip():
+            continue
+        try:
+            value: Any = json.loads(line)
+        except (ValueError, RecursionError):
+            yield Line(number=number, why="It is not JSON.")
+        else:
+            yield read_value(number, value, kind)
 
 
-def _read_json(number: int, line: str) -> Line:
-    try:
-        value: Any = json.loads(line)
-    except (ValueError, RecursionError):
-        return Line(number=number, why="It is not JSON.")
+def read_value(number: int, value: Any, kind: type[FileFact]) -> Line:
+    """Return what a value of JSON says."""
     if not isinstance(value, dict):
         return Line(number=number, why='It is not a JSON object such as {"text": "…"}.')
     try:
-        return Line(number=number, fact=FileFact.model_validate(value))
+        return Line(number=number, fact=kind.model_validate(value))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])
-        return Line(number=number, why=f"Its {field} does not fit: {first['msg']}.")
+        return Line(number=number, why=f"Its {field} does not fit: {misfit(first)}.")
 
 
 def _read_markdown(text: str) -> Iterator[Line]:
@@ -217,29 +228,54 @@ async def facts_import(
     """Add the facts of a file.
 
     A text that is there already is skipped, so that the same file can be imported again. Exit 1 if
-    a line was refused; what was added is said line by line.
+    a line was refused; what was added is said line by line, and one undo undoes all of it.
     """
     scope.owner()
-    lines = parsed(_read_file(file), format_of(file.name))
+    lines = parsed(read_file(file), format_of(file.name))
     held = {record.text for record in (await scope.facts(session)).records}
     report = _sort(lines, held, session)
+
+    def request_of(fact: FileFact) -> WriteRequest:
+        return scope.request(session, WriteRequest, **values_of(session, fact), kind=FACT)
+
+    return await load(session, report, request_of, dry_run=dry_run)
+
+
+async def load(
+    session: Session,
+    report: Report,
+    request_of: Callable[[FileFact], WriteRequest],
+    *,
+    dry_run: bool,
+) -> int:
+    """Write what a report would have added, tell what became of each line; one undo undoes it.
+
+    Returns the exit code: 1 where a line was refused.
+    """
     if not dry_run:
         wanted, report.added = report.added, []
+        together = uuid4().hex if len(wanted) > 1 else None
+
+        async def write(fact: FileFact) -> MutationAnswer:
+            request = request_of(fact)
+            return await session.service.write(session.caller, request, together=together)
+
         try:
             for line, fact in wanted:
-                await _add(session, scope, line, fact, report)
+                await _add(write, line, fact, report)
         except MemtuiError:
             session.out.say(
                 f"It stopped at line {line.number}, with {len(report.added)} of {len(wanted)} "
-                "added; importing the file again goes on from there."
+                "added; importing the file again continues from there."
             )
             raise
-    session.out.answer(report.document(dry_run=dry_run), report.lines(dry_run=dry_run))
+    document = report.document(dry_run=dry_run)
+    session.out.answer(document, report.lines(dry_run=dry_run), report.undoing)
     return 1 if report.refused else 0
 
 
 @dataclass(slots=True)
-class _Report:
+class Report:
     """What became of each line, in order."""
 
     added: list[tuple[Line, FileFact]] = field(default_factory=list)
@@ -247,7 +283,13 @@ class _Report:
     refused: list[tuple[Line, str]] = field(default_factory=list)
     operation_ids: list[str] = field(default_factory=list)
 
+    @property
+    def undoing(self) -> str:
+        """How what was added is undone; empty where nothing was."""
+        return f"memtui undo {self.operation_ids[-1]} undoes it." if self.operation_ids else ""
+
     def document(self, *, dry_run: bool) -> dict[str, Any]:
+        """Return it as JSON."""
         return {
             "dry_run": dry_run,
             "added": [{"line": line.number, "text": fact.text} for line, fact in self.added],
@@ -257,8 +299,11 @@ class _Report:
         }
 
     def lines(self, *, dry_run: bool) -> Iterator[Shown]:
+        """Yield it for a person."""
         for line, fact in self.added:
-            yield f"{line.number}: {'would be added' if dry_run else 'added'}: {fact.text}"
+            said = " ".join(fact.text.split())
+            said = said if len(said) <= _SHOWN_CHARS else f"{said[:_SHOWN_CHARS]}…"
+            yield f"{line.number}: {'would be added' if dry_run else 'added'}: {said}"
         for word, entries in (("skipped", self.skipped), ("refused", self.refused)):
             for line, why in entries:
                 yield f"{line.number}: {word}: {why}"
@@ -270,22 +315,20 @@ def _told(line: Line, why: str) -> dict[str, Any]:
     return {"line": line.number, "text": line.fact.text if line.fact else None, "why": why}
 
 
-def _sort(lines: Sequence[Line], held: set[str], session: Session) -> _Report:
+def _sort(lines: Sequence[Line], held: set[str], session: Session) -> Report:
     """Say what is to become of each line, by the limits that the service keeps."""
     from memtui.service.operations import FactLimits, check_text
     from memtui.service.redaction import redact
 
-    limits = FactLimits(
-        max_chars=session.settings.fact_max_chars, max_count=session.settings.fact_max_count
-    )
-    report, known = _Report(), set(held)
+    limits = FactLimits.of(session.settings)
+    report, known = Report(), set(held)
     for line in lines:
         if line.fact is None:
             report.refused.append((line, line.why))
             continue
         text = redact(line.fact.text.strip(" \t"))[0]
         if text in known:
-            report.skipped.append((line, "It is there already."))
+            report.skipped.append((line, THERE))
             continue
         try:
             check_text(text, limits)
@@ -293,7 +336,7 @@ def _sort(lines: Sequence[Line], held: set[str], session: Session) -> _Report:
             report.refused.append((line, str(error)))
             continue
         if not text:
-            report.refused.append((line, "It has no text."))
+            report.refused.append((line, NO_TEXT))
         elif limits.max_count and len(known) >= limits.max_count:
             report.refused.append((line, f"The scope may hold {limits.max_count:,} facts."))
         else:
@@ -302,22 +345,28 @@ def _sort(lines: Sequence[Line], held: set[str], session: Session) -> _Report:
     return report
 
 
-async def _add(
-    session: Session, scope: FactScope, line: Line, fact: FileFact, report: _Report
-) -> None:
-    """Write one fact; what the service finds unfit is refused, all else stops the import."""
+def values_of(session: Session, fact: FileFact) -> dict[str, Any]:
+    """Return what a write takes of a line."""
     here = {"company_id": session.company.company_id}
     source = fact.source or SourceRef(kind=SourceKind.MANUAL_NOTE, **here)
     values = dict(fact) | {
         "source": source.model_copy(update=here),
         "content": fact.text,
-        "kind": FACT,
         "created_by": fact.created_by or session.caller.principal,
     }
     del values["text"]
+    return values
+
+
+async def _add(
+    write: Callable[[FileFact], Awaitable[MutationAnswer]],
+    line: Line,
+    fact: FileFact,
+    report: Report,
+) -> None:
+    """Write one line; what the service finds unfit is refused, all else stops the import."""
     try:
-        request = scope.request(session, WriteRequest, **values)
-        answer = await session.service.write(session.caller, request)
+        answer = await write(fact)
     except (Invalid, Conflict) as error:
         report.refused.append((line, str(error)))
     else:
@@ -328,7 +377,12 @@ async def _add(
         report.operation_ids.append(answer.operation_id)
 
 
-def _read_file(path: Path) -> str:
+def read_file(path: Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        Invalid: it cannot be read, or is not UTF-8.
+    """
     try:
         return path.read_bytes().decode("utf-8")
     except OSError as error:

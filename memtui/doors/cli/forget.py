@@ -73,15 +73,15 @@ async def undo(
     ] = None,
     *,
     listing: Annotated[
-        bool, typer.Option("--list", help="List the changes that were not taken back instead.")
+        bool, typer.Option("--list", help="List the changes that were not undone yet instead.")
     ] = False,
     limit: Limit = 20,
 ) -> None:
-    """Take a change back.
+    """Undo a change.
 
-    Without an operation the last change is meant, of memories or of settings; with a scope, the
-    last one in that scope. One that cannot be taken back is never passed over. Taking back an undo
-    does the change again. What was forgotten from several bindings at once comes back at once.
+    Without an operation that is the last change, of memories or of settings; with a scope, the
+    last one in that scope. A change that cannot be undone is never skipped. Undoing an undo redoes
+    the change. What was forgotten from several bindings or stored from one file is undone at once.
     """
     if listing:
         candidates = await session.service.undoable(session.caller, limit)
@@ -93,7 +93,12 @@ async def undo(
     answers = await session.service.undo_together(session.caller, target)
     changes = [change.name for answer in answers for change in answer.settings]
     links = {old: new for answer in answers for old, new in answer.linked.items()}
-    undone = " and ".join(str(answer.undoes) for answer in answers)
+    several = len(answers) > _NAMED
+    undone = (
+        f"{len(answers):,} changes"
+        if several
+        else " and ".join(str(answer.undoes) for answer in answers)
+    )
     session.out.answer(
         jsonable(answers[0]) | {"together": jsonable(answers[1:])},
         [*(name for answer in answers for name in changed_ids(answer)), *changes],
@@ -120,6 +125,8 @@ async def _last_in_scope(session: Session, scope: ScopeOptions) -> str | None:
 
 
 _UNDO_DEPTH = 1000
+_NAMED = 3
+"""So many operations are named that were undone at once."""
 """How far back a change in a scope is looked for."""
 
 

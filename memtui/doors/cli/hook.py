@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from memtui.contract import Invalid, MemtuiError, Unavailable
+from memtui.doors.cli.errors import close_quietly, is_unwritten
 from memtui.doors.cli.input import read_stdin
 from memtui.doors.cli.options import FromFolder, complete_binding, complete_name
 from memtui.doors.cli.output import say, write_exactly
@@ -160,14 +161,18 @@ def failed(error: Exception, invocation: Invocation) -> int:
     sentence = str(error) or type(error).__name__
     if isinstance(error, typer.TyperException):
         sentence = error.format_message()
+    elif isinstance(error, OSError):
+        sentence = f"{error.filename or 'The answer'}: {error.strerror or error}."
     say(sentence)
+    if is_unwritten(error):
+        close_quietly()  # Python would write the rest at its end, and fail again
     try:
         paths = invocation.paths()
     except Invalid:
         return 0
     if paths.is_begun:
         with logging_to(paths.log_file):
-            is_fault = not isinstance(error, (MemtuiError, typer.TyperException))
+            is_fault = not isinstance(error, (MemtuiError, typer.TyperException, OSError))
             logging.getLogger("memtui.hook").error(sentence, exc_info=error if is_fault else None)
     return 0
 

@@ -15,6 +15,7 @@ from typer.main import get_command
 from memtui import __version__
 from memtui.doors.cli import errors
 from memtui.doors.cli.command import LazyGroup, add
+from memtui.doors.cli.interrupts import INTERRUPTED
 from memtui.doors.cli.session import Invocation, open_app
 from memtui.doors.helper.words import home_of_hook
 
@@ -116,7 +117,7 @@ COMMANDS = {
     "tags": ("Count the tags of all bindings, or list what has TAG.", "tags"),
     "history": ("Show how a record came to be, newest first.", "records"),
     "changes": ("Show what changed since a moment, who changed it, and why.", "changes"),
-    "undo": ("Take a change back.", "forget"),
+    "undo": ("Undo a change.", "forget"),
     "feedback": (
         "Say whether a record that a query or a context returned helped; your last word counts.",
         "feedback",
@@ -190,7 +191,7 @@ def run(arguments: Sequence[str]) -> int:
         )
         sys.stdout.flush()
     except KeyboardInterrupt:
-        return errors.INTERRUPTED
+        return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the outermost boundary: nobody sees a traceback
         if home_of_hook(arguments) is not None:
             from memtui.doors.cli import hook

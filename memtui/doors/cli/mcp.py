@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.contract import Invalid, missing_extra
+from memtui.contract import Invalid
 from memtui.doors.cli.clients import YesTo, carried_out, own_command, project_words
 from memtui.doors.cli.options import FromFolder, complete_binding, complete_name
 from memtui.doors.cli.output import columns, table
 from memtui.doors.cli.session import Invocation, Session
+from memtui.wording import missing_extra
 
 if TYPE_CHECKING:
     from memtui.doors.mcp.over_http import HttpServer
@@ -229,7 +230,7 @@ async def _serve_http(session: Session, served: HttpServer, host: str, port: int
     from memtui.doors.http.server import run
     from memtui.doors.listening import on_port
     from memtui.doors.mcp.over_http import PATH
-    from memtui.provider_kit import is_loopback
+    from memtui.provider_kit.servers import is_loopback
 
     if not await session.service.tokens.all(session.caller):
         raise Invalid(

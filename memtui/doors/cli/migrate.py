@@ -33,6 +33,8 @@ _Destination = Annotated[
     ),
 ]
 _SECONDS_A_LINE = 5.0
+_NAMED = 3
+"""Records named that a destination refuses for the same reason."""
 
 
 async def migrate(
@@ -104,10 +106,7 @@ async def _plan(session: Session, ends: Ends) -> int:
     from memtui.migration.planning import plan
     from memtui.service.operations import FactLimits
 
-    limits = FactLimits(
-        max_chars=session.settings.fact_max_chars, max_count=session.settings.fact_max_count
-    )
-    found = await plan(ends, limits)
+    found = await plan(ends, FactLimits.of(session.settings))
     session.out.answer(found, _planned(found))
     _tell_unread(session, ends.source, found.source_unread)
     return 0
@@ -179,8 +178,12 @@ def _planned(found: Plan) -> Iterator[Line]:
         yield f"secrets taken out: {shown.counted(found.redacted, 'record')}"
     if found.refused:
         yield f"refused: {shown.counted(found.refused, 'record')}"
+    reasons: dict[str, list[str]] = {}
     for refused in found.refusals:
-        yield Dim(f"  {refused.record_id}: {refused.reason}")
+        reasons.setdefault(refused.reason, []).append(refused.record_id)
+    for why, ids in reasons.items():
+        rest = f" and {len(ids) - _NAMED:,} more" if len(ids) > _NAMED else ""
+        yield Dim(f"  {', '.join(ids[:_NAMED])}{rest}: {why}")
 
 
 def _applied(done: Applied) -> Iterator[Line]:

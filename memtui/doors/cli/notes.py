@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -53,12 +54,20 @@ ValidTo = Annotated[
 
 async def note(
     session: Session,
-    text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="What to remember; - reads it from stdin.")
-    ],
     scope: ScopeOptions,
     source: SourceOptions,
+    text: Annotated[
+        str | None,
+        typer.Argument(metavar="TEXT", help="What to remember; - reads it from stdin."),
+    ] = None,
     *,
+    file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Store the notes of a .json, .jsonl or .md file."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --file: say what would be stored.")
+    ] = False,
     kind: Annotated[str, typer.Option(help="The sort of record: note, fact, reference …")] = "note",
     title: Annotated[str | None, typer.Option(help="Its title.")] = None,
     summary: Summary = None,
@@ -79,11 +88,26 @@ async def note(
         str | None,
         typer.Option(metavar="ID", help="Change this record to TEXT instead of storing a new one."),
     ] = None,
-) -> None:
+) -> int:
     """Store TEXT as a memory and print the new record's id.
 
-    What says the same already, or nearly, is named with it.
+    What says the same already, or nearly, is named with it. With --file each object of a JSON
+    document or line is a note (text, and where it has them title, summary, topic, tags, kind,
+    pinned, source, metadata and times), and in markdown each heading of the highest level begins
+    one; the frontmatter says topic, tags and kind of all. --kind, --topic, --tag and a source are
+    those of notes that name none. A text that is there already is skipped, so that a file can be
+    loaded again; one undo undoes all of it. Exit 1 if a note was refused.
     """
+    whole = (title, summary, expires, valid_from, valid_to, record_id, metadata, update)
+    if file is not None:
+        from memtui.doors.cli.notes_files import load_notes
+
+        if text is not None or pin or any(whole) or mode is not WriteMode.APPEND:
+            raise Invalid("With --file give only whose notes, a source, --kind, --topic and --tag.")
+        defaults = {"kind": kind, "topic": topic, "tags": tuple(tag or ())}
+        return await load_notes(session, file, scope, source, dry_run=dry_run, defaults=defaults)
+    if text is None or dry_run:
+        raise Invalid("Give the text to remember, or --file FILE; --dry-run goes with --file.")
     if update is not None:
         if any((title, record_id, metadata, valid_from, valid_to)) or kind != "note":
             raise Invalid("With --update give the text, --topic, --tag, --pin or --expires alone.")
@@ -91,7 +115,7 @@ async def note(
             session, update, scope, text, summary=summary, topic=topic, tag=tag,
             pin=pin or None, expires=expires,
         )  # fmt: skip
-        return
+        return 0
     await store(
         session,
         scope,
@@ -106,10 +130,11 @@ async def note(
         topic=topic,
         tags=tuple(tag or ()),
         pinned=pin,
-        expires_at=session.future(expires),
+        expires_at=session.ahead(expires),
         valid_from=session.moment(valid_from) if valid_from else None,
         valid_to=session.future(valid_to),
     )
+    return 0
 
 
 async def store(

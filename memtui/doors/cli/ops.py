@@ -238,7 +238,7 @@ def _detail(
             ("open", link or ""),
             ("tokens", shown.tokens(operation.usage) if operation.usage else ""),
             ("cost", shown.operation_cost(operation) if operation.usage else ""),
-            ("takes back", operation.undoes or ""),
+            ("undoes", operation.undoes or ""),
             ("digest", operation.digest),
             ("request", json.dumps(request, ensure_ascii=False, default=str)),
         ]

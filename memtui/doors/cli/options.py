@@ -20,7 +20,14 @@ from memtui.contract import (
     SourceRef,
 )
 from memtui.doors.cli.session import Session, build
-from memtui.filters import FIELDS, Taker, build_filter, parse_filter, refuse_not_held
+from memtui.filters import (
+    FIELDS,
+    Taker,
+    build_filter,
+    parse_filter,
+    refuse_not_held,
+    taken_for_words,
+)
 
 if TYPE_CHECKING:
     from memtui.contract import Model
@@ -308,10 +315,11 @@ def filter_of(
     `since` and `until` are read as moments in the session's zone.
 
     Raises:
-        Invalid: an unknown field, a value that does not fit, a term that says nothing about the
-            taker, or a field that line and flag give two values.
+        Invalid: an unknown field, a value that is empty or does not fit, a term that says nothing
+            about the taker, or a field that line and flag give two values.
     """
     given: dict[str, object] = {name: value for name, value in flags.items() if value is not None}
+    _refuse_empty(given)
     if not line and not given:
         return Filter()
     for field in {"since", "until"} & given.keys():
@@ -325,11 +333,25 @@ def filter_of(
             parsed[one.field] = one.values
     for name in parsed.keys() & given.keys() - {"text"}:
         if str(parsed[name]) != str(given[name]):
-            word = next(word for word, field in FIELDS.items() if field == name)
-            raise Invalid(f"{word}: in the filter and its option differ; nothing can be both.")
+            raise Invalid(
+                f"{_option(name)}: in the filter and its option differ; nothing can be both."
+            )
     chosen = build_filter(**parsed | given)
     refuse_not_held(chosen, taker)
+    for sentence in taken_for_words(chosen):
+        session.out.say(sentence)
     return chosen
+
+
+def _refuse_empty(given: dict[str, object]) -> None:
+    empty = next((_option(name) for name, value in given.items() if value == ""), None)
+    if empty is not None:
+        raise Invalid(f"The {empty} that is given is empty; name one, or leave it out.")
+
+
+def _option(name: str) -> str:
+    """Return what a person calls a field of a filter."""
+    return next((word for word, field in FIELDS.items() if field == name), name)
 
 
 def json_object(text: str | None, option: str) -> Json:

@@ -132,7 +132,8 @@ def write_exactly(content: bytes) -> None:
 def ticker(pause_s: float = math.inf) -> Iterator[Callable[[str], None]]:
     """Yield what shows on stderr how far it has come, each line in the place of the one before.
 
-    Where there is no terminal it prints a line at most every `pause_s` seconds.
+    The last line stays where the work was stopped. Where there is no terminal it prints a line at
+    most every `pause_s` seconds.
     """
     last, is_open = monotonic(), False
 
@@ -148,9 +149,12 @@ def ticker(pause_s: float = math.inf) -> Iterator[Callable[[str], None]]:
 
     try:
         yield show
-    finally:
+    except BaseException:
         if is_open:
             sys.stderr.write("\n")
+        raise
+    if is_open:
+        sys.stderr.write("\r\x1b[K")
 
 
 def of_bindings(answer: EverywhereAnswer) -> str:
@@ -185,13 +189,15 @@ def columns(*titles: str) -> tuple[Column, ...]:
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Iterator[Line]:
-    """Yield the title line and one line a row, made safe to show.
+    """Yield the title line and one line a row, made safe to show; without rows nothing.
 
     Without a terminal no cell is cut to a width, and every cell ends at 200 characters.
     """
     from memtui.visible import visible
 
     shown = [[visible(cell, limit=_CELL_LIMIT) for cell in row] for row in rows]
+    if not shown:
+        return
     titles = [column.title for column in columns]
     widths = [max(map(_width, cells)) for cells in zip(titles, *shown, strict=True)]
     _fit(columns, widths)

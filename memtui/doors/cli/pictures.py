@@ -17,13 +17,14 @@ from time import monotonic
 from typing import Any
 
 from textual.pilot import Pilot
+from textual.strip import Strip
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings, find_paths
 from memtui.contract import MemtuiError, Scope, Unavailable
-from memtui.demo import build_demo
+from memtui.demo.making import build_demo
 from memtui.filters import parse_filter
-from memtui.screens.picture import picture_of
+from memtui.screens.picture import lines_of, picture_of
 from memtui.screens.state import GoTo, Phase
 from memtui.screens.themes import check_theme
 
@@ -138,12 +139,13 @@ async def take(
 
 async def _until_read(app: MemtuiApp) -> bool:
     """Wait until the app shows the same for a while and reads nothing; return whether it does."""
-    end, before, still = monotonic() + _LONGEST_SECONDS, "", 0
+    end, still = monotonic() + _LONGEST_SECONDS, 0
+    before: list[Strip] = []
     while still < _STILL:
         if monotonic() > end:
             return False
         await asyncio.sleep(_LOOK_SECONDS)
-        now = "" if _reads(app) else picture_of(app)
+        now = [] if _reads(app) else lines_of(app)
         still = still + 1 if now and now == before else 0
         before = now
     return True

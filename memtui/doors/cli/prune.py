@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memtui.contract import Denied, Invalid, Record, owner_words
+from memtui.contract import (
+    BrowseRequest,
+    Denied,
+    Invalid,
+    NotFound,
+    Record,
+    owner_of,
+    owner_words,
+)
 from memtui.doors.cli import impact
 from memtui.doors.cli.facts import FACT, FactScope
 from memtui.doors.cli.forget import changed_ids, forgotten
@@ -111,7 +119,7 @@ async def facts_prune(
     kind: Annotated[
         str | None,
         typer.Option(
-            help="The sort of record; all takes every one, which --everything does by itself.",
+            help="The sort of record; all takes every one, as --everything does.",
             show_default="fact",
         ),
     ] = None,
@@ -185,6 +193,13 @@ async def facts_prune(
 
 async def _of_scope(session: Session, request: PruneRequest) -> _Planned:
     answer = await session.service.pruning.plan(session.caller, request)
+    is_empty = not answer.plan.items and not answer.problems
+    if is_empty and owner_of(request.scope)[1] != session.caller.company_id:
+        anything = BrowseRequest(scope=request.scope, binding_key=request.binding_key, limit=1)
+        if not (await session.service.browse(session.caller, anything)).records:
+            raise NotFound(
+                f"{answer.binding_key} remembers nothing of {owner_words(request.scope)}."
+            )
     head = {
         "plan_operation_id": answer.operation_id,
         "binding_key": answer.binding_key,
@@ -331,7 +346,8 @@ def _left(planned: _Planned) -> Iterator[Line]:
             yield f"? {item.record.text}"
             name = f"{handle.provider_record_id}{place}"
             yield Dim(f"    {name}  {item.tokens} tokens  {item.kept}".rstrip())
-            yield from (Dim(f"    {one.reason}: {one.sentence}") for one in reasons)
+            for one in reasons:
+                yield Dim(f"    {one.reason.replace('_', ' ')}: {one.sentence}")
 
 
 def insight_lines(insights: Sequence[Insight]) -> Iterator[Line]:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.contract import ExplainStage, Matching, QueryIntent, QueryRequest, Snippet, SourceKind
+from memtui.contract import (
+    ExplainStage,
+    Invalid,
+    Matching,
+    QueryIntent,
+    QueryRequest,
+    Snippet,
+    SourceKind,
+)
 from memtui.doors.cli.options import (
     AllBindings,
     AsOf,
@@ -65,6 +73,8 @@ async def query(
     all_bindings: AllBindings = False,
 ) -> None:
     """Find the records that are relevant to TEXT, best first."""
+    if not text.strip():
+        raise Invalid("Say what to look for; `memtui browse` lists what is there.")
     session = session.at(as_of)
     chosen = filter_of(
         session,
@@ -161,7 +171,7 @@ def _snippet(session: Session, rank: int, snippet: Snippet, *first: str) -> Iter
         *first,
         "summary" if snippet.summary else "",
         shown.source_line(snippet.source),
-        shown.since(snippet.created_at, session.now),
+        shown.since(snippet.created_at, session.now) if snippet.created_at else "",
         f"by {snippet.created_by}" if snippet.created_by else "",
         snippet.handle.provider_record_id,
     ]
@@ -222,7 +232,8 @@ async def context(
         int | None, typer.Option(min=0, help="Cut the text to so many tokens, and say what went.")
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit 1 if it is over its budget.")
+        bool,
+        typer.Option("--check", help="Exit 1 if it, or a section of it, is over its budget."),
     ] = False,
     delivered: Annotated[
         bool, typer.Option("--delivered", help="A model gets it: its records count as read.")
@@ -236,6 +247,7 @@ async def context(
 
     Its records count as read only with --delivered, and only then the log keeps the text.
     """
+    from memtui.context.assembly import WarningKind
     from memtui.service import ContextRequest
 
     session = session.at(as_of)
@@ -261,11 +273,10 @@ async def context(
     else:
         share = jsonable(answer.share) | {"over_target": answer.share.over_target}
         session.out.answer(jsonable(answer) | {"share": share}, _lines(answer))
-    if check and answer.over_budget:
-        session.out.say(
-            f"The memory context has {answer.tokens:,} tokens and its budget is "
-            f"{answer.budget:,}; prune it with memtui facts prune."
-        )
+    kinds = {WarningKind.OVER_BUDGET, WarningKind.FAR_OVER_BUDGET}
+    over = [one.message for one in answer.warnings if one.kind in kinds]
+    if check and over:
+        session.out.say(f"{over[0]} `memtui facts prune` shows what could go.")
         return 1
     return 0
 

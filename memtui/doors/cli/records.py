@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,8 +27,6 @@ from memtui.filters import FIELDS, Taker, build_filter, names_bindings
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from memtui.service import BrowseAnswer, Change, GetAnswer, Provenance, TimelineAnswer
     from memtui.service.everywhere import EverywherePage
 
@@ -266,6 +265,10 @@ def change_lines(session: Session, change: Change) -> Iterator[Line]:
         f"from {shown.source_line(operation.source)}  {operation.operation_id}"
     )
     yield from change_of(change.before, change.after)
+    window = [operation.request.get(name) for name in ("valid_from", "valid_to")]
+    if any(window):
+        since, until = (datetime.fromisoformat(one) if one else None for one in window)
+        yield f"    valid: {span(session, since, until)}"
 
 
 def change_of(before: Record | None, after: Record | None) -> Iterator[Line]:
@@ -295,9 +298,10 @@ async def say_unknown_of_operations(session: Session, chosen: Filter) -> None:
     from memtui.widgets.filter_words import known_values
 
     given, log = _given(chosen), session.service.log
-    known = (
-        known_values((await log.page(session.caller, limit=_LOOKED_AT)).operations) if given else {}
-    )
+    if not given:
+        return
+    newest = await log.page(session.caller, Filter(), limit=_LOOKED_AT)
+    known = known_values(newest.operations)
     for name, value, only in given:
         if not (await log.page(session.caller, only, limit=1)).total:
             _say_unknown(session, name, value, known.get(name, ()))
@@ -307,7 +311,7 @@ async def say_unknown_of_records(
     session: Session, chosen: Filter, scope: Scope, binding: str | None
 ) -> None:
     """Name each value of a filter that no record has; for where it found none."""
-    from memtui.provider_kit import conditions, held
+    from memtui.provider_kit.matching import conditions, held
 
     async def browsed(only: Filter, limit: int) -> tuple[Record, ...]:
         request = BrowseRequest(scope=scope, binding_key=binding, filter=only, limit=limit)
@@ -337,6 +341,8 @@ def _given(chosen: Filter, *, but: str = "") -> list[tuple[str, str, Filter]]:
 def _say_unknown(session: Session, name: str, value: str, known: Iterable[str]) -> None:
     from rapidfuzz import process
 
-    found = process.extract(value, list(known), limit=_MOST_NEAR, score_cutoff=_NEAR)
-    near = " and ".join(f"{name}:{other}" for other, _, _ in found)
+    part_of = sorted(other for other in known if value.casefold() in other.casefold())
+    alike = process.extract(value, list(known), limit=_MOST_NEAR, score_cutoff=_NEAR)
+    found = part_of[:_MOST_NEAR] or [other for other, _, _ in alike]
+    near = " and ".join(f"{name}:{other}" for other in found)
     session.out.say(f"Nothing has {name}:{value}" + (f"; near is {near}." if near else "."))

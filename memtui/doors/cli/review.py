@@ -316,6 +316,8 @@ def _details(session: Session, one: HeldDetails) -> Iterator[Line]:
         ("seen", one.seen),
     ]  # fmt: skip
     yield from fields((name, value) for name, value in told if value)
+    if one.orders:
+        yield "It reads like an order, or hides something."
     for title, records in (
         ("says otherwise than", one.contradicts),
         ("was, when it was held", one.then if one.changed else ()),

@@ -65,7 +65,7 @@ async def runs_list(
     )
     titles = columns(
         "run", "last>", "agent", "project", "contexts>", "told>", "queries>", "writes>",
-        "corrected>", "forgot>", "failed>", "cost>", "through*",
+        "corrected>", "forgot>", "held>", "failed>", "cost>", "through*",
     )  # fmt: skip
     more = f"; the next page: --before {page.next_before}" if page.next_before else ""
     session.out.answer(
@@ -133,6 +133,7 @@ def _cells(session: Session, run: Run) -> list[str]:
         shown.count(run.writes),
         shown.count(run.corrections),
         shown.count(run.forgets),
+        shown.count(run.held),
         shown.count(run.failures),
         words.short_cost(run),
         ", ".join(run.doors),

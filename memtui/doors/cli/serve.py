@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from memtui.contract import Invalid, Scope, missing_extra
+from memtui.contract import Invalid, Scope
 from memtui.doors.cli.session import Session
+from memtui.wording import missing_extra
 
 if TYPE_CHECKING:
     from memtui.doors.listening import Listener
@@ -113,7 +114,7 @@ def _listener(
 
 
 def _warn(session: Session, contract: str, host: str | None) -> None:
-    from memtui.provider_kit import is_loopback
+    from memtui.provider_kit.servers import is_loopback
 
     if host is None or is_loopback(host):
         return

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from memtui.doors.cli.interrupts import raise_interrupts
 from memtui.doors.cli.output import Output
 from memtui.doors.helper.words import NAMING
 
@@ -178,6 +179,19 @@ class Session:
         """
         return None if text is None else future(text, now=self.now, zone=self.zone)
 
+    def ahead(self, text: str | None) -> datetime | None:
+        """Return the moment that an expiry names, which is still to come.
+
+        Raises:
+            Invalid: the text is no moment, or one that is past.
+        """
+        from memtui.contract import Invalid
+
+        moment = self.future(text)
+        if moment is not None and moment <= self.now:
+            raise Invalid(f"{text!r} is past; give a time that is still to come, such as 30d.")
+        return moment
+
     def zone_name(self) -> str:
         """Return the IANA name of `zone`; UTC, with a note, where the system's has none."""
         if name := self.settings.zone_name:
@@ -233,7 +247,8 @@ def choose_company(
     Raises:
         Invalid: there is no such company.
     """
-    from memtui.contract import Invalid, unknown
+    from memtui.contract import Invalid
+    from memtui.wording import unknown
 
     for company in (*entered, *companies):
         if not wanted or company.company_id == wanted:
@@ -257,14 +272,14 @@ def build(model: type[ModelT], /, **values: Any) -> ModelT:
     from pydantic import ValidationError
 
     from memtui.contract import Invalid
+    from memtui.wording import misfit
 
     try:
         return model(**values)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"]).replace("_", " ")
-        said = first["msg"].removeprefix("Value error, ")
-        raise Invalid(f"The {field or 'request'} does not fit: {said}.") from error
+        raise Invalid(f"The {field or 'request'} does not fit: {misfit(first)}.") from error
 
 
 _LOG_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -314,6 +329,7 @@ def open_app(invocation: Invocation) -> int:
         Invalid: there is no terminal, or a setting does not fit.
     """
     require_terminal()
+    raise_interrupts()
     with keys_kept() as attributes:
         from memtui.app import run_app
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from memtui.contract import Invalid, NotFound, Scope, owner_of, owner_words
+from memtui.contract import Filter, Invalid, NotFound, Scope, owner_of, owner_words
 from memtui.doors.cli.input import read_stdin
 from memtui.doors.cli.options import Exact, FilterLine, OperationOptions, ScopeOptions
 from memtui.doors.cli.output import (
@@ -117,9 +117,19 @@ async def stats(
         "bucket": bucket,
         "zone": zone,
     }
-    session.out.answer(_document(found) | asked, _lines(found, names, bucket))
+    held_count = await _held_count(session, chosen)
+    document = _document(found) | {"held_count": held_count} | asked
+    session.out.answer(document, _lines(found, names, bucket, held_count))
     if not found.operation_count:
         await say_unknown_of_operations(session, chosen)
+
+
+async def _held_count(session: Session, chosen: Filter) -> int | None:
+    """Return how many writes wait for review now; None where the answer is not about that."""
+    is_of_now = not chosen.model_dump(exclude_defaults=True, exclude={"binding_key"})
+    if not is_of_now or not session.caller.by_person or session.caller.as_of is not None:
+        return None
+    return len(await session.service.review.waiting(session.caller, chosen.binding_key))
 
 
 async def _show_patterns(session: Session, scope: ScopeOptions) -> None:
@@ -136,7 +146,6 @@ async def _show_patterns(session: Session, scope: ScopeOptions) -> None:
 
 
 async def _show_insights(session: Session, scope: ScopeOptions) -> None:
-    from memtui.contract import Filter
     from memtui.doors.cli.prune import insight_lines
     from memtui.service import PruneRequest
 
@@ -191,8 +200,12 @@ def _exact(found: Figures, exclude: set[str] | None = None) -> dict[str, Any]:
     return document | {"cost_usd": f"{found.cost_usd.normalize():f}"}
 
 
-def _lines(found: Stats, names: tuple[str, ...], bucket: str | None) -> Iterator[Line]:
+def _lines(
+    found: Stats, names: tuple[str, ...], bucket: str | None, held_count: int | None
+) -> Iterator[Line]:
     yield from fields(_totals(found))
+    if held_count:
+        yield from fields([("held", f"{shown.count(held_count)} now; memtui review list")])
     if found.bindings:
         yield ""
         rows = ([_key(one, "binding"), *_cells(one)] for one in found.bindings)
@@ -260,7 +273,7 @@ def _hits(found: Stats) -> str:
     hours = int(USE_WITHIN.total_seconds() // 3600)
     share = _share(found.hit_rate, found.answered_count, "answered queries")
     if found.hit_sign is HitSign.USED:
-        return f"{share}; a hit is a query of which a record was opened within {hours} h"
+        return f"{share}; a hit is a query with a record that was opened within {hours} h"
     return f"{share}; a hit is a query with a record at or above the score threshold"
 
 

@@ -115,11 +115,17 @@ async def vault_resolve(
     *,
     keep: Annotated[
         str,
-        typer.Option(metavar="KEY", help="The binding whose version stays; the other gets it."),
+        typer.Option(
+            metavar="KEY", help="The binding whose version stays; the other gets it. Or both."
+        ),
     ],
     vault: _Vault = None,
 ) -> int:
-    """Decide a conflict: what one side has, or has no more, goes to the other."""
+    """Decide a conflict: what one side has, or has no more, goes to the other.
+
+    With --keep both each side gets the other's version as a record of its own; of a fact's key one
+    value stays.
+    """
     from memtui.migration.syncing import resolve
 
     ends = await _ends(session, binding, vault)

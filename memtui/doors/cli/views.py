@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from memtui.contract import Invalid, NotFound, unknown
+from memtui.contract import Invalid, NotFound
 from memtui.doors.cli.options import FilterLine, OperationOptions, ScopeOptions
 from memtui.doors.cli.output import columns, table
 from memtui.doors.cli.session import Invocation, Session
 from memtui.filters import parse_filter
+from memtui.wording import unknown
 
 if TYPE_CHECKING:
     from memtui.screens.kept import SavedView
@@ -23,9 +24,9 @@ Screen = Literal["operations", "query", "records", "budget", "analytics"]
 
 def views_list(invocation: Invocation) -> None:
     """List the saved views: their screens and filters."""
-    from memtui.screens.kept import load_views
+    from memtui.screens.kept import SavedView, load_named
 
-    views = load_views(invocation.paths().views_file)
+    views = load_named(invocation.paths().views_file, SavedView)
     titles = columns("name", "screen", "filter*")
     rows = ([one.name, one.screen, one.filter_line] for one in views)
     invocation.out.answer({"views": views}, table(titles, rows))
@@ -42,7 +43,7 @@ def views_save(
 
     The app keeps order and columns with it, under the same key on every screen.
     """
-    from memtui.screens.kept import SavedView, checked_name, save_view
+    from memtui.screens.kept import SavedView, checked_name, save_named
 
     paths = invocation.paths()
     if not paths.is_begun:
@@ -50,47 +51,62 @@ def views_save(
     written = " ".join(line or ())
     parse_filter(written, now=datetime.now(UTC))
     view = SavedView(name=checked_name(name), screen=screen, filter_line=written)
-    save_view(paths.views_file, view)
+    save_named(paths.views_file, view)
     invocation.out.answer(view, [], f"Kept the view {view.name}.")
 
 
-async def views_use(session: Session, name: Name) -> None:
-    """List what a view shows: operations, records, or the figures of screen 6."""
+async def views_use(
+    session: Session,
+    name: Name,
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="The question; with a view of Query.")
+    ] = None,
+) -> None:
+    """Show what a view shows.
+
+    Operations, records, the figures of Analytics, or for Budget the facts. A view of Query answers
+    TEXT; without TEXT it lists the records that a question finds its answer in.
+    """
     view = _named(session.paths.views_file, name)
     line = [view.filter_line] if view.filter_line else None
+    if text is not None and view.screen != "query":
+        raise Invalid(f"The view {view.name} is one of {view.screen}, which takes no question.")
     if view.screen == "operations":
         from memtui.doors.cli.ops import ops_list
 
         await ops_list(session, ScopeOptions(), OperationOptions(), line)
-    elif view.screen == "records":
-        from memtui.doors.cli.records import browse
-
-        await browse(session, ScopeOptions(), line)
     elif view.screen == "analytics":
         from memtui.doors.cli.stats import stats
 
         await stats(session, ScopeOptions(), OperationOptions(), line)
+    elif view.screen == "budget":
+        from memtui.doors.cli.facts import FactScope, facts_list
+
+        await facts_list(session, FactScope(), line)
+    elif text is not None:
+        from memtui.doors.cli.query import query
+
+        await query(session, text, ScopeOptions(), line)
     else:
-        raise Invalid(
-            f"The view {view.name} is one of the screen {view.screen}, which lists nothing by its "
-            f"filter alone; give the filter to a command: {view.filter_line or 'it has none'}."
-        )
+        from memtui.doors.cli.records import browse
+
+        await browse(session, ScopeOptions(), line)
 
 
 def views_delete(invocation: Invocation, name: Name) -> None:
     """Delete a view; what it shows stays."""
-    from memtui.screens.kept import delete_view
+    from memtui.screens.kept import SavedView, delete_named
 
     path = invocation.paths().views_file
     view = _named(path, name)
-    left = delete_view(path, view.name)
+    left = delete_named(path, SavedView, view.name)
     invocation.out.answer({"deleted": view, "views": left}, [], f"Deleted the view {view.name}.")
 
 
 def _named(path: Path, name: str) -> SavedView:
-    from memtui.screens.kept import load_views
+    from memtui.screens.kept import SavedView, load_named
 
-    views = load_views(path)
+    views = load_named(path, SavedView)
     found = next((one for one in views if one.name == name), None)
     if found is None:
         raise NotFound(unknown("view", name, [one.name for one in views]))

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from memtui.contract import missing_extra
 from memtui.doors.cli.session import Invocation
+from memtui.wording import missing_extra
 
 HOST = "127.0.0.1"
 

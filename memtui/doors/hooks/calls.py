@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memtui.contract import Invalid, Json
-from memtui.provider_kit import whole
+from memtui.provider_kit.servers import whole
 
 MOST_CHARACTERS = 8_000
 """How long a context may be: from 10,000 on Claude Code and Cursor put it into a file."""

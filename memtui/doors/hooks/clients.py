@@ -11,6 +11,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from memtui.backends.client_configs import GEMINI, codex_folder
 from memtui.contract import Invalid, Json, NotFound
 from memtui.doors.clients import Addition, FileChange, adding, form_of, read, removing, unchanged
 
@@ -79,14 +80,14 @@ CLIENTS = (
     HookClient(
         "codex",
         "Codex",
-        lambda home: _folder("CODEX_HOME", home / ".codex") / "hooks.json",
+        lambda home: codex_folder(home, os.environ) / "hooks.json",
         {name: kind for name, kind in _CLAUDE_EVENTS.items() if name != "SessionEnd"},
         "Codex runs it once you have trusted it there with /hooks",
     ),
     HookClient(
         "gemini",
         "Gemini CLI",
-        lambda home: home / ".gemini" / "settings.json",
+        lambda home: home / GEMINI,
         {
             "SessionStart": _PRE,
             "PreCompress": _PRE,

@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from memtui import __version__
 from memtui.contract import Denied, Invalid, Json, MemtuiError, Model
 from memtui.service import Caller, MemoryService
+from memtui.wording import misfit
 
 _SENTENCES = {
     404: "There is nothing at this address; /openapi.json lists the addresses there are.",
@@ -211,8 +212,7 @@ async def read_json(request: Request, model: type[ModelT], *, max_bytes: int) ->
                 HTTPStatus.BAD_REQUEST, f"The body is not JSON text: {first['ctx']['error']}."
             ) from error
         field = ".".join(str(part) for part in first["loc"]) or "body"
-        said = first["msg"].removeprefix("Value error, ")
-        raise Invalid(f"The {field} does not fit: {said}.") from error
+        raise Invalid(f"The {field} does not fit: {misfit(first)}.") from error
 
 
 async def _read(request: Request, max_bytes: int) -> bytes:

@@ -70,6 +70,7 @@ from memtui.service import (
 )
 from memtui.service.namespaces import no_namespace
 from memtui.service.redaction import redact, redact_json
+from memtui.wording import misfit
 
 _ORG = "org:"
 _LONGEST = 180
@@ -128,11 +129,8 @@ def _templates(binding: BindingView, fixed: Mapping[str, None]) -> Templates:
     try:
         return Templates(**{**given, **fixed})
     except (ValidationError, TypeError) as error:
-        what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        raise Invalid(
-            f"The templates of the binding {binding.key} do not fit: "
-            f"{what.removeprefix('Value error, ')}."
-        ) from error
+        what = misfit(error.errors()[0]) if isinstance(error, ValidationError) else str(error)
+        raise Invalid(f"The templates of the binding {binding.key} do not fit: {what}.") from error
 
 
 def _shortened(value: str) -> str:

@@ -21,7 +21,7 @@ from memtui.contract import (
 )
 from memtui.doors.http.plugin_binding import Named, ServedBinding, is_past
 from memtui.doors.http.plugin_wire import DEFAULT_ROWS, Found, Kind, Memory, Search
-from memtui.provider_kit import read_cursor, write_cursor
+from memtui.provider_kit.pages import read_cursor, write_cursor
 
 _PAGE = 1_000
 _WIDEN = 5

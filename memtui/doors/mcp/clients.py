@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.contract import Invalid, Json, NotFound, unknown
+from memtui.backends import client_configs
+from memtui.backends.client_configs import codex_folder, program_folder
+from memtui.contract import Invalid, Json, NotFound
 from memtui.doors.clients import (
     SKILL,
     Addition,
@@ -21,6 +22,7 @@ from memtui.doors.clients import (
     removing,
     unchanged,
 )
+from memtui.wording import unknown
 
 NAME = "memtui"
 """What the server is called in a client's configuration."""
@@ -52,18 +54,11 @@ class McpClient:
         return {**transport, "command": command[0], "args": list(command[1:])}
 
 
-def _config(home: Path) -> Path:
-    """Return the folder of programs with windows."""
-    if sys.platform == "darwin":
-        return home / "Library" / "Application Support"
-    return Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-
-
 CLIENTS = (
     McpClient(
         "claude-code",
         "Claude Code",
-        lambda home: home / ".claude.json",
+        lambda home: home / client_configs.CLAUDE_CODE,
         "mcpServers",
         program="claude",
         add=("mcp", "add", "--scope", "user", NAME, "--"),
@@ -74,13 +69,13 @@ CLIENTS = (
     McpClient(
         "claude-desktop",
         "Claude Desktop",
-        lambda home: _config(home) / "Claude" / "claude_desktop_config.json",
+        lambda home: program_folder(home, os.environ) / client_configs.CLAUDE_DESKTOP,
         "mcpServers",
     ),
     McpClient(
         "codex",
         "Codex",
-        lambda home: Path(os.environ.get("CODEX_HOME") or home / ".codex") / "config.toml",
+        lambda home: codex_folder(home, os.environ) / "config.toml",
         "mcp_servers",
         program="codex",
         add=("mcp", "add", NAME, "--"),
@@ -88,25 +83,25 @@ CLIENTS = (
         skill=(".codex", "skills"),
     ),
     McpClient(
-        "cursor", "Cursor", lambda home: home / ".cursor" / "mcp.json", "mcpServers", typed=True
+        "cursor", "Cursor", lambda home: home / client_configs.CURSOR, "mcpServers", typed=True
     ),
     McpClient(
         "vscode",
         "VS Code",
-        lambda home: _config(home) / "Code" / "User" / "mcp.json",
+        lambda home: program_folder(home, os.environ) / client_configs.VS_CODE,
         "servers",
         typed=True,
     ),
     McpClient(
         "gemini",
         "Gemini CLI",
-        lambda home: home / ".gemini" / "settings.json",
+        lambda home: home / client_configs.GEMINI,
         "mcpServers",
     ),
     McpClient(
         "antigravity",
         "Antigravity",
-        lambda home: home / ".gemini" / "config" / "mcp_config.json",
+        lambda home: home / client_configs.ANTIGRAVITY,
         "mcpServers",
         skill=(".gemini", "config", "skills"),
     ),

@@ -40,7 +40,6 @@ from memtui.contract import (
     WriteRequest,
     owned,
     owner_words,
-    unknown,
 )
 from memtui.doors.agent import Agent, Owner
 from memtui.fact_values import written
@@ -48,6 +47,7 @@ from memtui.filters import build_filter
 from memtui.service import Answer, FactRequest, Held
 from memtui.service.operations import FACT
 from memtui.visible import visible
+from memtui.wording import misfit, unknown
 
 if TYPE_CHECKING:
     from memtui.service.everywhere import EverywhereAnswer, FoundSnippet, ListedRecord
@@ -813,7 +813,7 @@ async def call(agent: Agent, name: str, arguments: Mapping[str, Any]) -> Reply:
 def _misfit(error: ValidationError, tool: Tool) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     field = ".".join(str(part) for part in first["loc"])
-    said = first["msg"].removeprefix("Value error, ")
+    said = misfit(first)
     known = ", ".join(tool.takes.model_fields) or "nothing"
     what = f"The argument {visible(field, limit=80)} does not fit: {said}." if field else f"{said}."
     return f"{what} {tool.name} takes {known}; call it again with arguments that fit."

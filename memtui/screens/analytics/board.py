@@ -112,7 +112,6 @@ class Question:
     """What to let through, the stretch of time left out."""
     span: Span
     bucket: Bucket
-    dimension: str
     hit_sign: HitSign | None
     """None takes the best there is."""
     zone: str
@@ -158,16 +157,19 @@ async def read_board(session: ServiceSession, question: Question) -> Board:
     return Board(question, stats, _filled(question, stats.groups), spending)
 
 
-async def read_groups(session: ServiceSession, question: Question) -> tuple[Group, ...]:
-    """Read the figures by the dimension, those with the most operations first."""
-    found = await session.service.analysis.stats(
-        session.caller,
-        question.filter,
-        by=(question.dimension,),
-        hit_sign=question.hit_sign,
-        zone=question.zone,
-    )
-    return tuple(sorted(found.groups, key=lambda one: -one.operation_count))
+async def read_groups(session: ServiceSession, board: Board, dimension: str) -> tuple[Group, ...]:
+    """Return a board's figures by a dimension, those with the most operations first."""
+    question, groups = board.question, board.stats.bindings
+    if dimension != "binding":
+        found = await session.service.analysis.stats(
+            session.caller,
+            question.filter,
+            by=(dimension,),
+            hit_sign=board.stats.hit_sign,
+            zone=question.zone,
+        )
+        groups = found.groups
+    return tuple(sorted(groups, key=lambda one: -one.operation_count))
 
 
 def _filled(question: Question, groups: Sequence[Group]) -> tuple[Group, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 from time import monotonic
@@ -72,8 +71,10 @@ _REST_SECONDS = 1.0
 _REST = 4
 """So many times as long as figures took to be added up, and so many seconds at least, what came
 since waits to be counted."""
-_FOOTER_KEYS = 5
+_FOOTER_KEYS = 7
 """Keys of the footer before that of the help."""
+_SOON_SECONDS = 0.3
+"""What is added up sooner is shown without a word before."""
 _TABLES = ("csv", "json", "parquet")
 _LONGEST_NAME = 200
 
@@ -101,6 +102,7 @@ class AnalyticsScreen(MemtuiScreen):
     """What the whole log adds up to."""
 
     MODE = "analytics"
+    READS_WITH = ("memtui.analytics.stats", "duckdb", "plotext")
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("analytics")
 
     def __init__(self, state: AppState) -> None:
@@ -185,7 +187,9 @@ class AnalyticsScreen(MemtuiScreen):
                 stats = self.board.stats
                 counted.append(fmt.counted(stats.operation_count, "operation"))
                 if stats.left_out_count:
-                    counted.append(fmt.left_out(stats.left_out_count))
+                    counted.append(
+                        fmt.left_out(stats.left_out_count, brief=not self.has_class("-wide"))
+                    )
             self.show_count("  ".join(counted))
             how.fit(self._how)
 
@@ -196,7 +200,7 @@ class AnalyticsScreen(MemtuiScreen):
         other = self.missing.keys() & {Need.CHARTS, Need.SQL}
         actions = footer_actions(self.MODE, count=len(ACTIONS))
         there = [action for action in actions if not other & set(action.needs)]
-        return [*there[:_FOOTER_KEYS], there[-1]]
+        return [*there[:-1][:_FOOTER_KEYS], there[-1]]
 
     # Reading.
 
@@ -207,8 +211,10 @@ class AnalyticsScreen(MemtuiScreen):
             self._company = session.company.company_id
             self.forget()
             self._sql.forget()
-        if self.board is None or self.board.question.filter != question.filter:
-            self._hide("loading", "Adding up", "The first look at a long log takes longest.")
+        if self.board is None:
+            self.set_timer(_SOON_SECONDS, self._tell_loading)
+        elif self.board.question.filter != question.filter:
+            self._hide_for_loading()
         self._grouping.forget()
         begun = monotonic()
 
@@ -219,10 +225,18 @@ class AnalyticsScreen(MemtuiScreen):
         self._reading.latest(lambda: read_board(session, question), show, self._broken)
         self._draw_status_line()
 
+    def _tell_loading(self) -> None:
+        if self.board is None and self._reading.busy:
+            self._hide_for_loading()
+
+    def _hide_for_loading(self) -> None:
+        self._hide("loading", "Adding up", "The first look at a long log takes longest.")
+
     def forget(self) -> None:
         """Take the charts away."""
         self.board = None
         self._show_groups(())
+        self._table.notice = ("Adding up …",)
         self._grid.show(())
 
     def happened(self, news: News) -> None:
@@ -251,7 +265,7 @@ class AnalyticsScreen(MemtuiScreen):
         bare = chosen.model_copy(
             update={"since": None, "until": None, "topic": None, "tag": None, "kind": None}
         )
-        return Question(bare, span, self.bucket, self.dimension, self.hit_sign, zone, now)
+        return Question(bare, span, self.bucket, self.hit_sign, zone, now)
 
     def _show(self, board: Board) -> None:
         self.board = board
@@ -294,10 +308,9 @@ class AnalyticsScreen(MemtuiScreen):
         self.query_one("#analytics-notice", Notice).show(state, title, hint)
 
     def _read_groups(self, board: Board) -> None:
-        question = replace(board.question, dimension=self.dimension, hit_sign=board.stats.hit_sign)
-        session = self.session
+        session, dimension = self.session, self.dimension
         self._grouping.latest(
-            lambda: read_groups(session, question), self._show_groups, self._no_groups
+            lambda: read_groups(session, board, dimension), self._show_groups, self._no_groups
         )
 
     def _show_groups(self, groups: tuple[Group, ...]) -> None:

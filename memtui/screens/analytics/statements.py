@@ -1,4 +1,4 @@
-"""Statements that a person gave a name, in a file of the home, and the dialogs that keep them."""
+"""The dialogs in which a person keeps statements under names, and opens them again."""
 
 from __future__ import annotations
 
@@ -6,66 +6,18 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
-from memtui.contract import Invalid, Model, NotFound
 from memtui.screens.base import ServiceScreen
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
-from memtui.screens.kept import load_document, save_document
-
-
-class Queries(Model):
-    """Statements by name."""
-
-    queries: dict[str, str] = {}
-
-
-def read_queries(path: Path) -> dict[str, str]:
-    """Return the statements by name, in order of it; no file is none.
-
-    Raises:
-        Invalid: the file cannot be read.
-    """
-    problem = f"The saved statements in {path} cannot be read; fix the file or move it away."
-    found = load_document(path, Queries, problem)
-    return dict(sorted(found.queries.items(), key=lambda pair: pair[0].casefold()))
-
-
-def save_query(path: Path, name: str, statement: str) -> None:
-    """Keep a statement under a name, in place of the one that has it.
-
-    Raises:
-        Invalid: the name is empty, or the file cannot be read or written.
-    """
-    _write(path, {**read_queries(path), checked_name(name): statement})
-
-
-def rename_query(path: Path, name: str, other: str) -> None:
-    """Give a statement another name, which is not taken; raises as `save_query`."""
-    queries, other = read_queries(path), checked_name(other)
-    if name not in queries:
-        raise NotFound(f"The saved statement {name!r} was deleted.")
-    if other in queries and other != name:
-        raise Invalid(f"{other!r} is taken; give another name or delete that one.")
-    _write(path, {other if key == name else key: text for key, text in queries.items()})
-
-
-def delete_query(path: Path, name: str) -> None:
-    """Let go of a statement; raises as `save_query`."""
-    _write(path, {key: text for key, text in read_queries(path).items() if key != name})
-
-
-def checked_name(name: str) -> str:
-    """Return a name without the blanks around it; raises `Invalid` for one that is none."""
-    kept = " ".join(name.split())
-    if not kept or len(kept) > 100:
-        raise Invalid("A name has 1 to 100 characters.")
-    return kept
-
-
-def _write(path: Path, queries: dict[str, str]) -> None:
-    save_document(path, Queries(queries=queries))
+from memtui.screens.kept import (
+    SavedStatement,
+    checked_name,
+    delete_named,
+    load_named,
+    rename_named,
+    save_named,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +56,13 @@ async def keep_statement(screen: ServiceScreen, statement: str) -> None:
     prompt = Prompt(
         "Keep the statement as",
         placeholder="cost by agent",
-        hint="enter keep; a name that is there is replaced   esc go back",
+        hint="enter save; replaces one of that name   esc go back",
         check=checked_name,
     )
     if (name := await screen.ask(prompt)) is not None:
-        await screen.change(lambda: asyncio.to_thread(save_query, path, name, statement))
-        screen.toast(f"Kept as {checked_name(name)}.")
+        one = SavedStatement(name=checked_name(name), statement=statement)
+        await screen.change(lambda: asyncio.to_thread(save_named, path, one))
+        screen.toast(f"Kept as {one.name}.")
 
 
 async def choose_statement(
@@ -119,11 +72,13 @@ async def choose_statement(
     path = screen.state.paths.queries_file
 
     async def choices() -> list[Choice[Chosen]]:
-        saved = await asyncio.to_thread(read_queries, path)
-        listed = [*saved.items(), *(("", one) for one in earlier if one not in saved.values())]
+        found = await asyncio.to_thread(load_named, path, SavedStatement)
+        saved = {one.statement for one in found}
+        listed = [(one.statement, one.name) for one in found]
+        listed += [(text, "") for text in earlier if text not in saved]
         return [
             Choice(Chosen("open", text, name), " ".join(text.split()), name or "run before")
-            for name, text in listed
+            for text, name in listed
         ]
 
     while True:
@@ -137,9 +92,11 @@ async def choose_statement(
             prompt = Prompt(f"Rename {name} to", value=name, check=checked_name)
             if (other := await screen.ask(prompt)) is None:
                 return
-            await screen.change(partial(asyncio.to_thread, rename_query, path, name, other))
+            one = SavedStatement(name=name, statement=chosen.statement)
+            await screen.change(partial(asyncio.to_thread, rename_named, path, one, other))
         else:
             question = Confirm(f"Delete the saved statement {name}?", verb="delete it")
             if not await screen.ask(question):
                 return
-            await screen.change(partial(asyncio.to_thread, delete_query, path, name))
+            gone = partial(delete_named, path, SavedStatement, name)
+            await screen.change(partial(asyncio.to_thread, gone))

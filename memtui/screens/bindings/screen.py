@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 
 _LOOK_SECONDS = 2.0
+_TOGETHER_SECONDS = 0.1
+"""How long answers wait to be drawn at once: each draws tree and detail anew."""
 _LOOKING = "memtui is still looking for memories on this machine."
 _NAMED = 9
 """Memories found that a question names; the others are counted."""
@@ -69,6 +71,7 @@ class BindingsScreen(MemtuiScreen):
 
     MODE = "bindings"
     FILTERED = False
+    READS_WITH = ("memtui.backends.discovery", "memtui.service.agents", "memtui.service.in_step")
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("bindings")
 
     view: reactive[BindingsView] = reactive(BindingsView)
@@ -79,8 +82,13 @@ class BindingsScreen(MemtuiScreen):
         self._loading = Background(self, "providers")
         self._opening = Background(self, "file")
         self._looking = Background(self, "agents")
+        self._drawing = Background(self, "drawing")
+        self._together_at = 0.0
+        """Until when answers wait to be drawn together, by the event loop's clock."""
         self._health: dict[str, Background] = {}
         self._rows: list[TreeRow] = []
+        self._drawn: TreeRow | None = None
+        """The row whose details are shown."""
 
     def compose_body(self) -> ComposeResult:
         """Lay out tree and detail."""
@@ -114,6 +122,7 @@ class BindingsScreen(MemtuiScreen):
                 plugins=found.plugins,
                 in_step=found.in_step,
             )
+            self._together_at = asyncio.get_running_loop().time() + _TOGETHER_SECONDS
             self._ask_all()
 
         def show_unusable(problems: list[str]) -> None:
@@ -180,9 +189,17 @@ class BindingsScreen(MemtuiScreen):
         self.view = replace(self.view, findings=findings)
 
     def watch_view(self) -> None:
-        """Draw the tree again with the cursor on the row it stood on."""
+        """Draw what is known; what comes soon after the bindings were read is drawn together."""
         if not self.is_mounted:
             return
+        left = self._together_at - asyncio.get_running_loop().time()
+        if self._rows and left > 0:
+            self._drawing.latest(lambda: asyncio.sleep(left), lambda _: self._draw(), self.fail)
+        else:
+            self._draw()
+
+    def _draw(self) -> None:
+        """Draw the tree again with the cursor on the row it stood on."""
         stood = self._row
         self._rows = list(rows_of(self.view, self.state))
         self._tree.show(
@@ -225,6 +242,7 @@ class BindingsScreen(MemtuiScreen):
         return self._rows[index] if index is not None and index < len(self._rows) else None
 
     def _draw_detail(self) -> None:
+        self._drawn = self._row
         row = self._row or TreeRow(Content(""))
         view, state = self.view, self.state
         detail = self.query_one("#binding-detail", Fitted)
@@ -253,9 +271,10 @@ class BindingsScreen(MemtuiScreen):
         return [*own, shown[-1]] if is_company else shown
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        """Show the selected row in full."""
+        """Show the selected row in full, where it is not shown."""
         event.stop()
-        self._draw_detail()
+        if self._row is not self._drawn:
+            self._draw_detail()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Go into the details."""

@@ -397,7 +397,7 @@ def _binding_detail(
         ("can", ", ".join(binding.capabilities.words())),
         ("read-only", "yes" if binding.read_only else "no"),
         ("captures", capture_words(binding.captures) or "nothing; p chooses"),
-        ("review", "; ".join(one.name for one in binding.review) or "none; Q and then w hold"),
+        ("review", "; ".join(one.name for one in binding.review) or "nothing is held; Q w chooses"),
         *_limit_facts("binding", binding.key, state),
         *([("texts go to", ", ".join(binding.agreed))] if binding.agreed else []),
         *([] if binding.embeds else [("embedding", "stopped; M starts it again")]),

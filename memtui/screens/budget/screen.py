@@ -112,6 +112,7 @@ class BudgetScreen(EditingScreen[FactRow]):
     NOUN = "fact"
     SPLIT = "#budget-split"
     NARROWS = Taker.BUDGET
+    READS_WITH = ("memtui.service.context", "memtui.service.namespaces")
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("budget")
 
     view: reactive[BudgetView] = reactive(BudgetView)
@@ -531,7 +532,7 @@ class BudgetScreen(EditingScreen[FactRow]):
             "Remember",
             value=begin,
             placeholder="one short fact",
-            hint=f"{f'at most {most:,} characters   ' if most else ''}enter take it   esc go back",
+            hint=f"{f'at most {most:,} characters   ' if most else ''}enter save   esc go back",
             check=self._check_fact,
         )
         text = await self.ask(prompt)
@@ -636,7 +637,7 @@ class BudgetScreen(EditingScreen[FactRow]):
             "What is the model asked?",
             value=self.view.prompt,
             placeholder="which branch do we deploy from?",
-            hint="enter shows what is found for it   empty searches for nothing   esc go back",
+            hint="enter search for it   empty: no search   esc go back",
         )
         if (text := await self.ask(prompt)) is not None:
             self.view = replace(self.view, prompt=text.strip())
@@ -649,7 +650,7 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     def action_whole(self) -> None:
         """Show the memory's share of a whole prompt."""
-        content = share_content(self._answer.share)
+        content = partial(share_content, self._answer.share)
         self.app.push_screen(Sheet("The memory in a whole prompt", content))
 
     def action_left_out(self) -> None:

@@ -33,7 +33,7 @@ from memtui.screens.state import AppState, ServiceSession
 from memtui.service.visibility import without_prefix
 from memtui.widgets import format as fmt
 from memtui.widgets.charts import Chart, Series, budget_bar, draw, numbers_width
-from memtui.widgets.columns import Cell, Column
+from memtui.widgets.columns import Cell, Column, fit_cell
 from memtui.widgets.detail_lines import (
     SEPARATOR,
     Line,
@@ -78,6 +78,8 @@ _LABEL_CELLS = 10
 _BAR_CELLS = (8, 40)
 _BEHIND_CELLS = 34
 _SHOWN_WARNINGS = 2
+_SHARE_NAME_CELLS = 24
+_SHARE_CELLS = 8
 _WIDE_CELLS = 100
 _CHART_LINES = 10
 
@@ -113,6 +115,11 @@ def places_of(scope: Scope) -> tuple[Place, ...]:
         for word, field in _FIELDS.items()
         if (name := getattr(scope, field))
     )
+
+
+def section_word(kind: SectionKind) -> str:
+    """Name a section on the screen, where a project has one word."""
+    return "project" if kind is SectionKind.WORKSPACE else kind.value
 
 
 def place_of_section(kind: SectionKind, places: Iterable[Place]) -> Place | None:
@@ -249,8 +256,8 @@ def by_words(principal: str | None) -> str:
     """Return who made a fact: `ai coding`, `ana`; a dash where it is not known."""
     if not principal:
         return "–"
-    sort, _, name = principal.rpartition(":")
-    return f"ai {name}" if sort == "agent" else name
+    name = fmt.author(principal)
+    return f"ai {name}" if principal.startswith("agent:") else name
 
 
 def fact_columns(
@@ -265,7 +272,8 @@ def fact_columns(
         Column("tokens", "tok", _tokens, 5, "right", keep=95, order=lambda row: row.tokens or 0),
         Column("age", "age", lambda row: fmt.ago(row.fact.created_at, now()), 6, "right", keep=90,
                tone="muted", order=age),
-        Column("section", "section", lambda row: row.section.value, 9, keep=40, tone="muted"),
+        Column("section", "section", lambda row: section_word(row.section), 9, keep=40,
+               tone="muted"),
         Column("by", "by", lambda row: by_words(row.fact.created_by), 12, keep=60, tone="muted"),
         read_column(lambda row: row.name, reads, now),
         Column("text", "text", lambda row: _text(row, now()), 36, flexible=True, keep=100,
@@ -459,7 +467,7 @@ def bars_content(view: BudgetView, width: int, most: int = 100) -> Content:
         else:
             left = max(0, view.budget - answer.tokens)
             tokens, budget = 0, left if rule.fills else rule.budget
-        drawn.append(bar(kind.value, tokens, budget, said))
+        drawn.append(bar(section_word(kind), tokens, budget, said))
         fullness.append(tokens / max(1, budget))
     share = display(f"{share_words(answer.share)} of the prompt", style=DIM)
     fullest = sorted(range(len(drawn)), key=lambda place: -fullness[place])[: most - 1]
@@ -519,16 +527,18 @@ def doubts_content(answer: ContextAnswer) -> Content:
     return lines(blocks)
 
 
-def share_content(share: PromptShare) -> Content:
+def share_content(share: PromptShare, width: int) -> Content:
     """Return the parts of a whole prompt, with the memory's share of it (seed 004 §11)."""
-    return lines(_share_lines(share))
+    return lines(_share_lines(share, width))
 
 
-def _share_lines(share: PromptShare) -> Iterator[Content]:
-    yield display(f"{'':<24}{'least':>10}{'most':>10}   tokens", style=DIM)
+def _share_lines(share: PromptShare, width: int) -> Iterator[Content]:
+    name = max(14, min(_SHARE_NAME_CELLS, width - 2 * _SHARE_CELLS))
+    yield display(f"{'tokens':<{name}}{'least':>{_SHARE_CELLS}}{'most':>{_SHARE_CELLS}}", style=DIM)
     for row in (*share.rows, share.baseline, share.total):
         total = row in (share.baseline, share.total)
-        words = f"{row.name:<24}{fmt.count(row.min_tokens):>10}{fmt.count(row.max_tokens):>10}"
+        least, most = fmt.count(row.min_tokens), fmt.count(row.max_tokens)
+        words = f"{fit_cell(row.name, name - 1)} {least:>{_SHARE_CELLS}}{most:>{_SHARE_CELLS}}"
         yield display(words, style=STRONG if total or row is share.rows[-1] else "")
     yield Content("")
     yield line("The memory is", display(share_words(share), style=STRONG), "of the whole prompt.")
@@ -540,7 +550,7 @@ def _share_lines(share: PromptShare) -> Iterator[Content]:
 
 def files_content(places: Sequence[Place]) -> Content:
     """Return the commands for each place, or in general where nobody is chosen."""
-    said = [display("Facts go into files and come back on the command line:", style=DIM)]
+    said = [display("These commands export facts to files and import them:", style=DIM)]
     flags = [
         f"{_FLAGS[place.word]} {shlex.quote(place.name)}"
         for place in places

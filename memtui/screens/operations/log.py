@@ -340,5 +340,5 @@ class LogFeed:
         if (unseen := count - self._seen) > 0:
             words.append(f"+{fmt.count(unseen)} new")
         if self._left_out:
-            words.append(fmt.left_out(self._left_out))
+            words.append(fmt.left_out(self._left_out, brief=not self._screen.has_class("-wide")))
         self._screen.show_count("  ".join(words))

@@ -2,51 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
 from memtui.contract import MemtuiError, NotFound
-from memtui.screens.dialogs import Dialog
+from memtui.screens.dialogs import Sheet
 from memtui.screens.state import ServiceSession
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Stoppable
 from memtui.widgets.detail_lines import key_hint, pairs
 from memtui.widgets.display import BAD, DIM, OK, STRONG, display, line, lines
-from memtui.widgets.panes import Fitted
 from memtui.widgets.proof import noted, proof_facts
 
 if TYPE_CHECKING:
     from memtui.analytics.audit import AuditCheck
 
 _ABOUT = (
-    "Each digest stands for all operations before it. Note the last one outside of this machine: a "
-    "later check, with memtui audit verify --expect, tells whether the log was rewritten."
+    "Each digest covers all operations before it. Keep the last one outside this machine: a later "
+    "check, with memtui audit verify --expect, tells whether the log was rewritten."
 )
 _RUNNING = "esc stops it"
 
 
-class Proof(Dialog[None]):
+class Proof(Sheet):
     """Check every operation of the company's log; `esc` stops that, and closes what was found."""
 
-    BOX: ClassVar[str] = "dialog-sheet"
-    BINDINGS = [("q", "back", "close"), ("y", "copy", "copy")]
+    BINDINGS = [("y", "copy", "copy")]
 
     def __init__(self, session: ServiceSession) -> None:
-        super().__init__(f"Is the log of {session.company.name} as it was written?", _RUNNING)
+        title = f"Is the log of {session.company.name} as it was written?"
+        super().__init__(title, display("… checking"), keys=_RUNNING)
         self._session = session
         self._run: Stoppable[AuditCheck] = Stoppable(self, "proof")
         self._found: AuditCheck | None = None
 
-    def body(self) -> ComposeResult:
-        """Yield the place of what is found."""
-        yield Fitted(id="proof")
-
     def on_mount(self) -> None:
         """Begin to check."""
-        self._far(0, 0)
         analysis, caller = self._session.service.analysis, self._session.caller
         self._run.start(
             lambda: analysis.verify_chain(caller, self._far),
@@ -58,19 +51,19 @@ class Proof(Dialog[None]):
     def _far(self, checked: int, number: int) -> None:
         share = f"  {checked * 100 // number} %" if number else ""
         of = f" {fmt.count(checked)} of {fmt.counted(number, 'operation')}" if number else ""
-        self._draw(display(f"… checking{of}{share}"))
+        self.show(display(f"… checking{of}{share}"))
 
     def _ended(self, found: AuditCheck) -> None:
         self._found = found
         if found.problem is None:
-            head = display("✓ Nothing was altered, removed or put in between.", style=f"bold {OK}")
+            head = display("✓ Nothing was altered, removed or inserted.", style=f"bold {OK}")
             facts, about = proof_facts(found), display(_ABOUT, style=DIM)
         else:
             head = display(f"✗ {found.problem}", limit=600, style=f"bold {BAD}")
             facts = [("first broken", f"operation {fmt.count(found.broken_seq or 0)}")]
             about = display("docs/recovery.md says what to do now.", style=STRONG)
         shown = [one for one in facts if one[1]]
-        self.query_one(Fitted).fit(
+        self.show(
             lambda width: lines([head, Content(""), *pairs(shown, width), Content(""), about])
         )
         keys = [key_hint("y", "copy what to note")] if noted(found) else []
@@ -80,11 +73,8 @@ class Proof(Dialog[None]):
         self.dismiss(None)
 
     def _failed(self, error: MemtuiError) -> None:
-        self._draw(display(f"✗ {error}", limit=600, style=BAD))
+        self.show(display(f"✗ {error}", limit=600, style=BAD))
         self._keys_are(key_hint("esc", "close"))
-
-    def _draw(self, content: Content) -> None:
-        self.query_one(Fitted).fit(lambda _: content)
 
     def _keys_are(self, keys: Content) -> None:
         self.query_one(".dialog-keys", Static).update(keys)

@@ -71,6 +71,7 @@ class OperationsScreen(ListScreen[Operation]):
     MODE = "operations"
     NOUN = "operation"
     NARROWS = Taker.OPERATIONS
+    READS_WITH = ("memtui.store.tables", "memtui.analytics.reading", "memtui.service.analysis")
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("operations")
 
     def __init__(self, state: AppState) -> None:
@@ -302,7 +303,7 @@ class OperationsScreen(ListScreen[Operation]):
             self.post_message(GoTo("records", binding_key=key or None, select=chosen))
 
     def action_open(self) -> None:
-        """Open the source of the record under the cursor, else of the operation."""
+        """Open where the record under the cursor came from, else the operation."""
         handle = self.query_one(OperationDetail).handle
         record = self._records.get(self.row.place_of(handle)) if handle else None
         if isinstance(record, Record):

@@ -16,6 +16,7 @@ from textual.widgets import OptionList, Static
 from memtui.contract import OperationStatus, OperationType, Record
 from memtui.store.operation import ASKED, Operation, OperationHandle, Place, details
 from memtui.widgets import format as fmt
+from memtui.widgets.agents import by_cell
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import (
     SEPARATOR,
@@ -31,7 +32,7 @@ from memtui.widgets.detail_lines import (
     scope_words,
     usage_lines,
 )
-from memtui.widgets.display import DIM, STRONG, WARN, display, line
+from memtui.widgets.display import DIM, STRONG, WARN, display, hanging, line
 from memtui.widgets.panes import DetailPane, Fitted, OptionRows
 
 if TYPE_CHECKING:
@@ -82,8 +83,9 @@ def operation_columns(now: Callable[[], datetime]) -> list[Column[Operation]]:
         Column("status", "status", lambda one: one.status.value, 8, keep=45),
         Column("binding", "binding", lambda one: one.binding_key, 9, keep=40),
         Column("provider", "provider", lambda one: one.provider_key, 9, keep=35),
-        Column("by", "by", _by, 9, flexible=True, keep=80),
-        Column("agent", "agent", lambda one: one.scope.agent_id, 9, flexible=True, keep=65),
+        Column("agent", "agent", lambda one: one.scope.agent_id, 9, flexible=True, keep=82),
+        Column("by", "by", lambda one: by_cell(one.principal, one.scope.agent_id), 9,
+               flexible=True, keep=80),
         Column("project", "project", lambda one: one.scope.project_id, 10, keep=55),
         Column("issue", "issue", lambda one: one.scope.issue_id, 8, keep=55),
         Column("run", "run", lambda one: one.scope.run_id, 9, keep=55),
@@ -104,10 +106,6 @@ def _type(operation: Operation) -> Cell:
     ended = fmt.outcome(operation.status)
     tone: Any = "" if ended.tone == "success" else ended.tone
     return Cell(f"{ended.symbol} {operation.operation_type.value}", tone)
-
-
-def _by(operation: Operation) -> Cell:
-    return Cell(operation.principal, "muted" if operation.principal.startswith("user:") else "")
 
 
 def about(operation: Operation) -> str:
@@ -206,17 +204,24 @@ def head(view: OperationView, width: int) -> Content:
 
 
 def _asked(operation: Operation) -> Iterator[Line]:
-    rest = []
-    said = _SAID_BELOW if "content" in operation.request else _SAID_BELOW - _OF_CONTENT
-    for name, value in operation.request.items():
-        if name == "stages" or value in (None, "", [], {}) or (name in said and operation.handles):
-            continue
-        if name in _TEXTS and isinstance(value, str):
+    for name in _TEXTS:
+        if isinstance(value := operation.request.get(name), str) and value:
             yield display(f"“{value}”", limit=4_000, keep_newlines=True)
-        else:
-            rest.append(f"{name.replace('_', ' ')} {_value_words(value)}")
-    if rest:
-        yield display(SEPARATOR.join(rest), limit=2_000, style=DIM)
+    if words := request_words(operation):
+        yield display(words, limit=2_000, style=DIM)
+
+
+def request_words(operation: Operation) -> str:
+    """Return what was asked beside the texts: `intent answer · top k 5`."""
+    said = _SAID_BELOW if "content" in operation.request else _SAID_BELOW - _OF_CONTENT
+    return SEPARATOR.join(
+        f"{name.replace('_', ' ')} {_value_words(value)}"
+        for name, value in operation.request.items()
+        if name != "stages"
+        and value not in (None, "", [], {})
+        and not (name in said and operation.handles)
+        and not (name in _TEXTS and isinstance(value, str))
+    )
 
 
 def _value_words(value: object) -> str:
@@ -238,7 +243,7 @@ def _ending(view: OperationView) -> Iterator[Line]:
         else:
             yield Content.styled("It was begun, and nobody saw its end.", WARN)
             yield key_hint("c", "ask the provider whether it happened")
-    yield labelled("takes back", operation.undoes)
+    yield labelled("undoes", operation.undoes)
 
 
 def _origin(operation: Operation) -> list[Line]:
@@ -288,6 +293,16 @@ def handles_title(operation: Operation) -> str:
     return f"{words}, more may match" if operation.capped else words
 
 
+def handles_content(operation: Operation, width: int) -> Content:
+    """Return rank, score and name of what an operation returned: nobody read the texts since."""
+    rows = [heading(handles_title(operation))]
+    for one in operation.handles[:_MOST_HANDLES]:
+        lead = display(f"{one.rank:>3}  {fmt.score(one.score)}  ", style=DIM)
+        name = one.provider_record_id.rpartition("/")[2] or one.provider_record_id or "erased"
+        rows.append(hanging(lead, display(name, limit=200), width, most=1))
+    return Content("\n").join(rows)
+
+
 def handle_lines(handle: OperationHandle, record: Record | str | None) -> Content:
     """Return rank, score and text of a handle, its origin below."""
     score = display(fmt.score(handle.score), style=DIM)
@@ -300,7 +315,7 @@ def handle_lines(handle: OperationHandle, record: Record | str | None) -> Conten
     else:
         folder, slash, name = handle.provider_record_id.rpartition("/")
         text = display(name or folder, limit=200)
-        said = record or ("enter reads it" if handle.provider_record_id else "erased")
+        said = record or ("" if handle.provider_record_id else "erased")
         below = SEPARATOR.join(filter(None, [said, folder + slash]))
     under = display(f"           {below}", limit=300, style=DIM)
     return Content("\n").join([line(rank, score, text, ghost, gap="  "), under])
@@ -349,8 +364,13 @@ class OperationDetail(DetailPane):
             draw = partial(content, view) if view else lambda _: Content("")
             self.query_one(f"#operation-{part}", Fitted).fit(draw)
         if view is not None:
-            title.update(heading(handles_title(view.operation)))
             found = [view.records.get(view.operation.place_of(one)) for one in self._handles]
+            unread = any(
+                text is None and one.provider_record_id
+                for one, text in zip(self._handles, found, strict=True)
+            )
+            hint = [key_hint("enter", "shows what they say")] if unread else []
+            title.update(Content("\n").join([heading(handles_title(view.operation)), *hint]))
             handles.show(list(map(handle_lines, self._handles, found)), place)
         else:
             handles.show([], place)

@@ -22,6 +22,7 @@ from memtui.contract import (
     Filter,
     Matching,
     NotFound,
+    OperationStatus,
     OperationType,
     QueryIntent,
     QueryRequest,
@@ -35,7 +36,7 @@ from memtui.screens.dialogs import READING, Drawn, Sheet
 from memtui.screens.editing import refused_by
 from memtui.screens.following import News
 from memtui.screens.open_source import open_source, source_filter
-from memtui.screens.operations.view import OperationView, foot, head
+from memtui.screens.operations.view import OperationView, foot, handles_content, head
 from memtui.screens.records.view import RecordView, record_content
 from memtui.screens.scope_choices import FIELDS
 from memtui.screens.state import AppState, GoTo
@@ -51,6 +52,7 @@ from memtui.widgets.detail_lines import (
     labelled,
     marked,
     matches,
+    outcome_words,
 )
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, line, lines
 from memtui.widgets.keys import bindings_for
@@ -178,6 +180,7 @@ class QueryScreen(MemtuiScreen):
     MODE = "query"
     NARROWS = Taker.QUESTIONS
     EVERYWHERE = True
+    READS_WITH = ("memtui.store.tables",)
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("query")
 
     view: reactive[QueryView] = reactive(QueryView)
@@ -488,8 +491,7 @@ class QueryScreen(MemtuiScreen):
     def action_open(self) -> None:
         """Open where the result came from."""
         snippet = self._result[1]
-        location = None if snippet.source else snippet.location
-        open_source(self, self.acts, snippet.source, location)
+        open_source(self, self.acts, snippet.source, snippet.location)
 
     def action_copy(self) -> None:
         """Copy the text of the result."""
@@ -708,7 +710,8 @@ def detail_content(view: QueryView, state: AppState, index: int | None, width: i
         return lines([record, Content(""), joined([found], width)])
     if (past := view.past_at(index)) is not None:
         asked = OperationView(past, now, zone)
-        return lines([head(asked, width), Content(""), foot(asked, width)])
+        returned = [handles_content(past, width)] if past.handles else []
+        return Content("\n\n").join([head(asked, width), *returned, foot(asked, width)])
     return Content("")
 
 
@@ -811,9 +814,11 @@ def origin(record: Record, now: datetime) -> Content:
     """Return where a record comes from, when and by whom, dim and in one line."""
     place = fmt.place_line(record.location) if record.location else ""
     when = fmt.since(record.created_at, now) if record.created_at else ""
-    by = f"by {record.created_by}" if record.created_by else ""
+    last = fmt.since(record.updated_at, now) if record.updated_at else when
+    by = f"by {fmt.author(record.created_by)}" if record.created_by else ""
     form = "summary" if record.summary else ""
-    parts = [form, fmt.source_line(record.source), f"{when} {by}".strip(), place]
+    changed = f"changed {last}" if last != when else ""
+    parts = [form, fmt.source_line(record.source), f"{when} {by}".strip(), changed, place]
     return display(SEPARATOR.join(filter(None, parts)), limit=300, style=DIM)
 
 
@@ -821,7 +826,9 @@ def past_card(operation: Operation, now: datetime, width: int) -> Content:
     """Return a question asked before: when, what, and how many results it had."""
     asked, found = str(operation.request.get("query", "")), operation.result_count
     hits = display(fmt.counted(found, "hit"), style=DIM)
-    if not found:
+    if operation.status is not OperationStatus.OK:
+        hits = outcome_words(operation)
+    elif not found:
         hits = Content.styled("nothing found", WARN)
     when = Content.styled(f"{fmt.ago(operation.started_at, now):>7}  ", DIM)
     return hanging(when, line(display(asked, limit=200), hits, gap="  "), width, most=2)

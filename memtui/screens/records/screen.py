@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 NEWEST_FIRST = ("age", True)
 _MOST_AT_ONCE = 1_000
+_KEPT_S = 0.3
+"""How long the rows of the question before stay while a new one is answered."""
 _SETTLE_SECONDS = 0.2
 """A jump from another screen may change the binding too: the second reading is the right one."""
 
@@ -138,6 +140,8 @@ class RecordsScreen(EditingScreen[Record]):
             shown.notice = ("Reading the records …",)
         request = question.model_copy(update={"limit": limit})
         self._begun = request if is_new or not self._rows.loaded else None
+        if is_new and self._page is not None:
+            self.set_timer(_KEPT_S, partial(self._forget_before, request))
         self.reads.latest(lambda: self._browse(request), self._show_first, self._broken)
 
     def forget(self) -> None:
@@ -147,12 +151,29 @@ class RecordsScreen(EditingScreen[Record]):
         self.rows_list.refresh()
         self.draw_detail()
 
+    def _forget_before(self, request: BrowseRequest) -> None:
+        """Take away what the question before had found, as this one takes its time."""
+        if request is self._begun and self._page is not None:
+            self._page = self._total = None
+            self.forget()
+            self.look()
+
     def _browse(self, request: BrowseRequest) -> Awaitable[BrowseAnswer | EverywherePage]:
         service, caller = self.session.service, self.session.caller
         if self._everywhere:
             so_far = partial(self._show_so_far, request)
             return service.everywhere.browse(caller, request, seen_only=True, so_far=so_far)
-        return service.browse(caller, request)
+        return service.browse(caller, request, told=partial(self._tell_progress, request))
+
+    def _tell_progress(self, request: BrowseRequest, read: int, total: int | None) -> None:
+        """Tell how far it is, where all of a scope is read before anything can be shown."""
+        if request is self._begun and self.is_attached:
+            of = f" of {fmt.count(total)}" if total is not None else ""
+            words = f"Reading the records … {fmt.count(read)}{of}"
+            if read == total:
+                words = f"Comparing {fmt.counted(read, 'record')} …"
+            self.rows_list.notice = (words,)
+            self.rows_list.refresh()
 
     def _show_so_far(self, request: BrowseRequest, page: EverywherePage) -> None:
         """Show the records of the bindings that have answered, while others are waited for."""
@@ -161,7 +182,7 @@ class RecordsScreen(EditingScreen[Record]):
         self._page = self._total = None
         self._rows.replace(page.records)
         self._note_outcomes(page.bindings)
-        self.rows_list.rows_changed()
+        self.rows_list.rows_changed(follow=True)
         self.look()
 
     def _show_first(self, page: BrowseAnswer | EverywherePage) -> None:
@@ -174,11 +195,12 @@ class RecordsScreen(EditingScreen[Record]):
             resolved = self.state.resolution
             self._binding_key = resolved.binding_key if resolved is not None else ""
             self.follow([one.binding_key for one in page.bindings if one.status == "ok"])
+        came_in_parts = self._begun is not None and self._everywhere
         self._begun = None
         self._tell_unread(page)
         self._rows.replace(())
         self._links.clear()
-        self._show(page)
+        self._show(page, follow=came_in_parts)
         self.reorder()
         if not self._rows.more:
             self.rows_list.selection.keep_held()
@@ -203,8 +225,8 @@ class RecordsScreen(EditingScreen[Record]):
         request = question.model_copy(update={"cursor": page.next_cursor})
         self.reads.latest(lambda: self._browse(request), self._show, self.fail)
 
-    def _show(self, page: BrowseAnswer | EverywherePage) -> None:
-        """Show a page behind those that came before."""
+    def _show(self, page: BrowseAnswer | EverywherePage, *, follow: bool = False) -> None:
+        """Show a page behind those that came before; `follow` keeps a cursor at the top there."""
         from memtui.service.answers import BrowseAnswer
 
         if page.problems and page.problems != (self._page.problems if self._page else ()):
@@ -216,7 +238,7 @@ class RecordsScreen(EditingScreen[Record]):
             self._links |= {self.name_of(one): one.links for one in page.records if one.links}
             self._note_outcomes(page.bindings)
         self._rows.append(page.records, more=page.next_cursor is not None)
-        self.rows_list.rows_changed()
+        self.rows_list.rows_changed(follow=follow)
         self._count(page.records)
         self.look()
 
@@ -273,7 +295,7 @@ class RecordsScreen(EditingScreen[Record]):
         )
 
     def _broken(self, error: MemtuiError) -> None:
-        self._question = self._page = self._total = None
+        self._begun = self._question = self._page = self._total = None
         self._rows.replace(())
         hint = "r reads again, B looks at another binding."
         if isinstance(error, Unsupported):
@@ -332,7 +354,8 @@ class RecordsScreen(EditingScreen[Record]):
 
     def look(self) -> None:
         """Say how much is shown and marked."""
-        words = [fmt.of_total(self._rows.loaded, self._total, at_least=self._at_least)]
+        found = fmt.of_total(self._rows.loaded, self._total, at_least=self._at_least)
+        words = ["reading …" if self._begun and not self._rows.loaded else found]
         if self._page and self._page.problems:
             words.insert(0, f"▲ {fmt.counted(len(self._page.problems), 'problem')}")
         shown = self.rows_list
@@ -551,7 +574,7 @@ class RecordsScreen(EditingScreen[Record]):
             Choice(
                 one.operation_id,
                 one.query,
-                f"{fmt.ago(one.at, now)} #{one.rank} {fmt.who(one.principal)}",
+                f"{fmt.ago(one.at, now):>6}  {f'#{one.rank}':<4} {fmt.who(one.principal)}",
             )
             for one in story.retrievals
         ]
@@ -603,8 +626,7 @@ class RecordsScreen(EditingScreen[Record]):
     def action_open(self) -> None:
         """Open where the record came from, else the file it is kept in."""
         record = self.row
-        location = record.location if record.source is None else None
-        open_source(self, self.acts, record.source, location)
+        open_source(self, self.acts, record.source, record.location)
 
     def action_open_file(self) -> None:
         """Open the file that the record is kept in, at its line."""

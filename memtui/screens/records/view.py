@@ -201,9 +201,10 @@ def _origin(view: RecordView) -> Iterator[Line]:
     if written is not None:
         yield labelled("written", who_and_when(written, view.now))
     else:
-        who = f" by {record.created_by}" if record.created_by else ""
+        who = f" by {fmt.author(record.created_by)}" if record.created_by else ""
         outside = "" if story is None or story.mutations else ", outside of memtui"
-        yield labelled("written", f"{fmt.since(record.created_at, view.now)}{who}{outside}")
+        if record.created_at is not None or who:
+            yield labelled("written", f"{fmt.since(record.created_at, view.now)}{who}{outside}")
     if record.source is not None:
         source = display(fmt.source_line(record.source))
         yield labelled("from", line(source, key_hint("o", "open"), gap="   "))
@@ -212,8 +213,9 @@ def _origin(view: RecordView) -> Iterator[Line]:
         yield labelled(fmt.done(change), _mutation(change, view.now))
     if len(corrections) > 3:
         yield labelled("", display(f"{len(corrections) - 3} more, h shows them", style=DIM))
-    if not corrections and record.updated_at not in (None, record.created_at):
-        yield labelled("changed", fmt.since(record.updated_at, view.now))
+    changed, begun = (fmt.since(at, view.now) for at in (record.updated_at, record.created_at))
+    if not corrections and record.updated_at is not None and changed != begun:
+        yield labelled("changed", changed)
     if record.location is not None:
         place = display(fmt.place_line(record.location))
         hint = key_hint(view.file_key, "open") if view.file_key else None

@@ -19,6 +19,9 @@ from memtui.contract import (
     WriteMode,
 )
 from tests.backends.facts.kit import ANA, APOLLO, EVERYONE, add, context, dump, read, request, seed
+from tests.databases import ON_BOTH
+
+pytestmark = ON_BOTH
 
 Opening = dict[str, Any]
 _ODD = datetime(2026, 1, 16, 10, 0, 0, 120_003, tzinfo=UTC)
@@ -108,7 +111,7 @@ async def test_restore_is_all_or_nothing_and_never_over_another(
     await facts.forget(ForgetRequest(scope=EVERYONE, handles=tuple(handles)))
     await add(facts, "A stranger.", record_id=handles[0].provider_record_id)
     before = dump(opening["where"])
-    with pytest.raises(Conflict, match="Another fact stands"):
+    with pytest.raises(Conflict, match="Another fact has taken the place"):
         await facts.restore(list(reversed(taken)), EVERYONE)
     assert dump(opening["where"]) == before
     with pytest.raises(Invalid, match="another scope"):

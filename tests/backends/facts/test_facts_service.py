@@ -20,6 +20,7 @@ from memtui.contract import (
 )
 from memtui.service import Caller, MemoryService, open_service
 from tests.backends.facts.kit import dump, seed
+from tests.databases import ON_BOTH
 
 ANA = Scope(company_id="local", subject_id="ana")
 APOLLO = Scope(company_id="local", project_id="apollo")
@@ -37,6 +38,7 @@ def _request(text: str, scope: Scope) -> WriteRequest:
     return WriteRequest(scope=scope, source=source, content=text, binding_key="short")
 
 
+@ON_BOTH
 async def test_edit_forget_and_undo(
     paths: Paths, settings: Settings, caller: Caller, database_url: str
 ) -> None:

@@ -108,11 +108,9 @@ class Server:
 
 def _reply(handler: BaseHTTPRequestHandler, status: int, value: Any) -> None:
     content = b"" if value is None else json.dumps(value).encode()
-    handler.send_response(status)
-    if status != 204:
-        handler.send_header("Content-Length", str(len(content)))
-    handler.end_headers()
-    handler.wfile.write(content)
+    length = "" if status == 204 else f"Content-Length: {len(content)}\r\n"
+    # In one piece, or the second waits.
+    handler.wfile.write(f"HTTP/1.1 {status} X\r\n{length}\r\n".encode() + content)
 
 
 def raw(body: bytes, status: str = "200 OK", *headers: str) -> bytes:

@@ -177,7 +177,7 @@ async def test_a_correction_keeps_what_other_clients_wrote(
 
 @pytest.mark.parametrize(
     ("subject", "said"),
-    [("*", "takes no user_id"), ("ann b", "takes no user_id"), ("shared", "nobody's here")],
+    [("*", "takes no user_id"), ("ann b", "takes no user_id"), ("shared", "company's memories")],
 )
 async def test_ids_that_mem0_takes_for_others_are_refused(
     server: OpenServer, on_server: Mem0Adapter, subject: str, said: str

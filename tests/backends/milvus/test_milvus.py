@@ -238,7 +238,7 @@ async def test_a_year_of_changes_is_answered_as_it_was(opened: Opened, clock: Cl
     adapter, draw = await opened(), random.Random(12)
     keys = [f"key_{number}" for number in range(12)]
     account: list[tuple[datetime, str, str | None]] = []
-    for _ in range(120):
+    for _ in range(60):
         moment, key = clock.tick(hours=draw.uniform(1, 140)), draw.choice(keys)
         handle = RecordHandle(
             provider_key="milvus", provider_record_id=f"aq_project_apollo#config/{key}"
@@ -256,7 +256,7 @@ async def test_a_year_of_changes_is_answered_as_it_was(opened: Opened, clock: Cl
             await fact(adapter, text, topic="config")
             account.append((moment, key, text))
     began = account[0][0]
-    for _ in range(40):
+    for _ in range(20):
         moment = began + (clock.now - began) * draw.random()
         known = {key: text for when, key, text in account if when <= moment}
         page = await adapter.browse(BrowseRequest(scope=SCOPE, as_of=moment, limit=1000))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Collection
 
 import pytest
 
+from memtui.backends.plugin_v1 import PluginAdapter
 from memtui.contract import (
     BrowseRequest,
     CorrectRequest,
@@ -24,12 +26,20 @@ from .servers.nasty import ODD, ROW_TRICKS, TRICKS, Nasty, answers
 QUERY = QueryRequest(scope=SCOPE, query="anything")
 MEMORIES = "/v1/namespaces/workspace%3Aweb/memories"
 MOST_SECONDS = 30
-"""Far above the timeout of 0.4 s a request that these tests set: only a hang reaches it."""
+"""Far above the timeout of 0.8 s a request that these tests set: only a hang reaches it."""
+WAITED_FOR = tuple(name for name in TRICKS if name.startswith(("never", "drips")))
 
 
-def seconds(name: str) -> float:
-    """How long to wait for an answer: not long where none comes."""
-    return 0.8 if name.startswith(("never", "drips")) else 10
+async def open_for(name: str, url: str, open_plugin: Open, **config: float) -> PluginAdapter:
+    """Open an adapter that does not wait long where no answer comes."""
+    config["timeout_seconds"] = 0.8 if name in WAITED_FOR else 10
+    return await open_plugin(url, data=name, max_reply_mb=5, **config)
+
+
+def each(names: Collection[str]) -> pytest.MarkDecorator:
+    """One test for each, but one for all that wait until memtui gives up, which do so at once."""
+    groups = [(name,) for name in names if name not in WAITED_FOR]
+    return pytest.mark.parametrize("names", [*groups, WAITED_FOR], ids=", ".join)
 
 
 def one_sentence(error: MemtuiError) -> None:
@@ -39,12 +49,16 @@ def one_sentence(error: MemtuiError) -> None:
     assert len(text) < 600
 
 
-@pytest.mark.parametrize("name", TRICKS)
-async def test_a_search_that_fails(name: str, serving: Serve, open_plugin: Open) -> None:
+@each(TRICKS)
+async def test_a_search_that_fails(
+    names: tuple[str, ...], serving: Serve, open_plugin: Open
+) -> None:
+    await asyncio.gather(*(_a_search_that_fails(name, serving, open_plugin) for name in names))
+
+
+async def _a_search_that_fails(name: str, serving: Serve, open_plugin: Open) -> None:
     nasty = Nasty(TRICKS[name])
-    adapter = await open_plugin(
-        await serving(nasty), timeout_seconds=seconds(name), max_reply_mb=5, search_seconds=1
-    )
+    adapter = await open_for(name, await serving(nasty), open_plugin, search_seconds=1)
     handle = RecordHandle(provider_key=adapter.key, provider_record_id="workspace:web/1")
     async with asyncio.timeout(MOST_SECONDS):
         failed = await asyncio.gather(  # at once, as some wait until they give up
@@ -62,12 +76,16 @@ async def test_a_search_that_fails(name: str, serving: Serve, open_plugin: Open)
         assert (await adapter.query(QUERY)).snippets == (), "the next call does not work"
 
 
-@pytest.mark.parametrize("name", TRICKS)
+@each(TRICKS)
 async def test_a_write_that_fails_says_whether_it_was_sent(
-    name: str, serving: Serve, open_plugin: Open
+    names: tuple[str, ...], serving: Serve, open_plugin: Open
 ) -> None:
+    await asyncio.gather(*(_a_write_that_fails(name, serving, open_plugin) for name in names))
+
+
+async def _a_write_that_fails(name: str, serving: Serve, open_plugin: Open) -> None:
     nasty = Nasty(TRICKS[name], path=MEMORIES)
-    adapter = await open_plugin(await serving(nasty), timeout_seconds=seconds(name), max_reply_mb=5)
+    adapter = await open_for(name, await serving(nasty), open_plugin)
     async with asyncio.timeout(MOST_SECONDS):
         with pytest.raises(MemtuiError) as caught:
             await note(adapter, "Never stored.")
@@ -79,10 +97,16 @@ async def test_a_write_that_fails_says_whether_it_was_sent(
         assert await adapter.get(handle, SCOPE) is not None
 
 
-@pytest.mark.parametrize("name", sorted(set(TRICKS) - ROW_TRICKS))
-async def test_a_health_that_fails(name: str, serving: Serve, open_plugin: Open) -> None:
+@each(sorted(set(TRICKS) - ROW_TRICKS))
+async def test_a_health_that_fails(
+    names: tuple[str, ...], serving: Serve, open_plugin: Open
+) -> None:
+    await asyncio.gather(*(_a_health_that_fails(name, serving, open_plugin) for name in names))
+
+
+async def _a_health_that_fails(name: str, serving: Serve, open_plugin: Open) -> None:
     nasty = Nasty(TRICKS[name], path="/v1/health")
-    adapter = await open_plugin(await serving(nasty), timeout_seconds=seconds(name), max_reply_mb=5)
+    adapter = await open_for(name, await serving(nasty), open_plugin)
     async with asyncio.timeout(MOST_SECONDS):
         health = await adapter.health()
         assert health.status == "down"
@@ -95,10 +119,16 @@ async def test_a_health_that_fails(name: str, serving: Serve, open_plugin: Open)
         assert adapter.capabilities.full_text, "the capabilities were not refreshed"
 
 
-@pytest.mark.parametrize("name", TRICKS)
-async def test_a_forget_that_fails(name: str, serving: Serve, open_plugin: Open) -> None:
+@each(TRICKS)
+async def test_a_forget_that_fails(
+    names: tuple[str, ...], serving: Serve, open_plugin: Open
+) -> None:
+    await asyncio.gather(*(_a_forget_that_fails(name, serving, open_plugin) for name in names))
+
+
+async def _a_forget_that_fails(name: str, serving: Serve, open_plugin: Open) -> None:
     nasty = Nasty(TRICKS[name], path="/v1/memories")
-    adapter = await open_plugin(await serving(nasty), timeout_seconds=seconds(name), max_reply_mb=5)
+    adapter = await open_for(name, await serving(nasty), open_plugin)
     async with asyncio.timeout(MOST_SECONDS):
         handle = await note(adapter, "Not forgotten yet.")
         request = ForgetRequest(scope=SCOPE, handles=(handle,))

@@ -73,8 +73,9 @@ async def test_a_build_is_an_operation_with_its_cost(
 
 
 async def test_no_text_leaves_before_a_yes_and_none_after_it_is_taken_back(
-    service: MemoryService, caller: Caller
+    service: MemoryService, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("memtui.embedding._PAUSE_SECONDS", 0)
     await remember(service, caller, "The sky is blue.")
     await configure(service, caller, embedding=f"openai:{ELSEWHERE}/v1#m")
     with pytest.raises(Denied, match=ELSEWHERE):

@@ -395,7 +395,7 @@ async def test_a_files_tags_hold_for_its_facts(open_vault: Open, root: Path) -> 
     first = await got(adapter, it)
     assert first.tags == ("facts", "auto-updated")
     await adapter.correct(CorrectRequest(scope=SCOPE, handle=it, tags=("own", *first.tags)))
-    with pytest.raises(Invalid, match="facts stands in the frontmatter"):
+    with pytest.raises(Invalid, match="facts is in the frontmatter"):
         await adapter.correct(CorrectRequest(scope=SCOPE, handle=it, tags=("auto-updated",)))
     await upsert(adapter, "zone: a", tags=("facts", "mine"))
     by_tag = BrowseRequest(scope=SCOPE, sort="title", filter=Filter(tag="facts"))

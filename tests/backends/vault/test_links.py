@@ -187,7 +187,7 @@ async def test_inline_tags_join_those_of_the_frontmatter(open_vault: Open, root:
     assert changed is not None
     assert changed.tags == ("new",), "a tag of the old text was kept beside the new one"
     before = (root / noted.provider_record_id).read_bytes()
-    with pytest.raises(Invalid, match="#deploy stands in the record's text"):
+    with pytest.raises(Invalid, match="#deploy is in the record's text"):
         await adapter.correct(CorrectRequest(scope=SCOPE, handle=noted, tags=("own",)))
     assert (root / noted.provider_record_id).read_bytes() == before
     both = CorrectRequest(scope=SCOPE, handle=noted, text="It is #said.", tags=("own", "more"))

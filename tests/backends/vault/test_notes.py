@@ -14,6 +14,7 @@ from memtui.contract import (
     Conflict,
     CorrectRequest,
     Denied,
+    Filter,
     ForgetRequest,
     Invalid,
     Json,
@@ -21,6 +22,7 @@ from memtui.contract import (
     Scope,
     Snapshot,
     SourceKind,
+    Term,
     Unsupported,
     WriteMode,
 )
@@ -128,6 +130,11 @@ async def test_a_note_written_by_hand(open_vault: Open, root: Path) -> None:
     assert record.metadata == {"source_task": "task-17", "aliases": ["x", "y"]}
     assert record.location is not None
     assert record.location.line == 12
+    terms = (Term(field="issue_id", values=("task-17",), excluded=True),)
+    of_source = {Filter(issue_id="task-17"): 1, Filter(issue_id="x"): 0, Filter(terms=terms): 0}
+    for chosen, found in of_source.items():
+        page = await adapter.browse(BrowseRequest(scope=SCOPE, filter=chosen))
+        assert len(page.records) == found
 
 
 async def test_a_correction_changes_nothing_around_it(open_vault: Open, root: Path) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,45 +9,22 @@ import pytest
 from memtui.backends.vault import markdown
 from memtui.backends.vault.history import Ledger
 from memtui.contract import BrowseRequest, Problem
+from tests.processes import heard_to_its_end, speaking
 
 from .conftest import SCOPE, Open, ask, contents
-
-WRITER = """
-import asyncio, sys
-from pathlib import Path
-from memtui.backends.vault import VaultAdapter
-from memtui.contract import *
-
-async def main(root, data, name, count):
-    scope = Scope(company_id="acme", project_id="web")
-    source = SourceRef(kind=SourceKind.RUN, company_id="acme", run_id=name)
-    adapter = await VaultAdapter.open(BindingContext(
-        company_id="acme", binding_key="v", config={"path": root, "lock_seconds": 60},
-        data_dir=Path(data)))
-    for number in range(count):
-        kind = ("note", "fact")[number % 2]
-        text = f"{name}_{number}: " + "word " * (1 if kind == "fact" else 2000)
-        reply = await adapter.write(WriteRequest(
-            scope=scope, source=source, content=text.strip(), kind=kind, topic=f"T{number % 4}"))
-        print(reply.records[0].provider_record_id, flush=True)
-    await adapter.close()
-
-asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))
-"""
-
-
-def start(root: Path, data: Path, name: str, count: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WRITER, str(root), str(data), name, str(count)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+from .writer import write
 
 
 @pytest.mark.slow
 async def test_eight_processes_lose_nothing(open_vault: Open, root: Path, tmp_path: Path) -> None:
     count = 12
     data = tmp_path / "data"
-    writers = [start(root, data, f"w{number}", count) for number in range(8)]
-    ids = [line for writer in writers for line in writer.communicate()[0].split()]
-    assert [writer.returncode for writer in writers] == [0] * 8
+    writers = [speaking(write, root, data, f"w{number}", count) for number in range(8)]
+    ids = [one for _, said in writers for one in heard_to_its_end(said)]
+    for writer, said in writers:
+        writer.join()
+        said.close()
+    assert [writer.exitcode for writer, _ in writers] == [0] * 8
     assert len(set(ids)) == len(ids) == 8 * count
     adapter = await open_vault()
     page = await adapter.browse(BrowseRequest(scope=SCOPE, limit=1000))
@@ -67,12 +40,12 @@ async def test_a_killed_writer_leaves_whole_files(
 ) -> None:
     acknowledged: list[str] = []
     for number in range(12):
-        writer = start(root, tmp_path / "data", f"k{number}", 10_000)
-        assert writer.stdout is not None
-        lines = [writer.stdout.readline() for _ in range(1 + number % 5)]
-        os.kill(writer.pid, signal.SIGKILL)
-        lines += writer.communicate()[0].splitlines(keepends=True)
-        acknowledged += [line.strip() for line in lines if line.endswith("\n")]
+        writer, said = speaking(write, root, tmp_path / "data", f"k{number}", 10_000)
+        with said:
+            acknowledged += [said.recv() for _ in range(1 + number % 5)]
+            writer.kill()
+            acknowledged += heard_to_its_end(said)
+        writer.join()
     for path, raw in contents(root).items():
         text = raw.decode()
         if path.endswith(".jsonl"):

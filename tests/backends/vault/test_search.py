@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.contract import BrowseRequest, Invalid, QueryRequest, Scope
-from memtui.provider_kit import take_apart
+from memtui.provider_kit.search import take_apart
 
 from .conftest import COMPANY, SCOPE, Open, ask, fact, note, put
 

@@ -9,13 +9,22 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from memtui.backends.vault import VaultAdapter
 from memtui.backends.vault.vectors import Scores, Vectors
-from memtui.contract import Embedding, EraseRequest, ForgetRequest, Invalid, Unavailable
+from memtui.contract import (
+    Embedding,
+    EraseRequest,
+    ForgetRequest,
+    Invalid,
+    QueryRequest,
+    Scope,
+    Unavailable,
+)
 from tests.loopback import Embeddings
 
 from .conftest import COMPANY, SCOPE, Open, note, put
@@ -71,6 +80,20 @@ async def test_a_search_by_meaning_sees_what_was_just_written(open_vault: Open, 
     await adapter.forget(ForgetRequest(scope=SCOPE, handles=(handle,)))
     await ask(other, "cats nap")
     assert vectors_of(other).progress().texts == 2
+
+
+async def test_a_question_about_other_things_means_nothing(open_vault: Open, root: Path) -> None:
+    dishes = ("soup", "bread", "pasta", "salad", "curry", "stew", "cake", "omelette", "pie", "rice")
+    added = ("lemon", "garlic", "butter", "ginger", "basil", "onion", "cheese", "pepper", "honey",
+             "mushrooms", "cream", "spinach")  # fmt: skip
+    for number, (dish, more) in enumerate(product(dishes, added)):
+        put(root, f"projects/web/notes/{number}.md", f"Her {dish} is made with {more}.")
+    adapter = await open_vault(config=STATIC)
+    scope = Scope(company_id="acme", project_id="web")
+    for query, means in (("citrus dessert", True), ("terraform state lock timeout", False)):
+        assert bool((await ask(adapter, query)).outstanding(2, 10)) is means
+        found = await adapter.query(QueryRequest(scope=scope, query=query))
+        assert bool(found.snippets) is means
 
 
 async def test_another_model_answers_when_it_has_seen_all(

@@ -112,13 +112,20 @@ async def _prepare(home: Path) -> None:
 def here(home: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command line in this process. `terminal` makes all three streams terminals."""
 
-    def invoke(*arguments: str, stdin: bytes = b"", terminal: bool = False) -> Ran:
+    def invoke(
+        *arguments: str, stdin: bytes = b"", terminal: bool = False, **environment: str
+    ) -> Ran:
         kind = Terminal if terminal else Stream
         streams = kind(stdin), kind(), kind()
         with monkeypatch.context() as patched:
             for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
                 patched.setattr(sys, name, stream)
-            code = run(["--home", str(home), *arguments])
+            for variable, value in environment.items():
+                patched.setenv(variable, value)
+            try:
+                code = run(["--home", str(home), *arguments])
+            except SystemExit as ended:  # as of what a shell asks to complete
+                code = int(ended.code or 0)
         return Ran(code, streams[1].text(), streams[2].text())
 
     return invoke

@@ -9,14 +9,14 @@ from tests.doors.cli.conftest import Run
 
 
 def test_everything_is_sealed_listed_and_found_whole(here: Run, logged: Database) -> None:
-    assert "0 operations sealed" in here("archive", "ls").err
+    assert "0 operations sealed" in here("archive", "list").err
     done = here("archive", "seal", "--all", "--json")
     assert (done.code, done.document["operations"], done.document["sealed_through"]) == (0, 60, 60)
-    listed = here("archive", "ls", "--json").document
+    listed = here("archive", "list", "--json").document
     [segment] = listed["segments"]
     assert (segment["first_seq"], segment["last_seq"], segment["count"]) == (1, 60, 60)
     assert segment["bytes"] == sum(file["bytes"] for file in segment["files"].values())
-    shown = here("archive", "ls")
+    shown = here("archive", "list")
     assert segment["last_digest"][:12] in shown.out
     assert "60 operations sealed" in shown.err
     checked = here("archive", "verify", "--json")
@@ -40,7 +40,7 @@ def test_what_is_refused(here: Run, logged: Database) -> None:
     assert here("archive", "seal", "--older-than", "2999-01-01").code == 2
     refused = here("--read-only", "archive", "seal", "--all", "--json")
     assert (refused.code, refused.document["error"]["kind"]) == (4, "denied")
-    assert here("archive", "ls", "--json").document["segments"] == []
+    assert here("archive", "list", "--json").document["segments"] == []
 
 
 def test_each_problem_is_named(here: Run, logged: Database, home: Path) -> None:

@@ -59,6 +59,11 @@ def test_check_fails_over_budget(here: Run, text: str) -> None:
     assert here("context", *BOTH, "--budget", "5", "--check", "--json").document["over_budget"]
     assert here("context", *BOTH, "--budget", "5").code == 0
     assert here("context", *BOTH, "--check").code == 0
+    for number in range(6):
+        assert here("facts", "add", f"{number} " + "word " * 36, *BOTH[:2]).code == 0
+    checked = here("context", *BOTH, "--check")
+    assert (checked.code, len(checked.err.splitlines())) == (1, 1)
+    assert checked.err.startswith("The section ")
 
 
 def test_the_settings_give_budget_and_model(

@@ -75,13 +75,15 @@ def test_an_archive_that_is_gone_fails_the_check(here: Run, home: Path) -> None:
 
 
 @pytest.mark.usefixtures("logged")
-def test_a_manifest_that_is_gone_is_nothing_that_a_repair_mends(here: Run, home: Path) -> None:
+def test_a_manifest_that_is_gone_is_mended_by_a_repair(here: Run, home: Path) -> None:
     here("archive", "seal", "--all")
     Folder(home / "archive", "acme").manifest_file.unlink()
     ran = here("ops", "list")
-    assert (ran.code, "restore the manifest from a backup" in ran.err) == (3, True)
+    assert (ran.code, "`memtui doctor --repair` rebuilds it" in ran.err) == (3, True)
     told = here("doctor")
-    assert (told.code, "--repair" in told.out) == (1, False)
+    assert (told.code, "--repair" in told.out) == (1, True)
+    assert here("doctor", "--repair", "--yes", "--json").document["manifests"] == ["acme"]
+    assert here("archive", "verify").code == 0
     assert here("doctor", "--repair", "--yes").code == 2
 
 

@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ from memtui.doors.cli.main import build_app
 from memtui.doors.cli.reference import walk
 from tests.demos import Built
 from tests.doors.cli.conftest import Run
+from tests.processes import Forked
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -128,15 +130,16 @@ class Shell:
         """What the last check of the log told to note."""
         self._served: dict[str, str] = {}
         """Where a server that a page starts really answers, by the address that the page shows."""
-        self._servers: list[subprocess.Popen[str]] = []
+        self._servers: list[Forked] = []
         monkeypatch.setenv("MEMTUI_HOME", str(home))
         monkeypatch.setenv("PATH", Path(sys.executable).parent.as_posix(), prepend=os.pathsep)
 
     def stop(self) -> None:
         """End the servers that the page started."""
         for server in self._servers:
-            server.terminate()
-            server.communicate()
+            with server:
+                server.send_signal(signal.SIGTERM)
+                server.communicate()
 
     def type(self, line: str, shown: str) -> None:
         """Run a line, which must work, and compare what it prints with what the page shows."""
@@ -179,16 +182,12 @@ class Shell:
 
     def _serve(self, words: list[str], shown: str) -> None:
         """Start a server on a free port; the page's later lines speak to it."""
-        command = [sys.executable, "-m", "memtui", *words, "--port", "0"]
-        server = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        server = Forked([*words, "--port", "0"], os.environ)
         self._servers.append(server)
-        assert server.stdout is not None
         said = next((one for one in server.stdout if _ADDRESS.search(one)), "")
         told, real = _ADDRESS.search(shown), _ADDRESS.search(said)
         assert told, f"the page shows no address of memtui {' '.join(words)}"
-        assert real, said
+        assert real, server.stderr.read()
         self._compare(" ".join(words), shown, said.replace(real[0], told[0]))
         self._served[told[0]] = real[0]
 
@@ -224,7 +223,7 @@ def shell(here: Run, home: Path, person: Path, monkeypatch: pytest.MonkeyPatch) 
     opened.stop()
 
 
-EMPTY = {"http.md", "mcp.md", "purge.md", "scaling-out.md", "sync.md", "time.md"}
+EMPTY = {"http.md", "impact.md", "mcp.md", "purge.md", "scaling-out.md", "sync.md", "time.md"}
 """Pages whose examples begin in an empty home; those of the others begin in the demo."""
 
 
@@ -267,20 +266,18 @@ def _purge(shell: Shell, person: Path) -> None:
         shell.type(f"memtui note 'Likes tea' {owner}", "")
 
 
-def _with_fewer_notes(shell: Shell) -> None:
-    """Let most notes go: each would be copied to Milvus, or asked what it answers."""
-    for memory in (shell.home / "bindings/acme/default/vault/projects").glob("*/memory"):
-        for note in sorted(memory.glob("*.md"))[20:]:
-            note.unlink()
+def _impact(shell: Shell, person: Path) -> None:
+    """A log of one question about what is said twice, not of sixty days."""
+    shell.type("memtui facts add 'Deploys happen from release' --project infra", "")
+    shell.type("memtui note 'deploys happen from `release`.' --kind fact --project infra", "")
+    shell.type("memtui query 'where do deploys happen' --project infra", "")
 
 
 def _readme(shell: Shell, person: Path) -> None:
-    _with_fewer_notes(shell)
-    shell.type("memtui bindings add vectors milvus", "")
-
-
-def _impact(shell: Shell, person: Path) -> None:
-    _with_fewer_notes(shell)
+    for folder in (shell.home / "bindings/acme/default/vault/projects").glob("*/[mr]e*"):
+        for note in sorted(folder.glob("*.md"))[2:]:
+            note.unlink()  # each would be copied
+    shell.type("memtui bindings add vectors vault", "")  # the page of syncs has one of Milvus
 
 
 def _http(shell: Shell, person: Path) -> None:
@@ -313,15 +310,22 @@ def test_the_python_of_the_conformance_page_checks_a_plugin(shell: Shell, tmp_pa
         "Serving default of local as a memory plugin at http://localhost:9100",
     )
     function, kept = of("conformance.md", "python")
-    script, suite = tmp_path / "script.py", tmp_path / "test_plugin.py"
-    script.write_text(shell.meant(function.code))
+    exec(shell.meant(function.code), {})
+    suite = tmp_path / "test_plugin.py"
     suite.write_text(shell.meant(kept.code))
-    for words in (
-        [script],
-        ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "health", suite],
-    ):
-        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "health",
+        str(suite),
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_files_of_the_first_provider_pass_the_checks(tmp_path: Path) -> None:

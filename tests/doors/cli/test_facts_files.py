@@ -106,3 +106,65 @@ def test_what_cannot_be_read_is_wrong_usage(here: Run, tmp_path: Path, name: str
     (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe")
     ran = here("facts", "import", str(tmp_path / name), *U)
     assert (ran.code, len(ran.err.splitlines())) == (2, 1)
+
+
+NOTES = """---
+topic: ops
+tags: [ci]
+---
+Before any heading.
+
+# Deploys
+
+Deploys happen on Monday.
+
+```sh
+# not a heading
+```
+
+## Below
+
+# Only a heading
+"""
+
+
+def test_notes_of_a_file_are_stored_once_and_undone_at_once(here: Run, tmp_path: Path) -> None:
+    file, place = tmp_path / "notes.md", ("--project", "web")
+    file.write_text(NOTES)
+    plan = here("note", "--file", str(file), *place, "--dry-run", "--json").document
+    assert ([one["line"] for one in plan["added"]], here("browse", *place).out) == ([5, 7, 17], "")
+    assert here("note", "--file", str(file), *place, "--kind", "reference").code == 0
+    stored = here("browse", *place, "--json").document["records"]
+    assert {(one["title"], one["text"].partition("\n")[0]) for one in stored} == {
+        (None, "Before any heading."), ("Deploys", "Deploys happen on Monday."),
+        ("Only a heading", "Only a heading"),
+    }  # fmt: skip
+    said = {(one["kind"], one["topic"], *one["tags"]) for one in stored}
+    assert said == {("reference", "ops", "ci")}
+    again = here("note", "--file", str(file), *place, "--json").document
+    assert (again["added"], len(again["skipped"])) == ([], 3)
+
+    there = tmp_path / "there.json"
+    there.write_text(json.dumps({"records": stored}))
+    copied = here("note", "--file", str(there), "--project", "other", "--json").document
+    assert len(copied["added"]) == 3
+    assert here("undo").code == 0
+    assert here("browse", "--project", "other").out == ""
+    assert here("undo", copied["operation_ids"][0]).code == 5
+    assert len(here("browse", *place, "--json").document["records"]) == 3
+
+
+def test_a_note_of_a_file_that_cannot_be_is_said(here: Run, tmp_path: Path) -> None:
+    file = tmp_path / "in.json"
+    file.write_text('[1, "two", {"text": ""}, {"text": "t", "tags": 5}, {"text": "two"}]')
+    ran = here("note", "--file", str(file), "--json")
+    assert ran.code == 1
+    assert [one["text"] for one in ran.document["added"]] == ["two"]
+    assert [one["line"] for one in ran.document["refused"]] == [1, 3, 4]
+    assert [one["line"] for one in ran.document["skipped"]] == [5]
+    for wrong in ("{", '{"a": 1}'):
+        file.write_text(wrong)
+        ran = here("note", "--file", str(file))
+        assert (ran.code, len(ran.err.splitlines())) == (2, 1)
+    for words in (["--file", "x.txt"], ["--file", str(file), "text"], [], ["text", "--dry-run"]):
+        assert here("note", *words).code == 2

@@ -56,12 +56,23 @@ def test_a_value_that_nobody_has_is_named_with_what_is_near(here: Run) -> None:
     assert done.document["operations"] == []
     assert "agent:coding" in done.err
     assert "Nothing has agent:codign" in here("stats", "agent:codign").err
+    assert "Nothing has by:user; near is by:user:" in here("ops", "list", "by:user").err
 
     done = here("browse", "topic:deplyo", "agent:coding")
     assert done.code == 0
     assert "Nothing has topic:deplyo; near is topic:deploy." in done.err
     assert "agent:" not in done.err.partition("near is")[2]
     assert "Nothing has" not in here("ops", "list", "type:forget", "agent:coding").err
+
+    done = here("tags", "nope")
+    assert (done.code, done.out) == (0, "")
+    assert "Nothing has the tag nope" in done.err
+    done = here("query", "deploy", "--tag", "")
+    assert (done.code, "The tag that is given is empty" in done.err) == (2, True)
+    done = here("facts", "prune", "--project", "nope")
+    assert (done.code, "default remembers nothing of project nope." in done.err) == (1, True)
+    done = here("ops", "list", "yesterday", "type:write")
+    assert "since:yesterday is the time" in done.err
 
 
 def test_browse_takes_binding_issue_and_run_of_line_and_option(here: Run) -> None:

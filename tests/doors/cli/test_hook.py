@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -200,8 +201,23 @@ def test_whatever_comes_ends_well_and_is_told_in_the_log_file(
     assert words in (home / "memtui.log").read_text()
 
 
-def test_a_hook_ends_in_time_and_begins_no_home(tmp_path: Path, memtui: Run, home: Path) -> None:
-    nowhere = memtui("hook", "pre-run", MEMTUI_HOME=str(tmp_path / "none"))
+@pytest.mark.usefixtures("remembered")
+def test_an_answer_that_cannot_be_written_is_one_line_of_the_log_file(home: Path) -> None:
+    buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    with Path("/dev/full").open("w") as disk:
+        ran = subprocess.run(
+            [sys.executable, "-m", "memtui", "hook", "pre-run", "--project", "apollo"],
+            input=said("SessionStart"), env=buffered | {"MEMTUI_HOME": str(home)},
+            stdout=disk, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+    [line] = (home / "memtui.log").read_text().splitlines()
+    assert (ran.returncode, "The answer: No space left on device." in line) == (0, True)
+
+
+def test_a_hook_ends_in_time_and_begins_no_home(
+    tmp_path: Path, memtui: Run, here: Run, home: Path
+) -> None:
+    nowhere = here("--home", str(tmp_path / "none"), "hook", "pre-run")
     assert (nowhere.code, nowhere.out) == (0, "")
     assert "start memtui once" in nowhere.err
     assert not (tmp_path / "none").exists()
@@ -212,7 +228,7 @@ def test_a_hook_ends_in_time_and_begins_no_home(tmp_path: Path, memtui: Run, hom
     assert "start memtui once" in anothers.err
     assert list((tmp_path / "another").iterdir()) == []
 
-    assert memtui("bindings", "list").code == 0
+    assert here("bindings", "list").code == 0
     environment = os.environ | {"MEMTUI_HOME": str(home), "MEMTUI_HOOK_TIMEOUT_MS": "100"}
     command = [sys.executable, "-m", "memtui", "hook", "pre-run"]
     with subprocess.Popen(
@@ -225,9 +241,9 @@ def test_a_hook_ends_in_time_and_begins_no_home(tmp_path: Path, memtui: Run, hom
 
 
 async def test_calls_over_mcp_join_the_run_of_their_client(
-    memtui: Run, home: Path, tmp_path: Path
+    here: Run, home: Path, tmp_path: Path
 ) -> None:
-    assert memtui("bindings", "list").code == 0
+    assert (await asyncio.to_thread(here, "bindings", "list")).code == 0
     names = "PATH", "MEMTUI_HELPER_IDLE_S"
     environment = {name: os.environ[name] for name in names} | {"MEMTUI_HOME": str(home)}
     folder = tmp_path / "apollo"
@@ -248,9 +264,10 @@ async def test_calls_over_mcp_join_the_run_of_their_client(
                 assert ended.returncode == 0
             stored = await client.call_tool("memory_note", {"text": f"Told in {session}."})
             runs.append(stored.structured_content["operation_id"])
-        connected = memtui("agents", "--json").document["agents"]
+        connected = (await asyncio.to_thread(here, "agents", "--json")).document["agents"]
         assert [one["run_id"] for one in connected if one["is_open"]] == ["s-2"]
-    logged = memtui("ops", "list", "type:write", "--json").document["operations"]
+    listed = await asyncio.to_thread(here, "ops", "list", "type:write", "--json")
+    logged = listed.document["operations"]
     by_id = {one["operation_id"]: one["scope"]["run_id"] for one in logged}
     assert [by_id[one] for one in runs] == ["mine", "s-1", "s-2"]
     assert {one["scope"]["project_id"] for one in logged} == {"apollo"}

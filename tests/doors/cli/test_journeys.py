@@ -50,15 +50,15 @@ def test_from_note_to_undo(memtui: Run, here: Run) -> None:
     record_id = written.out.strip()
     assert written.code == 0
     assert len(written.out.splitlines()) == 1
-    found = memtui("query", "deploy branch", *scope, "--json").document
+    found = here("query", "deploy branch", *scope, "--json").document
     assert found["snippets"][0]["handle"]["provider_record_id"] == record_id
     assert found["snippets"][0]["source"]["comment_id"] == "C"
     assert here("get", record_id, *scope).out.startswith("we deploy from the release branch\n")
     assert here("correct", record_id, "we deploy from main", *scope).code == 0
     assert "+ we deploy from main" in here("history", record_id, *scope).out
-    assert memtui("forget", record_id, "--yes", *scope).code == 0
+    assert here("forget", record_id, "--yes", *scope).code == 0
     assert here("get", record_id, *scope).code == 1
-    assert memtui("undo", *scope).code == 0
+    assert here("undo", *scope).code == 0
     back = here("get", record_id, *scope, "--json").document["record"]
     assert back["text"] == "we deploy from main"
     log = here("ops", "list", *scope, "--json").document
@@ -245,9 +245,8 @@ def test_doctor_names_what_is_broken(here: Run, home: Path) -> None:
     assert "✗ settings" in here("doctor").out
 
 
-def test_without_a_terminal_the_app_does_not_open(memtui: Run) -> None:
-    for arguments in ([], ["demo"]):
-        ran = memtui(*arguments)
+def test_without_a_terminal_the_app_does_not_open(memtui: Run, here: Run) -> None:
+    for ran in (memtui(), here("demo")):
         assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
 
 
@@ -287,8 +286,8 @@ def test_an_answer_that_cannot_be_written(home: Path, here: Run) -> None:
         assert others in ([], ["1 of 1 in default (company-wide)."])
 
 
-def test_output_is_utf8_whatever_the_locale(memtui: Run) -> None:
-    record_id = memtui("note", "naïve ✓ 日本", "--title", "plain").out.strip()
+def test_output_is_utf8_whatever_the_locale(memtui: Run, here: Run) -> None:
+    record_id = here("note", "naïve ✓ 日本", "--title", "plain").out.strip()
     exact = memtui("get", record_id, "--json", PYTHONIOENCODING="ascii", LC_ALL="C")
     assert exact.document["record"]["text"] == "naïve ✓ 日本"
     assert "na\\xefve" in memtui("get", record_id, PYTHONIOENCODING="ascii").out
@@ -328,11 +327,9 @@ def test_forget_asks_on_a_real_terminal(home: Path, here: Run) -> None:
     child.close()
     assert child.exitstatus == 1
     assert here("get", record_id).code == 0
-    child = terminal(home, "get", record_id, NO_COLOR="1")
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus == 0
-    assert_harmless((child.before or "").replace("\r\n", "\n"))
+    shown = here("get", record_id, terminal=True, NO_COLOR="1")
+    assert shown.code == 0
+    assert_harmless(shown.out)
 
 
 def test_a_record_is_changed_in_the_editor(
@@ -345,36 +342,34 @@ def test_a_record_is_changed_in_the_editor(
     assert memtui("correct", record_id, "--editor", EDITOR=str(editor)).code == 0
     assert here("get", record_id, "--json").document["record"]["text"] == "second text"
     assert Path("mode").read_text() == "600\n"
-    unchanged = memtui("correct", record_id, "--editor", EDITOR="true")
+    unchanged = here("correct", record_id, "--editor", EDITOR="true")
     assert (unchanged.code, unchanged.err) == (0, "Nothing was changed.\n")
     assert list(home.glob("draft-*")) == []
 
 
-def test_an_edit_that_conflicts_is_kept(home: Path, memtui: Run, here: Run, tmp_path: Path) -> None:
+def test_an_edit_that_conflicts_is_kept(here: Run, tmp_path: Path) -> None:
     record_id = here("note", "first text").out.strip()
     path = here("get", record_id, "--json").document["record"]["location"]["path"]
     editor = tmp_path / "editor.sh"
     editor.write_text(f"#!/bin/sh\necho mine > \"$1\"\nsed -i s/first/theirs/ '{path}'\n")
     editor.chmod(0o700)
-    ran = memtui("correct", record_id, "--editor", EDITOR=str(editor))
+    ran = here("correct", record_id, "--editor", EDITOR=str(editor))
     assert ran.code == 5
     kept = ran.err.split("Your text is kept in ")[1].splitlines()[0].rstrip(".")
     assert Path(kept).read_text() == "mine\n"
     assert "theirs text" in Path(path).read_text()
     for editor_command in ("false", "no-such-editor", "'", "rm"):
-        failed = memtui("correct", record_id, "--editor", EDITOR=editor_command)
+        failed = here("correct", record_id, "--editor", EDITOR=editor_command)
         assert failed.code == 2, editor_command
         assert "Traceback" not in failed.err
 
 
-def test_the_shell_completes_commands_keys_and_words(memtui: Run, here: Run) -> None:
+def test_the_shell_completes_commands_keys_and_words(here: Run, home: Path) -> None:
     here("bindings", "target", "set", "default", "project", "mech-fighters")
 
     def complete(line: str) -> list[str]:
-        words = line.split(" ")
-        return memtui(
-            _MEMTUI_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(len(words) - 1)
-        ).out.split()
+        asked = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+        return here(_MEMTUI_COMPLETE="complete_bash", MEMTUI_HOME=str(home), **asked).out.split()
 
     assert complete("memtui qu") == ["query"]
     assert complete("memtui bindings dis") == ["disable", "discover"]
@@ -385,20 +380,17 @@ def test_the_shell_completes_commands_keys_and_words(memtui: Run, here: Run) -> 
     assert complete("memtui ops list --st") == ["--status"]
 
 
-def test_a_completion_never_fails(memtui: Run, home: Path) -> None:
+def test_a_completion_never_fails(here: Run, home: Path) -> None:
     home.mkdir()
     (home / "config.toml").write_text("nope = 1\n")
-    ran = memtui(
-        _MEMTUI_COMPLETE="complete_bash", COMP_WORDS="memtui get x --binding ", COMP_CWORD="4"
-    )
+    asked = {"COMP_WORDS": "memtui get x --binding ", "COMP_CWORD": "4"}
+    ran = here(_MEMTUI_COMPLETE="complete_bash", MEMTUI_HOME=str(home), **asked)
     assert (ran.code, ran.out.strip(), ran.err) == (0, "", "")
 
 
-def test_the_demo_answers_as_a_script_expects(
-    built: Built, home: Path, memtui: Run, here: Run
-) -> None:
+def test_the_demo_answers_as_a_script_expects(built: Built, home: Path, here: Run) -> None:
     shutil.copytree(built.paths.data, home)
-    made = memtui("demo", "--no-tui", "--json")
+    made = here("demo", "--no-tui", "--json")
     assert made.code == 0, made.err
     assert made.document["records"] > 100
     assert "demo" in here("demo", "--no-tui").out

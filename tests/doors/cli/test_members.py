@@ -49,6 +49,10 @@ def test_a_token_is_shown_once(here: Run) -> None:
     assert here("tokens", "remove", "laptop").code == 0
     assert here("tokens", "remove", "laptop").code == 1
     assert here("tokens", "add", "x").code == 2
+    for bare in (("tokens", "add", "x", "--for", "ana"), ("members", "add", "ana")):
+        refused = here(*bare)
+        assert (refused.code, refused.out) == (2, "")
+        assert "'ana' does not say what it is: write user:NAME" in refused.err
 
 
 def test_an_agent_says_for_whom_it_acts(here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +85,7 @@ def test_a_stranger_is_refused_at_every_command(here: Run) -> None:
         ("budget", "check"),
         ("members", "list"),
         ("tokens", "list"),
-        ("archive", "ls"),
+        ("archive", "list"),
         ("audit", "verify"),
         ("note", "x"),
     ):

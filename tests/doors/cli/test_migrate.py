@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,7 @@ def test_ctrl_c_says_how_to_go_on(vaults: Run, home: Path) -> None:
     )  # fmt: skip
     moved = home / "bindings" / "local" / "second" / "vault"
     while process.poll() is None and not list(moved.rglob("*.md")):
-        pass
+        time.sleep(0.005)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode in {0, 130}

@@ -75,7 +75,7 @@ def test_a_namespace_is_made_and_its_expiry_set_and_taken_away(
     assert "expires_at" not in plugin.namespaces["custom:trial"]
     past = here(*put, "--expires", "2020-01-01")
     assert (past.code, past.out) == (2, "")
-    assert "over already" in past.err
+    assert "is past" in past.err
     wrong = here("bindings", "namespace", "put", "plugin", "No Name")
     assert wrong.code == 2
     assert "is not a namespace" in wrong.err

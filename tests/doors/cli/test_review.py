@@ -44,6 +44,8 @@ def test_several_are_decided_on_at_once_and_an_agent_is_refused(here: Run) -> No
     for text in ("Two.", "Three."):
         assert here(*bot, "note", text).code == 0
     assert here(*bot, "review", "list").code == 4
+    assert here("stats", "--json").document["held_count"] == 3
+    assert "3 now" in here("stats").out
     first, second, third = held(here)
     assert here("review", "fix", first, "One, fixed.").code == 0
     changed = here("review", "accept", second, "0000", third)

@@ -17,7 +17,8 @@ REPOSITORY = Path(__file__).parents[3]
 PICTURES = REPOSITORY / "docs" / "pictures"
 _TEXT = re.compile(r'<text[^>]* x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>')
 _MEASURED = re.compile(
-    r"[▁-█]+|\S*[⠀-⣿]\S*|(?<!\S)[xo+](?!\S)|[\d.,]+ (?:ms|s)\b|\d+(?= of memtui's own)"
+    r"[▁-█]+|\S*[⠀-⣿]\S*|(?<!\S)[xo+](?!\S)|[\d.,]+ (?:ms|s)\b|(?<=p99 )[\d.,]+"
+    r"|\d+(?= of memtui's own)"
 )
 """What another machine or moment shows otherwise: how long things took, how often it was read."""
 

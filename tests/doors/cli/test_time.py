@@ -60,6 +60,7 @@ def test_changes_and_history_say_who_and_why(here: Run) -> None:
     history = here("history", "projects/web/facts.md#/region", *place).out
     assert "to now  by agent:ops  from run 4410" in history
     assert "ended by agent:ops" in history
+    assert "  + region: eu\n    valid: " in history
     assert here("correct", "projects/web/facts.md#/region", "--pin", *place).code == 0
     history = here("history", "projects/web/facts.md#/region", *place).out
     assert "    region: us\n    pinned: no → yes\n" in history
@@ -71,6 +72,9 @@ def test_changes_and_history_say_who_and_why(here: Run) -> None:
     wrong = here("changes", "--since", "1d", "--until", "2d")
     assert (wrong.code, wrong.out) == (2, "")
     assert "turn them round" in wrong.err
+    ahead = here("changes", "--since", "2400-01-01")
+    assert (ahead.code, ahead.out) == (2, "")
+    assert "'2400-01-01' is still to come" in ahead.err
 
 
 def test_a_moment_is_no_filter_of_changes(here: Run) -> None:

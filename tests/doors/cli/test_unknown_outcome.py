@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import pytest
 from tests.backends.plugin_v1.servers.loopback import Answer, Request, serve, talk
 from tests.backends.plugin_v1.servers.minimal import Minimal
 from tests.doors.cli.conftest import Run
+from tests.processes import prepared_processes
 
 
 class Kept(Minimal):
@@ -48,7 +48,7 @@ def _serve(file: Path, port: int, said: Connection, *, dies: bool) -> None:
 @contextmanager
 def server(file: Path, port: int = 0, *, dies: bool = False) -> Iterator[str]:
     """Serve in a process of its own; gives the address."""
-    context = multiprocessing.get_context("spawn")
+    context = prepared_processes()
     here, there = context.Pipe()
     process = context.Process(target=_serve, args=(file, port, there), kwargs={"dies": dies})
     process.start()

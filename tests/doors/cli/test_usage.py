@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,14 +20,16 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["get", "x", "y"], 2, "see memtui get --help."),
     (["query", "x", "--bogus"], 2, "No such option: --bogus; see memtui query --help."),
     (["query", "x", "--top-k", "0"], 2, "'--top-k'"),
-    (["query", "x", "--top-k", "many"], 2, "'--top-k'"),
+    (["query", "x", "--top-k", "many"], 2, "'--top-k': it takes a whole number; see"),
+    (["query", " "], 2, "Say what to look for"),
     (["query", "x", "--intent", "guess"], 2, "'--intent'"),
     (["query", "x", "--as-of", "once"], 2, "is not a time"),
     (["query", "x", "--where", "{"], 2, "--where takes a JSON object"),
     (["query", "x", "--binding", "nope"], 1, "There is no binding nope"),
     (["query", "x", "--home", "/tmp"], 2, "--home goes before the command: memtui --home"),
     (["ops", "list", "--company", "x"], 2, "memtui --company … ops list"),
-    (["note", ""], 2, "The content does not fit"),
+    (["note", ""], 2, "The content does not fit: it is empty."),
+    (["note", "x", "--expires", "2020-01-01"], 2, "'2020-01-01' is past"),
     (["note", "x", "--source", "dream"], 2, "'issue_comment'"),
     (["note", "x", "--source", "issue_comment", "--comment-id", "2"], 2, "--issue-id and --comm"),
     (["note", "x", "--source", "issue_comment", "--issue", "I-1"], 2, "--issue-id and --comment"),
@@ -51,7 +55,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["undo", "zzz"], 1, "zzz"),
     (["history", "nothing"], 1, "."),
     (["browse", "--limit", "0"], 2, "'--limit'"),
-    (["browse", "colour:red"], 2, "Unknown filter field colour:"),
+    (["browse", "colour:red"], 2, "There is no filter field colour:"),
     (["browse", 'project:"x'], 2, "unclosed quote"),
     (["ops"], 2, "Missing command; see memtui ops --help."),
     (["ops", "list", "--type", "party"], 2, "'--type'"),
@@ -152,5 +156,32 @@ def test_ctrl_c_exits_130(here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (ran.code, ran.out, ran.err) == (130, "", "")
 
 
+def test_ctrl_c_before_the_command_is_imported_exits_130_too() -> None:
+    script = (
+        "import builtins, sys; from memtui.__main__ import main; load = builtins.__import__\n"
+        "def interrupted(name, *rest):\n"
+        "    if name == 'memtui.doors.cli.main': raise KeyboardInterrupt\n"
+        "    return load(name, *rest)\n"
+        "builtins.__import__ = interrupted; sys.argv = ['memtui', 'browse']; main()"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
+
+
 def test_version(here: Run) -> None:
     assert here("--version").out.startswith("memtui ")
+
+
+def test_an_interrupt_ends_at_once_until_a_command_begins() -> None:
+    while_imported = (
+        "import os, signal\n"
+        "from memtui.doors.cli.interrupts import end_at_once, raise_interrupts\n"
+        "end_at_once()\n"
+        "try: {}os.kill(os.getpid(), signal.SIGINT)\n"
+        "except KeyboardInterrupt: os._exit(7)\n"
+    )
+    for step, code in (("", 130), ("raise_interrupts(); ", 7)):
+        ran = subprocess.run([sys.executable, "-c", while_imported.format(step)], check=False)
+        assert ran.returncode == code

@@ -30,7 +30,19 @@ def test_what_cannot_be_a_view_is_refused_and_nothing_is_kept(here: Run) -> None
     assert here("views", "list", "--json").document["views"] == []
     missing = here("views", "use", "bad")
     assert (missing.code, "There is no view bad; there are none yet." in missing.err) == (1, True)
+    here("views", "save", "log")
+    refused = here("views", "use", "log", "where from?")
+    assert (refused.code, "takes no question" in refused.err) == (2, True)
+
+
+def test_views_of_query_and_budget_show_what_their_filters_leave(here: Run) -> None:
+    for topic in ("ci", "food"):
+        here("note", f"the {topic} is slow", "--project", "p", "--topic", topic)
+    here("facts", "add", "editor: vi", "--subject", "ana")
     here("views", "save", "asked", "topic:ci", "--screen", "query")
-    shown = here("views", "use", "asked")
-    assert shown.code == 2
-    assert "give the filter to a command: topic:ci" in shown.err
+    here("views", "save", "cost", "subject:ana", "--screen", "budget")
+    [listed] = here("views", "use", "asked", "--json").document["records"]
+    [found] = here("views", "use", "asked", "the ci", "--json").document["snippets"][:1]
+    assert listed["text"] == found["text"] == "the ci is slow"
+    [fact] = here("views", "use", "cost", "--json").document["facts"]
+    assert fact["text"] == "editor: vi"

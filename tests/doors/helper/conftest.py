@@ -19,7 +19,9 @@ from typing import Any
 import pytest
 
 from memtui.config import Paths, find_paths
+from memtui.doors.cli.main import run
 from memtui.doors.helper.wire import Place, home_key
+from tests.processes import Forked
 
 FACT = "Deploys are on Thursdays — 木."
 STARTS = b'{"session_id": "s-1", "hook_event_name": "SessionStart", "source": "startup"}'
@@ -76,6 +78,11 @@ class Hooks:
     def run_cold(self, *arguments: str, stdin: bytes = STARTS) -> tuple[int, bytes, bytes]:
         """The same without a helper."""
         return self.run(*arguments, stdin=stdin, env={"MEMTUI_HELPER_IDLE_S": "0"})
+
+    def forked(self, *arguments: str) -> str:
+        """Run a command that is no hook's; returns what it printed."""
+        with Forked([*arguments], self.environment) as command:
+            return command.communicate()[0]
 
     def start(self) -> int:
         """Have a hook start the helper; returns its process id once it listens."""
@@ -151,9 +158,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> Path
     """A home with a fact, to copy."""
     paths = find_paths(tmp_path_factory.mktemp("made"))
     shutil.copy(empty_database, paths.database)
-    with hooks_of(paths) as found:
-        code, _, errors = found.run("facts", "add", FACT, "--project", "apollo")
-        assert code == 0, errors
+    assert run(["--home", str(paths.data), "facts", "add", FACT, "--project", "apollo"]) == 0
     return paths
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from memtui.doors.http.app import Served
 from memtui.doors.http.facts import facts_app
-from memtui.doors.http.server import make_server
 from memtui.doors.listening import on_port
 from memtui.service import Caller, MemoryService
 from memtui.service.visibility import Membership, Role
+from tests.serving import make_server
 
 COMPANY = "local"
 DRIVE = "apollo"

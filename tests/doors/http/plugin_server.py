@@ -19,9 +19,9 @@ from memtui.config import find_paths, load_settings
 from memtui.doors.http.app import Served
 from memtui.doors.http.facts import facts_app
 from memtui.doors.http.plugin import plugin_app
-from memtui.doors.http.server import make_server
 from memtui.doors.listening import on_port
 from memtui.service import Caller, MemoryService, open_service
+from tests.serving import make_server
 
 ANA = Caller(company_id="local", principal="user:ana", door="test")
 MakeApp = Callable[[MemoryService, frozenset[str] | None], Awaitable[FastAPI]]

@@ -124,30 +124,31 @@ async def test_only_facts_of_that_very_drive_are_shown_and_deleted(
         assert (await client.delete(f"/api/memory/drive/{wire_id}")).status_code == 404
 
 
-@pytest.mark.parametrize("drive", ["a/b", "日本", "p#1?x=%2F", "..", ".", "a b", "%", "x" * 200])
-async def test_any_drive_id_is_one_segment(speak: Any, drive: str, url: str) -> None:
+async def test_any_drive_id_is_one_segment(speak: Any, url: str) -> None:
     client = await speak("user:ana")
-    path = f"{url}/api/memory/drive/{quote(drive, safe='').replace('.', '%2E')}"
-    added = await client.post(path, json={"fact": "Here."})
-    assert added.status_code in {201, 422}, added.text
-    if added.status_code == 201:
-        assert (await client.get(path)).json()["memories"] == [added.json()]
-        gone = await client.delete(f"/api/memory/drive/{added.json()['id']}")
-        assert gone.status_code == 204
+    for drive in ("a/b", "日本", "p#1?x=%2F", "..", ".", "a b", "%", "x" * 200):
+        path = f"{url}/api/memory/drive/{quote(drive, safe='').replace('.', '%2E')}"
+        added = await client.post(path, json={"fact": "Here."})
+        assert added.status_code in {201, 422}, (drive, added.text)
+        if added.status_code == 201:
+            assert (await client.get(path)).json()["memories"] == [added.json()], drive
+            gone = await client.delete(f"/api/memory/drive/{added.json()['id']}")
+            assert gone.status_code == 204, drive
 
 
-@pytest.mark.parametrize("text", NASTY)
-async def test_hostile_text_is_kept_exactly_or_refused(speak: Any, text: str) -> None:
+async def test_hostile_text_is_kept_exactly_or_refused(speak: Any) -> None:
     client = await speak("user:ana")
-    added = await client.post(USER_PATH, json={"fact": text})
-    assert added.status_code in {201, 422}, added.text
-    kept = [text] if added.status_code == 201 else []
-    assert await texts(client, USER_PATH) == kept
+    kept: list[str] = []
+    for text in NASTY:
+        added = await client.post(USER_PATH, json={"fact": text})
+        assert added.status_code in {201, 422}, (text, added.text)
+        kept += [text] if added.status_code == 201 else []
+        assert await texts(client, USER_PATH) == kept, text
 
 
 @pytest.mark.slow
 @settings(
-    max_examples=25,
+    max_examples=12,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -14,7 +14,7 @@ from schemathesis.specs.openapi import checks
 from tests.doors.http.plugin_server import VAULT, facts_over, plugin_over
 
 BOUNDED = settings(
-    max_examples=10,
+    max_examples=6,
     deadline=None,
     derandomize=True,
     database=None,

@@ -12,7 +12,10 @@ from memtui.service import Caller, MemoryService, Operation
 from memtui.store.log import LogReader
 from tests.doors.http.conftest import DRIVE, DRIVE_PATH, USER_PATH
 
-pytestmark = pytest.mark.usefixtures("members")
+pytestmark = [
+    pytest.mark.usefixtures("members"),
+    pytest.mark.parametrize("memories", ["vault"], indirect=True),  # the service decides
+]
 
 OWNER, ADMIN, MEMBER = ("user:ana", None), ("user:adam", None), ("user:mia", None)
 ELSEWHERE, STRANGER = ("user:eve", None), ("user:zoe", None)

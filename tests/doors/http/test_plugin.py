@@ -38,6 +38,8 @@ def address(
 
 ON_VAULT = pytest.mark.parametrize("address", ["vault"], indirect=True)
 """Of what the server does before it asks a provider."""
+ON_POSTGRES = pytest.mark.parametrize("address", ["postgresql"], indirect=True)
+"""Of what the checks of `memtui conformance` ask of a vault that we serve."""
 
 
 class Plugin:
@@ -195,6 +197,7 @@ async def test_an_id_in_another_namespace_moves_the_memory(plugin: Plugin) -> No
     assert there == here | {"namespace": other, "content": "There."}
 
 
+@ON_POSTGRES
 async def test_the_same_id_many_times_at_once_is_one_memory(plugin: Plugin) -> None:
     await plugin.make()
     identity = str(uuid.uuid4())
@@ -202,6 +205,7 @@ async def test_the_same_id_many_times_at_once_is_one_memory(plugin: Plugin) -> N
     assert [row["id"] for row in await plugin.found()] == [identity]
 
 
+@ON_POSTGRES
 async def test_many_writes_at_once(plugin: Plugin) -> None:
     await plugin.make()
     ids = await asyncio.gather(*(plugin.write(f"Memory number {n}.") for n in range(40)))
@@ -456,6 +460,7 @@ async def test_a_refusal_arrives_although_nobody_read_the_body(
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "bad_request"
 
 
+@ON_VAULT
 async def test_four_large_memories_at_once_stop_nobody(plugin: Plugin) -> None:
     """Stored whole or refused, and the provider's breaker never hears of it."""
     await plugin.make()

@@ -31,7 +31,6 @@ from memtui.contract import (
 from memtui.doors.http.app import Served
 from memtui.doors.http.plugin import plugin_app
 from memtui.doors.http.plugin_binding import ANONYMOUS
-from memtui.doors.http.server import make_server
 from memtui.doors.listening import on_port
 from memtui.service import (
     Caller,
@@ -44,6 +43,7 @@ from memtui.service import (
 from memtui.service.visibility import Membership, Role
 from memtui.testing import InMemoryAdapter
 from tests.migration.providers import BareAdapter
+from tests.serving import make_server
 
 MEMORY = {"content": "The kettle is red.", "kind": "fact", "source": "agent"}
 WEB = "/v1/namespaces/workspace:web"

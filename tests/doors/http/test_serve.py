@@ -24,11 +24,12 @@ from memtui.doors.listening import on_port
 from memtui.service import Caller, open_service
 from tests.doors.cli.conftest import Stream
 from tests.doors.http.conftest import USER_PATH, client_of
+from tests.processes import Forked
 
 pytestmark = pytest.mark.slow
 
 ANA = Caller(company_id="local", principal="user:ana", door="test")
-TIMEOUT = 60
+Server = subprocess.Popen[str] | Forked
 
 
 @pytest.fixture
@@ -65,26 +66,14 @@ def refused(home: Path, *arguments: str) -> tuple[int, str]:
 
 @contextmanager
 def started(
-    home: Path, *arguments: str, before: tuple[str, ...] = ()
-) -> Iterator[tuple[subprocess.Popen[str], Any]]:
-    """Run the command until the block ends; gives the process and what it said of itself."""
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "memtui",
-            "--home",
-            str(home),
-            *before,
-            "serve",
-            *arguments,
-            "--json",
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
+    home: Path, *arguments: str, before: tuple[str, ...] = (), as_itself: bool = False
+) -> Iterator[tuple[Server, Any]]:
+    """Run the command until the block ends; gives the process and what it said of itself.
+
+    It is forked, unless it has to be the program itself.
+    """
+    words = ["--home", str(home), *before, "serve", *arguments, "--json"]
+    process = program(words) if as_itself else Forked(words, environment())
     with process:
         try:
             assert process.stdout is not None
@@ -93,9 +82,19 @@ def started(
             process.kill()
 
 
-def end(process: subprocess.Popen[str], how: signal.Signals) -> tuple[int, str, str]:
+def program(words: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "memtui", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+
+
+def end(process: Server, how: signal.Signals) -> tuple[int | None, str, str]:
     process.send_signal(how)
-    out, err = process.communicate(timeout=TIMEOUT)
+    out, err = process.communicate()
     return process.returncode, out, err
 
 
@@ -113,7 +112,7 @@ async def get(url: str, token: str, **more: Any) -> httpx.Response:
 
 
 def test_start_answer_and_stop(home: Path, token: str) -> None:
-    with started(home, "facts", "--port", "0") as (process, told):
+    with started(home, "facts", "--port", "0", as_itself=True) as (process, told):
         assert told.keys() == {"contract", "company_id", "url", "socket"}
         assert (told["contract"], told["company_id"], told["socket"]) == ("facts", "local", None)
         assert told["url"].startswith("http://127.0.0.1:")

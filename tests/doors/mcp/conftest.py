@@ -12,10 +12,10 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from memtui.doors.http.server import make_server
 from memtui.doors.listening import on_port
 from memtui.doors.mcp.over_http import PATH, HttpServer
 from memtui.service import Caller, MemoryService
+from tests.serving import make_server
 
 COMPANY = "local"
 PROJECT = "apollo"

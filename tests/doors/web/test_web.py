@@ -231,7 +231,10 @@ async def test_it_ends_once_its_last_tab_is_gone(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(
     ("environment", "said"),
-    [({"MEMTUI_THEME": "memtu"}, "did you mean memtui?"), ({"MEMTUI_THEM": "x"}, "Unknown")],
+    [
+        ({"MEMTUI_THEME": "memtu"}, "did you mean memtui?"),
+        ({"MEMTUI_THEM": "x"}, "There is no setting MEMTUI_THEM"),
+    ],
 )
 def test_settings_that_do_not_fit_are_told_before_anything_is_served(
     paths: Paths, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], said: str

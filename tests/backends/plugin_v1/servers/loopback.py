@@ -64,6 +64,11 @@ async def _read(reader: asyncio.StreamReader) -> Request:
     return Request(method, path, body)
 
 
+_TURNS = 5
+"""Turns of the loop until a connection that was just accepted has its task; asyncio leaves one open
+whose server is closed before."""
+
+
 @asynccontextmanager
 async def serve(answer: Talk, uds: Path | None = None, port: int = 0) -> AsyncIterator[str]:
     """Serve on a port (0: a free one), or on a unix socket; gives the address."""
@@ -90,6 +95,8 @@ async def serve(answer: Talk, uds: Path | None = None, port: int = 0) -> AsyncIt
     try:
         yield address
     finally:
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
         server.close()
         for task in list(tasks):
             task.cancel()

@@ -1,0 +1,183 @@
+"""What a provider is built with, ours or a stranger's: config, threads, and what it must refuse.
+
+A provider whose store blocks writes plain methods under `@blocking`. One that holds its records in
+memory has `matching.matcher`, `pages.page` and `search.TextIndex`; one whose store has a query
+language gives its own words for `matching.conditions` to `translated`. One that asks a server has
+`servers.JsonApi`, and one that derives an index keeps it in a `derived.DerivedDatabase`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from datetime import UTC, date, datetime
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ValidationError
+
+from memtui.contract import (
+    BindingContext,
+    Capabilities,
+    Conflict,
+    CorrectRequest,
+    Invalid,
+    Record,
+    Unsupported,
+    WriteRequest,
+)
+from memtui.wording import misfit
+
+P = ParamSpec("P")
+T = TypeVar("T")
+AdapterT = TypeVar("AdapterT")
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
+
+
+def read_config(model: type[ConfigT], context: BindingContext) -> ConfigT:
+    """Return the config of a binding. Raises `Invalid` where it does not fit."""
+    try:
+        return model.model_validate(context.config)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "config"
+        raise Invalid(
+            f"The setting {field} of the binding {context.binding_key} does not fit: "
+            f"{misfit(first)}."
+        ) from error
+
+
+def _absolute(path: Path) -> Path:
+    try:
+        path = path.expanduser()
+    except RuntimeError as error:
+        raise ValueError("the home folder is not known") from error
+    if not path.is_absolute() or "\0" in str(path):
+        raise ValueError("give an absolute path")
+    return path
+
+
+LocalPath = Annotated[Path, AfterValidator(_absolute)]
+"""A file or folder that a config names, absolute or from `~`: a command may run in any folder."""
+
+
+def blocking(
+    work: Callable[Concatenate[AdapterT, P], T],
+) -> Callable[Concatenate[AdapterT, P], Coroutine[Any, Any, T]]:
+    """Make an adapter's plain method one of the contract's: it is called in a thread.
+
+    Several run at once. How long they may take is the service's business, which gives up on one
+    that does not return; give each call to the store a limit of its own, so that its thread ends.
+    """
+
+    @wraps(work)
+    async def call(adapter: AdapterT, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(work, adapter, *args, **kwargs)
+
+    return call
+
+
+async def together(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
+    """Make calls a few at a time and return their answers in order.
+
+    All end before the first error, if any, is raised.
+    """
+    turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(call: Callable[[], Awaitable[T]]) -> T:
+        async with turn:
+            return await call()
+
+    answers = await asyncio.gather(*map(one, calls), return_exceptions=True)
+    done: list[T] = []
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+        done.append(answer)
+    return done
+
+
+_AT_ONCE = 8
+
+
+def need_secret(context: BindingContext, name: str, what: str) -> str:
+    """Return a secret. Raises `Invalid` where there is none of this name; `what` it should hold."""
+    if secret := context.secret(name):
+        return secret
+    raise Invalid(
+        f"There is no secret {name}; put {what} into the keyring or the environment under that "
+        "name."
+    )
+
+
+_CHANGING = ("writable", "correction", "restore", "keeps_ids", "namespace_changes")
+
+
+def abilities_in(context: BindingContext, abilities: Capabilities) -> Capabilities:
+    """Return what is left of a provider's abilities in a binding, which may be read-only."""
+    if not context.read_only:
+        return abilities
+    return abilities.model_copy(update=dict.fromkeys(_CHANGING, False))
+
+
+def require_writable(context: BindingContext, what: str) -> None:
+    """Raise `Unsupported` in a read-only binding; `what` begins the sentence."""
+    if context.read_only:
+        raise Unsupported(f"{what} open read-only; open the binding writable first.")
+
+
+def require_kept(able: Capabilities, request: WriteRequest | CorrectRequest) -> None:
+    """Raise `Unsupported` where a record is to have what the provider does not keep.
+
+    A pin, an expiry or a validity window that is dropped in silence is a promise that nobody keeps.
+    """
+    asked = {
+        "pins": (able.pin, request.pinned),
+        "expiry": (able.expiry, request.expires_at),
+        "validity windows": (
+            able.validity,
+            getattr(request, "valid_from", None) or getattr(request, "valid_to", None),
+        ),
+    }
+    for what, (kept, value) in asked.items():
+        if value and not kept:
+            raise Unsupported(f"This provider keeps no {what}; leave that out.")
+
+
+def check_revision(record: Record, revision: str | None, proposed: str | None = None) -> None:
+    """Raise `Conflict` if a change is based on another revision than the record's; None is any."""
+    if revision is not None and revision != record.revision:
+        changed = record.handle.provider_record_id
+        raise Conflict(
+            f"The record {changed} changed since you read it; look at both versions.",
+            current=record,
+            proposed=proposed,
+        )
+
+
+def read_moment(value: object) -> datetime | None:
+    """Return the moment that ISO 8601 text, a datetime or a date says, None if it says none.
+
+    Where it names no zone it is in UTC.
+    """
+    try:
+        found = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
+        if isinstance(found, datetime):
+            return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        if isinstance(found, date):
+            return datetime(found.year, found.month, found.day, tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None  # not a date, or outside of the years 1 to 9999 in UTC
+    return None
+
+
+def is_nested_deeper(value: object, most: int) -> bool:
+    """Whether lists and objects stand in each other more than `most` deep; needs no recursion."""
+    level = [value]
+    for _ in range(most + 1):
+        held = [one for one in level if isinstance(one, (dict, list))]
+        level = [
+            one for part in held for one in (part.values() if isinstance(part, dict) else part)
+        ]
+    return bool(held)

@@ -1,0 +1,156 @@
+"""What a filter means, for records in memory and for stores that have a query language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from memtui.contract import Filter, Json, QueryRequest, Record, Scope
+from memtui.fuzzy import finds
+
+Column = TypeVar("Column")
+Clause = TypeVar("Clause")
+
+Test = Literal["is", "has", "from", "before", "holds", "finds"]
+"""What a condition asks of a field: a value; a tag among several; a moment, or one before it; a
+word in any case; a fuzzy word (`memtui.fuzzy`)."""
+
+_EQUAL = (
+    "agent_id", "project_id", "subject_id", "issue_id", "comment_id", "run_id", "source_kind",
+    "topic", "kind",
+)  # fmt: skip
+_OF_WORK = frozenset({"issue_id", "run_id"})
+_SEEN_BY = ("agent_id", "project_id", "subject_id")
+
+
+class Condition(NamedTuple):
+    """What a filter asks of a record's field: a test of it holds for one of the values, or none."""
+
+    field: str
+    test: Test
+    values: tuple[Any, ...]
+    excluded: bool = False
+    """Whether it must hold for none of them; a field without a value then passes."""
+
+
+_TESTED: dict[str, tuple[str, Test]] = {
+    **{field: (field, "is") for field in _EQUAL},
+    "tag": ("tags", "has"),
+    "text": ("text", "holds"),
+    "fuzzy": ("text", "finds"),
+}
+
+
+def conditions(wanted: Filter) -> Iterator[Condition]:
+    """Yield what a filter asks of a record; all have to hold."""
+    for field, values, excluded in wanted.field_tests():
+        if field in _TESTED:
+            yield Condition(*_TESTED[field], values, excluded)
+    if wanted.since is not None:
+        yield Condition("created_at", "from", (wanted.since,))
+    if wanted.until is not None:
+        yield Condition("created_at", "before", (wanted.until,))
+    for word in (wanted.text or "").split():
+        yield Condition("text", "holds", (word,))
+    for word in wanted.fuzzy:
+        yield Condition("text", "finds", (word,))
+
+
+class Translated(NamedTuple, Generic[Clause]):
+    """A condition in a store's own language: one of the clauses must hold, or none of them."""
+
+    clauses: tuple[Clause, ...]
+    """Without any, no record passes, or where they are excluded, every one does."""
+    excluded: bool
+    """A clause that is unknown, as NULL in SQL, does not hold."""
+
+
+def translated(
+    wanted: Filter,
+    columns: Mapping[str, Column],
+    tests: Mapping[Test, Callable[[Column, Any], Clause]],
+) -> Iterator[Translated[Clause]]:
+    """Yield a filter's conditions in a store's own language; all have to hold.
+
+    `columns` says where the store keeps a field; in one that it does not keep, no record has a
+    value.
+    """
+    for field, test, values, excluded in conditions(wanted):
+        column = columns.get(field)
+        clauses = () if column is None else tuple(tests[test](column, value) for value in values)
+        yield Translated(clauses, excluded)
+
+
+def matcher(wanted: Filter) -> Callable[[Record], bool]:
+    """Return the test of a filter; an issue or a run may be the record's scope's or its source's.
+
+    Words are looked for in title, text and summary.
+    """
+    asked = [
+        one._replace(values=tuple(word.casefold() for word in one.values))
+        if one.test == "holds"
+        else one
+        for one in conditions(wanted)
+    ]
+
+    def passes(record: Record) -> bool:
+        return all(
+            any(_passes(record, field, test, value) for value in values) != excluded
+            for field, test, values, excluded in asked
+        )
+
+    return passes
+
+
+def _passes(record: Record, field: str, test: Test, value: Any) -> bool:
+    match test:
+        case "is":
+            return value in held(record, field)
+        case "has":
+            return any(tag == value or tag.startswith(f"{value}/") for tag in record.tags)
+        case "from":
+            return record.created_at is not None and record.created_at >= value
+        case "before":
+            return record.created_at is not None and record.created_at < value
+    text = "\n".join((record.title or "", record.text, record.summary or ""))
+    return finds(value, text) if test == "finds" else value in text.casefold()
+
+
+def held(record: Record, field: str) -> tuple[object, ...]:
+    """Return what a record has in a field of `conditions`, None where it has nothing there."""
+    if field == "tags":
+        return record.tags
+    if field in {"topic", "kind"}:
+        return (getattr(record, field),)
+    if field in {"source_kind", "comment_id"}:
+        return (getattr(record.source, field.removeprefix("source_"), None),)
+    own = getattr(record.scope, field)
+    return (own, getattr(record.source, field, None)) if field in _OF_WORK else (own,)
+
+
+def sees(scope: Scope, other: Scope) -> bool:
+    """Whether `scope` sees what is in another one: no field that both set differs."""
+    pairs = [(getattr(scope, name), getattr(other, name)) for name in _SEEN_BY]
+    return scope.company_id == other.company_id and not any(
+        asked is not None and held is not None and asked != held for asked, held in pairs
+    )
+
+
+def eligible(request: QueryRequest) -> Callable[[Record], bool]:
+    """Return the test of what a query asks beside its words: scope, filter, topic and metadata.
+
+    A record without a topic is eligible for any.
+    """
+    passes = matcher(request.filter)
+    return lambda record: (
+        sees(request.scope, record.scope)
+        and passes(record)
+        and (request.topic is None or record.topic in {None, request.topic})
+        and has_metadata(record, request.metadata_filter)
+    )
+
+
+def has_metadata(record: Record, wanted: Json) -> bool:
+    """Whether a record's metadata holds all that a query's `metadata_filter` names."""
+    held = record.metadata
+    return all(name in held and held[name] == value for name, value in wanted.items())

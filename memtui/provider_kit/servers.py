@@ -1,0 +1,303 @@
+"""HTTP to a server that may be a stranger's: bounded, cancelled in time, its faults worded."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+from urllib.parse import quote, urlsplit
+
+from memtui.contract import Conflict, Denied, Invalid, Json, MemtuiError, NotFound, Unavailable
+
+T = TypeVar("T")
+
+_CONNECT_SHARE = 0.8
+"""Waiting for a connection may take that share of the time, so that a host that never answers is
+known as one that was not sent anything."""
+
+
+class NoReply(Exception):
+    """No whole reply came; `why` says what happened, the text names an error of the connection."""
+
+    def __init__(
+        self, why: Literal["unreachable", "late", "broken", "compressed", "long"], detail: str = ""
+    ) -> None:
+        super().__init__(detail)
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """What a server answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def require_plain(self) -> None:
+        """Raise `NoReply` for a compressed body: nobody asked for one, and it may be a bomb."""
+        if self.headers.get("content-encoding", "identity") != "identity":
+            raise NoReply("compressed")
+
+
+class HttpClient:
+    """Sends requests to one server over kept connections; bounded in time and size, no redirect."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        socket: Path | None,
+        seconds: float,
+        most_bytes: int,
+        headers: Mapping[str, str],
+        connections: int = 16,
+        trust_env: bool = False,
+    ) -> None:
+        import httpx
+
+        self._seconds, self._most_bytes = seconds, most_bytes
+        limits = httpx.Limits(max_connections=connections, max_keepalive_connections=16)
+        is_tls = url.startswith("https:")  # its certificates take a while to load
+        transport = None  # the client's own goes through the proxies of the environment
+        if socket or not trust_env:
+            transport = httpx.AsyncHTTPTransport(
+                verify=is_tls, uds=str(socket) if socket else None, limits=limits
+            )
+        self._client = httpx.AsyncClient(
+            base_url=url.rstrip("/"),
+            transport=transport,
+            verify=is_tls,
+            limits=limits,
+            timeout=None,  # noqa: S113 — `send` bounds each request as a whole
+            headers={**headers, "accept-encoding": "identity"},
+            follow_redirects=False,
+            trust_env=trust_env,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        seconds: float | None = None,
+    ) -> HttpReply:
+        """Send one request and return its reply, whatever the status. Raises `NoReply`."""
+        import httpx
+
+        longest = seconds or self._seconds
+        waiting = longest * _CONNECT_SHARE
+        try:
+            async with asyncio.timeout(longest):
+                return await self._exchange(
+                    method,
+                    path,
+                    content=content,
+                    headers=headers,
+                    timeout=httpx.Timeout(None, connect=waiting, pool=waiting),
+                )
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            raise NoReply("unreachable", type(error).__name__) from error
+        except (TimeoutError, httpx.TimeoutException) as error:
+            raise NoReply("late") from error
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+            raise NoReply("broken", type(error).__name__) from error
+
+    async def _exchange(self, method: str, path: str, **request: Any) -> HttpReply:
+        async with self._client.stream(method, path, **request) as response:
+            body = bytearray()
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > self._most_bytes:
+                    raise NoReply("long")
+            return HttpReply(response.status_code, response.headers, bytes(body))
+
+
+_NO_REPLY = {
+    "unreachable": "cannot be reached; check its url and whether it runs",
+    "late": "did not answer within {0:g} s; try again",
+    "broken": "broke off ({2}); try again",
+    "compressed": "answered something unreadable: it is compressed, and nobody asked for that",
+    "long": "answered something unreadable: it is larger than {1:,} bytes",
+}
+_MESSAGE_CHARS = 200
+_THREAD_BYTES = 500_000
+"""A longer reply is read in a thread."""
+
+
+class Unreadable(Exception):
+    """A reply that is not what was asked for; its text says what is wrong."""
+
+
+class JsonApi:
+    """The calls of a server that speaks JSON; its refusals are the contract's errors.
+
+    `who` begins their sentences. `Unavailable.sent` is true where a change may have been made all
+    the same, and for a late reply: asking again at once would only wait again.
+    """
+
+    def __init__(
+        self,
+        who: str,
+        url: str,
+        *,
+        seconds: float,
+        most_bytes: int,
+        headers: Mapping[str, str],
+        socket: Path | None = None,
+    ) -> None:
+        self._who, self._seconds, self._most_bytes = who, seconds, most_bytes
+        parts = urlsplit(url)
+        # A proxy of the environment may be another machine, and would read what is not encrypted.
+        stays_here = parts.scheme == "http" and is_loopback(parts.hostname or "")
+        self._http = HttpClient(
+            url,
+            socket=socket,
+            seconds=seconds,
+            most_bytes=most_bytes,
+            headers=headers,
+            trust_env=not stays_here,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        parse: Callable[[bytes], T],
+        body: Json | None = None,
+        *,
+        changes: bool = True,
+    ) -> T:
+        """Send a request and return what `parse` makes of the reply's body (see `read_json`).
+
+        Raises:
+            MemtuiError: it is refused, or no reply came that `parse` can read (`Unreadable`).
+        """
+        content, headers = None, {}
+        if body is not None:
+            content, headers = json_bytes(body), {"Content-Type": "application/json"}
+        try:
+            reply = await self._http.send(method, path, content, headers)
+            reply.require_plain()
+            if not 200 <= reply.status < 300:
+                raise self._refusal(reply, changes=changes)
+            if len(reply.body) > _THREAD_BYTES:
+                return await asyncio.to_thread(parse, reply.body)
+            return parse(reply.body)
+        except NoReply as error:
+            said = _NO_REPLY[error.why].format(self._seconds, self._most_bytes, error)
+            is_sent = error.why == "late" or (changes and error.why != "unreachable")
+            raise Unavailable(f"{self._who} {said}.", sent=is_sent) from error
+        except (Unreadable, RecursionError) as error:
+            said = f"{self._who} answered something unreadable: {error}."
+            raise Unavailable(said, sent=changes) from error
+
+    def _refusal(self, reply: HttpReply, *, changes: bool) -> MemtuiError:
+        """Return the contract's error for a status that is not a success."""
+        status, who, said = reply.status, self._who, _said(reply.body)
+        if status in {401, 403}:
+            hint = "check the token" if status == 401 else "ask an owner for the right"
+            return Denied(f"{who} refused{said}; {hint}.")
+        if status == 404:
+            return NotFound(f"{who} does not know it{said}; check the id and the url.")
+        if status == 409:
+            return Conflict(f"{who} has a conflict{said}; read it again.")
+        if status in {400, 413, 422}:
+            return Invalid(f"{who} does not take it{said}.")
+        if 300 <= status < 400:
+            return Unavailable(f"{who} redirects elsewhere; set url to its real address.")
+        is_sent = changes and status != 429  # that is refused before it is begun
+        return Unavailable(f"{who} answered {status}{said}; try again.", sent=is_sent)
+
+
+def json_bytes(body: Json) -> bytes:
+    """Return a request's body. Raises `Invalid` for what JSON cannot hold."""
+    try:
+        words = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return words.encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Invalid(
+            "The record holds something that JSON cannot carry, such as a number that is not "
+            "finite or half a character; take it out."
+        ) from error
+
+
+def read_json(body: bytes) -> Any:
+    """Return what a reply's JSON says. Raises `Unreadable`."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable("it is not JSON") from error
+
+
+def whole(value: Any) -> Any:
+    """Return JSON with halves of characters, which no database holds, as U+FFFD."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [whole(one) for one in value]
+    if isinstance(value, dict):
+        return {whole(name): whole(one) for name, one in value.items()}
+    return value
+
+
+def _said(body: bytes) -> str:
+    """Return what a refusal says, in brackets: `error`, `message` or `detail` of its JSON."""
+    try:
+        told = json.loads(body)
+        told = next(told[name] for name in ("error", "message", "detail") if name in told)
+        message = told["message"] if isinstance(told, dict) else told
+    except (ValueError, RecursionError, KeyError, TypeError, StopIteration):
+        return ""
+    words = " ".join(str(message)[: 4 * _MESSAGE_CHARS].split())[:_MESSAGE_CHARS]
+    return f" ({words.rstrip('.')})" if words else ""
+
+
+def path_segment(name: str, *, what: str) -> str:
+    """Return an id as one segment of a path. Raises `Invalid` where it cannot be one."""
+    if name in {"", ".", ".."} or any("\ud800" <= char <= "\udfff" for char in name):
+        raise Invalid(f"{what} has the id {name!r}, which no address can carry; use another.")
+    return quote(name, safe="")
+
+
+def check_address(url: str, *, what: str, is_private: bool) -> None:
+    """Raise `Invalid` for what is not an address, or one that a token cannot safely go to.
+
+    `what` begins the sentences. `is_private`: nobody else can listen, or the person allows it.
+    """
+    try:
+        parts = urlsplit(url)
+        host, is_odd = parts.hostname or "", parts.username or parts.query or parts.fragment
+        _ = parts.port
+    except ValueError as error:
+        raise Invalid(f"{what} is not an address; write it as https://host.") from error
+    if parts.scheme not in {"http", "https"} or not host or is_odd:
+        raise Invalid(
+            f"{what} must be an address such as https://host, without a user, query or fragment."
+        )
+    if not (parts.scheme == "https" or is_private or is_loopback(host)):
+        raise Invalid(
+            f"The token would go to {host} unencrypted; use https, or set allow_http to true."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host of an address is this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,73 @@
+"""Sentences that several places say: names that nothing has, values that do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from memtui.contract import Invalid
+
+
+def missing_extra(what: str, extra: str) -> Invalid:
+    """Return the error for `what` needs packages of an extra that are not installed."""
+    return Invalid(f"{what} needs more packages; run pip install 'memtui[{extra}]'.")
+
+
+_NAMED = 30
+"""Names that one sentence lists; nobody reads more."""
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """Return the sentence for a name that nothing has, with the nearest or all that there are.
+
+    Args:
+        what: The sort of thing, such as `binding`.
+        name: What was asked for.
+        known: The names that there are.
+    """
+    from difflib import get_close_matches
+
+    names = list(known)
+    if not names:
+        return f"There is no {what} {name}; there are none yet."
+    if near := get_close_matches(name, names, n=1):
+        return f"There is no {what} {name}; did you mean {near[0]}?"
+    plural = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f"There is no {what} {name}; the {plural} are {', '.join(names[:_NAMED])}{more}."
+
+
+_MISFITS = {
+    "missing": "it is missing",
+    "extra_forbidden": "it is not known",
+    "string_type": "it takes a text",
+    "string_too_short": "it takes at least {min_length} characters",
+    "string_too_long": "it takes at most {max_length} characters",
+    "greater_than": "it takes more than {gt}",
+    "greater_than_equal": "it takes at least {ge}",
+    "less_than": "it takes less than {lt}",
+    "less_than_equal": "it takes at most {le}",
+    "literal_error": "it takes {expected}",
+    "enum": "it takes {expected}",
+} | {
+    f"{kind}_{fault}": f"it takes {words}"
+    for kind, words in (
+        ("int", "a whole number"), ("float", "a number"), ("decimal", "a number"),
+        ("bool", "true or false"), ("list", "a list"), ("tuple", "a list"), ("dict", "an object"),
+    )
+    for fault in ("type", "parsing", "from_float")
+}  # fmt: skip
+
+
+def misfit(found: Mapping[str, Any]) -> str:
+    """Return in a person's words why a value does not fit.
+
+    Args:
+        found: One of `pydantic.ValidationError.errors()`.
+    """
+    limits = found.get("ctx", {})
+    if found["type"] == "string_too_short" and limits["min_length"] == 1:
+        return "it is empty"
+    words = _MISFITS.get(found["type"])
+    said: str = words.format(**limits) if words else found["msg"]
+    return said.removeprefix("Value error, ").rstrip(".")

@@ -1,0 +1,26 @@
+"""DuckDB in memory leaves nothing behind."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from memtui.analytics.engine import Engine
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_nothing_spilled_outlives_its_engine(
+    is_closed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    engine = Engine()
+    assert engine.connection.execute("SELECT 1").fetchone() == (1,)
+    assert list(tmp_path.iterdir())
+    if is_closed:
+        engine.close()
+    del engine  # as where a thread starts one again while the app is left
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
