@@ -82,11 +82,12 @@ class News:
 
 
 def tells_of_review(operation: Operation) -> bool:
-    """Whether an operation may have changed what waits for review."""
+    """Whether an operation may have changed what waits for review; to look at it does not."""
+    done = operation.operation_type
     return (
         operation.status is OperationStatus.HELD
-        or "held" in operation.request
-        or operation.operation_type in {OperationType.UNDO, OperationType.CHECK}
+        or (done.mutates and "held" in operation.request)
+        or done in {OperationType.UNDO, OperationType.CHECK}
     )
 
 

@@ -17,6 +17,7 @@ from memtui.contract import (
     Scope,
     WriteRequest,
 )
+from memtui.screens.following import tells_of_review
 from memtui.screens.review import ReviewScreen
 from memtui.service import Caller, MemoryService, ReviewRule, RuleAction, RuleTest
 from tests.screens.hostile import screen_text
@@ -34,6 +35,19 @@ async def texts(service: MemoryService) -> list[str]:
 
 async def shows(pilot: Pilot[Any], app: MemtuiApp, words: str) -> None:
     await until(pilot, lambda: words in " ".join(screen_text(app).split()))
+
+
+async def test_to_look_at_what_waits_is_no_news_of_it(service: MemoryService) -> None:
+    [note] = await write_notes(service, ANA, ["Deploys happen from main"])
+    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.ALL)
+    await service.review.add_rule(ANA, "default", rule)
+    request = WriteRequest(scope=SCOPE, source=note.source, content="A finding")
+    held = await service.write(BOT, request)
+    await service.review.show(ANA, held.operation_id)
+    await service.review.refuse(ANA, held.operation_id, "no")
+    page = await service.log.page(ANA, Filter(), limit=3)
+    told = [(one.operation_type.value, tells_of_review(one)) for one in page.operations]
+    assert told == [("review", True), ("get", False), ("write", True)]
 
 
 @pytest.mark.slow
