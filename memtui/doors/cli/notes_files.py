@@ -145,12 +145,12 @@ def _from_markdown(file: Path, text: str) -> Iterator[Line]:
         fields["tags"] = markdown.words(fields["tags"])
     lines = document.text.split("\n")
     headings = [] if "title" in fields else list(_headings(lines))
-    places = [place for place, _ in headings]
+    edges = [*(place for place, _ in headings), len(lines)]
     parts: list[tuple[int, str | None, list[str]]] = [
-        (0, fields.get("title"), lines[: places[0] if places else len(lines)]),
+        (0, fields.get("title"), lines[: edges[0]]),
         *(
             (place, title, lines[place + 1 : end])
-            for (place, title), end in zip(headings, [*places[1:], len(lines)], strict=True)
+            for (place, title), end in zip(headings, edges[1:], strict=True)
         ),
     ]
     for place, title, part in parts:

@@ -154,6 +154,16 @@ def test_notes_of_a_file_are_stored_once_and_undone_at_once(here: Run, tmp_path:
     assert len(here("browse", *place, "--json").document["records"]) == 3
 
 
+@pytest.mark.parametrize(("text", "stored"), [("Plain words.\n", ["Plain words."]), ("", [])])
+def test_markdown_without_a_heading_is_one_note(
+    here: Run, tmp_path: Path, text: str, stored: list[str]
+) -> None:
+    file = tmp_path / "notes.md"
+    file.write_text(text)
+    report = here("note", "--file", str(file), "--dry-run", "--json").document
+    assert [one["text"] for one in report["added"]] == stored
+
+
 def test_a_note_of_a_file_that_cannot_be_is_said(here: Run, tmp_path: Path) -> None:
     file = tmp_path / "in.json"
     file.write_text('[1, "two", {"text": ""}, {"text": "t", "tags": 5}, {"text": "two"}]')
