@@ -630,7 +630,7 @@ class _Sync:
         if lost:
             names = ", ".join(sorted(name for _, name in lost))
             return f"{side.key} holds nothing of {names} any more."
-        many = f"{len(ones)} of {pairs} records are gone from {side.key}, more than 5 %."
+        many = f"{len(ones)} of {pairs} records are gone from {side.key}, more than 5%."
         return many if len(ones) > _MOST_DELETED * pairs else None
 
     async def _forget(self, pair: Pair, record: Record, there: int) -> None:

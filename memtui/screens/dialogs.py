@@ -29,7 +29,7 @@ Drawn = Content | Callable[[int], Content]
 READING = display("… reading", style=DIM)
 _CHOICES = 200
 """Choices that are drawn at once; typing finds the rest."""
-_HIGH = 16
+HIGH = 16
 """Lines from which on there is room around what a dialog says."""
 _AROUND_SHEET = 8
 """Lines of frame, title and keys, and the blanks between them."""
@@ -53,7 +53,7 @@ class Dialog(DimmingScreen[T]):
     So does a click beside it, but it may be a slip: not where it would throw away what is written.
     """
 
-    VERTICAL_BREAKPOINTS = [(0, "-flat"), (_HIGH, "-high")]
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (HIGH, "-high")]
     BINDINGS = [("escape", "back", "back")]
     BOX: ClassVar[str] = ""
     """The style class of the box, beside `dialog`."""
@@ -181,7 +181,7 @@ class Choose(Dialog[T]):
     def _fit(self) -> None:
         """Be as high as the choices need, and leave room for what is offered."""
         screen = self.app.size
-        if screen.height < _HIGH:
+        if screen.height < HIGH:
             return
         most = max(screen.height * 7 // 10, min(screen.height - 4, _HIGHEST_LIST))
         wide = max((len(one.detail) + 1 for one in self._choices), default=0)
@@ -190,10 +190,11 @@ class Choose(Dialog[T]):
             for one in self._choices[: screen.height]
         )
         needed = max(lines, _FEWEST_LINES) + len(self._title) // _LIST_CELLS + _AROUND_LIST
-        self.query_one(".dialog").styles.height = most if self._work else min(most, needed)
+        self.query_one(".dialog").styles.height = min(most, needed)
 
     def _found(self, choices: Sequence[Choice[T]]) -> None:
         self._choices, self._work = choices, None
+        self._fit()
         self._say(display("" if choices else self.NOTHING))
         self._show("".join(one.value for one in self.query(Input)))
         if self._entered:
@@ -705,7 +706,7 @@ class Sheet(Dialog[None]):
 
     def most_lines(self, height: int) -> int:
         """Return how many lines of text are shown at once on so many lines."""
-        return height - _AROUND_FLAT_SHEET if height < _HIGH else height * 9 // 10 - _AROUND_SHEET
+        return height - _AROUND_FLAT_SHEET if height < HIGH else height * 9 // 10 - _AROUND_SHEET
 
     def action_scroll(self, by: int) -> None:
         """Scroll by some lines."""

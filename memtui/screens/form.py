@@ -16,10 +16,20 @@ from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Select, Static, Switch
 
 from memtui.contract import MemtuiError
-from memtui.screens.dialogs import Confirm, Dialog
+from memtui.screens.dialogs import HIGH, Confirm, Dialog
 from memtui.widgets.display import BAD, DIM, display
 
 T = TypeVar("T")
+
+_TALL = 30
+"""Lines from which on there is room between the fields, and around the form."""
+_AROUND = 10
+"""Lines of frame, title, buttons and keys, and the blanks between them."""
+_AROUND_FLAT = 3
+"""Lines of title, buttons and keys alone."""
+_WIDEST = 120
+_BESIDE = 6
+"""Cells of the frame and the blanks at both sides."""
 
 
 class FieldRow(Vertical):
@@ -62,15 +72,16 @@ class Form(Dialog[T]):
     """Ask for several values at once; see the module's text."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-high"), (30, "-tall")]
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (HIGH, "-high"), (_TALL, "-tall")]
     BINDINGS = [("ctrl+s", "submit", "go on")]
     BOX: ClassVar[str] = "dialog-editor dialog-form"
 
     def __init__(self, title: str, *, go: str, about: tuple[str, ...] = ()) -> None:
         """Begin with `go` on the button that goes on, and sentences on what is asked."""
-        super().__init__(title, "ctrl+s go on   tab next   esc back")
+        super().__init__(title, _keys(go))
         self._go = go
         self._about = about
+        self._said = Content("")
 
     def rows(self) -> Iterator[FieldRow]:
         """Yield the fields."""
@@ -167,8 +178,23 @@ class Form(Dialog[T]):
 
     def say(self, words: Content, go: str) -> None:
         """Say something of all that is written, and what the button does next."""
+        self._said = words
         self.query_one(".dialog-error", Static).update(words)
         self.query_one("#form-go", Button).label = go
+        self.query_one(".dialog-keys", Static).update(display(_keys(go), style=DIM))
+        self.on_resize()
+
+    def on_resize(self) -> None:
+        """Be as high as the fields, and leave room for what is around them where they are many."""
+        wide, high = self.app.size
+        cells = max(1, min(wide * 9 // 10, _WIDEST) - _BESIDE)
+        said = sum(max(1, -(-one.cell_length // cells)) for one in self._said.split("\n"))
+        around = _AROUND_FLAT if high < HIGH else _AROUND + (high // 10 if high >= _TALL else 0)
+        self.query_one(VerticalScroll).styles.max_height = max(1, high - around - said)
+
+
+def _keys(go: str) -> str:
+    return f"ctrl+s {go}   tab next field   esc go back"
 
 
 def throw_away() -> Confirm:

@@ -184,7 +184,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
                 await self._change(
                     set_limit,
                     f"The {spending.target(limit)} may spend "
-                    f"{spending.amount(limit)} a {period}; it warns from 80 % on.",
+                    f"{spending.amount(limit)} a {period}; it warns from 80% on.",
                 )
             except MemtuiError as error:
                 self.fail(error)  # and it is asked for again

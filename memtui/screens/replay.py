@@ -197,7 +197,7 @@ class Replay(ModalListScreen["RunStep"]):
         if len(records) == 1:
             return records[0]
         choices = [
-            Choice(one, record_line(one), f"#{one.rank} {words.state(one)}") for one in records
+            Choice(one, record_line(one), f"rank {one.rank}  {words.state(one)}") for one in records
         ]
         return await self.ask(Choose(title, choices))
 

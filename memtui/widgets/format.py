@@ -426,9 +426,9 @@ def place_line(location: Location) -> str:
 
 
 def by_rank(stage: ExplainStage, handles: Sequence[OperationHandle]) -> str:
-    """Return what a stage gave each record of an answer: `#1 3.214 · #4 0.5`."""
+    """Return what a stage gave each record of an answer: `1: 3.214 · 4: 0.5`."""
     given = ((one.rank, stage.scores.get(one.provider_record_id)) for one in handles)
-    return " · ".join(f"#{rank} {value:.4g}" for rank, value in given if value is not None)
+    return " · ".join(f"{rank}: {value:.4g}" for rank, value in given if value is not None)
 
 
 def trial_words(so_far: Progress) -> str:

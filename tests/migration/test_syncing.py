@@ -199,7 +199,7 @@ async def test_many_deletions_wait_for_a_yes(pair: Pair):
     done = await pair.sync()
     [held] = done.held_back
     assert (held.key, len(held.record_ids)) == ("default", 10)
-    assert "more than 5 %" in held.reason
+    assert "more than 5%" in held.reason
     assert len(await pair.records(0)) == 2 * NUMBER
     with pytest.raises(Invalid, match="held back is 10, not 9"):
         await pair.sync(delete=9)

@@ -65,7 +65,7 @@ async def vault_sync(
     What changed on one side goes to the other. What changed on both is a conflict, which
     `memtui vault conflicts` shows and `memtui vault resolve` decides; until then each side keeps
     its own. Deletions wait for a yes where a side is empty, was recreated or could not be read
-    whole, or where more than 5 % would go. Each change can be undone. Exit 1 if something is not
+    whole, or where more than 5% would go. Each change can be undone. Exit 1 if something is not
     in sync afterwards.
     """
     from memtui.migration.syncing import sync

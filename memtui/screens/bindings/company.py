@@ -17,8 +17,8 @@ from memtui.widgets.format import counted
 
 _NAME = "name"
 _ABOUT = (
-    "A source of each kind opens at an address with parts of the source in braces; where there is "
-    "none, at its own reference."
+    "The address at which a source of each kind opens; {parts} of it are filled in. Without an "
+    "address, a source opens by its own reference."
 )
 _PARTS = f"The parts are {', '.join(f'{{{name}}}' for name in LINK_PLACES)}."
 _EXAMPLES = {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from memtui.contract import Embedding, Problem, Scope
+from memtui.json_text import json_text
 from memtui.screens.state import AppState
 from memtui.service import Capture
 from memtui.widgets import spending
@@ -391,7 +392,10 @@ def _binding_detail(
             place = f"{row.problem.location.path}:{row.problem.location.line}"
             blocks += [display(place, limit=600, style=ACCENT), display("o opens it", style=DIM)]
     targets = ", ".join(target_words(one) for one in binding.targets) or "nobody; t sets one"
-    config = [(name, str(value)) for name, value in binding.config.items()]
+    config = [
+        (name, value if isinstance(value, str) else json_text(value))
+        for name, value in binding.config.items()
+    ]
     facts = [
         ("serves", targets),
         ("can", ", ".join(binding.capabilities.words())),
@@ -403,7 +407,7 @@ def _binding_detail(
         *([] if binding.embeds else [("embedding", "stopped; M starts it again")]),
         *_step_facts(binding, view, state),
         *([("shared", "another company's memories lie there too")] if binding.shared else []),
-        *_health_facts(health, state),
+        *(_health_facts(health, state) if binding.enabled else []),
         ("added", exact(binding.created_at, state.zone)),
     ]
     blocks += [Content(""), *pairs(facts, width)]

@@ -478,9 +478,9 @@ def bars_content(view: BudgetView, width: int, most: int = 100) -> Content:
 
 
 def share_words(share: PromptShare) -> str:
-    """Return the memory's share of the largest to the smallest prompt: `0.9 to 2.6 %`."""
+    """Return the memory's share of the largest to the smallest prompt: `0.9 to 2.6%`."""
     least, most = f"{share.min_share * 100:.1f}", f"{share.max_share * 100:.1f}"
-    return f"{least} %" if least == most else f"{least} to {most} %"
+    return f"{least}%" if least == most else f"{least} to {most}%"
 
 
 def notes_content(view: BudgetView) -> Content:
@@ -543,9 +543,9 @@ def _share_lines(share: PromptShare, width: int) -> Iterator[Content]:
     yield Content("")
     yield line("The memory is", display(share_words(share), style=STRONG), "of the whole prompt.")
     if share.over_target:
-        yield display("▲ It should stay under 5 %; prune it.", style=WARN)
+        yield display("▲ It should stay under 5%; prune it.", style=WARN)
     else:
-        yield display("It should stay under 5 %.", style=DIM)
+        yield display("It should stay under 5%.", style=DIM)
 
 
 def files_content(places: Sequence[Place]) -> Content:

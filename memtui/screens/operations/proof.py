@@ -49,7 +49,7 @@ class Proof(Sheet):
         )
 
     def _far(self, checked: int, number: int) -> None:
-        share = f"  {checked * 100 // number} %" if number else ""
+        share = f"  {checked * 100 // number}%" if number else ""
         of = f" {fmt.count(checked)} of {fmt.counted(number, 'operation')}" if number else ""
         self.show(display(f"… checking{of}{share}"))
 

@@ -718,7 +718,7 @@ def detail_content(view: QueryView, state: AppState, index: int | None, width: i
 def place_lines(snippet: FoundSnippet) -> Iterator[Line]:
     """Yield where a text was found: its rank and score there, and what that adds to its score."""
     for one in snippet.places:
-        own = f"#{one.rank}" + ("" if one.score is None else f", score {fmt.score(one.score)}")
+        own = f"rank {one.rank}" + ("" if one.score is None else f", score {fmt.score(one.score)}")
         adds = f"adds {fmt.score(one.share)} by weight {one.weight:g}"
         named = [own, adds, fmt.source_line(one.source), one.handle.provider_record_id]
         yield labelled(one.binding_key, SEPARATOR.join(filter(None, named)))
@@ -842,8 +842,8 @@ def explanation_content(explanation: Explanation, ranks: dict[str, int], width: 
         blocks += [name, hanging(Content("   "), display(stage.detail, limit=600), width)]
         scored = sorted(stage.scores.items(), key=lambda pair: -pair[1])
         for record_id, value in scored[:_STAGE_SCORES]:
-            rank = f"#{ranks[record_id]}" if record_id in ranks else ""
-            lead = Content.styled(f"   {value:>9.3f}  {rank:>4}  ", DIM)
+            rank = f"rank {ranks[record_id]}" if record_id in ranks else ""
+            lead = Content.styled(f"   {value:>9.3f}  {rank:<7}  ", DIM)
             blocks.append(hanging(lead, display(record_id, limit=200), width))
         if (more := len(scored) - _STAGE_SCORES) > 0:
             blocks.append(display(f"   and {fmt.counted(more, 'more record')}", style=DIM))

@@ -574,7 +574,7 @@ class RecordsScreen(EditingScreen[Record]):
             Choice(
                 one.operation_id,
                 one.query,
-                f"{fmt.ago(one.at, now):>6}  {f'#{one.rank}':<4} {fmt.who(one.principal)}",
+                f"{fmt.ago(one.at, now):>6}  {f'rank {one.rank}':<7} {fmt.who(one.principal)}",
             )
             for one in story.retrievals
         ]

@@ -239,11 +239,11 @@ def _reads(view: RecordView) -> Iterator[Line]:
         return
     last = story.retrievals[0]
     times = fmt.counted(story.retrieval_count, "query", "queries")
-    yield labelled("read", f"by {times}, last {fmt.since(last.at, view.now)} as #{last.rank}")
+    yield labelled("read", f"by {times}, last {fmt.since(last.at, view.now)} at rank {last.rank}")
     yield labelled("said", fmt.helpfulness(story.helped, story.not_helped))
     for one in story.retrievals[:_SHOWN_RETRIEVALS]:
         ago = fmt.ago(one.at, view.now).rjust(6)
-        words = f"{ago}  #{one.rank:<3} {fmt.who(one.principal)}  “{one.query}”"
+        words = f"{ago}  rank {one.rank:<3} {fmt.who(one.principal)}  “{one.query}”"
         yield labelled("", display(words, limit=160, style=DIM), most=1)
     if story.retrieval_count > 1:
         yield labelled("", key_hint("w", "go to one of them"))
