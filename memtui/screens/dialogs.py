@@ -163,7 +163,7 @@ class Choose(Dialog[T]):
     def body(self) -> ComposeResult:
         """Yield input and list."""
         if self.NARROWED:
-            yield Input(placeholder=self._placeholder, compact=True, classes="dialog-input")
+            yield ForeignInput(placeholder=self._placeholder, compact=True, classes="dialog-input")
         reading = Static(READING, classes="dialog-reading")
         reading.display = self._work is not None
         yield reading

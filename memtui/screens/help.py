@@ -22,6 +22,7 @@ from memtui.actions import (
 from memtui.screens.dialogs import Sheet
 from memtui.screens.keymap import Keymap
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, lines
+from memtui.widgets.editor import ForeignInput
 
 _TO_THE_TOP = 100_000
 """Lines; no help is longer."""
@@ -55,7 +56,7 @@ class Help(Sheet):
 
     def body(self) -> ComposeResult:
         """Yield the line to write in, and the keys."""
-        yield Input(placeholder="type to narrow", compact=True, classes="dialog-input")
+        yield ForeignInput(placeholder="type to narrow", compact=True, classes="dialog-input")
         yield from super().body()
 
     def most_lines(self, height: int) -> int:

@@ -52,6 +52,26 @@ def keeps(text: str) -> bool:
     return TextArea(text).text == text
 
 
+async def _done(field: Input | TextArea, event: Event) -> bool:
+    """Carry out a key of the field's own in its turn, and drop all keys once memtui is to end.
+
+    Textual looks for an action only once the key has come back from everything around the field:
+    what was typed after a backspace would be there by then, and lose a letter instead. A flood of
+    keys, as of a paste that the terminal does not mark, would keep everything else waiting until
+    its last one: Textual takes what waits for a widget without a pause.
+    """
+    if not isinstance(event, Key):
+        return False
+    await asyncio.sleep(0)
+    if field.app.return_code is not None:
+        return True
+    bound = field._bindings.key_to_bindings.get(event.key, ())  # noqa: SLF001 - nothing else tells
+    for binding in bound:
+        if await field.app.run_action(binding.action, field):
+            return True
+    return False
+
+
 class ForeignTextArea(TextArea):
     """Edits the exact text; what is drawn stands in, character for character.
 
@@ -67,6 +87,11 @@ class ForeignTextArea(TextArea):
     def get_line(self, line_index: int) -> Text:
         """Return a line as it is drawn."""
         return Text(_stood_in(self.document.get_line(line_index)), end="", no_wrap=True)
+
+    async def on_event(self, event: Event) -> None:
+        """Let keys act in the order in which they were pressed."""
+        if not await _done(self, event):
+            await super().on_event(event)
 
 
 def whole_words(text: str, width: int) -> str:
@@ -107,12 +132,6 @@ class ForeignInput(Input):
         self.placeholder = whole_words(self._hint, self.scrollable_content_region.width)
 
     async def on_event(self, event: Event) -> None:
-        """Write what is typed, until memtui is to end.
-
-        A flood of keys, as of a paste that the terminal does not mark, would keep everything else
-        waiting until its last one: Textual takes what waits for a widget without a pause.
-        """
-        if isinstance(event, Key):
-            await asyncio.sleep(0)
-        if not isinstance(event, Key) or self.app.return_code is None:
+        """Let keys act in the order in which they were pressed."""
+        if not await _done(self, event):
             await super().on_event(event)

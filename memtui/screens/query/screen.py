@@ -55,6 +55,7 @@ from memtui.widgets.detail_lines import (
     outcome_words,
 )
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, line, lines
+from memtui.widgets.editor import ForeignInput
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import DetailPane, Fitted, Notice, OptionRows, Split, State
 
@@ -161,7 +162,9 @@ class AskLine(Horizontal):
     def compose(self) -> ComposeResult:
         """Lay out the sign and the input."""
         yield Static(Content.styled("›", f"bold {ACCENT}"), classes="ask-sign")
-        yield Input(placeholder="Ask your memories, then enter", compact=True, id="ask-input")
+        yield ForeignInput(
+            placeholder="Ask your memories, then enter", compact=True, id="ask-input"
+        )
 
     @on(Input.Submitted)
     def action_run(self) -> None:
