@@ -276,9 +276,9 @@ class MemtuiApp(App[None]):
             self.run_worker(self._prepare())
 
     async def _prepare(self) -> None:
-        """Import, mount and lay out the screens that nobody went to yet, and import dialogs.
+        """Import, mount and draw the screens that nobody went to yet, and import dialogs.
 
-        Nothing is read for them.
+        Nothing is read for them of which the log would get a row.
 
         Each step waits until the person did nothing for a while. Textual mounts only what is in a
         stack; in that of the mode which the app began in nothing is shown any more.
@@ -294,6 +294,10 @@ class MemtuiApp(App[None]):
                 await self._until_idle()
                 screen.stack_updates += 1  # Textual lays out nothing that was never shown
                 screen.post_message(Resize(self.size, self.size))
+                await self._until_idle()
+                await screen.prepare()
+                await self._until_idle()
+                screen.draw_ahead()
         for module in _OPENED:
             await self._when_idle(partial(importlib.import_module, f"memtui.screens.{module}"))
         self.set_timer(_RESTED_SECONDS, self._count_rested)
@@ -320,7 +324,8 @@ class MemtuiApp(App[None]):
 
     def _is_busy(self) -> bool:
         is_checked = self.state.health is not None or bool(self.state.resolution_problem)
-        return not is_checked or self._holding or self.frame is None or self.frame.reading
+        is_reading = any(frame.reading for frame in self._frames)
+        return not is_checked or self._holding or self.frame is None or is_reading
 
     async def _show(self, mode: str) -> None:
         """Show a screen; what is typed waits until it has put its cursor where it begins."""

@@ -21,6 +21,7 @@ from memtui.actions import SCREENS
 from memtui.app import MemtuiApp, TerminalOutput, run_app, styles_path
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Invalid, Scope, SourceKind, SourceRef, Unavailable, WriteRequest
+from memtui.screens.analytics.screen import AnalyticsScreen
 from memtui.screens.dialogs import Choose, Confirm, Sheet
 from memtui.screens.kept import load_session
 from memtui.screens.state import Phase
@@ -166,6 +167,17 @@ async def test_screens_are_prepared_while_nobody_types_and_read_nothing(
             done = "SELECT operation_type FROM memory_operations WHERE door = 'tui'"
             assert list(database.execute(done)) == [("browse",)]  # which Records did
         prepared = {one.MODE: one for one in app._frames}
+        figures = prepared["analytics"]
+        assert isinstance(figures, AnalyticsScreen)
+        await until(pilot, lambda: figures.plots)
+        buckets = figures.board.buckets if figures.board else ()
+        await pilot.press("6")
+        await settle(pilot, app)
+        assert app.frame is figures
+        assert "Operations by day" in screen_text(app)
+        assert figures.board is not None
+        assert figures.board.buckets is buckets  # which were not added up again
+        await pilot.press("4")
         assert all(one.is_mounted and one.query("#body *") for one in prepared.values())
         assert app.frame is prepared["records"]
         for key in ("3", *"deploys", "enter"):

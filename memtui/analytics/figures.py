@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from pydantic import computed_field
+from pydantic import Field, computed_field
 
 from memtui.contract import Model, OperationType
 from memtui.store.database import quoted
@@ -168,6 +168,8 @@ class Stats(Figures):
     hit_sign: HitSign
     left_out_count: int = 0
     """How many operations of memtui's own match besides, and are in no figure."""
+    last_seq: int = Field(default=0, exclude=True, repr=False)
+    """The log's newest operation when they were added up."""
     latency_error: float = 0.0
     """How far each percentile may be off, as a share of it."""
     bindings: tuple[Group, ...] = ()

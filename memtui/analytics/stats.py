@@ -165,7 +165,7 @@ class Rollups(LogEngine):
             own = self.everything(manifest, "operations", "1", where, last=last)
             [(left_out,)] = cursor.execute(f"SELECT count(*) FROM ({own})").fetchall()
         stats = _answer(total, sign, bindings)
-        return stats.model_copy(update={"left_out_count": left_out}), groups
+        return stats.model_copy(update={"left_out_count": left_out, "last_seq": last}), groups
 
     def dashboard(
         self,
@@ -240,6 +240,7 @@ class Rollups(LogEngine):
             "groups": painted.groups("totals", Cut(bucket=bucket)),
             "latency_error": LATENCY_ERROR,
             "left_out_count": int(left_out),
+            "last_seq": last,
         }
         return Dashboard(
             stats=stats.model_copy(update=found),

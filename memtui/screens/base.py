@@ -13,6 +13,7 @@ For a screen author. Derive from `MemtuiScreen`, set `MODE` to the screen's name
 - `happened(news)`: take note of what came into the log, where that is shown, optional;
 - `READS_WITH`: the modules that its first reading imports, optional; they are imported before it is
   shown, where there was time for that;
+- `prepare()`: read before it is shown, where that leaves nothing in the log, optional;
 - `action_<verb>()` for each action of its group.
 
 What is there to use:
@@ -331,6 +332,9 @@ class MemtuiScreen(ServiceScreen):
 
     def load(self) -> None:
         """Read again what the screen shows; called only with the service open."""
+
+    async def prepare(self) -> None:
+        """Read while nobody types what is shown first; only where the log gets no row of it."""
 
     def forget(self) -> None:
         """Take away what is shown: it is of another moment than the one that is looked at now."""

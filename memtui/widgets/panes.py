@@ -322,8 +322,10 @@ class Fitted(Static):
 
     def fit(self, draw: Callable[[int], Content]) -> None:
         """Show what `draw` returns for a width in cells."""
-        self._drawn = _Drawn(draw)
-        self.update(self._drawn)
+        self._drawn, (width, height) = _Drawn(draw), self.content_size
+        rules = self.styles.get_render_rules()
+        fits = width and self._drawn.get_height(rules, width) == height
+        self.update(self._drawn, layout=self.styles.auto_dimensions and not fits)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the text that was selected with the mouse, and what ends it."""

@@ -32,6 +32,13 @@ class SizedScreen(Screen[ScreenResultType]):
             self._styled = styled
             super().update_node_styles(animate)
 
+    def draw_ahead(self) -> None:
+        """Lay out and draw all on it before it is first shown; Textual keeps what was drawn."""
+        self.stack_updates += 1  # Textual lays out nothing that was never shown
+        self._refresh_layout(self.app.size)
+        self._layout_required = False
+        self._compositor.render_update(full=True)
+
     def _compositor_refresh(self) -> None:
         """Paint, where it would be shown: Textual paints in a batch too, and throws that away."""
         if not self.app._batch_count:  # noqa: SLF001 - it has no public name

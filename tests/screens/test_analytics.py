@@ -8,6 +8,7 @@ import json
 import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -19,13 +20,21 @@ from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from memtui.analytics.figures import FAILED, Bucket, Group
+from memtui.analytics.figures import FAILED, Bucket, Group, HitSign, Stats
 from memtui.analytics.layout import Folder
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import Filter, Invalid, Scope, Usage
 from memtui.filters import parse_filter
-from memtui.screens.analytics.board import Board, Period, after, begin_in, span_of
+from memtui.screens.analytics.board import (
+    Board,
+    Period,
+    Question,
+    Span,
+    after,
+    begin_in,
+    span_of,
+)
 from memtui.screens.analytics.chart_grid import ChartGrid
 from memtui.screens.analytics.files import Table, figures_table, write_table
 from memtui.screens.analytics.groups import filter_of_group, statement_of_group
@@ -40,13 +49,14 @@ from memtui.screens.analytics.sql_pane import ResultRow, SqlPane, place_of, resu
 from memtui.screens.kept import SavedStatement, load_named
 from memtui.service import Caller, MemoryService
 from memtui.store.database import Database
-from memtui.store.operation import OperationDraft, OperationHandle
+from memtui.store.operation import Operation, OperationDraft, OperationHandle
 from memtui.widgets.virtual_list import VirtualList
-from tests.analytics.logs import append, draft
+from tests.analytics.logs import NOW, append, draft
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import running, toasts, until
 
 TERMINAL = HOSTILE[0]
+WEEK = timedelta(days=7)
 SLOW = "SELECT sum(a.i * b.i) FROM range(10000000) a(i), range(1000000) b(i)"
 
 
@@ -460,6 +470,30 @@ def test_buckets_have_the_edges_of_the_zone() -> None:
     assert begin_in(Bucket.MONTH, now, zone).astimezone(UTC) == datetime(
         2026, 2, 28, 23, tzinfo=UTC
     )
+
+
+def test_what_draws_screens_is_counted_without_adding_up_again() -> None:
+    span = Span(since=NOW, days=True)
+    whole = Question(Filter(), span, Bucket.DAY, None, "Europe/Berlin", NOW)
+    stats = Stats(hit_sign=HitSign.USED, left_out_count=3, last_seq=7)
+    board = Board(whole, stats, (), ())
+
+    def one(seq: int, **changes: Any) -> Operation:
+        chain = {"seq": seq, "previous_digest": "", "digest": ""}
+        return Operation(**{**draft(seq, **changes).model_dump(), **chain})
+
+    own = {"door": "tui", "operation_type": "browse"}
+    known, looked, looked_long_ago = one(7), one(8, **own), one(9, **own, started_at=NOW - WEEK)
+    assert board.with_own([known]) is board
+    counted = board.with_own([known, looked, looked_long_ago])
+    assert counted is not None
+    assert (counted.stats.left_out_count, counted.stats.last_seq) == (4, 9)
+    assert board.with_own([looked, one(9, operation_type="query")]) is None
+    narrowed = replace(whole, chosen=Filter(agent_id="coding"))
+    assert replace(board, question=narrowed).with_own([looked]) is None
+    assert not whole.is_over(NOW + timedelta(hours=10))  # 23:00 there
+    assert whole.is_over(NOW + timedelta(hours=11))
+    assert replace(whole, bucket=Bucket.HOUR).is_over(NOW + timedelta(hours=1))
 
 
 async def test_a_group_without_a_word_in_the_filter_is_a_statement(

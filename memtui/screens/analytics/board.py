@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from memtui.contract import Filter
 
 if TYPE_CHECKING:
     from memtui.screens.state import ServiceSession
+    from memtui.store.operation import Operation
 
 MOST_BUCKETS = 5_000
 """Buckets between which gaps are filled; of more, only those with operations are listed."""
@@ -128,6 +129,13 @@ class Question:
         span = {"since": self.span.since, "until": self.span.until}
         return self.chosen.model_copy(update=span)
 
+    def is_over(self, now: datetime) -> bool:
+        """Whether its stretch of time ends elsewhere by now: at another day, or another hour."""
+        whole_days = self.span.days and self.bucket is not Bucket.HOUR
+        begins = [begin_in(Bucket.DAY if whole_days else Bucket.HOUR, moment, self.zone)
+                  for moment in (self.now, now)]  # fmt: skip
+        return begins[0] != begins[1]
+
 
 @dataclass(frozen=True, slots=True)
 class Board:
@@ -137,6 +145,23 @@ class Board:
     stats: Stats
     buckets: tuple[Group, ...]
     spending: tuple[Group, ...]
+
+    def with_own(self, news: Sequence[Operation]) -> Board | None:
+        """Return it with what came since, where that is in no figure: reads by which memtui draws.
+
+        None where it has to be added up again.
+        """
+        since = self.question.span.since
+        fresh = [one for one in news if one.seq > self.stats.last_seq]
+        if not fresh:
+            return self
+        is_plain = self.question.chosen == Filter() and self.question.span.until is None
+        if not is_plain or not all(one.own for one in fresh):
+            return None
+        more = sum(since is None or one.started_at >= since for one in fresh)
+        left_out = self.stats.left_out_count + more
+        counted = {"left_out_count": left_out, "last_seq": max(one.seq for one in fresh)}
+        return replace(self, stats=self.stats.model_copy(update=counted))
 
 
 async def read_board(session: ServiceSession, question: Question) -> Board:
@@ -158,18 +183,16 @@ async def read_board(session: ServiceSession, question: Question) -> Board:
 
 
 async def read_groups(session: ServiceSession, board: Board, dimension: str) -> tuple[Group, ...]:
-    """Return a board's figures by a dimension, those with the most operations first."""
-    question, groups = board.question, board.stats.bindings
-    if dimension != "binding":
-        found = await session.service.analysis.stats(
-            session.caller,
-            question.filter,
-            by=(dimension,),
-            hit_sign=board.stats.hit_sign,
-            zone=question.zone,
-        )
-        groups = found.groups
-    return tuple(sorted(groups, key=lambda one: -one.operation_count))
+    """Return a board's figures by a dimension that it does not have."""
+    question = board.question
+    found = await session.service.analysis.stats(
+        session.caller,
+        question.filter,
+        by=(dimension,),
+        hit_sign=board.stats.hit_sign,
+        zone=question.zone,
+    )
+    return found.groups
 
 
 def _filled(question: Question, groups: Sequence[Group]) -> tuple[Group, ...]:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 from textual.content import Content
 from textual.events import Click
+from textual.geometry import Size
 from textual.message import Message
 from textual.widgets import Static
 
@@ -46,6 +47,8 @@ class ChartGrid(ListMoves, Static, can_focus=True):
         self.large = False
         self._cells: list[tuple[int, int, int, Drawn]] = []
         """Left cell, top line and number of each chart that is shown."""
+        self._drawn_for = Size(0, 0)
+        """The room that they were drawn for."""
 
     @property
     def page_lines(self) -> int:
@@ -82,8 +85,10 @@ class ChartGrid(ListMoves, Static, can_focus=True):
         """Take the selection away, else show all charts again."""
         if self.bucket is not None:
             self.bucket = None
-        else:
+        elif self.large:
             self.large = False
+        else:
+            return
         self._moved()
 
     def turn_large(self) -> None:
@@ -123,7 +128,8 @@ class ChartGrid(ListMoves, Static, can_focus=True):
 
     def on_resize(self) -> None:
         """Draw again for the room there is."""
-        self._moved()
+        if self.content_size != self._drawn_for:
+            self._moved()
 
     def _moved(self) -> None:
         self._draw()
@@ -131,9 +137,9 @@ class ChartGrid(ListMoves, Static, can_focus=True):
 
     def _draw(self) -> None:
         width, height = self.content_size.width, self.content_size.height
-        self._cells = []
+        self._cells, self._drawn_for = [], self.content_size
         if not self.charts or not width or not height:
-            self.update(Content(""))
+            self.update(Content(""), layout=False)
             return
         columns = 1 if self.large else max(1, min(2, (width + _GAP) // (_CELLS + _GAP)))
         rows = 1 if self.large else max(1, min(height // _LINES, -(-len(self.charts) // columns)))
@@ -151,7 +157,7 @@ class ChartGrid(ListMoves, Static, can_focus=True):
                 self._cells.append((left, len(drawn_rows), numbers[column], one))
             joined = zip(*(one.lines for one in drawn), strict=True)
             drawn_rows.extend(Content(" " * _GAP).join(parts) for parts in joined)
-        self.update(lines(drawn_rows))
+        self.update(lines(drawn_rows), layout=False)
 
     def _last_first(self, columns: int, rows: int) -> int:
         all_rows = -(-len(self.charts) // columns)

@@ -77,6 +77,8 @@ _SOON_SECONDS = 0.3
 """What is added up sooner is shown without a word before."""
 _TABLES = ("csv", "json", "parquet")
 _LONGEST_NAME = 200
+_SHORT = 40_000
+"""The longest log that is added up before anybody asks."""
 
 
 class HalfTab(Static):
@@ -121,7 +123,6 @@ class AnalyticsScreen(MemtuiScreen):
         """Whether the table had the focus last, not the charts."""
         self._left: Widget | None = None
         """What had the focus before it was hidden."""
-        self._reading = Background(self, "analytics-board")
         self._grouping = Background(self, "analytics-groups")
 
     def compose_body(self) -> ComposeResult:
@@ -143,6 +144,7 @@ class AnalyticsScreen(MemtuiScreen):
 
     def on_mount(self) -> None:
         """Show the charts first."""
+        self.query_one("#analytics-notice", Notice).hide()
         self._show_half(sql=False)
 
     @property
@@ -222,11 +224,23 @@ class AnalyticsScreen(MemtuiScreen):
             self._show(board)
             self._rest(monotonic() - begun)
 
-        self._reading.latest(lambda: read_board(session, question), show, self._broken)
+        self.reads.latest(lambda: read_board(session, question), show, self._broken)
         self._draw_status_line()
 
+    async def prepare(self) -> None:
+        """Add up before it is first shown, unless the log is long; that leaves nothing in it."""
+        session = self.session
+        if self._stale and await session.service.log.newest(session.caller) <= _SHORT:
+            self._stale = False
+            self.load()
+
+    def on_screen_resume(self) -> None:
+        """Add up again where another day or hour has begun since."""
+        if self.board is not None and self.board.question.is_over(self.state.clock()):
+            self._stale = True
+
     def _tell_loading(self) -> None:
-        if self.board is None and self._reading.busy:
+        if self.board is None and self.reads.busy:
             self._hide_for_loading()
 
     def _hide_for_loading(self) -> None:
@@ -241,12 +255,17 @@ class AnalyticsScreen(MemtuiScreen):
 
     def happened(self, news: News) -> None:
         """Add up again, now or once the charts are shown; a busy log takes a fifth of the time."""
-        del news
+        is_whole = self.board is not None and not (news.is_part or self.reads.busy)
+        board = self.board.with_own(news.operations) if self.board and is_whole else None
+        if board is not None:
+            self.board = board
+            self._draw_status_line()
+            return
         self._stale = True
         self._catch_up()
 
     def _catch_up(self) -> None:
-        if not self.is_mounted or self._sql.display or self._resting or self._reading.busy:
+        if not self.is_mounted or self._sql.display or self._resting or self.reads.busy:
             return
         if self._stale:
             self.reload()
@@ -309,11 +328,16 @@ class AnalyticsScreen(MemtuiScreen):
 
     def _read_groups(self, board: Board) -> None:
         session, dimension = self.session, self.dimension
+        if dimension == "binding":
+            self._grouping.forget()
+            self._show_groups(board.stats.bindings)
+            return
         self._grouping.latest(
             lambda: read_groups(session, board, dimension), self._show_groups, self._no_groups
         )
 
-    def _show_groups(self, groups: tuple[Group, ...]) -> None:
+    def _show_groups(self, found: tuple[Group, ...]) -> None:
+        groups = sorted(found, key=lambda one: -one.operation_count)
         self._groups.replace(groups)
         self._table.columns = tuple(group_columns(groups, self.dimension))
         self._table.notice = ("Nothing to group.",)
