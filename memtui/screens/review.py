@@ -252,19 +252,28 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         self, chosen: list[HeldWrite], decide: Callable[[HeldWrite], Awaitable[object]], said: str
     ) -> None:
         """Decide on each; what cannot be stays, and the first reason is told."""
-        done, errors = 0, []
+        decided, errors = set(), []
         for one in chosen:
             try:
                 await self.change(partial(decide, one))
-                done += 1
+                decided.add(one.held_id)
             except MemtuiError as error:
                 errors.append(error)
+        self._let_go(decided)
         self.action_read()
-        if done:
-            self.toast(f"{said} {fmt.counted(done, 'write')}; u undoes the last.")
+        if decided:
+            self.toast(f"{said} {fmt.counted(len(decided), 'write')}; u undoes the last.")
         if errors:
             others = f" {fmt.counted(len(errors) - 1, 'other')} failed too." * (len(errors) > 1)
             self.fail(type(errors[0])(f"{errors[0]}{others}"))
+
+    def _let_go(self, decided: Collection[str]) -> None:
+        """Take what was decided on out of the list: nobody is to decide on it again, or read it."""
+        self._looking.forget()
+        self._rows.remove(decided)
+        self.rows_list.selection.drop(set(decided))
+        self.rows_list.rows_changed()
+        self.draw()
 
     @conversation
     async def action_rule(self) -> None:

@@ -78,8 +78,9 @@ async def test_a_person_decides_on_what_agents_wrote(
 
         await pilot.press("G", "d", *"no", "enter")
         await shows(pilot, app, "3 writes")
-        refused = await service.log.page(ANA, Filter(operation_type=OperationType.REVIEW))
-        assert refused.operations[0].request["reason"] == "no"
+        log = await service.log.page(ANA, Filter(operation_type=OperationType.REVIEW))
+        refused = [one for one in log.operations if one.request["decision"] == "refuse"]
+        assert [one.request["reason"] for one in refused] == ["no"]
 
         await service.write(ANA, WriteRequest(scope=SCOPE, source=kept.source, content="By hand"))
         await service.correct(ANA, change.model_copy(update={"text": "Deploys happen from trunk"}))
