@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 from rich.cells import cell_len
+from textual.events import MouseDown, MouseUp
 from textual.pilot import Pilot
 
 from memtui.app import MemtuiApp
@@ -58,11 +59,20 @@ async def running(
 
 
 async def click_on(pilot: Pilot[Any], text: str) -> None:
-    """Click on the lowest line where a text is painted, on its first letter."""
-    lines = screen_text(pilot.app).split("\n")
+    """Click on the lowest line where a text is painted, on its first letter.
+
+    The mouse goes down and up at once: what is read meanwhile may move the line elsewhere.
+    """
+    await until(pilot, lambda: text in screen_text(pilot.app))
+    app = pilot.app
+    lines = screen_text(app).split("\n")
     row = max(number for number, line in enumerate(lines) if text in line)
     column = cell_len(lines[row].partition(text)[0])
-    await pilot.click(offset=(column, row))
+    for sort in (MouseDown, MouseUp):
+        await app.on_event(
+            sort(app.screen, column, row, 0, 0, 1, shift=False, meta=False, ctrl=False)
+        )
+    await pilot.pause()
 
 
 async def write_notes(
