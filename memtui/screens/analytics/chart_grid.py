@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from memtui.widgets.charts import Chart, Drawn, draw
-from memtui.widgets.display import lines
+from memtui.widgets.display import DIM, STRONG, display, lines
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import ListMoves
 
@@ -47,6 +47,7 @@ class ChartGrid(ListMoves, Static, can_focus=True):
         self.large = False
         self._cells: list[tuple[int, int, int, Drawn]] = []
         """Left cell, top line and number of each chart that is shown."""
+        self._said = "", ""
         self._drawn_for = Size(0, 0)
         """The room that they were drawn for."""
 
@@ -55,9 +56,13 @@ class ChartGrid(ListMoves, Static, can_focus=True):
         """How many charts are shown."""
         return max(1, len(self._cells))
 
-    def show(self, charts: Sequence[Chart]) -> None:
-        """Draw other charts; the chosen one stays, and the bucket where there is still one."""
+    def show(self, charts: Sequence[Chart], title: str = "", hint: str = "") -> None:
+        """Draw other charts; the chosen one stays, and the bucket where there is still one.
+
+        Where there are none, `title` and `hint` say why.
+        """
         self.charts = tuple(charts)
+        self._said = title, hint
         self.chosen = min(self.chosen, max(0, len(self.charts) - 1))
         if self.bucket is not None and (not charts or self.bucket >= len(self.charts[0].labels)):
             self.bucket = None
@@ -139,7 +144,7 @@ class ChartGrid(ListMoves, Static, can_focus=True):
         width, height = self.content_size.width, self.content_size.height
         self._cells, self._drawn_for = [], self.content_size
         if not self.charts or not width or not height:
-            self.update(Content(""), layout=False)
+            self.update(self._words(width, height), layout=False)
             return
         columns = 1 if self.large else max(1, min(2, (width + _GAP) // (_CELLS + _GAP)))
         rows = 1 if self.large else max(1, min(height // _LINES, -(-len(self.charts) // columns)))
@@ -158,6 +163,13 @@ class ChartGrid(ListMoves, Static, can_focus=True):
             joined = zip(*(one.lines for one in drawn), strict=True)
             drawn_rows.extend(Content(" " * _GAP).join(parts) for parts in joined)
         self.update(lines(drawn_rows), layout=False)
+
+    def _words(self, width: int, height: int) -> Content:
+        """Return why there are no charts, in the upper third."""
+        title, hint = self._said
+        said = [display(title, style=STRONG), Content(""), display(hint, style=DIM)]
+        above = [Content("")] * (max(0, height - len(said)) // 3)
+        return lines([*above, *(one.center(width) for one in said)])
 
     def _last_first(self, columns: int, rows: int) -> int:
         all_rows = -(-len(self.charts) // columns)

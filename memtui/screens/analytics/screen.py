@@ -207,16 +207,14 @@ class AnalyticsScreen(MemtuiScreen):
     # Reading.
 
     def load(self) -> None:
-        """Add up again, charts of another question go at once; a statement only when asked."""
+        """Add up again; a statement only when asked."""
         session, question = self.session, self._question()
         if session.company.company_id != self._company:
             self._company = session.company.company_id
             self.forget()
             self._sql.forget()
-        if self.board is None:
+        if self._is_of_another(question):
             self.set_timer(_SOON_SECONDS, self._tell_loading)
-        elif self.board.question.filter != question.filter:
-            self._hide_for_loading()
         self._grouping.forget()
         begun = monotonic()
 
@@ -239,18 +237,22 @@ class AnalyticsScreen(MemtuiScreen):
         if self.board is not None and self.board.question.is_over(self.state.clock()):
             self._stale = True
 
-    def _tell_loading(self) -> None:
-        if self.board is None and self.reads.busy:
-            self._hide_for_loading()
+    def _is_of_another(self, question: Question) -> bool:
+        """Whether the figures that are shown, if any, are of other operations."""
+        return self.board is None or self.board.question.filter != question.filter
 
-    def _hide_for_loading(self) -> None:
-        self._hide("loading", "Adding up", "The first look at a long log takes longest.")
+    def _tell_loading(self) -> None:
+        """Take figures of something else away, and say that there will be others."""
+        if self.reads.busy and self._is_of_another(self._question()):
+            self.forget()
+            self._grid.show((), "Adding up", "The first look at a long log takes longest.")
+            self._unhide()
 
     def forget(self) -> None:
         """Take the charts away."""
         self.board = None
         self._show_groups(())
-        self._table.notice = ("Adding up …",)
+        self._table.notice = ()
         self._grid.show(())
 
     def happened(self, news: News) -> None:
@@ -294,8 +296,7 @@ class AnalyticsScreen(MemtuiScreen):
         if not self.plots:
             self._hide("empty", *self._nothing(board.question))
             return
-        self.query_one("#analytics-notice", Notice).hide()
-        self.query_one("#analytics-split").display = True
+        self._unhide()
         self._draw_figures()
         self._read_groups(board)
         if self.focused is None and not self._sql.display:
@@ -325,6 +326,10 @@ class AnalyticsScreen(MemtuiScreen):
             self.set_focus(None)
         self.query_one("#analytics-split").display = False
         self.query_one("#analytics-notice", Notice).show(state, title, hint)
+
+    def _unhide(self) -> None:
+        self.query_one("#analytics-notice", Notice).hide()
+        self.query_one("#analytics-split").display = True
 
     def _read_groups(self, board: Board) -> None:
         session, dimension = self.session, self.dimension
@@ -385,12 +390,13 @@ class AnalyticsScreen(MemtuiScreen):
         return hints if hints.cell_length <= width else cut
 
     def _draw_figures(self) -> None:
-        if self.board is not None:
-            selected, sign = self._selected(self.board), self.board.stats.hit_sign
-            short = self.has_class("-short")
-            self.query_one("#figures", Fitted).fit(
-                lambda width: figures_content(selected, sign, width, short=short)
-            )
+        figures = self.query_one("#figures", Fitted)
+        if self.board is None:
+            figures.fit(lambda _: Content(""))
+            return
+        selected, sign = self._selected(self.board), self.board.stats.hit_sign
+        short = self.has_class("-short")
+        figures.fit(lambda width: figures_content(selected, sign, width, short=short))
 
     def _selected(self, board: Board) -> Selected:
         group, bucket = self._table.current, self._bucket
