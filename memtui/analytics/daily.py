@@ -43,7 +43,7 @@ from memtui.store.operation import OWN
 if TYPE_CHECKING:
     import duckdb
 
-_VERSION = 5
+_VERSION = 6
 _WIDTH = 1.01
 LATENCY_ERROR = (_WIDTH - 1) / (_WIDTH + 1)
 """How far a percentile made of bins may be off, as a share of it."""

@@ -30,7 +30,7 @@ _ANSWERED = "operation_type = 'query' AND status = 'ok'"
 _COUNTED = {
     "operation_count": "true",
     "query_count": "operation_type = 'query'",
-    "write_count": "operation_type = 'write'",
+    "write_count": "operation_type = 'write' AND status <> 'held'",
     "correction_count": BY_HAND,
     "success_count": "status = 'ok'",
     "failure_count": FAILED,

@@ -381,3 +381,13 @@ def test_random_logs(
     assert sum(group.operation_count for group in found.groups) == len(written)
     rollups.close()
     database.close()
+
+
+def test_a_held_write_is_no_write(rollups: Rollups, database: Database) -> None:
+    writes = [
+        draft(number, operation_type="write", status=status)
+        for number, status in enumerate(("ok", "held", "error"), 1)
+    ]
+    append(database, writes)
+    found = rollups.stats()
+    assert (found.operation_count, found.write_count, found.failure_count) == (3, 2, 1)
