@@ -26,7 +26,7 @@ from memtui.analytics.layout import TABLES, Manifest
 from memtui.analytics.rows import LogEngine, among, fetch
 from memtui.analytics.source import columns_of
 from memtui.analytics.sql import VIEWS
-from memtui.contract import EVERYTHING, Filter, Invalid, Scope, SourceRef, Usage
+from memtui.contract import EVERYTHING, Conflict, Filter, Invalid, Scope, SourceRef, Usage
 from memtui.csv_text import cell_sql
 from memtui.store.conditions import condition
 from memtui.store.database import MARK, Database, quoted
@@ -92,7 +92,8 @@ class Exporter(LogEngine):
             exact: Put no apostrophe before cells of CSV that a spreadsheet would run.
 
         Raises:
-            Invalid: the file is there already or cannot be written.
+            Conflict: the file is there already.
+            Invalid: it cannot be written.
             Unavailable: the log cannot be read.
         """
         with replacing(target, force=force) as fresh:
@@ -239,8 +240,8 @@ def check_target(target: Path, *, force: bool) -> None:
     """Make sure that a new file may be made there.
 
     Raises:
-        Invalid: it is there already and `force` is not given, it is a folder, or its folder is
-            missing.
+        Conflict: it is there already and `force` is not given.
+        Invalid: it is a folder, or its folder is missing.
     """
     try:
         if target.is_dir():
@@ -250,7 +251,7 @@ def check_target(target: Path, *, force: bool) -> None:
                 f"The folder {target.parent} does not exist; create it, or choose another place."
             )
         if not force and (target.exists() or target.is_symlink()):
-            raise Invalid(f"{target} is there already; name a new file, or give --force.")
+            raise Conflict(f"{target} is there already; name a new file, or give --force.")
     except OSError as error:
         raise _unwritable(target, error) from error
 
@@ -260,7 +261,7 @@ def replacing(target: Path, *, force: bool) -> Iterator[Path]:
     """A private file beside `target` to write to; it takes its place if the block ends well.
 
     Raises:
-        Invalid: as `check_target`, or it cannot be written.
+        Conflict, Invalid: as `check_target`, or it cannot be written.
     """
     check_target(target, force=force)
     try:

@@ -365,7 +365,7 @@ class MemtuiScreen(ServiceScreen):
         action = ACTIONS.get(action_id)
         for need in action.needs if action else ():
             if need is Need.SERVICE and self.state.session is None:
-                return self.state.problem or need.value
+                return str(self.state.failure or need.value)
             if need is Need.WRITABLE and (refused := self.state.no_change):
                 return refused
             if need is Need.NOW and self.state.as_of is not None:
@@ -376,7 +376,7 @@ class MemtuiScreen(ServiceScreen):
 
     def _why_missing(self, need: Need) -> str:
         if self.state.phase is not Phase.READY:
-            return self.state.problem or Need.SERVICE.value
+            return str(self.state.failure or Need.SERVICE.value)
         return _READING if self._stale or self.reading else need.value
 
     async def perform(self, action_id: str) -> None:
@@ -540,7 +540,7 @@ class MemtuiScreen(ServiceScreen):
         if state.phase is Phase.OPENING:
             phase.show("loading", "Opening your memories", "The keys work already; q quits.")
         elif state.phase is Phase.FAILED:
-            phase.show("error", state.problem, "Press r to try again, q to quit.")
+            phase.show("error", str(state.failure or ""), "Press r to try again, q to quit.")
         self._draw_footer()
 
     @on(DescendantFocus)

@@ -51,12 +51,12 @@ def write_file(path: Path, write: Callable[[Path], object], *, overwrite: bool) 
 
     Raises:
         Conflict: the file is there and may not be overwritten.
+        Invalid: it is a folder, or its folder is missing.
         Unavailable: it cannot be written.
     """
-    if path.is_dir():
-        raise Unavailable(f"{path} is a folder; name a file in it.")
-    if path.exists() and not overwrite:
-        raise Conflict(f"{path} is there already; overwrite it or give another name.")
+    from memtui.analytics.export import check_target
+
+    check_target(path, force=overwrite)
     try:
         with replacing(path) as work:
             write(work)

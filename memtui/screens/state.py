@@ -86,8 +86,8 @@ class AppState:
     """Service, scope, filter and active binding; a change of any makes a new value."""
 
     phase: Phase = Phase.OPENING
-    problem: str = ""
-    """Why the service did not open, as a sentence."""
+    failure: MemtuiError | None = None
+    """Why the service did not open."""
     session: ServiceSession | None = None
     """None until the service is open."""
     scope: Scope = field(default_factory=lambda: Scope(company_id="local"))
@@ -317,10 +317,10 @@ class StateController:
 
     def open(self) -> None:
         """Open the service in the background."""
-        self._set(replace(self.state, phase=Phase.OPENING, problem=""))
+        self._set(replace(self.state, phase=Phase.OPENING, failure=None))
 
         def failed(error: MemtuiError) -> None:
-            self._set(replace(self.state, phase=Phase.FAILED, problem=str(error)))
+            self._set(replace(self.state, phase=Phase.FAILED, failure=error))
 
         self._opening.latest(self._open_service, self._opened, failed)
 
@@ -518,7 +518,7 @@ class StateController:
         def failed(error: MemtuiError) -> None:
             self._settling = None
             if self.state.session is None:
-                self._set(replace(self.state, phase=Phase.FAILED, problem=str(error)))
+                self._set(replace(self.state, phase=Phase.FAILED, failure=error))
                 self._opening.every(session.service.close, lambda _done: None, self._failed)
             else:
                 self.follower.follow(self.state.session)

@@ -26,7 +26,7 @@ from sqlalchemy import select
 
 from memtui import __version__
 from memtui.config import Paths, Settings, find_paths, make_private
-from memtui.contract import Invalid, Model, Unavailable, UtcDatetime
+from memtui.contract import Conflict, Invalid, Model, Unavailable, UtcDatetime
 from memtui.service.home import SealedLog, find_remains, open_database, read_sqlite
 from memtui.service.providers import Providers
 from memtui.store import bindings
@@ -107,12 +107,13 @@ def backup(
     memories that bindings keep outside the home go in too.
 
     Raises:
-        Invalid: the file is there already, or cannot be written.
+        Conflict: the file is there already.
+        Invalid: it cannot be written.
         NotFound: there is nothing to back up.
         Unavailable: something of the home is damaged or cannot be read.
     """
     if os.path.lexists(target):
-        raise Invalid(f"{target} is there already; give another name.")
+        raise Conflict(f"{target} is there already; give another name.")
     work = None
     try:
         with closing(open_database(paths, settings, make=False)) as database, ExitStack() as held:
@@ -127,7 +128,7 @@ def backup(
         # A link, unlike a renaming, never takes the place of a file that came meanwhile.
         os.link(work, target)
     except FileExistsError as error:
-        raise Invalid(f"{target} is there already; give another name.") from error
+        raise Conflict(f"{target} is there already; give another name.") from error
     except OSError as error:
         raise Invalid(
             f"{target if work is None else error.filename or target}: {error.strerror}; no backup "

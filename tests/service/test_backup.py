@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from memtui.config import Paths, find_paths, load_settings
-from memtui.contract import Invalid, NotFound, QueryRequest, Scope, Unavailable
+from memtui.contract import Conflict, Invalid, NotFound, QueryRequest, Scope, Unavailable
 from memtui.service import Caller, open_service
 from memtui.service.backup import Backup, backup, restore
 from memtui.store import bindings
@@ -58,7 +58,7 @@ async def test_a_home_comes_back_as_it_was(lived: Lived, tmp_path: Path) -> None
 def test_nothing_is_written_over(lived: Lived, tmp_path: Path) -> None:
     file = tmp_path / "home.zip"
     file.write_text("mine")
-    with pytest.raises(Invalid, match="is there already"):
+    with pytest.raises(Conflict, match="is there already"):
         write(lived, file)
     assert file.read_text() == "mine"
     file.unlink()

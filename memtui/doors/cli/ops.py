@@ -261,7 +261,7 @@ def _detail(
         yield from change_lines(session, change)
 
 
-_STDOUT = "-"
+_STDOUT = ("-", "/dev/stdout")
 
 
 async def ops_export(
@@ -287,13 +287,14 @@ async def ops_export(
     """
     from memtui.analytics.export import ExportFormat, format_of
 
-    if to == _STDOUT and session.out.as_json:
-        raise Invalid("--json and --to - would both print on stdout; name a file.")
+    is_stdout = to in _STDOUT
+    if is_stdout and session.out.as_json:
+        raise Invalid(f"--json and --to {to} would both print on stdout; name a file.")
     chosen = which.filter(session, line, scope)
-    form = form or ("jsonl" if to == _STDOUT else None)
+    form = form or ("jsonl" if is_stdout else None)
     as_format = ExportFormat(form) if form else format_of(to)
-    target: Path | IO[bytes] = sys.stdout.buffer if to == _STDOUT else Path(to)
-    on_terminal = to == _STDOUT and sys.stdout.isatty() and as_format is ExportFormat.CSV
+    target: Path | IO[bytes] = sys.stdout.buffer if is_stdout else Path(to)
+    on_terminal = is_stdout and sys.stdout.isatty() and as_format is ExportFormat.CSV
     made = io.BytesIO()
     count = await session.service.analysis.export(
         session.caller,
@@ -308,7 +309,7 @@ async def ops_export(
     session.out.answer(
         {"file": to, "operation_count": count, "format": as_format.value},
         (),
-        f"Wrote {shown.counted(count, 'operation')} to {'stdout' if to == _STDOUT else to}.",
+        f"Wrote {shown.counted(count, 'operation')} to {'stdout' if is_stdout else to}.",
     )
     if not count:
         await say_unknown_of_operations(session, chosen)

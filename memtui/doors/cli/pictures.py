@@ -21,7 +21,7 @@ from textual.strip import Strip
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings, find_paths
-from memtui.contract import MemtuiError, Scope, Unavailable
+from memtui.contract import Scope, Unavailable
 from memtui.demo.making import build_demo
 from memtui.filters import parse_filter
 from memtui.screens.picture import lines_of, picture_of
@@ -130,8 +130,8 @@ async def take(
             app.exit()
 
     await app.run_async(headless=True, size=size, auto_pilot=look)
-    if problem := app.state.problem:
-        raise MemtuiError(problem)
+    if app.state.failure is not None:
+        raise app.state.failure
     if len(taken) < len(shots):
         raise Unavailable(f"memtui stopped before there was a picture; see {paths.log_file}.")
     return taken

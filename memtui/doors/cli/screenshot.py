@@ -37,6 +37,7 @@ async def screenshot(
     It is what the app shows of the company, of the whole of it unless options narrow it: look at it
     before you hand it on. What is read for it is in the log as the app's own reads.
     """
+    from memtui.analytics.export import check_target
     from memtui.doors.cli.pictures import Shot, take
     from memtui.screens.exports import path_of, write_file
 
@@ -44,6 +45,7 @@ async def screenshot(
     path = path_of(str(to), ["svg"])
     if path.exists() and not overwrite:
         raise Conflict(f"{path} is there already; give --overwrite to replace it.")
+    check_target(path, force=overwrite)
     paths, settings = invocation.paths(), invocation.settings()
     if not paths.is_begun:
         raise NotFound(f"{paths.data} holds nothing of memtui yet; start memtui once.")

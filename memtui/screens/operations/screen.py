@@ -14,7 +14,6 @@ from textual.widgets import Input
 
 from memtui.actions import Need
 from memtui.contract import (
-    Conflict,
     Filter,
     MemtuiError,
     NotFound,
@@ -393,8 +392,6 @@ class OperationsScreen(ListScreen[Operation]):
         async def write(path: Path, *, overwrite: bool) -> str:
             from memtui.analytics.export import format_of
 
-            if not overwrite and await asyncio.to_thread(path.exists):
-                raise Conflict(f"{path} is there already; overwrite it or give another name.")
             count = await session.service.analysis.export(
                 session.caller, path, format_of(str(path)), chosen, force=overwrite
             )
@@ -415,8 +412,9 @@ class OperationsScreen(ListScreen[Operation]):
         session = self.session
 
         async def write(path: Path, *, overwrite: bool) -> str:
-            if not overwrite and await asyncio.to_thread(path.exists):
-                raise Conflict(f"{path} is there already; overwrite it or give another name.")
+            from memtui.analytics.export import check_target
+
+            await asyncio.to_thread(check_target, path, force=overwrite)
             count = await session.service.analysis.export_proof(session.caller, path)
             return f"Wrote {fmt.counted(count, 'operation')} to {path}; docs/audit.md verifies it."
 

@@ -74,7 +74,7 @@ def test_anybody_can_verify_an_export(here: Run, logged: Database, tmp_path: Pat
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert verified(target).returncode == 0
     again = here("audit", "export", "--to", str(target))
-    assert (again.code, "is there already" in again.err) == (2, True)
+    assert (again.code, "is there already" in again.err) == (5, True)
     target.write_text(target.read_text().replace('"principal":"user:ana"', '"principal":"me"', 1))
     assert verified(target).stderr.strip().endswith("is broken")
     assert here("audit", "export", "--to", str(target), "--force").code == 0

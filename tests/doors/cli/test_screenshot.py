@@ -62,6 +62,7 @@ def test_a_picture_shows_the_screen_and_keeps_nothing(
         ("records", ["--theme", "nope"], "There is no theme 'nope'"),
         ("records", ["type:"], "type: needs a value"),
         ("records", ["--to", "picture.png"], "ends in .svg"),
+        ("records", ["--to", "/nowhere/x.svg"], "The folder /nowhere does not exist"),
     ],
 )
 def test_what_cannot_be_pictured_is_a_sentence(
@@ -72,6 +73,13 @@ def test_what_cannot_be_pictured_is_a_sentence(
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert said in refused.err
     assert not list(person.glob("*.svg"))
+
+
+def test_a_service_that_does_not_open_is_no_fault(here: Run, person: Path) -> None:
+    here("note", "x")
+    asked = ("screenshot", "records", "--to", str(person / "x.svg"))
+    refused = here("--company", "nope", *asked)
+    assert (refused.code, "There is no company nope" in refused.err) == (1, True)
 
 
 def test_a_home_without_anything_is_not_made(here: Run, person: Path) -> None:
