@@ -290,7 +290,8 @@ class _Search:
                 sentence = f"No query has returned it for {days:,} days."
                 yield self._found(record, Reason.STALE, sentence)
             return
-        if made is not None and self.now - made < timedelta(rules.unread_days):
+        known_since = made or record.updated_at
+        if known_since is not None and self.now - known_since < timedelta(rules.unread_days):
             return
         since = f" since it was made on {made:%Y-%m-%d}" if made else ""
         yield self._found(record, Reason.NEVER_READ, f"No query has returned it{since}.")

@@ -119,7 +119,7 @@ def _never_read(own: Sequence[Known], now: datetime, rules: InsightRules) -> Ite
     unread = [
         one
         for one in own
-        if not one.use.count and (one.record.created_at is None or one.record.created_at <= old)
+        if not one.use.count and (one.record.created_at or one.record.updated_at or old) <= old
     ]
     if unread:
         sentence = f"{_owner(own)} has {_figures(unread, own)} never read."

@@ -302,6 +302,7 @@ def test_a_young_record_is_not_called_unread_and_a_long_old_one_is_costly() -> N
         record("young", "one two", created_at=NOW - 6 * DAY),
         record("old", "one two three", created_at=NOW - 7 * DAY),
         record("long", "word " * 38, created_at=NOW - 7 * DAY, kind="note"),
+        record("edited", "of a file of somebody's", created_at=None, updated_at=NOW - 6 * DAY),
     ]
     assert found(records, retrievals={}) == [
         ("long", Reason.COSTLY, False),
