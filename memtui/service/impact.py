@@ -506,7 +506,7 @@ class Impacts(Group):
         async with AsyncExitStack() as stack:
             whole = self._trial(self._core)
             stack.push_async_callback(whole.close)
-            gone = {key: marked.ids_in(key) for key, _ in marked.places}
+            gone = {key: marked.ids_in(key) for key in {where for where, _ in marked.places}}
             less = self._trial(whole, gone)
             stack.push_async_callback(less.close)
             sides = [MemoryService(one, self._service.paths, self._service.settings)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from memtui.context.assembly import SectionKind, assemble, fact_tokens, section_of_records
 from memtui.context.cost import TokenCounter
@@ -117,7 +117,8 @@ class Pruning(Group):
             section = section_of_records(section_of(request.scope), told, now=now)
             return assemble([section], counter=TokenCounter(request.model)).tokens
 
-        return await asyncio.to_thread(self._planned, caller, request, held, size_of)
+        tokens_of = _tokens_of(request.model)
+        return await asyncio.to_thread(self._planned, caller, request, held, tokens_of, size_of)
 
     async def everything(
         self,
@@ -152,17 +153,19 @@ class Pruning(Group):
         asked.keep(request.filter)
         answers: dict[str, PruneAnswer] = {}
         known: dict[str, list[Known]] = {}
-        counter = TokenCounter(request.model)
+        tokens_of = _tokens_of(request.model)
         planning = asyncio.Lock()
         """One after the other, so that whoever else runs here gets half of a processor's time."""
 
         def size_of(kept: Sequence[Record]) -> int:
-            return sum(fact_tokens(one.text, counter) for one in kept)
+            return sum(tokens_of(one.text) for one in kept)
 
         async def one(key: str) -> PruneAnswer:
             held = await self._read(caller, request, key, asked.share)
             async with planning:
-                answer = await asyncio.to_thread(self._planned, caller, request, held, size_of)
+                answer = await asyncio.to_thread(
+                    self._planned, caller, request, held, tokens_of, size_of
+                )
             unused = Retrieval()
             known[key] = [
                 Known(item.record, item.tokens, held.uses.get(item.record.handle, unused))
@@ -280,6 +283,7 @@ class Pruning(Group):
         caller: Caller,
         request: PruneRequest,
         held: _Held,
+        tokens_of: Callable[[str], int],
         size_of: Callable[[Sequence[Record]], int],
     ) -> PruneAnswer:
         """Find what of it could go. Blocking."""
@@ -287,8 +291,7 @@ class Pruning(Group):
         with self._core.database.read() as database:
             gone = journal.forgotten_by_hand(database, caller.company_id, _FORGOTTEN)
         forgotten = {r.text: at for r, at in gone if sight is None or sight.reads(r.scope)}
-        counter, now = TokenCounter(request.model), self._core.clock()
-        tokens_of = partial(fact_tokens, counter=counter)
+        now = self._core.clock()
         candidates = find_candidates(
             held.records,
             now=now,
@@ -316,6 +319,11 @@ class Pruning(Group):
             kept=lambda record: held.kept.get(owner_scope(record.scope), ""),
         )
         return PruneAnswer(**held.answer, plan=plan)
+
+
+def _tokens_of(model: str) -> Callable[[str], int]:
+    """Return what counts the tokens of a text, once for all who ask: long notes take a while."""
+    return cache(partial(fact_tokens, counter=TokenCounter(model)))
 
 
 def _agents(readers: Collection[str]) -> tuple[str, ...]:
