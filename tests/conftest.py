@@ -1,4 +1,4 @@
-"""What every test may use: a home of its own, settings, and the real service over it."""
+"""How tests run: what a process of them prepares, which are slow, and who runs which."""
 
 from __future__ import annotations
 
@@ -10,18 +10,13 @@ import signal
 import ssl
 import sys
 import tempfile
-from collections.abc import AsyncIterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
 from _pytest.unraisableexception import gc_collect_iterations_key
-
-from memtui.config import Paths, Settings, find_paths, load_settings
-from memtui.service import Caller, MemoryService, open_service
 
 _SLOW = (
     "tests/analytics/test_dashboard", "tests/analytics/test_hot", "tests/analytics/test_reading",
@@ -35,7 +30,7 @@ _SLOW = (
     "tests/test_layers",
 )  # fmt: skip
 
-pytest_plugins = ["tests.databases", "tests.demos", "tests.headless", "tests.node", "tests.rights"]
+_FIXTURES = ("databases", "demos", "headless", "homes", "node", "rights")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,6 +45,12 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.set_threshold(20_000, 10, 10)
     config.stash[gc_collect_iterations_key] = 1
     _write_to_memory()
+    if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):
+        return
+    for name in _FIXTURES:
+        config.pluginmanager.import_plugin(f"tests.{name}")
+    import hypothesis
+
     hypothesis.settings.register_profile("any machine", deadline=None, max_examples=50)
     hypothesis.settings.load_profile("any machine")
     ssl.create_default_context = cache(ssl.create_default_context)  # type: ignore[assignment]
@@ -112,34 +113,3 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith("MEMTUI_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("MEMTUI_HELPER_IDLE_S", "0")  # no test leaves a process behind
-
-
-@pytest.fixture
-def new_paths(tmp_path: Path) -> Paths:
-    """A home that is not there yet."""
-    return find_paths(tmp_path / "home")
-
-
-@pytest.fixture
-def paths(new_paths: Paths, empty_database: Path) -> Paths:
-    """A home whose database is made already: most tests are about what comes after."""
-    new_paths.create()
-    shutil.copy(empty_database, new_paths.database)
-    return new_paths
-
-
-@pytest.fixture
-def settings(paths: Paths) -> Settings:
-    return load_settings(paths, principal="user:ana")
-
-
-@pytest.fixture
-def caller() -> Caller:
-    return Caller(company_id="local", principal="user:ana", door="test")
-
-
-@pytest.fixture
-async def service(paths: Paths, settings: Settings) -> AsyncIterator[MemoryService]:
-    opened = await open_service(paths, settings)
-    yield opened
-    await opened.close()
