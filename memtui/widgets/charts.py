@@ -1,19 +1,19 @@
 """Charts over buckets of time, each bucket with cells of its own, so that one can be pointed at.
 
-plotext draws what is inside; title, scale, axis and the selected bucket are put around it. Series
-are told apart by what they are drawn with, never by colour alone.
+plotext draws lines; title, scale, axis and the selected bucket are put around it. Series are told
+apart by what they are drawn with, never by colour alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
-from textual.content import Content
+from textual.content import Content, Span
 from textual.widgets import Static
 
 from memtui.widgets.display import (
@@ -51,6 +51,7 @@ _BETWEEN = 4
 """Cells between two names on the axis at least."""
 _COLORS: dict[Tone, int] = {tone: number for number, tone in enumerate(STYLES, start=1)}
 """plotext knows the terminal's colours by number; they stand for the theme's here."""
+_ESCAPE = re.compile(r"\x1b\[([\d;]*)m")
 
 _LEAST_VALUE = 0.001
 """What is drawn for less on a logarithmic scale."""
@@ -320,10 +321,16 @@ def _rounded_up(value: float) -> float:
 @lru_cache(maxsize=64)
 def canvas(chart: Chart, first: int, shown: int, cells: int, rows: int) -> tuple[Content, ...]:
     """Draw buckets of a chart, `cells` wide each; kept, for another may be selected next."""
-    import plotext
-    from rich.text import Text
+    buckets = range(first, first + shown)
+    drawn = list((_lines if chart.lines else _bars)(chart, buckets, cells, rows))
+    return (*drawn[:rows], *[Content(" " * shown * cells)] * (rows - len(drawn)))
 
-    width = shown * cells
+
+def _lines(chart: Chart, buckets: range, cells: int, rows: int) -> Iterator[Content]:
+    """Draw lines through the middle of the buckets, and each value with its series' marker."""
+    import plotext
+
+    width, scale = len(buckets) * cells, scale_of(chart)
     plotext.clear_figure()  # plotext has one figure; nothing else runs between here and `build`
     plotext.theme("clear")
     plotext.limit_size(False, False)  # noqa: FBT003 - plotext's own signature
@@ -333,20 +340,9 @@ def canvas(chart: Chart, first: int, shown: int, cells: int, rows: int) -> tuple
     plotext.yticks([], [])
     plotext.xlim(0, max(1, width - 1))
     plotext.ylim(0, max(1, rows - 1))
-    scale = scale_of(chart)
     if chart.limit is not None:
         height = scale.share(chart.limit) * (rows - 1)
         plotext.plot([0, width - 1], [height] * 2, marker="-", color=_COLORS["warn"])
-    if chart.lines:
-        _lines(plotext, chart, range(first, first + shown), cells, rows)
-    else:
-        _bars(plotext, chart, range(first, first + shown), cells, rows)
-    drawn = list(_themed(Text.from_ansi(plotext.build())).split("\n", include_separator=False))
-    return (*drawn[:rows], *[Content(" " * width)] * (rows - len(drawn)))
-
-
-def _lines(plotext: Any, chart: Chart, buckets: range, cells: int, rows: int) -> None:
-    scale = scale_of(chart)
     for series in chart.series:
         known = [
             (place * cells + (cells - 1) // 2, scale.share(value) * (rows - 1))
@@ -360,19 +356,40 @@ def _lines(plotext: Any, chart: Chart, buckets: range, cells: int, rows: int) ->
         marked = slice(None) if cells > 1 else slice(-1, None)
         if xs:
             plotext.scatter(xs[marked], ys[marked], marker=series.marker, color=color)
+    styles = {f"38;5;{number}": STYLES[tone] for tone, number in _COLORS.items()}
+    for row in plotext.build().split("\n"):
+        first, *coloured = _ESCAPE.split(row)
+        pairs = zip(coloured[1::2], coloured[::2], strict=True)
+        yield _painted([(first, ""), *((text, styles.get(code, "")) for text, code in pairs)])
 
 
-def _bars(plotext: Any, chart: Chart, buckets: range, cells: int, rows: int) -> None:
+def _bars(chart: Chart, buckets: range, cells: int, rows: int) -> Iterator[Content]:
     """Fill whole cells with the markers of the series, and the highest one by eighths."""
-    drawn: dict[tuple[str, Tone], list[tuple[int, int]]] = defaultdict(list)
-    scale = scale_of(chart)
-    wide = max(1, cells - 1)
+    scale, wide = scale_of(chart), max(1, cells - 1)
+    drawn = [[(" ", "")] * len(buckets) for _ in range(rows)]
     for place, index in enumerate(buckets):
         for marker, tone, row in _column(chart, index, scale, rows):
-            drawn[marker, tone].extend((place * cells + cell, row) for cell in range(wide))
-    for (marker, tone), points in drawn.items():
-        xs, ys = zip(*points, strict=True)
-        plotext.scatter(list(xs), list(ys), marker=marker, color=_COLORS[tone])
+            if row < rows:
+                drawn[rows - 1 - row][place] = marker, STYLES[tone]
+    for row_of in drawn:
+        yield _painted((f"{marker * wide:{cells}}", style) for marker, style in row_of)
+
+
+def _painted(parts: Iterable[tuple[str, str]]) -> Content:
+    """Put texts beside each other, each with its style or none.
+
+    A style goes on over the blanks up to the next text that has it: each piece is painted by
+    itself, which takes time.
+    """
+    text, spans = "", [Span(0, 0, "")]
+    for part, style in parts:
+        last, start = spans[-1], len(text)
+        text += part
+        if style and style == last.style and not text[last.end : start].strip():
+            spans[-1] = Span(last.start, len(text), style)
+        elif style and part.strip():
+            spans.append(Span(start, len(text), style))
+    return Content(text, spans=spans[1:])
 
 
 def _column(chart: Chart, index: int, scale: Scale, rows: int) -> Iterator[tuple[str, Tone, int]]:
@@ -401,17 +418,6 @@ def _column(chart: Chart, index: int, scale: Scale, rows: int) -> Iterator[tuple
             for row in range(end, below):
                 yield series.marker, series.tone, row
             below = end
-
-
-def _themed(drawn: Any) -> Content:
-    """Return plotext's text with the theme's colours in place of the terminal's."""
-    styled = Content(drawn.plain.rstrip("\n"))
-    for span in drawn.spans:
-        color = getattr(span.style, "color", None)
-        number = getattr(color, "number", None)
-        if number is not None and 1 <= number <= len(STYLES):
-            styled = styled.stylize(list(STYLES.values())[number - 1], span.start, span.end)
-    return styled
 
 
 class Charts(Static):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -111,9 +112,10 @@ class FilterLine(Vertical):
         if words and last_term(self._before):
             first = line(Content.styled("tab", ACCENT), display(words[0], limit=80))
             rest = [display(_ending(word), limit=80, style=DIM) for word in words[1:]]
-            place.update(line(first, *rest, gap="  "))
+            told = line(first, *rest, gap="  ")
         else:
-            place.update(line(said, *(display(word, style=DIM) for word in words), gap="  "))
+            told = line(said, *(display(word, style=DIM) for word in words), gap="  ")
+        place.update(told, layout=False)  # it is one line, as wide as the screen
 
     def show_line(self, text: str, chosen: Filter) -> None:
         """Show the filter in force as it is written and read, unless another is being written."""
@@ -134,10 +136,11 @@ class FilterLine(Vertical):
         if self.is_mounted:
             self._tell()
 
-    def watch_count(self, count: str) -> None:
-        """Draw the count."""
+    def watch_count(self, before: str, count: str) -> None:
+        """Draw the count; it takes other room only where it is longer or shorter."""
         if self.is_mounted:
-            self.query_one("#filter-count", Static).update(display(count, style=DIM))
+            drawn, other = display(count, style=DIM), cell_len(before) != cell_len(count)
+            self.query_one("#filter-count", Static).update(drawn, layout=other)
 
     def watch_error(self, error: str) -> None:
         """Show the error under the line, or close the gap."""

@@ -40,6 +40,7 @@ class SizedScreen(Screen[ScreenResultType]):
         self._compositor.render_update(full=True)
 
     def _compositor_refresh(self) -> None:
-        """Paint, where it would be shown: Textual paints in a batch too, and throws that away."""
-        if not self.app._batch_count:  # noqa: SLF001 - it has no public name
+        """Paint once: Textual also paints in a batch, for nothing, and before it paints all."""
+        comes_again = self._repaint_required and self.app.screen is self
+        if not (self.app._batch_count or comes_again):  # noqa: SLF001 - it has no public name
             super()._compositor_refresh()

@@ -124,6 +124,8 @@ class AnalyticsScreen(MemtuiScreen):
         self._left: Widget | None = None
         """What had the focus before it was hidden."""
         self._grouping = Background(self, "analytics-groups")
+        self._drawn: tuple[Selected, HitSign, bool] | None = None
+        """Of what the figures are drawn, and whether in few lines."""
 
     def compose_body(self) -> ComposeResult:
         """Lay out charts, table and figures, and SQL."""
@@ -392,11 +394,15 @@ class AnalyticsScreen(MemtuiScreen):
     def _draw_figures(self) -> None:
         figures = self.query_one("#figures", Fitted)
         if self.board is None:
+            self._drawn = None
             figures.fit(lambda _: Content(""))
             return
         selected, sign = self._selected(self.board), self.board.stats.hit_sign
         short = self.has_class("-short")
-        figures.fit(lambda width: figures_content(selected, sign, width, short=short))
+        drawn = (selected, sign, short)
+        if drawn != self._drawn:
+            self._drawn = drawn
+            figures.fit(lambda width: figures_content(selected, sign, width, short=short))
 
     def _selected(self, board: Board) -> Selected:
         group, bucket = self._table.current, self._bucket
