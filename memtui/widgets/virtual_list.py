@@ -202,13 +202,17 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
 
     # What the owner tells.
 
-    def show(self, rows: Rows[R]) -> None:
-        """Draw from another model; the cursor stays on its row where the model has it."""
+    def show(self, rows: Rows[R], *, added_above: int = 0) -> None:
+        """Draw from another model; the cursor stays on its row where the model has it.
+
+        A row that the model does not hold stands `added_above` lines lower; at the top stays what
+        is newest.
+        """
         if rows is not self.rows:
             self._content.clear()
         self.rows = rows
         self.selection.model = rows
-        self.rows_changed()
+        self.rows_changed(added_above=added_above, follow=added_above > 0)
 
     def rows_changed(self, *, added_above: int = 0, follow: bool = False) -> None:
         """Draw again after the model changed; `added_above` rows came in above the view.

@@ -16,7 +16,9 @@ from textual.strip import Strip
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
+from memtui.screens.operations.log import LogFeed
 from memtui.screens.palette import commands
+from memtui.screens.state import GoTo
 from memtui.service import Caller, MemoryService
 from memtui.store.database import Database
 from memtui.store.operation import Operation
@@ -53,6 +55,26 @@ def shown(app: MemtuiApp, count: int) -> list[int]:
 async def press(pilot: Any, text: str) -> None:
     names = {" ": "space", ":": "colon", ">": "greater_than_sign", ".": "full_stop", "-": "minus"}
     await pilot.press(*(names.get(letter, letter) for letter in text))
+
+
+async def test_an_old_operation_is_gone_to_and_stays_under_the_cursor(
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    log: tuple[Operation, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(LogFeed, "poll", lambda feed: None)
+    old = log[-100]
+    async with running(paths, settings, "query") as (app, pilot):
+        app.screen.post_message(GoTo("operations", select=old.operation_id))
+        await until(pilot, lambda: app.screen.query(VirtualList) and listed(app).current)
+        assert current(app) == old
+        await write_notes(service, caller, ["one", "two"])
+        await pilot.press("r")
+        await until(pilot, lambda: listed(app).rows.count > len(log) and listed(app).current)
+        assert current(app) == old
 
 
 @pytest.mark.slow

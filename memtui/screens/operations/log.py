@@ -74,6 +74,8 @@ class LogFeed:
         self._last_seq = 0
         self._seen = 0
         self._problem = ""
+        self._sought: tuple[Operation, Callable[[Operation], None]] | None = None
+        """What is to be gone to once the log is open, and who is told where it is not listed."""
         self._windows = Background(screen, "log-pages")
         self._tail = Background(screen, "log-tail")
 
@@ -133,7 +135,13 @@ class LogFeed:
         return shown.current if shown.cursor else None
 
     def _fill(
-        self, order: tuple[str, bool], count: int, page: int, rows: Sequence[Operation]
+        self,
+        order: tuple[str, bool],
+        count: int,
+        page: int,
+        rows: Sequence[Operation],
+        *,
+        added: int = 0,
     ) -> None:
         natural = order == NEWEST_FIRST
         self._shown_order = order
@@ -145,7 +153,7 @@ class LogFeed:
         )
         self.rows.reset(count)
         self.rows.put(page, rows)
-        self._screen.rows_list.show(self.rows)
+        self._screen.rows_list.show(self.rows, added_above=added)
 
     def _show_early(self, found: Sequence[Operation]) -> None:
         """Show the newest that match while older ones are looked for."""
@@ -156,6 +164,9 @@ class LogFeed:
 
     def _show(self, opened: _Opened, *, again: bool) -> None:
         was, before = self._replace(opened.view), self._shown_order
+        # Where the same is asked for again, an operation stands as far from the oldest as before.
+        same = again and self._natural and before == opened.order and self.rows.count > 0
+        added = max(0, opened.view.count - self.rows.count) if same else 0
         self._problem = ""
         self._last_seq, self._left_out = opened.view.last, opened.view.left_out
         shown = self._screen.rows_list
@@ -171,24 +182,45 @@ class LogFeed:
             if self._screen.state.as_of is not None:
                 back = self._screen.state.keymap.label("app.past")
                 shown.notice = "Nothing was logged by then.", f"{back} goes back to now."
-        self._fill(opened.order, opened.view.count, opened.page, opened.rows)
+        self._fill(opened.order, opened.view.count, opened.page, opened.rows, added=added)
         self._seen = self.count
         if not self._natural or before != opened.order:
             shown.go_to(0)
         elif not again:
             self._find(was)
+        self._go_to_sought()
         self.look()
 
     def _find(self, operation: Operation | None) -> None:
         """Go to where an operation is among others now, else to the newest."""
         shown = self._screen.rows_list
-        place = None if operation is None else self.place_of(operation)
+        place = None if operation is None else self._place_of(operation)
         if place is not None:
             shown.go_to(place, in_the_middle=True)
         elif operation is None or self.rows.index_of(operation_key(operation)) is None:
             shown.go_to(0)
 
+    def seek(self, operation: Operation, apart: Callable[[Operation], None]) -> None:
+        """Go to an operation once the log is open; where it is not listed there, tell `apart`."""
+        self._sought = operation, apart
+        if self._view is not None and not self._screen.reads.busy:
+            self._go_to_sought()
+
+    def _go_to_sought(self) -> None:
+        if self._sought is None:
+            return
+        (operation, apart), self._sought = self._sought, None
+        shown = self._screen.rows_list
+        if shown.go_to_key(operation_key(operation)):
+            return
+        place = self._place_of(operation)
+        if place is None:
+            self._screen.call_after_refresh(apart, operation)  # after the row's own details
+        else:
+            shown.go_to(place, in_the_middle=True)
+
     def _broken(self, error: MemtuiError, *, again: bool) -> None:
+        self._sought = None
         if again and self._view is not None and self.order != self._shown_order:
             self.order = self._screen.rows_list.sort = self._shown_order
             self._screen.fail(error)
@@ -304,7 +336,7 @@ class LogFeed:
             screen.rows_list.go_to(self.rows.count - 1 - position, in_the_middle=True)
             self.look()
 
-    def place_of(self, operation: Operation) -> int | None:
+    def _place_of(self, operation: Operation) -> int | None:
         """Return the line of an operation that may not be held; None where it is not known."""
         if self._view is None or not self._natural:
             return None

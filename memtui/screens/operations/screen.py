@@ -173,13 +173,7 @@ class OperationsScreen(ListScreen[Operation]):
     async def _select(self, name: str) -> None:
         session = self.session
         operation = await self.change(lambda: session.service.log.get(session.caller, name))
-        if self.rows_list.go_to_key(operation.operation_id):
-            return
-        place = self._feed.place_of(operation)
-        if place is None:
-            self._draw(operation)
-        else:
-            self.rows_list.go_to(place, in_the_middle=True)
+        self._feed.seek(operation, self._draw)
 
     def action_follow(self) -> None:
         """Turn following on or off."""
