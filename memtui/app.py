@@ -272,6 +272,7 @@ class MemtuiApp(App[None]):
         self.set_interval(_HEALTH_SECONDS, self.controller.check_spending)
         if not self._unseen:
             self.set_interval(_EMBED_SECONDS, self.controller.embed)
+            self.controller.watch_demo()
         if self._prepares:
             self.run_worker(self._prepare())
 

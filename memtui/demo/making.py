@@ -40,6 +40,7 @@ _SQLITE_ENDS = ("", "-wal", "-shm")
 _SEED = 60
 _PROVIDER_TIMEOUT_MS = 60_000
 _STEPS_A_REPORT = 40
+_PERCENT_A_MARK = 4
 
 
 class DemoSummary(Model):
@@ -68,6 +69,8 @@ class Marker(Model):
     made_by: str = "memtui demo"
     begun: bool = False
     """Whether there is something to look at."""
+    percent: int = 0
+    """How much of it is made, for whoever looks at it meanwhile."""
     binding_ids: tuple[str, ...] = ()
     summary: DemoSummary | None = None
 
@@ -253,10 +256,12 @@ async def _make(
 
 
 async def _play(player: Player, paths: Paths, progress: Progress | None) -> None:
-    steps = timeline()
+    steps, told = timeline(), -1
     for number, step in enumerate(steps):
-        if number == _STEPS_A_REPORT:
-            _write_marker(paths, Marker(begun=True))
+        percent = 100 * number // len(steps)
+        if number >= _STEPS_A_REPORT and percent >= told + _PERCENT_A_MARK:
+            told = percent
+            _write_marker(paths, Marker(begun=True, percent=percent))
         if progress is not None and number % _STEPS_A_REPORT == 0:
             progress("Making the demo company", number, len(steps))
         await player.play(step)

@@ -602,6 +602,7 @@ def scope_view(state: AppState, *, everywhere: bool = False) -> ScopeView:
         over_limit=spending.is_passed(state.spending),
         past=past_words(state),
         waiting=0 if state.as_of else state.waiting,
+        demo_percent=state.demo_percent,
     )
 
 

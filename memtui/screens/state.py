@@ -21,6 +21,7 @@ from textual.message import Message
 from memtui.actions import Need
 from memtui.config import Paths, Settings
 from memtui.contract import Denied, Filter, Health, Invalid, MemtuiError, NotFound, Scope
+from memtui.demo import percent_made
 from memtui.filters import names_bindings, parse_filter
 from memtui.screens.following import Follower, News, tells_of_review
 from memtui.screens.kept import (
@@ -51,6 +52,8 @@ K = TypeVar("K")
 _log = logging.getLogger(__name__)
 _TOLD_SECONDS = 0.5
 """Between two steps of embedding that the screens are told of."""
+_DEMO_SECONDS = 1
+"""Between two looks at how much of a demo is made."""
 _SCOPE_FIELDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 
 
@@ -115,6 +118,8 @@ class AppState:
     """The company's spending limits as last checked."""
     waiting: int = 0
     """How much waits for review of what the person may see."""
+    demo_percent: int | None = None
+    """How much of a demo is made so far, while it is being made."""
     embeddings: Mapping[str, Embedding] = field(default_factory=dict)
     """By binding, how far its texts are embedded, as the app last heard while it does that."""
     filters: tuple[str, ...] = ()
@@ -633,6 +638,14 @@ class StateController:
         self._embedding.latest(
             lambda: catch_up(session.caller, told, failed), lambda _done: None, self._tell_once
         )
+
+    def watch_demo(self) -> None:
+        """Tell how much of a demo is made, as long as another process makes it."""
+        percent = percent_made(self._paths.demo_file)
+        if percent != self.state.demo_percent:
+            self._set(replace(self.state, demo_percent=percent))
+        if percent is not None:
+            self._app.set_timer(_DEMO_SECONDS, self.watch_demo)
 
     def _tell_once(self, error: MemtuiError) -> None:
         """Tell of a problem once, however often it is met again."""

@@ -20,6 +20,7 @@ from memtui.widgets.format import counted
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
     from memtui.screens.base import MemtuiScreen
+    from memtui.screens.state import AppState
 
 _WORDS = {
     "company": "whose memory this is; none sees another's",
@@ -88,7 +89,7 @@ class Tour(Sheet):
 
     def on_mount(self) -> None:
         """Look for memories on this machine, where they can be added."""
-        self.watch(self._frame, "state", self._go_on)
+        self.watch(self._frame, "state", self._told)
         if not self._is_demo:
             self._looking.latest(find_memories, self._show_findings, self._frame.fail)
 
@@ -141,6 +142,8 @@ class Tour(Sheet):
     def _drawn(self, width: int) -> Content:
         state = self._frame.state
         made_up = "This is a made-up company: sixty days of what its agents remember."
+        if state.demo_percent is not None:
+            made_up = f"A made-up company of which {state.demo_percent} % is made so far."
         own = "See, search, correct and prune what your agents remember."
         wide = max(len(tab.title) for tab in SCREENS) + 4
         keys = [state.keymap.label(f"app.go_{tab.mode}") for tab in SCREENS]
@@ -181,6 +184,11 @@ class Tour(Sheet):
         else:
             self._chosen = place
             self._go_on()
+
+    def _told(self, before: AppState, now: AppState) -> None:
+        if before.demo_percent != now.demo_percent:
+            self.show(self._drawn)
+        self._go_on()
 
     def _go_on(self) -> None:
         """Go where was chosen, once the service is open; leave where it cannot be."""

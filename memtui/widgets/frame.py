@@ -96,6 +96,8 @@ class ScopeView:
     over_limit: bool = False
     waiting: int = 0
     """How much waits for review."""
+    demo_percent: int | None = None
+    """How much of a demo is made, while it is being made."""
     past: tuple[str, ...] = ()
     """What to say of the moment of the past that is looked at, the longest form first."""
 
@@ -124,14 +126,20 @@ def review_content(view: ScopeView) -> Content:
     return display(f"◔ {view.waiting:,} held" if view.waiting else "", style=f"{STRONG} {WARN}")
 
 
+def demo_content(view: ScopeView) -> Content:
+    """Return that what is seen is not all of the demo yet."""
+    percent = view.demo_percent
+    return Content("") if percent is None else display(f"demo {percent} % made", style=WARN)
+
+
 def spending_content(view: ScopeView, width: int) -> Content:
     """Return the longest form of the spending badge that leaves room for the rest in `width`."""
     if not view.spending:
         return Content("")
     scope = min(path_content(view).cell_length, _SCOPE_CELLS)
     room = width - scope - min(binding_content(view).cell_length, width * 6 // 10) - 2 * _GAP
-    if view.waiting:
-        room -= review_content(view).cell_length + _GAP
+    for badge in (demo_content(view), review_content(view)):
+        room -= badge.cell_length + _GAP if badge else 0
     style = f"{STRONG} {BAD}" if view.over_limit else WARN
     forms = [display(form, style=style) for form in view.spending]
     return next((form for form in forms if form.cell_length <= room), forms[-1])
@@ -146,12 +154,13 @@ class ScopeBar(PressedLine):
         """Put the scope at the left, the badges and the binding at the right."""
         view = self.view
         badges = [
+            demo_content(view) or None,
             pressable(review_content(view), "app.review") if view.waiting else None,
             pressable(spending_content(view, width), "app.limits"),
         ]
         binding = binding_content(view).truncate(width * 6 // 10, ellipsis=True)
         right = line(*badges, pressable(binding, "app.binding"), gap=" " * _GAP)
-        if view.waiting or view.spending:
+        if any(badges):
             right = Content(" " * _GAP) + right
         room = max(0, width - right.cell_length)
         path = pressable(path_content(view).truncate(room, ellipsis=True), "app.scope")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from textual.containers import VerticalScroll
 from memtui.actions import SCREENS
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings, find_paths
+from memtui.screens import state
 from memtui.screens.bindings.screen import BindingsScreen
 from memtui.screens.dialogs import Confirm, WriteRecord
 from memtui.screens.prune import PruneReview
@@ -109,3 +112,19 @@ async def test_a_first_start_adds_all_that_was_found_with_one_yes(
     added = (await service.bindings.all(caller))[1:]
     assert all(one.read_only and one.provider_key == "claude-memory" for one in added)
     assert len({one.key for one in added}) == logs
+
+
+async def test_a_demo_that_is_still_being_made_says_how_far_it_is(
+    paths: Paths, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "_DEMO_SECONDS", 0.01)
+    paths.demo_file.write_text('{"begun": true, "percent": 12, "summary": null}')
+    async with running(paths, settings, "records", (80, 24), tours=True) as (app, pilot):
+        assert "12 % is made so far" in screen_text(app)
+        paths.demo_file.write_text('{"begun": true, "percent": 64, "summary": null}')
+        await until(pilot, lambda: "64 % is made so far" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "demo 64 % made" in screen_text(app).splitlines()[0])
+        stopped = time() - 60
+        os.utime(paths.demo_file, (stopped, stopped))
+        await until(pilot, lambda: "made" not in screen_text(app).splitlines()[0])
