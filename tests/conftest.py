@@ -30,7 +30,9 @@ _SLOW = (
     "tests/test_layers",
 )  # fmt: skip
 
-_FIXTURES = ("databases", "demos", "headless", "homes", "node", "rights")
+_FIXTURES = [f"tests.{name}" for name in
+             ("databases", "demos", "headless", "homes", "node", "rights")]  # fmt: skip
+pytest.register_assert_rewrite(*_FIXTURES)  # a folder's own conftest may import one before
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -48,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):
         return
     for name in _FIXTURES:
-        config.pluginmanager.import_plugin(f"tests.{name}")
+        config.pluginmanager.import_plugin(name)
     import hypothesis
 
     hypothesis.settings.register_profile("any machine", deadline=None, max_examples=50)
