@@ -295,13 +295,37 @@ class MemtuiApp(App[None]):
                 await self._until_idle()
                 screen.stack_updates += 1  # Textual lays out nothing that was never shown
                 screen.post_message(Resize(self.size, self.size))
-                await self._until_idle()
-                await screen.prepare()
+                await self._read_ahead(screen)
                 await self._until_idle()
                 screen.draw_ahead()
+                await self._spare()
         for module in _OPENED:
             await self._when_idle(partial(importlib.import_module, f"memtui.screens.{module}"))
         self.set_timer(_RESTED_SECONDS, self._count_rested)
+
+    async def _read_ahead(self, screen: MemtuiScreen) -> None:
+        """Have a screen read what it first shows; any key breaks that off until later."""
+        from memtui.contract import MemtuiError
+
+        since = None
+        while self._last_input != since:
+            await self._until_idle()
+            since = self._last_input
+            try:
+                await screen.prepare()
+            except MemtuiError:
+                return  # who goes there is told, as it is read again then
+            while screen.reading:
+                await asyncio.sleep(_LOOK_SECONDS)
+                if self._last_input != since:
+                    screen.break_off()
+
+    async def _spare(self) -> None:
+        """Have no collection walk over what was prepared, least of all when it is first shown."""
+        await self._until_idle()
+        if not self.is_headless:
+            gc.collect()
+            gc.freeze()
 
     def _count_rested(self) -> None:
         """Count how much could go, once the person did nothing for longer."""

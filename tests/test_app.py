@@ -20,13 +20,23 @@ import memtui.service
 from memtui.actions import SCREENS
 from memtui.app import MemtuiApp, TerminalOutput, run_app, styles_path
 from memtui.config import Paths, Settings, load_settings
-from memtui.contract import Invalid, Scope, SourceKind, SourceRef, Unavailable, WriteRequest
+from memtui.contract import (
+    Invalid,
+    OperationType,
+    Scope,
+    SourceKind,
+    SourceRef,
+    Unavailable,
+    WriteRequest,
+)
 from memtui.screens.analytics.screen import AnalyticsScreen
+from memtui.screens.bindings.screen import BindingsScreen
 from memtui.screens.dialogs import Choose, Confirm, Sheet
 from memtui.screens.kept import load_session
 from memtui.screens.state import Phase
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
 from memtui.store.bindings import update_company
+from memtui.store.operation import Operation
 from memtui.widgets.choice_list import ChoiceList
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
@@ -155,7 +165,7 @@ async def test_numbers_and_clicks_go_to_the_screens(paths: Paths, settings: Sett
         assert app.frame.MODE == "records"
 
 
-async def test_screens_are_prepared_while_nobody_types_and_read_nothing(
+async def test_screens_are_prepared_while_nobody_types_and_ask_no_provider(
     paths: Paths, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(paths, settings, "Deploys happen from main")
@@ -163,6 +173,14 @@ async def test_screens_are_prepared_while_nobody_types_and_read_nothing(
     async with running(paths, settings, screen="records", prepares=True) as (app, pilot):
         await until(pilot, lambda: len(app._frames) == len(SCREENS))
         await settle(pilot, app)
+        read = {one.MODE: one for one in app._frames}
+        log: VirtualList[Operation] = read["operations"].query_one(VirtualList)
+        assert log.current is not None
+        assert log.current.operation_type is OperationType.WRITE
+        assert isinstance(bindings := read["bindings"], BindingsScreen)
+        assert [one.key for one in bindings.view.bindings] == ["default"]
+        assert not bindings.view.healths
+        assert bindings.view.findings is None
         with closing(sqlite3.connect(paths.database)) as database:
             done = "SELECT operation_type FROM memory_operations WHERE door = 'tui'"
             assert list(database.execute(done)) == [("browse",)]  # which Records did
@@ -193,11 +211,32 @@ async def test_screens_are_prepared_while_nobody_types_and_read_nothing(
         assert app.focused is not None
         assert app.focused.screen is app.frame
         app.theme = "textual-light"
+        await fill(paths, settings, "Use containers")
         await pilot.press("2")
-        await settle(pilot, app)
+        await until(pilot, lambda: "14 characters" in screen_text(app))
         assert app.frame is prepared["operations"]
         footer = app.frame.query_one("#key-footer")
         assert footer.styles.background == Color.parse(app.theme_variables["panel"])
+
+
+async def test_reading_ahead_is_broken_off_and_begun_again(
+    paths: Paths, settings: Settings
+) -> None:
+    await fill(paths, settings, "Deploys happen from main")
+    async with running(paths, settings, screen="operations") as (app, pilot):
+        (log,) = app._frames
+        rows = log.query_one(VirtualList)
+        await pilot.press("4")
+        await settle(pilot, app)
+        log.forget()
+        log.reload()
+        for goes_on in (False, True):
+            await log.prepare()
+            assert log.reading
+            if not goes_on:
+                log.break_off()
+            await settle(pilot, app)
+            assert bool(rows.rows.count) is goes_on
 
 
 async def test_a_filter_goes_along_to_every_screen_and_comes_back(

@@ -44,6 +44,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC
 from functools import wraps
 from time import monotonic
@@ -98,6 +99,8 @@ _SHOWN = dict.fromkeys(set(Need) - _OF_FRAME, "")
 """What hangs on what a screen shows; nothing of it is there at first."""
 TOLD_EVERY_S = 5.0
 """How often a change that takes long says that it is still under way."""
+AT_ONCE_SECONDS = 0.1
+"""Within this what is asked for is there at once: it is worth no drawing of its own."""
 _READING = "This is still being read; press the key again when it is there."
 
 
@@ -433,6 +436,12 @@ class MemtuiScreen(ServiceScreen):
                 wanted, self._wanted = self._wanted, None
                 self.select(wanted)
 
+    def break_off(self) -> None:
+        """Stop what `prepare` reads; it goes on where the person came here meanwhile."""
+        if not self.is_current and self.reading:
+            self.reads.forget()
+            self._stale = True
+
     def read_again(self) -> None:
         """Read what is shown again, because a person asks for it."""
         self.reload()
@@ -490,6 +499,19 @@ class MemtuiScreen(ServiceScreen):
         self._draw_frame()
         if self._stale:
             self.reload()
+            if self.reading:
+                self.run_worker(self._show_whole())
+
+    async def _show_whole(self) -> None:
+        """Paint nothing of a screen that reads until it has, unless that takes longer."""
+        with self.app.batch_update(), suppress(TimeoutError):
+            async with asyncio.timeout(AT_ONCE_SECONDS):
+                await self.answered()
+        self.refresh()
+
+    async def answered(self) -> None:
+        """Wait until what the screen shows at first has come."""
+        await self.reads.delivered()
 
     def on_filter_line_applied(self, message: FilterLine.Applied) -> None:
         """Pass a filter line up."""

@@ -184,6 +184,10 @@ class ListScreen(MemtuiScreen, Generic[R]):
         self.rows_list.focus()
         self.set_interval(_AGES_SECONDS, self._draw_ages)
 
+    def on_screen_resume(self) -> None:
+        """Tell how long ago everything was by now."""
+        self._draw_ages()
+
     def _draw_ages(self) -> None:
         if self.is_current and self.rows_list.rows.count:
             self.rows_list.refresh()

@@ -8,7 +8,7 @@ Work is given as a function without arguments that returns an awaitable.
 
 Reading: `self._page.latest(lambda: service.browse(caller, request), self._show, self._show_error)`.
 Only the newest call of this pane delivers: an older one is cancelled, and if its result arrives
-all the same it is dropped by its generation number.
+all the same it is dropped by its generation number. `await self._page.delivered()` waits for it.
 
 Changing: `self._page.every(lambda: service.forget(caller, request), self._gone, self._show_error)`.
 A change is never cancelled by another and each delivers; `await self._page.settled()` waits for
@@ -29,7 +29,6 @@ import logging
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from textual.dom import DOMNode
@@ -60,6 +59,9 @@ class Background:
         self._name = name
         self._generation = 0
         self._reading: Worker[None] | None = None
+        self._delivered = asyncio.Event()
+        """Set once the newest read has ended, or is not wanted any more."""
+        self._delivered.set()
         self._changes: list[asyncio.Event] = []
         """Set, each, once its change has ended."""
 
@@ -84,10 +86,21 @@ class Background:
         mine = self._generation
         if self._reading is not None:
             self._reading.cancel()
-        self._reading = self._start(
-            partial(_guard, work, done, failed, lambda: mine == self._generation and self._alive),
-            "read",
-        )
+        self._delivered.set()
+        self._delivered = ended = asyncio.Event()
+
+        async def read() -> None:
+            try:
+                await _guard(work, done, failed, lambda: mine == self._generation and self._alive)
+            finally:
+                ended.set()
+
+        self._reading = self._start(read, "read")
+
+    async def delivered(self) -> None:
+        """Wait until no read is under way, and what was read is shown."""
+        while not self._delivered.is_set():
+            await self._delivered.wait()
 
     def every(
         self,
@@ -140,6 +153,7 @@ class Background:
     def forget(self) -> None:
         """Cancel the newest read and deliver nothing of it."""
         self._generation += 1
+        self._delivered.set()
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,7 +17,7 @@ from textual.widgets import OptionList
 
 from memtui.actions import ACTIONS, Action, Need
 from memtui.contract import Embedding, Health, Json, Location, MemtuiError, NotFound, Problem, Scope
-from memtui.screens.base import MemtuiScreen, conversation
+from memtui.screens.base import AT_ONCE_SECONDS, MemtuiScreen, conversation
 from memtui.screens.bindings.view import (
     CAPTURE_WORDS,
     BindingsView,
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
 
 
 _LOOK_SECONDS = 2.0
-_TOGETHER_SECONDS = 0.1
-"""How long answers wait to be drawn at once: each draws tree and detail anew."""
 _LOOKING = "memtui is still looking for memories on this machine."
 _NAMED = 9
 """Memories found that a question names; the others are counted."""
@@ -83,8 +82,6 @@ class BindingsScreen(MemtuiScreen):
         self._opening = Background(self, "file")
         self._looking = Background(self, "agents")
         self._drawing = Background(self, "drawing")
-        self._together_at = 0.0
-        """Until when answers wait to be drawn together, by the event loop's clock."""
         self._health: dict[str, Background] = {}
         self._rows: list[TreeRow] = []
         self._drawn: TreeRow | None = None
@@ -104,6 +101,21 @@ class BindingsScreen(MemtuiScreen):
 
     def load(self) -> None:
         """Read the bindings, then ask each for its health; look for memories once."""
+        self._read()
+        self._draw_together()
+        self._looking.forget()
+        self._look_around()
+        if self.view.findings is None:
+            self._discover()
+            self._loading.latest(self._service.provider_problems, self._show_unusable, self.fail)
+
+    async def prepare(self) -> None:
+        """Read the bindings; their providers are asked for nothing until they are shown."""
+        if self._stale:
+            self._read()
+            self.focus_body()
+
+    def _read(self) -> None:
         bindings, caller, pairs = self._service, self.session.caller, self.session.service.pairs
 
         async def read() -> BindingsView:
@@ -115,26 +127,21 @@ class BindingsScreen(MemtuiScreen):
                 in_step=tuple(await pairs.all(caller)),
             )
 
-        def show(found: BindingsView) -> None:
-            self.view = replace(
-                self.view,
-                bindings=found.bindings,
-                plugins=found.plugins,
-                in_step=found.in_step,
-            )
-            self._together_at = asyncio.get_running_loop().time() + _TOGETHER_SECONDS
+        self.reads.latest(read, self._show_bindings, self._fail_to_read)
+
+    def _show_bindings(self, found: BindingsView) -> None:
+        self.view = replace(
+            self.view, bindings=found.bindings, plugins=found.plugins, in_step=found.in_step
+        )
+        if self.is_current:
             self._ask_all()
 
-        def show_unusable(problems: list[str]) -> None:
-            unusable = tuple(Problem(message=one) for one in problems)
-            self.view = replace(self.view, unusable=unusable)
+    def _fail_to_read(self, error: MemtuiError) -> None:
+        if self.is_current:
+            self.fail(error)
 
-        self.reads.latest(read, show, self.fail)
-        self._looking.forget()
-        self._look_around()
-        if self.view.findings is None:
-            self._discover()
-            self._loading.latest(bindings.provider_problems, show_unusable, self.fail)
+    def _show_unusable(self, problems: list[str]) -> None:
+        self.view = replace(self.view, unusable=tuple(Problem(message=one) for one in problems))
 
     def on_mount(self) -> None:
         """Begin to look who is connected."""
@@ -173,6 +180,24 @@ class BindingsScreen(MemtuiScreen):
         for binding in self.view.bindings:
             if binding.enabled:
                 self._ask_health(binding.key)
+        self._draw_together()
+
+    async def answered(self) -> None:
+        """Wait for the bindings and what their providers say; painted is what was drawn then."""
+        await self._drawing.delivered()
+
+    def _draw_together(self) -> None:
+        """Draw once all that was asked has answered, or a moment later what has."""
+
+        async def come() -> None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(AT_ONCE_SECONDS):
+                    await self.reads.delivered()
+                    for asked in tuple(self._health.values()):
+                        await asked.delivered()
+
+        if not self._drawing.busy:
+            self._drawing.latest(come, lambda _: self._draw(), self.fail)
 
     def _ask_health(self, key: str) -> None:
         health, caller = self._service.health, self.session.caller
@@ -189,13 +214,8 @@ class BindingsScreen(MemtuiScreen):
         self.view = replace(self.view, findings=findings)
 
     def watch_view(self) -> None:
-        """Draw what is known; what comes soon after the bindings were read is drawn together."""
-        if not self.is_mounted:
-            return
-        left = self._together_at - asyncio.get_running_loop().time()
-        if self._rows and left > 0:
-            self._drawing.latest(lambda: asyncio.sleep(left), lambda _: self._draw(), self.fail)
-        else:
+        """Draw what is known, unless more is about to come."""
+        if self.is_mounted and not self._drawing.busy:
             self._draw()
 
     def _draw(self) -> None:

@@ -228,6 +228,8 @@ class LogFeed:
             return
         self._replace(None)
         self._fill(self._shown_order, 0, 0, ())
+        if not self._screen.is_current:
+            self._screen.reload()  # once it is shown again
         self._screen.show_error(error, "r reads the log again.")
 
     def fetch(self, wanted: tuple[int, ...]) -> None:

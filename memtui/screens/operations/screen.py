@@ -120,6 +120,12 @@ class OperationsScreen(ListScreen[Operation]):
         if typed is None or chosen != self._feed.chosen:
             self._feed.load(chosen)
 
+    async def prepare(self) -> None:
+        """Open the log, which is then followed as if it had been shown."""
+        if self._stale:
+            self._stale = False
+            self.load()
+
     def forget(self) -> None:
         """Take the operations away, and what their records say."""
         self._records.clear()
