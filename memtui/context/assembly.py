@@ -183,6 +183,8 @@ class WarningKind(StrEnum):
     CUT = "cut"
     LINE_BREAK = "line_break"
     CONTROL_CHARACTERS = "control_characters"
+    POISONED = "poisoned"
+    """It reads like an order to its reader, or hides something. Only a person is warned."""
     UNREAD = "unread"
     LATE = "late"
 

@@ -192,6 +192,13 @@ class Choose(Dialog[T]):
         needed = max(lines, _FEWEST_LINES) + len(self._title) // _LIST_CELLS + _AROUND_LIST
         self.query_one(".dialog").styles.height = min(most, needed)
 
+    def update(self, choices: Sequence[Choice[T]]) -> None:
+        """Offer other choices; the highlight stays on its value."""
+        self._now = self.highlighted
+        self._choices = choices
+        self._fit()
+        self._show("".join(one.value for one in self.query(Input)))
+
     def _found(self, choices: Sequence[Choice[T]]) -> None:
         self._choices, self._work = choices, None
         self._fit()

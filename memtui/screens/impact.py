@@ -207,7 +207,8 @@ def columns(clock: Callable[[], datetime]) -> list[Column[Effect]]:
     """Return the columns of the list."""
     return [
         Column("question", "question", _question, 20, flexible=True, keep=100, share=0.4),
-        Column("how", "how it differs", _how, 22, keep=99),
+        Column("how", "how it differs", _how, 30, keep=99),
+        Column("tokens", "tokens", _tokens, 6, "right", keep=55),
         Column("limit", "limit", _limit, 6, "right", keep=85, tone="muted"),
         Column("times", "times", lambda one: fmt.count(one.times), 5, "right", keep=80),
         Column("by", "by", lambda one: ", ".join((*one.agents, *one.principals)), 10, keep=70),
@@ -219,7 +220,11 @@ def columns(clock: Callable[[], datetime]) -> list[Column[Effect]]:
 
 
 def _how(one: Effect) -> Cell:
-    return Cell(fmt.effect_words(one), "muted" if one.loses_nothing else "error")
+    return Cell(fmt.effect_words(one, tokens=False), "muted" if one.loses_nothing else "error")
+
+
+def _tokens(one: Effect) -> str | None:
+    return f"{-one.tokens_saved:+,}" if one.tokens_saved else None
 
 
 def _limit(one: Effect) -> str | None:

@@ -113,6 +113,8 @@ class PruneReview(ModalListScreen[Line]):
         self._shown: Shown = "list"
         self._tried: tuple[frozenset[RecordHandle], str] = frozenset(), ""
         """Records that were tried to be left out, and how many answers would differ."""
+        self._whose: Choose[tuple[bool, Narrowing]] | None = None
+        """The question whose records are reviewed, while it is open."""
         self._reading = Background(self, "prune-plan")
         self._coming = Background(self, "prune-so-far")
         self._arranging = Background(self, "prune-arrange")
@@ -205,6 +207,8 @@ class PruneReview(ModalListScreen[Line]):
         self._draw_rows()
         if at_top:  # its row may have slid down under what came before it
             self.rows_list.go_to(0)
+        if self._whose is not None and self._whose.is_mounted:
+            self._whose.update(self._parts())
 
     def _draw_rows(self) -> None:
         """Draw the candidates, the diff of what is marked now, or the insights."""
@@ -347,6 +351,22 @@ class PruneReview(ModalListScreen[Line]):
     async def action_whose(self) -> None:
         """Choose whose records are reviewed; each says how many of them could go."""
         review = self._review
+        self._whose = Choose("Review whose records?", self._parts())
+        found = await self.ask(self._whose)
+        self._whose = None
+        if found is None:
+            return
+        everything, narrowing = found
+        if everything != self._everything:
+            self._everything = everything
+            self._review = Review(narrowing=narrowing, by_owner=review.by_owner)
+            self._read()
+        else:
+            self._narrow(narrowing)
+
+    def _parts(self) -> list[Choice[tuple[bool, Narrowing]]]:
+        """Return whose records can be reviewed, with what is known by now."""
+        review = self._review
         choices: list[Choice[tuple[bool, Narrowing]]] = []
         if self._view is not None:
             label = " and ".join(place.label for place in self._view.places)
@@ -358,16 +378,7 @@ class PruneReview(ModalListScreen[Line]):
             chosen = replace(narrowing, filter=review.narrowing.filter)
             detail = "binding" if narrowing.binding_key else ""
             choices.append(Choice((self._everything, chosen), label, detail))
-        found = await self.ask(Choose("Review whose records?", choices))
-        if found is None:
-            return
-        everything, narrowing = found
-        if everything != self._everything:
-            self._everything = everything
-            self._review = Review(narrowing=narrowing, by_owner=review.by_owner)
-            self._read()
-        else:
-            self._narrow(narrowing)
+        return choices
 
     @conversation
     async def action_filter(self) -> None:

@@ -7,7 +7,7 @@ model gets (seed 000 "pre-run hydrate", seed 002's tiers, seed 004 §6.3).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, partial
@@ -20,7 +20,9 @@ from memtui.context.assembly import (
     AssembledContext,
     ContextFact,
     ContextSection,
+    ContextWarning,
     SectionKind,
+    WarningKind,
     assemble,
     late_warning,
     section_of_records,
@@ -529,13 +531,41 @@ def _assembled(reading: _Reading, texts: Sequence[str], now: datetime) -> Assemb
         sections = [
             without_given(one, texts, logged=lambda text: redact(text)[0]) for one in sections
         ]
-    return assemble(
+    context = assemble(
         sections,
         counter=TokenCounter(request.model),
         budget=request.budget,
         max_tokens=request.max_tokens,
         max_characters=request.max_characters,
     )
+    if request.delivered:
+        return context  # nobody looks at it
+    return context.model_copy(update={"warnings": (*context.warnings, *_poisoned(context))})
+
+
+def _poisoned(context: AssembledContext) -> Iterator[ContextWarning]:
+    """Warn of what reads like an order to the model, or hides something from a person."""
+    from memtui.pruning.signs import hidden_in, order_in
+
+    known = {handle for one in context.warnings if one.kind is WarningKind.CONTROL_CHARACTERS
+             for handle in one.handles}  # fmt: skip
+    for section in context.sections:
+        found = [
+            fact
+            for fact in section.facts
+            if order_in(fact.text) or (hidden_in(fact.text) and fact.handle not in known)
+        ]
+        if found:
+            count = "1 memory" if len(found) == 1 else f"{len(found):,} memories"
+            verb = (
+                "reads like an order, or hides" if len(found) == 1 else "read like orders, or hide"
+            )
+            yield ContextWarning(
+                kind=WarningKind.POISONED,
+                section=section.title,
+                message=f"{count} in {section.title} {verb} something; look, and prune.",
+                handles=tuple(fact.handle for fact in found if fact.handle is not None),
+            )
 
 
 def _handles(assembled: AssembledContext, own_binding: str) -> tuple[OperationHandle, ...]:

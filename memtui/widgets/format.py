@@ -433,7 +433,7 @@ def by_rank(stage: ExplainStage, handles: Sequence[OperationHandle]) -> str:
 
 def trial_words(so_far: Progress) -> str:
     """Say how far a trial has come."""
-    words = f"{count(so_far.done)} of {count(so_far.total)} tried"
+    words = f"{count(so_far.done)} of {counted(so_far.total, 'question')} tried"
     return f"{words}, {count(so_far.differ)} differ" if so_far.differ else words
 
 
@@ -444,9 +444,9 @@ def impact_words(found: Impact) -> Iterator[str]:
         yield f"No query and no delivered context in the log could have found {them}."
     elif found.tried:
         those = f"{'all' if found.is_all else 'the last'} {count(found.asked)}"
-        part = f"{count(found.tried)} of {those}" if found.tried < found.asked else those
         differ = f"{count(found.differ)} of {counted(found.tried, 'answer')} would differ"
-        yield f"{differ}: {part} that could have found {them} were tried."
+        questions = counted(found.questions, "question")
+        yield f"{differ}: {those} that could have found {them}, to {questions}."
     if found.differ:
         yield _lost_words(found)
     for one in found.untried:
@@ -468,8 +468,8 @@ def _lost_words(found: Impact) -> str:
     return f"{words}; {counted(saved, 'token')} fewer in all." if saved > 0 else f"{words}."
 
 
-def effect_words(effect: Effect) -> str:
-    """Say in a few words how an answer would differ."""
+def effect_words(effect: Effect, *, tokens: bool = True) -> str:
+    """Say in a few words how an answer would differ, and by how many `tokens`."""
     gone, come = len(effect.gone), len(effect.come)
     words = []
     if effect.emptied:
@@ -484,7 +484,7 @@ def effect_words(effect: Effect) -> str:
         words.append(f"{count(come)} new")
     if effect.reordered:
         words.append("another order")
-    if effect.tokens_saved:
+    if tokens and effect.tokens_saved:
         fewer = "fewer" if effect.tokens_saved > 0 else "more"
         words.append(f"{counted(abs(effect.tokens_saved), 'token')} {fewer}")
     return ", ".join(words) or "another text"

@@ -165,6 +165,8 @@ class FactRow:
     """What its line costs the prompt; None where it was left out."""
     left_out: str = ""
     """Why the model does not get to read it."""
+    warning: str = ""
+    """What is wrong with it."""
 
     @property
     def text(self) -> str:
@@ -196,8 +198,14 @@ class FactRow:
 def rows_of(context: AssembledContext) -> tuple[FactRow, ...]:
     """Return the facts of a context, the first that a model reads first, those left out last."""
     titles = {rule.title: kind for kind, rule in RULES.items()}
+    wrong = {handle: one.message for one in context.warnings for handle in one.handles}
     read = (
-        FactRow(section.kind, fact, fact.tokens)
+        FactRow(
+            section.kind,
+            fact,
+            fact.tokens,
+            warning=wrong.get(fact.handle, "") if fact.handle else "",
+        )
         for section in context.sections
         for fact in section.facts
     )
@@ -291,7 +299,8 @@ def _text(row: FactRow, now: datetime) -> Cell:
         return Cell(f"left out: {words}", "muted")
     if row.fact.expires_at is not None:
         words = f"{words} (expires {fmt.ago(row.fact.expires_at, now)})"
-    return Cell(f"⚑ {words}" if row.fact.pinned else words)
+    words = f"⚑ {words}" if row.fact.pinned else words
+    return Cell(f"▲ {words}", "warning") if row.warning else Cell(words)
 
 
 def fact_content(
@@ -315,6 +324,8 @@ def _about(
     if row.left_out:
         yield labelled("left out", display(row.left_out, limit=300, style=WARN))
     else:
+        if row.warning:
+            yield labelled("warning", display(f"▲ {row.warning}", limit=300, style=WARN))
         is_found = row.section is SectionKind.RELATED
         how = "for this prompt" if is_found else "in every prompt"
         how = how if exact else f"{how}, estimated"
