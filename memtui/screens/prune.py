@@ -7,7 +7,7 @@ bindings. There each binding's plan is shown as it comes; one that is slow or fa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -27,16 +27,18 @@ from memtui.contract import (
     Record,
     RecordHandle,
     Scope,
+    owner_of,
     owner_words,
 )
 from memtui.filters import Taker, format_filter, parse_filter, refuse_not_held
-from memtui.pruning.candidates import PruneRules
+from memtui.pruning.candidates import PruneRules, Reason
+from memtui.pruning.insights import InsightKind
 from memtui.screens.base import conversation
-from memtui.screens.budget.view import COMPANY, by_words
+from memtui.screens.budget.view import COMPANY, by_words, section_word
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.editing import Named
 from memtui.screens.modal import ModalListScreen
-from memtui.screens.prune_review import Line, Narrowing, Part, Review, Sort
+from memtui.screens.prune_review import WORDS, Line, Narrowing, Part, Review, Size, Sort
 from memtui.screens.state import PruneFigures, PrunePlanned
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
@@ -49,6 +51,7 @@ from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import Opened, VirtualList
 
 if TYPE_CHECKING:
+    from memtui.pruning.insights import Insight
     from memtui.screens.budget.view import BudgetView
     from memtui.screens.editing import EditingScreen
     from memtui.screens.state import AppState
@@ -62,6 +65,8 @@ _BUSY: dict[Doing, str] = {
     "forgetting": "The records are being forgotten.",
 }
 _HINT = "enter filter   empty: everything   esc go back"
+_UNREAD = frozenset({WORDS[Reason.COSTLY], WORDS[Reason.NEVER_READ]})
+_NONE_COULD_GO = "None of its records could go: every one says something of its own."
 _SOON_SECONDS = 0.3
 """So long is waited for all bindings before those that have answered are shown without the rest."""
 
@@ -115,6 +120,8 @@ class PruneReview(ModalListScreen[Line]):
         """Records that were tried to be left out, and how many answers would differ."""
         self._whose: Choose[tuple[bool, Narrowing]] | None = None
         """The question whose records are reviewed, while it is open."""
+        self._before_insight: Narrowing | None = None
+        """What was looked at before an insight led to its owner."""
         self._reading = Background(self, "prune-plan")
         self._coming = Background(self, "prune-so-far")
         self._arranging = Background(self, "prune-arrange")
@@ -277,8 +284,7 @@ class PruneReview(ModalListScreen[Line]):
         if current is None or self._shown == "diff":
             return
         if current.insight is not None:
-            self._turn_to("insights")
-            self._narrow(Narrowing(owner=current.insight.scope))
+            self._go_to_owner(current.insight)
             return
         if current.kept:
             self.toast(current.kept, severity="warning")
@@ -286,6 +292,19 @@ class PruneReview(ModalListScreen[Line]):
         self._draw_rows()
         if current.sort is not Sort.GROUP:
             self.rows_list.move(1)
+
+    def _go_to_owner(self, insight: Insight) -> None:
+        """List what could go of an insight's owner, from what it speaks of on."""
+        if not self._review.could_by_owner[owner_of(insight.scope)]:
+            self.toast(_NONE_COULD_GO, severity="warning")
+            return
+        self._before_insight = self._review.narrowing
+        self._turn_to("insights")
+        self._arrange(
+            Narrowing(owner=insight.scope),
+            by_owner=False,
+            groups=_UNREAD if insight.kind is InsightKind.NEVER_READ else (),
+        )
 
     def action_all(self) -> None:
         """Mark everything that is not pinned."""
@@ -332,14 +351,18 @@ class PruneReview(ModalListScreen[Line]):
     def _narrow(self, narrowing: Narrowing) -> None:
         self._arrange(narrowing, by_owner=self._review.by_owner)
 
-    def _arrange(self, narrowing: Narrowing, *, by_owner: bool) -> None:
+    def _arrange(
+        self, narrowing: Narrowing, *, by_owner: bool, groups: Collection[str] = ()
+    ) -> None:
+        """Look at another part, from the first of some groups on."""
         review = self._review
 
         def show(found: Review) -> None:
             found.marks = self._review.marks
             self._show(found)
             self._draw_columns()
-            self.rows_list.go_to(0)
+            places = (place for place, one in enumerate(found.lines) if one.group in groups)
+            self.rows_list.go_to(next(places, 0))
 
         self._arranging.latest(
             lambda: asyncio.to_thread(review.arranged, narrowing, by_owner=by_owner),
@@ -465,9 +488,14 @@ class PruneReview(ModalListScreen[Line]):
             self.copy(current.text, "Copied the text.")
 
     def may_leave(self) -> bool:
-        """Go back from the diff or the insights to the list first; a forget under way goes on."""
+        """Go back to where one came from first; a forget under way goes on."""
         if self._shown != "list":
             self._turn_to(self._shown)
+            return False
+        if (before := self._before_insight) is not None:
+            self._before_insight = None
+            self._turn_to("insights")
+            self._narrow(before)
             return False
         return True
 
@@ -491,7 +519,7 @@ def context_review(view: BudgetView, parts: Sequence[Part], now: datetime) -> Re
         if one.kind not in reviewed
     ]
 
-    def size_of(gone: frozenset[Named]) -> int:
+    def size_of(gone: frozenset[Named]) -> Size:
         kept = [
             section_of_records(
                 section,
@@ -506,7 +534,11 @@ def context_review(view: BudgetView, parts: Sequence[Part], now: datetime) -> Re
             )
             for part, section in sections
         ]
-        return assemble([*others, *kept], counter=counter).tokens
+        context = assemble([*others, *kept], counter=counter)
+        return Size(
+            context.tokens,
+            {section_word(one.kind): (one.tokens, one.budget) for one in context.sections},
+        )
 
     return Review(parts, size_of)
 
@@ -660,6 +692,14 @@ def head_content(heading: Heading, review: Review) -> Content:
     gain = display(f"saves {fmt.count(saved)}", style=OK if saved else DIM)
     chosen = display(f"{fmt.count(marked)} marked", style=STRONG)
     told = [line(title, chosen, display(sums), gain, gap="   ")]
+    for one in review.over_budget:
+        fits, of = one.after <= one.budget, f"its budget of {fmt.count(one.budget)}"
+        words = f"{one.word} {fmt.count(one.before)} → {fmt.counted(one.after, 'token')}"
+        told.append(
+            display(f"{words}, within {of}", style=OK)
+            if fits
+            else display(f"▲ {words}, over {of}", style=WARN)
+        )
     if heading.doing == "looking":
         told.append(display(f"still looking: {heading.answered}", style=DIM))
     told += [display(f"▲ {one.sentence}", style=WARN, limit=300) for one in review.failed]
@@ -678,7 +718,8 @@ def line_content(shown: Line | None, review: Review, now: datetime, width: int) 
         how = "space marks all of it, or none; pinned records are only marked one by one."
         return joined([[words], [display(how, style=DIM)]], width)
     if shown.insight is not None:
-        how = "enter lists what could go."
+        could = review.could_by_owner[owner_of(shown.insight.scope)]
+        how = f"enter lists the {fmt.count(could)} that could go." if could else _NONE_COULD_GO
         return joined([[display(shown.text)], [display(how, style=DIM)]], width)
     about = [labelled("why", display(shown.sentence, limit=1_000))]
     if shown.kept:

@@ -6,13 +6,14 @@ nothing but `marks`.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from functools import cached_property, lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from memtui.contract import Filter, Record, RecordHandle, Scope, owner_of, owner_scope, owner_words
 from memtui.provider_kit.matching import matcher
@@ -130,17 +131,34 @@ class _Going:
         return not self.item.kept and not self.item.record.pinned
 
 
+class Section(NamedTuple):
+    """A section of the context that is over its budget, before and without what is marked."""
+
+    word: str
+    before: int
+    after: int
+    budget: int
+
+
+class Size(NamedTuple):
+    """What is left once some records are gone, in tokens."""
+
+    tokens: int
+    sections: Mapping[str, tuple[int, int]] = MappingProxyType({})
+    """The tokens and the budget of each section of a context."""
+
+
 class Review:
     """The plans of several places or bindings, under one set of marks.
 
-    `size_of` returns what is left once some records are gone, in tokens. Of a part that it is
+    `size_of` returns what is left once some records are gone. Of a part that it is
     narrowed to, only what is in it is shown, counted and goes; the other marks wait.
     """
 
     def __init__(
         self,
         parts: Sequence[Part] = (),
-        size_of: Callable[[frozenset[Named]], int] | None = None,
+        size_of: Callable[[frozenset[Named]], Size] | None = None,
         *,
         failed: Sequence[BindingOutcome] = (),
         insights: Sequence[Insight] = (),
@@ -161,7 +179,7 @@ class Review:
             (one for part in parts for one in self._of(part)),
             key=lambda one: (_ORDER[one.first.reason], one.survivor or one.name, one.name),
         )
-        self.before = self._size_of(frozenset())
+        self.before = self._size_of(frozenset()).tokens
         self.marks = {name for name, item in self._items.items() if item.marked}
         self._arrange(narrowing, by_owner=by_owner)
 
@@ -190,8 +208,8 @@ class Review:
                 survivor=named(first.survivor) if first.survivor else None,
             )
 
-    def _sum_without(self, gone: frozenset[Named]) -> int:
-        return sum(item.tokens for name, item in self._items.items() if name not in gone)
+    def _sum_without(self, gone: frozenset[Named]) -> Size:
+        return Size(sum(item.tokens for name, item in self._items.items() if name not in gone))
 
     # What is looked at.
 
@@ -242,6 +260,11 @@ class Review:
             for number, one in enumerate(self.insights)
             if owner is None or owner_of(one.scope) == owner
         ]
+
+    @cached_property
+    def could_by_owner(self) -> Counter[tuple[str, str]]:
+        """How many records of each owner could go, whatever is looked at."""
+        return Counter(owner_of(one.item.record.scope) for one in self._going)
 
     def parts(self) -> list[tuple[Narrowing, int, int]]:
         """Return what it can be narrowed to: how many of it could go, and how many there are.
@@ -305,7 +328,17 @@ class Review:
     @property
     def saved(self) -> int:
         """How many tokens less there are without what is marked."""
-        return self.before - self._size_of(frozenset(self.going))
+        return self.before - self._size_of(frozenset(self.going)).tokens
+
+    @property
+    def over_budget(self) -> list[Section]:
+        """The sections of the context that are over their budget, as they are now."""
+        now, then = (self._size_of(gone).sections for gone in (frozenset(), frozenset(self.going)))
+        return [
+            Section(word, tokens, then.get(word, (0, 0))[0], budget)
+            for word, (tokens, budget) in now.items()
+            if tokens > budget
+        ]
 
     @property
     def lost(self) -> int:

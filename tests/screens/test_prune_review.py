@@ -8,8 +8,8 @@ from memtui.contract import Filter, Record, RecordHandle, Scope
 from memtui.pruning.candidates import Reason, Retrieval, find_candidates
 from memtui.pruning.plan import make_plan
 from memtui.screens.editing import Named
-from memtui.screens.prune import diff_columns, group_words, review_columns
-from memtui.screens.prune_review import WORDS, Narrowing, Part, Review, Sort
+from memtui.screens.prune import Heading, diff_columns, group_words, head_content, review_columns
+from memtui.screens.prune_review import WORDS, Narrowing, Part, Review, Size, Sort
 from memtui.widgets.columns import fit_cell
 from tests.screens.hostile import HOSTILE, assert_harmless
 
@@ -94,6 +94,20 @@ def test_the_sums_follow_the_marks() -> None:
     assert found.saved == len("deploy from main.") + len("Deploy from MAIN")
     found.mark_none()
     assert found.saved == 0
+
+
+def test_a_section_over_its_budget_is_named_until_it_fits() -> None:
+    def size_of(gone: frozenset[Named]) -> Size:
+        tokens = 40 - 10 * len(gone)
+        return Size(tokens, {"project": (tokens, 25), "company": (9, 9)})
+
+    found = Review([part("default", *DUPLICATES, read=("a",))], size_of)
+    heading = Heading("project mech", "")
+    assert "project 40 → 20 tokens, within its budget of 25" in head_content(heading, found).plain
+    found.turn(found.lines[2])
+    said = head_content(heading, found).plain
+    assert "▲ project 40 → 30 tokens, over its budget of 25" in said
+    assert "company" not in said
 
 
 def test_a_pinned_fact_is_only_marked_by_itself() -> None:
