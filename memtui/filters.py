@@ -292,7 +292,8 @@ class _Line:
         if out:
             self.excluded[into] += taken
         elif self.values.setdefault(into, taken) != taken:
-            both = f"{name}:{','.join(map(_quoted_value, self.values[into] + taken))}"
+            every = (_quoted_value(name, one) for one in self.values[into] + taken)
+            both = f"{name}:{','.join(every)}"
             raise Invalid(
                 f"The filter gives {name}: twice, and nothing can be both; {both} lets either "
                 "through."
@@ -359,11 +360,19 @@ def _excludes(written: str) -> bool:
 def _values(name: str, written: str) -> list[str]:
     """Return the values that commas outside of quotes part, each once."""
     parts, commas = _PART.findall(written), _PART.sub("", written)
-    values = [_unquoted(part) for part in parts]
-    if len(values) <= len(commas) or not all(values):
+    values = [value for part in parts for value in _meant(name, part)]
+    if len(parts) <= len(commas) or not all(values):
         where = " before and after each comma" if commas else ""
         raise Invalid(f"The filter field {name}: needs a value{where}.")
     return list(dict.fromkeys(values))
+
+
+def _meant(name: str, part: str) -> tuple[str, ...]:
+    """Return what a value means: `by:ana` is whoever is called so, in quotes it is as it stands."""
+    value = _unquoted(part)
+    if name == "by" and value and value == part and ":" not in value:
+        return value, f"user:{value}", f"agent:{value}"
+    return (value,)
 
 
 def _refuse_joined(terms: Sequence[str]) -> None:
@@ -471,7 +480,7 @@ def format_filter(chosen: Filter, zone: tzinfo | None = None) -> str:
         if isinstance(value, datetime):
             terms.append(f"{word}:{shlex.quote(_moment(value, zone))}")
         elif value is not None:
-            terms.append(f"{word}:{_quoted_value(str(value))}")
+            terms.append(f"{word}:{_quoted_value(word, str(value))}")
         terms.extend(_written(one) for one in chosen.terms if one.field == name)
     terms.extend(f"{one.measure}{one.sign}{one.value:f}" for one in chosen.comparisons)
     terms.extend(map(_written_use, chosen.uses))
@@ -486,7 +495,8 @@ def _written(term: Term) -> str:
         quoted = _quoted_word if term.field == "text" else _quoted_fuzzy
         return " ".join(f"-{quoted(word)}" for word in term.values)
     sign = "-" if term.excluded else ""
-    return f"{sign}{_WORD_OF[term.field]}:{','.join(map(_quoted_value, term.values))}"
+    word = _WORD_OF[term.field]
+    return f"{sign}{word}:{','.join(_quoted_value(word, one) for one in term.values)}"
 
 
 def _written_use(one: UseTest) -> str:
@@ -508,9 +518,10 @@ def span_words(seconds: int) -> str:
     return f"{seconds}s"
 
 
-def _quoted_value(value: str) -> str:
+def _quoted_value(word: str, value: str) -> str:
     quoted = shlex.quote(value)
-    return f"'{value}'" if "," in value and quoted == value else quoted
+    is_bare = "," in value or len(_meant(word, quoted)) > 1
+    return f"'{value}'" if is_bare and quoted == value else quoted
 
 
 def _quoted_fuzzy(word: str) -> str:

@@ -186,6 +186,10 @@ def test_every_field_of_the_filter_can_be_typed() -> None:
         ("topic:deploy tag:ci kind:fact binding:mem0 door:mcp by:user:ana", Filter(
             topic="deploy", tag="ci", kind="fact", binding_key="mem0", door="mcp",
             principal="user:ana")),
+        ("by:'ana'", Filter(principal="ana")),
+        ("-by:ana,plugin:x", Filter(terms=(Term(
+            field="principal", values=("ana", "user:ana", "agent:ana", "plugin:x"),
+            excluded=True),))),
         ("since:2026-03-01 until:2026-03-02T14:30Z", Filter(
             since=datetime(2026, 3, 1, tzinfo=UTC),
             until=datetime(2026, 3, 2, 14, 30, tzinfo=UTC))),
