@@ -61,8 +61,8 @@ from textual.widget import Widget
 
 from memtui.actions import ACTIONS, INPUT_GROUPS, Action, Need, footer_actions, groups_on
 from memtui.contract import Filter, Invalid, MemtuiError, NotFound
-from memtui.filters import Taker, not_held
-from memtui.screens.dialogs import Confirm, Waiting
+from memtui.filters import Taker, format_filter, not_held, parse_filter, refuse_not_held
+from memtui.screens.dialogs import Confirm, Prompt, Waiting
 from memtui.screens.following import News
 from memtui.screens.kept import SavedView
 from memtui.screens.keymap import action_entries
@@ -122,6 +122,8 @@ class ServiceScreen(SizedScreen[None]):
     """What a screen over the service can do, numbered or modal: tell, copy, and ask the person."""
 
     state: reactive[AppState] = reactive(AppState)
+    _given_filter: Mapping[Filter, str] = {}
+    """The filter that a person gave this screen last, with its line."""
 
     def __init__(self, state: AppState, **options: Any) -> None:
         super().__init__(**options)
@@ -159,6 +161,30 @@ class ServiceScreen(SizedScreen[None]):
     def talk(self, conversation: Coroutine[Any, Any, None]) -> None:
         """Begin what `conversation` makes an action of."""
         self.acts.talk(conversation, self.fail)
+
+    async def ask_filter(
+        self, title: str, hint: str, chosen: Filter, taker: Taker = Taker.OPERATIONS
+    ) -> Filter | None:
+        """Return what to narrow a list by instead of `chosen`, which is offered as it was typed."""
+        state = self.state
+
+        def parsed(text: str) -> Filter:
+            found = parse_filter(text, now=state.clock(), zone=state.zone or UTC)
+            refuse_not_held(found, taker)
+            return found
+
+        typed = {
+            state.filter: state.filter_line,
+            state.log_filter: state.log_line,
+            **self._given_filter,
+        }
+        value = typed.get(chosen) or format_filter(chosen, state.zone)
+        text = await self.ask(Prompt(title, value=value, hint=hint, check=parsed))
+        if text is None:
+            return None
+        found = parsed(text)
+        self._given_filter = {found: text.strip()}
+        return found
 
     async def ask(self, dialog: Screen[T]) -> T | None:
         """Return the answer to a question; None if the person goes back."""

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import BindingType
 from textual.content import Content
 
-from memtui.contract import Filter, MemtuiError, NotFound, Record
-from memtui.filters import Taker, format_filter, held_by, parse_filter, parse_when, refuse_not_held
+from memtui.contract import MemtuiError, NotFound, Record
+from memtui.filters import Taker, held_by, parse_when
 from memtui.screens.base import conversation
-from memtui.screens.dialogs import Prompt
 from memtui.screens.exports import export
 from memtui.screens.modal import ModalListScreen, show_over
 from memtui.screens.open_source import open_source
@@ -180,17 +179,10 @@ class Changes(ModalListScreen["Difference"]):
     @conversation
     async def action_filter(self) -> None:
         """Ask which records to compare."""
-        zone = self.state.zone or UTC
-
-        def parsed(text: str) -> Filter:
-            found = parse_filter(text, now=self.state.clock(), zone=zone)
-            refuse_not_held(found, Taker.RECORDS)
-            return found
-
-        value = format_filter(self._filter, self.state.zone)
-        prompt = Prompt("Compare the records that pass", value=value, hint=_HINT, check=parsed)
-        if (text := await self.ask(prompt)) is not None:
-            self._filter = parsed(text)
+        title = "Compare the records that pass"
+        chosen = await self.ask_filter(title, _HINT, self._filter, Taker.RECORDS)
+        if chosen is not None:
+            self._filter = chosen
             self.action_read()
 
     @conversation

@@ -11,7 +11,6 @@ from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import Filter, Invalid, MemtuiError, RecordHandle
-from memtui.filters import Taker, format_filter, parse_filter, refuse_not_held
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Prompt
 from memtui.screens.modal import RunScreen
@@ -166,17 +165,10 @@ class ImpactScreen(RunScreen["Effect"]):
     @conversation
     async def action_filter(self) -> None:
         """Ask which operations to try."""
-        zone = self.state.zone or UTC
-
-        def parsed(text: str) -> Filter:
-            chosen = parse_filter(text, now=self.state.clock(), zone=zone)
-            refuse_not_held(chosen, Taker.OPERATIONS)
-            return chosen
-
-        value = format_filter(self._filter, self.state.zone)
-        asked = Prompt("Try only operations that pass", value=value, hint=_HINT, check=parsed)
-        if (text := await self.ask(asked)) is not None:
-            self._filter = parsed(text)
+        title = "Try only operations that pass"
+        chosen = await self.ask_filter(title, _HINT, self._filter)
+        if chosen is not None:
+            self._filter = chosen
             self.action_read()
 
     def action_operation(self) -> None:

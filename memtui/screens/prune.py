@@ -21,7 +21,6 @@ from memtui.context.cost import TokenCounter
 from memtui.contract import (
     BrowseRequest,
     Conflict,
-    Filter,
     Invalid,
     MemtuiError,
     Record,
@@ -30,7 +29,7 @@ from memtui.contract import (
     owner_of,
     owner_words,
 )
-from memtui.filters import Taker, format_filter, parse_filter, refuse_not_held
+from memtui.filters import Taker
 from memtui.pruning.candidates import PruneRules, Reason
 from memtui.pruning.insights import InsightKind
 from memtui.screens.base import conversation
@@ -406,18 +405,11 @@ class PruneReview(ModalListScreen[Line]):
     @conversation
     async def action_filter(self) -> None:
         """Ask which of the records to review."""
-        zone = self.state.zone or UTC
-
-        def parsed(text: str) -> Filter:
-            found = parse_filter(text, now=self.state.clock(), zone=zone)
-            refuse_not_held(found, Taker.RECORDS)
-            return found
-
         narrowing = self._review.narrowing
-        value = format_filter(narrowing.filter, self.state.zone)
-        prompt = Prompt("Review the records that pass", value=value, hint=_HINT, check=parsed)
-        if (text := await self.ask(prompt)) is not None:
-            self._narrow(replace(narrowing, filter=parsed(text)))
+        title = "Review the records that pass"
+        chosen = await self.ask_filter(title, _HINT, narrowing.filter, Taker.RECORDS)
+        if chosen is not None:
+            self._narrow(replace(narrowing, filter=chosen))
 
     # Acting.
 

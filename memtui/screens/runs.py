@@ -10,9 +10,8 @@ from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import Filter, MemtuiError, NotFound, RecordHandle
-from memtui.filters import format_filter, parse_filter
+from memtui.filters import format_filter
 from memtui.screens.base import conversation
-from memtui.screens.dialogs import Prompt
 from memtui.screens.modal import ModalListScreen, show_over
 from memtui.screens.replay import Replay
 from memtui.screens.state import GoTo
@@ -171,16 +170,10 @@ class Runs(ModalListScreen["Run"]):
     @conversation
     async def action_filter(self) -> None:
         """Ask which runs to list."""
-        zone = self.state.zone or UTC
-
-        def parsed(text: str) -> Filter:
-            return parse_filter(text, now=self.state.clock(), zone=zone)
-
-        value = format_filter(self._filter, self.state.zone)
-        asked = Prompt("List runs with an operation that passes", value=value, hint=_HINT,
-                       check=parsed)  # fmt: skip
-        if (text := await self.ask(asked)) is not None:
-            self._filter = parsed(text)
+        title = "List runs with an operation that passes"
+        chosen = await self.ask_filter(title, _HINT, self._filter)
+        if chosen is not None:
+            self._filter = chosen
             self.action_read()
 
     def action_copy(self) -> None:

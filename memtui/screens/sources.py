@@ -10,9 +10,8 @@ from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import Filter, MemtuiError, OperationType, SourceKind
-from memtui.filters import format_filter, parse_filter
+from memtui.filters import format_filter
 from memtui.screens.base import conversation
-from memtui.screens.dialogs import Prompt
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.open_source import open_source
 from memtui.screens.state import GoTo
@@ -129,15 +128,10 @@ class Sources(ModalListScreen["WriteSource"]):
     @conversation
     async def action_filter(self) -> None:
         """Ask which writes to count."""
-        zone = self.state.zone or UTC
-
-        def parsed(text: str) -> Filter:
-            return parse_filter(text, now=self.state.clock(), zone=zone)
-
-        value = format_filter(self._filter, self.state.zone)
-        asked = Prompt("List what made the writes that pass", value=value, hint=_HINT, check=parsed)
-        if (text := await self.ask(asked)) is not None:
-            self._filter = parsed(text)
+        title = "List what made the writes that pass"
+        chosen = await self.ask_filter(title, _HINT, self._filter)
+        if chosen is not None:
+            self._filter = chosen
             self.action_read()
 
     def action_copy(self) -> None:

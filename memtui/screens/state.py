@@ -22,7 +22,7 @@ from memtui.actions import Need
 from memtui.config import Paths, Settings
 from memtui.contract import Denied, Filter, Health, Invalid, MemtuiError, NotFound, Scope
 from memtui.demo import percent_made
-from memtui.filters import names_bindings, parse_filter
+from memtui.filters import format_filter, names_bindings, parse_filter
 from memtui.screens.following import Follower, News, tells_of_review
 from memtui.screens.kept import (
     SavedCompany,
@@ -179,6 +179,13 @@ class AppState:
     def log_filter(self) -> Filter:
         """The filter for operations: the filter line, narrowed to the scope where it is silent."""
         return self.filter.model_copy(update=self._scoped)
+
+    @property
+    def log_line(self) -> str:
+        """The line of `log_filter`, as it was typed, with what the scope adds."""
+        own = self.filter.model_dump(exclude_none=True)
+        added = {name: value for name, value in self._scoped.items() if name not in own}
+        return f"{self.filter_line} {format_filter(Filter(**added))}".strip()
 
     @property
     def record_scope(self) -> Scope:

@@ -106,9 +106,11 @@ async def test_a_filter_that_lets_no_run_through_says_so(
         await shown(app, pilot, OperationsScreen)
         await pilot.press("t")
         await shown(app, pilot, Runs)
-        for line, found in (("type:query", ["run-8"]), ("agent:nobody", [])):
+        lines = ["", "type:query since:9y", "agent:nobody"]
+        for before, line, found in zip(lines, lines[1:], (["run-8"], []), strict=False):
             await pilot.press("slash")
             await until(pilot, lambda: app.screen.query(Input))
+            assert app.screen.query_one(Input).value == before
             app.screen.query_one(Input).value = line
             await pilot.press("enter")
             await shown_runs(app, pilot, found)
