@@ -20,7 +20,7 @@ from memtui.paths import (
     read_environment,
     read_file,
 )
-from memtui.wording import misfit, unknown
+from memtui.wording import bare, misfit, unknown
 
 __all__ = [
     "ENV_PREFIX",
@@ -141,6 +141,13 @@ class Settings(Model):
     def zone_name(self) -> str | None:
         """The IANA name of the zone in use; None where it is not set and the system has none."""
         return self.timezone or system_zone()
+
+    @field_validator("principal", "acts_for")
+    @classmethod
+    def _whose_name(cls, value: str) -> str:
+        if value and (why := bare(value)):
+            raise ValueError(why)
+        return value
 
     @field_validator("timezone")
     @classmethod

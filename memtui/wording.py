@@ -59,6 +59,17 @@ _MISFITS = {
 }  # fmt: skip
 
 
+def bare(principal: str) -> str:
+    """Return why a name is no principal: it does not say whose it is; empty where it does."""
+    kind, _, name = principal.partition(":")
+    if kind.strip() and name.strip():
+        return ""
+    return (
+        f"{principal!r} does not say what it is: write user:NAME for a person, agent:NAME for an "
+        "agent"
+    )
+
+
 def misfit(found: Mapping[str, Any]) -> str:
     """Return in a person's words why a value does not fit.
 

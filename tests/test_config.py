@@ -110,6 +110,8 @@ def test_bad_toml_is_one_sentence(home: Paths, text: str) -> None:
         ('timezone = "Mars/Olympus"', "timezone"),
         ('timezone = "../../etc/passwd"', "timezone"),
         ("company = 3", "company"),
+        ('principal = "ana"', "principal"),
+        ('acts_for = "user:"', "acts_for"),
         ("keymap = 3", "keymap"),
         ("[keymap]\nundo = 3", "keymap.undo"),
     ],

@@ -23,6 +23,7 @@ from memtui.service.visibility import (
 from memtui.store import bindings
 from memtui.store.compiled import MemberRow, TokenRow
 from memtui.store.database import Connection
+from memtui.wording import bare
 
 REVOKED = "A token that was revoked stays revoked; `memtui tokens add` makes another one."
 
@@ -261,12 +262,8 @@ def _owners(known: Sequence[Membership]) -> list[Membership]:
 
 def _refuse_bare(principal: str) -> None:
     """Raise `Invalid` for a name without its kind: nobody could tell a person from an agent."""
-    kind, _, name = principal.partition(":")
-    if not kind.strip() or not name.strip():
-        raise Invalid(
-            f"{principal!r} does not say what it is: write user:NAME for a person, agent:NAME for "
-            "an agent."
-        )
+    if why := bare(principal):
+        raise Invalid(f"{why}.")
 
 
 def _digest(secret: str) -> str:

@@ -205,8 +205,14 @@ async def members_add(
     member = build(
         Membership, principal=principal, role=role, project_id=project, subject_id=subject
     )
-    given = await session.service.members.set(session.caller, member)
-    session.out.answer(given, [principal])
+    own, members = session.caller.principal, session.service.members
+    is_first = not await members.all(session.caller)
+    given = await members.set(session.caller, member)
+    locked_out = (
+        f"From now on only members get in, and {own} is none; with --principal {principal} "
+        "you are the owner."
+    )
+    session.out.answer(given, [principal], locked_out if is_first and principal != own else "")
 
 
 async def members_remove(

@@ -101,3 +101,15 @@ def test_a_company_is_made_read_only_and_opened(here: Run) -> None:
     assert (refused.code, "companies read-only local off" in refused.err) == (4, True)
     assert here("companies", "read-only", "local", "off", "--json").document["read_only"] is False
     assert here("budget", "set", "agent", "x", "--usd", "1", "--per", "day").code == 0
+
+
+def test_who_makes_somebody_else_the_first_owner_is_told_what_that_means(here: Run) -> None:
+    done = here(*as_user("bob"), "members", "add", "user:ana", "--role", "owner")
+    assert (done.code, "user:bob is none; with --principal user:ana" in done.err) == (0, True)
+    more = here(*as_user("ana"), "members", "add", "user:eve")
+    assert (more.code, more.err) == (0, "")
+
+
+def test_a_name_without_its_kind_is_nobody(here: Run) -> None:
+    refused = here("--principal", "ana", "stats")
+    assert (refused.code, "write user:NAME for a person" in refused.err) == (2, True)
