@@ -496,8 +496,15 @@ class LogReader:
         return {str(value) for (value,) in rows}
 
     def scopes(self, newest: int) -> list[Scope]:
-        """Return the distinct scopes of the newest so many operations, the last used first."""
-        fields = [OPERATIONS.c[name] for name in Scope.model_fields]
+        """Return the distinct scopes of the newest so many operations, the last used first.
+
+        A subject that was erased is none: what stands for its name is a hash.
+        """
+        columns = OPERATIONS.c
+        erased = cast(columns.absent, Text).contains('"scope.subject_id"')
+        named = case((func.coalesce(erased, False), None), else_=columns.subject_id)
+        subject = named.label("subject_id")
+        fields = [subject if name == "subject_id" else columns[name] for name in Scope.model_fields]
         looked_at = (
             select(_SEQ, *fields)
             .where(*self._own, *self._matching(Filter()))

@@ -196,6 +196,8 @@ async def test_what_is_purged_is_nowhere_and_the_log_still_proves(
         assert not (await service.purging.plan(ANA, request)).copies
     assert (await service.analysis.verify_chain(ANA)).problem is None
     assert (await service.analysis.verify_archive(ANA)).problems == ()
+    if what == "subject":
+        assert {one.subject_id for one in await service.log.scopes(ANA, 1_000)} == {None}
     await service.close()
     gone = (*WORDS, "bea-of-the-night-shift") if what == "subject" else WORDS
     assert places_of(gone, paths, database_url) == []

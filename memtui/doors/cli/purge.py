@@ -13,15 +13,18 @@ from memtui.doors.cli.options import Yes, complete_binding, complete_name
 from memtui.doors.cli.output import Dim, Line, columns, jsonable, table
 from memtui.doors.cli.session import Session, build
 from memtui.widgets import format as shown
+from memtui.wording import unknown
 
 if TYPE_CHECKING:
     from memtui.analytics.traces import Trace
-    from memtui.service import PurgeAnswer
+    from memtui.service import PurgeAnswer, PurgeRequest
     from memtui.service.survey import Living
 
 _COPIES = columns("place*", "copies>", "of")
 _LIVING = columns("lives in", "record", "text*")
 _HIDDEN = "not yours to see"
+_LOOKED_AT = 100_000
+"""Operations whose names are compared with a name that was not found."""
 
 
 async def purge(
@@ -92,6 +95,7 @@ async def purge(
     if not yes:
         plan = await session.service.purging.plan(session.caller, request)
         session.out.answer(plan, _planned(plan, forget=forget))
+        await _say_unknown(session, request, plan)
         session.out.say("Nothing was changed; say --yes to erase this for good.")
         return 0
     done = await session.service.purging.apply(session.caller, request)
@@ -105,7 +109,20 @@ async def purge(
             )
     left = [one.model_dump() for one in done.left]
     session.out.answer(jsonable(done) | {"left": left, "passed": not left}, _done(done))
+    await _say_unknown(session, request, done)
     return 1 if left else 0
+
+
+async def _say_unknown(session: Session, request: PurgeRequest, answer: PurgeAnswer) -> None:
+    """Name a user or project that the log does not know, where there was nothing of it."""
+    if answer.copies or answer.living or answer.forgotten:
+        return
+    seen = await session.service.log.scopes(session.caller, _LOOKED_AT)
+    for what, field in (("user", "subject_id"), ("project", "project_id")):
+        name = getattr(request, field)
+        known = sorted({value for one in seen if (value := getattr(one, field))})
+        if name and name not in known:
+            session.out.say(unknown(what, name, known))
 
 
 def _planned(plan: PurgeAnswer, *, forget: bool) -> Iterator[Line]:

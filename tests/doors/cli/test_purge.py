@@ -94,3 +94,10 @@ def test_an_age_is_allowed_and_taken_back(here: Run, told: str) -> None:
 def test_read_only_shows_and_refuses(here: Run, told: str) -> None:
     assert here("--read-only", "purge", told).code == 0
     assert here("--read-only", "purge", told, "--yes").code == 4
+
+
+def test_a_name_that_nothing_has_is_told_with_what_is_near(here: Run) -> None:
+    here("note", "x", "--subject", "ana")
+    for options in ((), ("--yes",)):
+        done = here("purge", "--subject", "anna", *options)
+        assert (done.code, "no user anna; did you mean ana?" in done.err) == (0, True)
