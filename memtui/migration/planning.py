@@ -156,8 +156,8 @@ class _Survey:
         found = (
             ("expiry", "expires_at", not keeps.expiry, True),
             ("pin", "pinned", not keeps.pin, True),
-            ("begin of validity", "valid_from", not keeps.validity, True),
-            ("end of validity", "valid_to", not keeps.validity, True),
+            ("valid from", "valid_from", not keeps.validity, True),
+            ("valid until", "valid_to", not keeps.validity, True),
             ("kind", "kind", only_facts, True),
             ("title", "title", only_facts, True),
             ("id", "record", not keeps.keeps_ids, True),

@@ -35,6 +35,7 @@ from memtui.widgets.detail_lines import (
     outcome_words,
     record_words,
     scope_words,
+    spread,
     who_and_when,
 )
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
@@ -307,7 +308,7 @@ def difference_content(found: Difference, state: AppState, width: int) -> Conten
         *diff_lines(before.text if before else None, after.text if after else None),
         *(labelled(*one) for one in fields),
     ]
-    return joined([head, changed, _made(found, state), _hints(found)], width)
+    return joined([head, changed, _made(found, state), [spread(_hints(found), width)]], width)
 
 
 def _made(found: Difference, state: AppState) -> list[Line]:
@@ -324,16 +325,15 @@ def _made(found: Difference, state: AppState) -> list[Line]:
     return lines_of
 
 
-def _hints(found: Difference) -> list[Line]:
-    hints = [("h", "timeline"), ("O", "operation"), ("o", "source"), ("R", "in Records")]
-    shown = [
+def _hints(found: Difference) -> list[Content]:
+    hints = [("h", "timeline"), ("O", "operation"), ("o", "source"), ("R", "record")]
+    return [
         key_hint(key, what)
         for key, what in hints
         if (key != "O" or found.operations)
         and (key != "R" or found.after)
         and (key != "o" or _record(found).source)
     ]
-    return [line(*shown, gap="   ")]
 
 
 def difference_text(found: Difference) -> str:

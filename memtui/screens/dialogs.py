@@ -17,7 +17,7 @@ from textual.widgets import Input, Label, OptionList, Static
 from memtui.contract import Invalid, MemtuiError, Record, Scope
 from memtui.widgets.background import Background, Work
 from memtui.widgets.choice_list import ChoiceList
-from memtui.widgets.detail_lines import diff_lines, key_hint
+from memtui.widgets.detail_lines import HINT_GAP, diff_lines, key_hint, spread
 from memtui.widgets.dimmed import DimmingScreen
 from memtui.widgets.display import ACCENT, BAD, DIM, STRONG, WARN, display, line, lines
 from memtui.widgets.editor import ForeignInput, ForeignTextArea
@@ -47,6 +47,21 @@ _WAITING_SECONDS = 0.3
 """How long `Waiting` waits before it shows itself."""
 
 
+class KeyLine(Fitted):
+    """The keys of a dialog, none of them broken where the line is."""
+
+    def __init__(self, keys: str | Content) -> None:
+        super().__init__()
+        self.add_class("dialog-keys")
+        self.say(keys)
+
+    def say(self, keys: str | Content) -> None:
+        """Show keys, which blanks part from each other."""
+        all_of_them = display(keys, style=DIM) if isinstance(keys, str) else keys
+        hints = all_of_them.split(HINT_GAP)
+        self.fit(lambda width: all_of_them if self.app.size.height < HIGH else spread(hints, width))
+
+
 class Dialog(DimmingScreen[T]):
     """A box over the screen; `esc` goes back without an answer.
 
@@ -61,7 +76,7 @@ class Dialog(DimmingScreen[T]):
     def __init__(self, title: str, keys: str | Content) -> None:
         super().__init__()
         self._title = title
-        self._keys = display(keys, style=DIM) if isinstance(keys, str) else keys
+        self._keys = keys
 
     def compose(self) -> ComposeResult:
         """Lay out title, body and keys."""
@@ -69,7 +84,7 @@ class Dialog(DimmingScreen[T]):
             title = display(self._title, limit=600, style=STRONG)
             yield Static(title, classes="dialog-title")
             yield from self.body()
-            yield Static(self._keys, classes="dialog-keys")
+            yield KeyLine(self._keys)
 
     def body(self) -> ComposeResult:
         """Yield what stands between title and keys."""
@@ -363,7 +378,7 @@ class Confirm(Dialog[bool]):
     ) -> None:
         pairs = [("y", verb), *([(aside_key, aside)] if aside else []), ("esc", otherwise)]
         parts = (Content.styled(key, f"bold {ACCENT}") + display(f" {verb}") for key, verb in pairs)
-        super().__init__(question, line(*parts, gap="   "))
+        super().__init__(question, line(*parts, gap=HINT_GAP))
         self._detail = detail
         self._aside_key = aside_key if aside else None
 
@@ -639,9 +654,9 @@ class ConflictScreen(DimmingScreen[Resolve]):
                 ),
                 key_hint("e", "edit again"),
                 key_hint("esc", "decide later, mine is kept"),
-                gap="   ",
+                gap=HINT_GAP,
             )
-            yield Static(keys, classes="dialog-keys")
+            yield KeyLine(keys)
 
     def _version(self, whose: str, text: str | None) -> Content:
         against = display("against what you read", style=DIM)
@@ -703,7 +718,7 @@ class Sheet(Dialog[None]):
     def show(self, content: Drawn) -> None:
         """Show another content."""
         draw = (lambda _: content) if isinstance(content, Content) else content
-        self.query_one(Fitted).fit(draw)
+        self.query_one("#sheet-text", Fitted).fit(draw)
 
     def on_resize(self) -> None:
         """Be as high as the text, and leave room for what is around it where it is long."""
@@ -753,7 +768,7 @@ class Waiting(DimmingScreen[None], Generic[T]):
         """Lay out what is waited for."""
         with Vertical(classes="dialog"):
             yield Static(display(f"… {self._words}", limit=400))
-            yield Static(display("esc stops it", style=DIM), classes="dialog-keys")
+            yield KeyLine("esc stops it")
 
     def on_mount(self) -> None:
         """Begin to read."""

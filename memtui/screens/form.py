@@ -16,7 +16,7 @@ from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Select, Static, Switch
 
 from memtui.contract import MemtuiError
-from memtui.screens.dialogs import HIGH, Confirm, Dialog
+from memtui.screens.dialogs import HIGH, Confirm, Dialog, KeyLine
 from memtui.widgets.display import BAD, DIM, display
 
 T = TypeVar("T")
@@ -181,7 +181,7 @@ class Form(Dialog[T]):
         self._said = words
         self.query_one(".dialog-error", Static).update(words)
         self.query_one("#form-go", Button).label = go
-        self.query_one(".dialog-keys", Static).update(display(_keys(go), style=DIM))
+        self.query_one(KeyLine).say(_keys(go))
         self.on_resize()
 
     def on_resize(self) -> None:

@@ -89,7 +89,7 @@ class Replay(ModalListScreen["RunStep"]):
         if run.failures:
             told.append(f"failed {words.failed(run)}")
         today = words.today(one for _, step in self._rows.held() for one in step.records)
-        told.append(f"{self._today} {today}" if today else "")
+        told.append(f"{today} {self._today}" if today else "")
         return lines([title, display("   ".join(filter(None, told)), limit=400, style=DIM)])
 
     def draw_row(self, width: int) -> Content:
@@ -164,7 +164,7 @@ class Replay(ModalListScreen["RunStep"]):
             found = await session.service.runs.told_now(session.caller, operation.operation_id)
             return partial(told_now_content, found)
 
-        title = f"What #{fmt.count(operation.seq)} would be told now"
+        title = f"What would be told now, instead of #{fmt.count(operation.seq)}"
         waiting = display("… assembling the context again", style=DIM)
         self.app.push_screen(Sheet(title, waiting, read=compared))
 
@@ -197,7 +197,8 @@ class Replay(ModalListScreen["RunStep"]):
         if len(records) == 1:
             return records[0]
         choices = [
-            Choice(one, record_line(one), f"rank {one.rank}  {words.state(one)}") for one in records
+            Choice(one, record_line(one), f"rank {one.rank:<3} {words.state(one)}")
+            for one in records
         ]
         return await self.ask(Choose(title, choices))
 

@@ -301,7 +301,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
     async def _add(self, key: str, rule: ReviewRule) -> None:
         session = self.session
         await self.change(partial(session.service.review.add_rule, session.caller, key, rule))
-        self.toast(f"{key}: {rule.name} from now on.")
+        self.toast(f"{key}: {_wording(rule)}, from now on.")
         self.post_message(ConfigurationChanged())
 
     @conversation

@@ -64,8 +64,8 @@ _SPARKS = "▁▂▃▄▅▆▇█"
 
 
 def plain_count(value: float) -> str:
-    """Return a count for a scale: `850`, `1,200`, `0.5`."""
-    return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
+    """Return a count for a scale: `850`, `1,200`; nothing for half a thing."""
+    return f"{value:,.0f}" if value == round(value) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def draw(
     """
     if chart.empty or width < _LEAST_CELLS or height < LEAST_LINES - 1:
         words = chart.nothing if chart.empty else "The chart needs more room."
-        rows = [_head(chart, lead), display(f"  {words}", style=DIM)]
+        rows = [_head(chart, lead, width), display(f"  {words}", style=DIM)]
         return Drawn(tuple(_fit(row, width) for row in rows + [Content("")] * (height - 2)))
     chart = _squeezed(chart, width - _GUTTER)
     inside = height - 2
@@ -156,7 +156,7 @@ def draw(
     marks = {row: chart.unit(value) for row, value in scale.marks(inside)}
     gutter = max(_GUTTER, *(len(mark) + 1 for mark in marks.values()))
     place = _place(len(chart.labels), width - gutter, gutter, selected)
-    rows = [_head(chart, lead)]
+    rows = [_head(chart, lead, width)]
     drawn = canvas(chart, place.first, place.shown, place.cells, inside)
     for row, part in enumerate(_pointed(drawn, place, selected)):
         rows.append(display(f"{marks.get(row, ''):>{gutter - 1}} ", style=DIM) + part)
@@ -169,7 +169,7 @@ def _fit(row: Content, width: int) -> Content:
     return cut + Content(" " * (width - cut.cell_length))
 
 
-def _head(chart: Chart, lead: str) -> Content:
+def _head(chart: Chart, lead: str, width: int) -> Content:
     legend = [
         Content.styled(one.marker, STYLES[one.tone]) + display(f" {one.name}", limit=24, style=DIM)
         for one in chart.series
@@ -179,8 +179,9 @@ def _head(chart: Chart, lead: str) -> Content:
         legend.append(Content.styled("-", WARN) + display(f" {chart.unit(chart.limit)}", style=DIM))
     chosen = lead.strip()
     title = display(chart.title, style=f"{STRONG} {ACCENT}" if chosen else STRONG)
-    parts = [] if chart.empty else [*legend, display(chart.note, style=DIM)]
-    return Content.styled(lead, ACCENT) + line(title, *parts, gap="  ")
+    head = Content.styled(lead, ACCENT) + line(title, *([] if chart.empty else legend), gap="  ")
+    noted = head if chart.empty else line(head, display(chart.note, style=DIM), gap="  ")
+    return noted if noted.cell_length <= width else head
 
 
 def _squeezed(chart: Chart, room: int) -> Chart:

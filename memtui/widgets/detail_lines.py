@@ -41,6 +41,7 @@ SCOPE_WORDS = {
     "run_id": "run",
 }
 SEPARATOR = " · "
+HINT_GAP = "   "
 _MAX_CHARACTERS = 20_000
 _MAX_WORDS = 400
 MARKED_WORD = re.compile(r"[^\W_]+")
@@ -253,6 +254,22 @@ def _block(block: Sequence[Line], width: int) -> Content:
 def key_hint(key: str, what: str) -> Content:
     """Return a key and what it does here."""
     return Content.styled(key, ACCENT) + Content.styled(f" {what}", DIM)
+
+
+def whole(parts: Iterable[str]) -> str:
+    """Return parts beside each other, of which none is broken where the line is."""
+    return SEPARATOR.join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
+
+
+def spread(parts: Iterable[Content], width: int) -> Content:
+    """Put hints beside each other; one that has no room left begins the next line."""
+    rows: list[Content] = []
+    for part in parts:
+        if rows and rows[-1].cell_length + len(HINT_GAP) + part.cell_length <= width:
+            rows[-1] += Content(HINT_GAP) + part
+        else:
+            rows.append(part)
+    return lines(rows)
 
 
 def pairs(facts: Iterable[tuple[str, str]], width: int) -> list[Content]:

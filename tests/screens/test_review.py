@@ -100,7 +100,10 @@ async def test_a_person_decides_on_what_agents_wrote(
         await pilot.press("w", *"looks like", "enter")
         await shows(pilot, app, "refuse text that looks like an instruction")
         await pilot.press("down", "enter")
-        await until(pilot, lambda: any("refuse instruction" in one for one in toasts(app)))
+        await until(
+            pilot,
+            lambda: any("refuse text that looks like an instruction" in one for one in toasts(app)),
+        )
         [binding] = await service.bindings.all(ANA)
         refused_too = ReviewRule(action=RuleAction.REFUSE, test=RuleTest.INSTRUCTION)
         assert binding.review == (rule, refused_too)

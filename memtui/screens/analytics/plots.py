@@ -16,7 +16,7 @@ from memtui.contract import Comparison, Filter, Measure, OperationType
 from memtui.screens.analytics.board import Board, bucket_label
 from memtui.widgets import format as fmt
 from memtui.widgets.charts import Chart, Series, Tone
-from memtui.widgets.detail_lines import SEPARATOR, Line, heading, joined, key_hint, labelled
+from memtui.widgets.detail_lines import SEPARATOR, Line, heading, joined, key_hint, labelled, whole
 from memtui.widgets.display import BAD, DIM, WARN, display, line, lines
 
 _MOST_PROVIDERS = 3
@@ -181,11 +181,11 @@ def _more_than_nothing(measure: Measure) -> Filter:
 
 
 def short_count(value: float) -> str:
-    """Return a count for a scale: `850`, `12.2k`."""
+    """Return a count for a scale: `850`, `12.2k`; nothing for half a thing."""
     for size, letter in _SHORT:
         if value >= size:
             return f"{value / size:.3g}{letter}"
-    return f"{value:.0f}" if value >= 10 or value == round(value) else f"{value:.1f}"
+    return f"{value:.0f}" if value == round(value) else ""
 
 
 def unpriced_words(figures: Figures) -> str:
@@ -266,7 +266,7 @@ def _whole(selected: Selected, sign: HitSign, width: int) -> Content:
     block: list[Line] = [
         heading(selected.title, selected.note),
         labelled("did", display(fmt.counted(one.operation_count, "operation"))),
-        labelled("", _dim(SEPARATOR.join(sorts))),
+        labelled("", _dim(whole(sorts))),
         labelled("ended", _ended(one)),
         labelled("cost", _cost(one, unpriced_words(one))),
         labelled("inference", f"{inference} tokens"),
@@ -309,7 +309,7 @@ def _cost(figures: Figures, unpriced: str) -> Content:
 def _latency(figures: Figures) -> str:
     one = figures.latency_ms
     shares = (("p50", one.p50), ("p95", one.p95), ("p99", one.p99))
-    return SEPARATOR.join(f"{name} {fmt.duration(value)}" for name, value in shares)
+    return whole(f"{name} {fmt.duration(value)}" for name, value in shares)
 
 
 def _share(value: float | None) -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from textual.content import Content
-from textual.widgets import Static
 
 from memtui.contract import MemtuiError, NotFound
-from memtui.screens.dialogs import Sheet
+from memtui.screens.dialogs import KeyLine, Sheet
 from memtui.screens.state import ServiceSession
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Stoppable
-from memtui.widgets.detail_lines import key_hint, pairs
+from memtui.widgets.detail_lines import HINT_GAP, key_hint, pairs
 from memtui.widgets.display import BAD, DIM, OK, STRONG, display, line, lines
 from memtui.widgets.proof import noted, proof_facts
 
@@ -67,7 +66,7 @@ class Proof(Sheet):
             lambda width: lines([head, Content(""), *pairs(shown, width), Content(""), about])
         )
         keys = [key_hint("y", "copy what to note")] if noted(found) else []
-        self._keys_are(line(*keys, key_hint("esc", "close"), gap="   "))
+        self._keys_are(line(*keys, key_hint("esc", "close"), gap=HINT_GAP))
 
     def _stopped(self) -> None:
         self.dismiss(None)
@@ -77,14 +76,14 @@ class Proof(Sheet):
         self._keys_are(key_hint("esc", "close"))
 
     def _keys_are(self, keys: Content) -> None:
-        self.query_one(".dialog-keys", Static).update(keys)
+        self.query_one(KeyLine).say(keys)
 
     def action_copy(self) -> None:
         """Copy the number and the digest that a later check is compared with."""
         if self._found is None or not noted(self._found):
             raise NotFound("There is nothing to note yet.")
         self.app.copy_to_clipboard(noted(self._found))
-        self._keys_are(line(display("Copied.", style=OK), key_hint("esc", "close"), gap="   "))
+        self._keys_are(line(display("Copied.", style=OK), key_hint("esc", "close"), gap=HINT_GAP))
 
     def action_back(self) -> None:
         """Stop the check, or close what it found."""

@@ -739,21 +739,14 @@ def cost_content(view: QueryView) -> Content:
     spent = f"{fmt.counted(view.asked, 'question')} so far"
     if any(row.cost_usd != 0 for row in view.spent):
         spent += f", {usage_cost(view.spent)}"
+    everywhere = of_all(answer)
+    asked = fmt.counted(len(everywhere.bindings), "binding") if everywhere else ""
     return line(
         display(f"{cost} · {fmt.duration(answer.latency_ms)}", style=DIM),
-        display(of_bindings(answer), limit=120, style=DIM),
+        display(asked, style=DIM),
         display(spent if view.asked > 1 else "", style=DIM),
         gap="   ",
     )
-
-
-def of_bindings(answer: QueryAnswer | EverywhereQuery) -> str:
-    """Return whose answer it is."""
-    from memtui.service.answers import QueryAnswer
-
-    if isinstance(answer, QueryAnswer):
-        return f"{answer.binding_key}: {answer.binding_reason}"
-    return fmt.counted(len(answer.bindings), "binding")
 
 
 def usage_cost(usage: Iterable[Usage]) -> str:
