@@ -47,8 +47,6 @@ _MISFITS = {
     "greater_than_equal": "it takes at least {ge}",
     "less_than": "it takes less than {lt}",
     "less_than_equal": "it takes at most {le}",
-    "literal_error": "it takes {expected}",
-    "enum": "it takes {expected}",
 } | {
     f"{kind}_{fault}": f"it takes {words}"
     for kind, words in (
@@ -79,6 +77,8 @@ def misfit(found: Mapping[str, Any]) -> str:
     limits = found.get("ctx", {})
     if found["type"] == "string_too_short" and limits["min_length"] == 1:
         return "it is empty"
+    if found["type"] in {"literal_error", "enum"}:
+        return f"it takes {limits['expected'].replace(chr(39), '')}"
     words = _MISFITS.get(found["type"])
     said: str = words.format(**limits) if words else found["msg"]
     return said.removeprefix("Value error, ").rstrip(".")

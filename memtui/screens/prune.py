@@ -42,7 +42,7 @@ from memtui.screens.state import PruneFigures, PrunePlanned
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
-from memtui.widgets.detail_lines import joined, labelled
+from memtui.widgets.detail_lines import joined, labelled, spread
 from memtui.widgets.display import DIM, OK, STRONG, WARN, display, line, lines
 from memtui.widgets.filter_words import understood
 from memtui.widgets.keys import bindings_for
@@ -233,7 +233,6 @@ class PruneReview(ModalListScreen[Line]):
 
     def draw_head(self, width: int) -> Content:
         """Return whose records are reviewed, how many are marked and what that saves."""
-        del width
         whose = "everything you see"
         if not self._everything and self._view is not None:
             whose = " and ".join(place.label for place in self._view.places)
@@ -241,7 +240,7 @@ class PruneReview(ModalListScreen[Line]):
         narrowed = understood(narrowing.filter, self.state.zone or UTC)
         whose = "  ".join(part for part in (narrowing.label or whose, narrowed) if part)
         heading = Heading(whose, self._doing, self._answered, of_context=not self._everything)
-        return head_content(heading, self._review)
+        return head_content(heading, self._review, width)
 
     def draw_row(self, width: int) -> Content:
         """Return the line under the cursor whole."""
@@ -666,7 +665,7 @@ def _diff(line: Line) -> Cell:
     return Cell(f"- {words}", "error") if line.sort is Sort.GOES else Cell(f"  {words}", "muted")
 
 
-def head_content(heading: Heading, review: Review) -> Content:
+def head_content(heading: Heading, review: Review, width: int) -> Content:
     """Return whose records are reviewed, how many are marked and what that saves."""
     title = line("prune", display(heading.whose, limit=120, style=STRONG))
     marked, saved = len(review.going), review.saved
@@ -683,7 +682,7 @@ def head_content(heading: Heading, review: Review) -> Content:
         sums = f"{fmt.count(review.could)} of {fmt.counted(review.total, 'record')} could go"
     gain = display(f"saves {fmt.count(saved)}", style=OK if saved else DIM)
     chosen = display(f"{fmt.count(marked)} marked", style=STRONG)
-    told = [line(title, chosen, display(sums), gain, gap="   ")]
+    told = [spread([title, chosen, display(sums), gain], width)]
     for one in review.over_budget:
         fits, of = one.after <= one.budget, f"its budget of {fmt.count(one.budget)}"
         words = f"{one.word} {fmt.count(one.before)} → {fmt.counted(one.after, 'token')}"

@@ -31,7 +31,7 @@ def own_themes(*, few_colours: bool = False) -> list[Theme]:
         surface="#1b1e29",
         panel="#262a38",
         dark=True,
-        variables={"block-cursor-background": "#33405f", "block-cursor-foreground": "#ffffff"},
+        variables=_chosen("#2b3652", "#ffffff", "#465678"),
     )
     light = Theme(
         name=LIGHT,
@@ -46,7 +46,7 @@ def own_themes(*, few_colours: bool = False) -> list[Theme]:
         surface="#f0f1f6",
         panel="#e2e5ee",
         dark=False,
-        variables={"block-cursor-background": "#cfdcf7", "block-cursor-foreground": "#10131c"},
+        variables=_chosen("#cfdcf7", "#10131c", "#cfdcf7"),
     )
     if few_colours:
         dark = replace(
@@ -56,6 +56,7 @@ def own_themes(*, few_colours: bool = False) -> list[Theme]:
             warning="#ffff55",
             error="#ff5555",
             success="#55ff55",
+            variables=_chosen("#0000aa", "#ffffff", "#0000aa"),
         )
         light = replace(
             light,
@@ -71,6 +72,16 @@ def own_themes(*, few_colours: bool = False) -> list[Theme]:
         )
     ansi = replace(BUILTIN_THEMES["ansi-dark"], name=ANSI, accent="ansi_magenta")
     return [dark, light, ansi]
+
+
+def _chosen(background: str, foreground: str, selection: str) -> dict[str, str]:
+    """Return the colours of the row that is chosen, and of text that is selected in a line."""
+    return {
+        "block-cursor-background": background,
+        "block-cursor-blurred-background": background,
+        "block-cursor-foreground": foreground,
+        "input-selection-background": selection,
+    }
 
 
 def own_variables(variables: Mapping[str, str], *, is_dark: bool) -> dict[str, str]:

@@ -219,7 +219,7 @@ class ScreenTabs(PressedLine):
         if width < _SHORT_TABS and not is_active:
             title = ""
         sign, around = PAST_SIGN if self.past else " ", " " * (2 if width >= _LONG_TABS else 1)
-        number = Content.styled(f"{tab.number}{sign}", "" if is_active else DIM)
+        number = f"{tab.number}{sign}"
         drawn = Content("").join([around, number, title, around])
         if is_active:
             drawn = drawn.stylize_before(self.get_visual_style("screen-tabs--active"))

@@ -103,9 +103,10 @@ def test_a_section_over_its_budget_is_named_until_it_fits() -> None:
 
     found = Review([part("default", *DUPLICATES, read=("a",))], size_of)
     heading = Heading("project mech", "")
-    assert "project 40 → 20 tokens, within its budget of 25" in head_content(heading, found).plain
+    said = head_content(heading, found, 80).plain
+    assert "project 40 → 20 tokens, within its budget of 25" in said
     found.turn(found.lines[2])
-    said = head_content(heading, found).plain
+    said = head_content(heading, found, 80).plain
     assert "▲ project 40 → 30 tokens, over its budget of 25" in said
     assert "company" not in said
 

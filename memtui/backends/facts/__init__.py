@@ -1,4 +1,4 @@
-"""Fact memory in two scopes, users and drives, in SQLite or PostgreSQL (seed 004)."""
+"""Fact memory in two scopes, users and projects, in SQLite or PostgreSQL (seed 004)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _HELD = (
 
 
 class FactsConfig(Model):
-    """Short facts about users and drives, in SQLite or PostgreSQL.
+    """Short facts about users and projects, in SQLite or PostgreSQL.
 
     Without a URL the facts are in a SQLite file of the binding's own data folder. With one they
     are in the tables `user_memories` and `drive_memories` of that PostgreSQL database.
@@ -108,7 +108,7 @@ class FactsConfig(Model):
 
 
 class FactsAdapter(FactProvider):
-    """Facts of users and drives in the tables of seed 004 §6.1, each call in one transaction.
+    """Facts of users and projects in the tables of seed 004 §6.1, each call in one transaction.
 
     A write goes to the project's drive where the scope names a project, else to the subject's
     user. A read sees the facts of both, and everybody's where the scope names neither; only a
@@ -273,7 +273,7 @@ class FactsAdapter(FactProvider):
 
     @blocking
     def namespaces(self) -> Sequence[Namespace]:
-        """List the users and drives that have facts."""
+        """List the users and projects that have facts."""
         with self._read() as rows:
             return rows.namespaces(self.context.now())
 

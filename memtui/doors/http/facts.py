@@ -418,7 +418,7 @@ def facts_app(served: Served, *, names: frozenset[str] | None) -> FastAPI:
     return build_app(
         served,
         title="memtui facts",
-        description="Facts about users and drives, kept by memtui.",
+        description="Facts about users and projects, kept by memtui.",
         router=router,
         bodies=(NewFact, Judgement),
         style=ErrorStyle(_error_body, invalid=422),

@@ -243,12 +243,9 @@ def _short(selected: Selected, sign: HitSign) -> Content:
             display(f"hits {_share(one.hit_rate)} ({_SIGNS[sign]})")
             + display(f"{SEPARATOR}empty {_share(one.empty_query_rate)}"),
             display(_latency(one)),
-            display(SEPARATOR.join(f"{short_count(count)} {word}" for count, word in tokens)),
-            line(
-                f"corrected by hand {fmt.count(one.correction_count)}",
-                key_hint("enter", selected.hint) if selected.hint else None,
-                gap="   ",
-            ),
+            display(whole(f"{short_count(count)} {word}" for count, word in tokens)),
+            display(f"corrected by hand {fmt.count(one.correction_count)}"),
+            *([key_hint("enter", selected.hint)] if selected.hint else []),
         ]
     )
 

@@ -696,7 +696,7 @@ class BindingsScreen(MemtuiScreen):
         self.toast(f"{key} is being read again …")
         answer = await self.change(lambda: session.service.sync(session.caller, key))
         self.load()
-        self.app.push_screen(Sheet(f"Read {key} again", sync_content(answer)))
+        self.app.push_screen(Sheet(f"{key} was read again", sync_content(answer)))
 
     def action_profile(self) -> None:
         """Show what the provider says of the scope as a whole."""

@@ -480,12 +480,14 @@ def bars_content(view: BudgetView, width: int, most: int = 100) -> Content:
             tokens, budget = 0, left if rule.fills else rule.budget
         drawn.append(bar(section_word(kind), tokens, budget, said))
         fullness.append(tokens / max(1, budget))
-    share = display(f"{share_words(answer.share)} of the prompt", style=DIM)
+    share = f"{share_words(answer.share)} of the prompt"
     fullest = sorted(range(len(drawn)), key=lambda place: -fullness[place])[: most - 1]
     if left := len(drawn) - len(fullest):
-        share = line(share, display(f"{fmt.counted(left, 'section')} not shown", style=DIM))
+        share = f"{share_words(answer.share)}{SEPARATOR}{fmt.counted(left, 'section')} not shown"
     drawn = [drawn[place] for place in sorted(fullest)]
-    return lines([*drawn, bar("total", answer.tokens, view.budget, share, STRONG)])
+    return lines(
+        [*drawn, bar("total", answer.tokens, view.budget, display(share, style=DIM), STRONG)]
+    )
 
 
 def share_words(share: PromptShare) -> str:

@@ -379,7 +379,7 @@ class OperationsScreen(ListScreen[Operation]):
         names = {**texts, "JSON": "all of it"}
         if several:
             names = {"text": "texts", "id": "ids", "digest": "digests"}
-            names["JSON"] = "all of them, one a line"
+            names["JSON"] = "all of them, one on each line"
         which = fmt.counted(len(chosen), "operation") if several else f"#{fmt.count(chosen[0].seq)}"
         choices = [Choice(what, names[what], what) for what in texts if texts[what]]
         if what := await self.ask(Choose(f"Copy of {which}", choices)):

@@ -225,6 +225,8 @@ def request_words(operation: Operation) -> str:
 
 
 def _value_words(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, dict):
