@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from enum import StrEnum
-from itertools import zip_longest
 from typing import Any
 
 from pydantic import ValidationError
@@ -163,7 +162,7 @@ _JOINING = {"not", "or", "and"}
 _TERM = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
 _PART = re.compile(r"""(?:[^,"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
 """A value between commas."""
-_FIELD = re.compile(r"([a-z]+):(.*)", re.DOTALL)
+_FIELD = re.compile(r"([A-Za-z]+):(.*)", re.DOTALL)
 _NUMBERED = ("run", "issue", "comment")
 """What a source is called on the screens, with its number behind it."""
 _NUMBER = re.compile(r"[\w.]*\d[\w.-]*|\w[\w.-]*-\d+")
@@ -267,10 +266,10 @@ class _Line:
             self.compared[comparison] = None
         elif term.startswith("~") and not term.startswith("~/"):
             (self.excluded["fuzzy"] if out else self.fuzzy).append(_fuzzy_word(_unquoted(term[1:])))
-        elif (match := _FIELD.fullmatch(term)) is not None and match[1] in USES:
-            self.uses[_use(*match.groups(), out=out)] = None
-        elif match is not None and not _is_word(*match.groups()):
-            self._take_field(*match.groups(), out=out)
+        elif (field := _field(term)) is not None and field[0] in USES:
+            self.uses[_use(*field, out=out)] = None
+        elif field is not None:
+            self._take_field(*field, out=out)
         else:
             self._take_word(_unquoted(term), out=out)
 
@@ -377,8 +376,9 @@ def _meant(name: str, part: str) -> tuple[str, ...]:
 
 def _refuse_joined(terms: Sequence[str]) -> None:
     """Raise `Invalid` for a word that seems to join terms."""
-    for term, following in zip_longest(terms, terms[1:], fillvalue=""):
-        if term.lower() in _JOINING and _is_term(following.removeprefix("-")):
+    for before, term, following in zip(["", *terms], terms, [*terms[1:], ""], strict=False):
+        joins = following and (_is_term(following) or (_is_term(before) and term.lower() != "not"))
+        if term.lower() in _JOINING and joins:
             raise Invalid(
                 f"All terms of a filter must hold; take {term} out, or put it in quotes to look "
                 "for it as a word. -type:query leaves out, and agent:a,b lets either through."
@@ -388,10 +388,11 @@ def _refuse_joined(terms: Sequence[str]) -> None:
 
 
 def _is_term(term: str) -> bool:
-    """Whether it is a term with a field or a comparison, not a word."""
-    match = _FIELD.fullmatch(term)
-    if match is not None:
-        return match[1] in FIELDS or match[1] in USES
+    """Whether it is a term with a field, a comparison, or a sign before it, not a plain word."""
+    if _excludes(term) or (term.startswith("~") and not term.startswith("~/")):
+        return True
+    if (field := _field(term)) is not None:
+        return field[0] in FIELDS or field[0] in USES
     compared = _COMPARED.fullmatch(term)
     return compared is not None and compared[1] in MEASURES
 
@@ -433,8 +434,19 @@ def _comparison(term: str) -> Comparison | None:
         raise Invalid(f"The filter {name}{sign}{written} does not fit: {why}.") from error
 
 
-def _is_word(name: str, value: str) -> bool:
-    return name not in {*FIELDS, *USES} and (not value or value.startswith("//"))
+def _field(term: str) -> tuple[str, str] | None:
+    """Return the field that a term names, whatever its case, and the value; None for a word.
+
+    Another name before a colon is a mistake in a field where it is small, such as `agnt:a`, and
+    part of a word where it is not: `Error:x`.
+    """
+    match = _FIELD.fullmatch(term)
+    if match is None:
+        return None
+    name, value = match[1].lower(), match[2]
+    if name in FIELDS or name in USES:
+        return name, value
+    return None if name != match[1] or not value or value.startswith("//") else (name, value)
 
 
 def _unquoted(term: str) -> str:
@@ -541,8 +553,7 @@ def _moment(value: datetime, zone: tzinfo | None) -> str:
 
 def _quoted_word(word: str) -> str:
     quoted = shlex.quote(word)
-    match = _FIELD.fullmatch(quoted)
-    is_field = match is not None and not _is_word(*match.groups())
+    is_field = _field(quoted) is not None
     if word in _NUMBERED or quoted[0] == "-" or is_field or _COMPARED.fullmatch(quoted):
         return f"'{word}'"
     return quoted

@@ -415,6 +415,8 @@ def test_a_moment_is_short_in_a_zone_and_the_same_when_it_is_read(
         ("agent:a or agent:b", "agent:a,b lets either through"),
         ("status:ok and -type:write", "take and out"),
         ("deploy not cost>0.1", "take not out"),
+        ("agent:a and -draft", "take and out"),
+        ("agent:a or draft", "take or out"),
         ("!agent:bob", "a - before it: -agent:bob"),
         ("-cost>1", "turn round; write it without the -"),
         ("-since:7d", "since: takes one moment and no -; until:"),
@@ -435,10 +437,18 @@ def test_what_leaves_out_or_chooses_in_another_way_is_told_how(line: str, told: 
 
 
 @pytest.mark.parametrize(
-    "line", ["'not' type:query", "not found", "type:query not", "--rf", "'-type:query'", "or"]
-)
+    "line",
+    [
+        "'not' type:query", "not found", "type:query not found", "rock and roll", "--rf",
+        "'-type:query'", "or",
+    ],
+)  # fmt: skip
 def test_a_joining_word_that_joins_nothing_is_a_word(line: str) -> None:
     assert parse_filter(line, now=NOW).text is not None
+
+
+def test_a_field_is_known_in_any_case_and_what_is_none_is_a_word() -> None:
+    assert parse_filter("Agent:a Error:x", now=NOW) == Filter(agent_id="a", text="Error:x")
 
 
 def test_a_field_is_asked_for_once() -> None:

@@ -242,7 +242,16 @@ class Asked:
         return key in self.errors
 
     def keep(self, chosen: Filter) -> None:
-        """Ask those bindings alone that a filter lets through. Raises `NotFound` for none."""
+        """Ask those bindings alone that a filter lets through.
+
+        Raises:
+            NotFound: it names one that is not there, or lets none through.
+        """
+        for key in chosen.any_of("binding_key"):
+            if key not in self.outcomes:
+                raise NotFound(
+                    f"No binding that is on is called {key}; `memtui bindings list` shows them."
+                )
         self.outcomes = {
             key: one for key, one in self.outcomes.items() if chosen.allows("binding_key", key)
         }

@@ -224,10 +224,15 @@ def undo_question(operation: Operation, what: str, now: datetime, me: str) -> st
 
     Another's name stands behind the time.
     """
+    of = f" ({what})" if what else ""
+    return f"Undo {the_change(operation, now, me)}{of}?"
+
+
+def the_change(operation: Operation, now: datetime, me: str) -> str:
+    """Name a change in a sentence: `the edit from 6 s ago by user:ana`; `me` is not named."""
     change = _CHANGES.get(operation.operation_type, operation.operation_type.value)
     by = "" if operation.principal == me else f" by {operation.principal}"
-    of = f" ({what})" if what else ""
-    return f"Undo the {change} from {since(operation.started_at, now)}{by}{of}?"
+    return f"the {change} from {since(operation.started_at, now)}{by}"
 
 
 def of_total(shown: int, total: int | None, *, at_least: bool = False) -> str:

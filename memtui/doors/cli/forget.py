@@ -93,18 +93,31 @@ async def undo(
     answers = await session.service.undo_together(session.caller, target)
     changes = [change.name for answer in answers for change in answer.settings]
     links = {old: new for answer in answers for old, new in answer.linked.items()}
-    several = len(answers) > _NAMED
-    undone = (
-        f"{len(answers):,} changes"
-        if several
-        else " and ".join(str(answer.undoes) for answer in answers)
-    )
+    undone = f"{len(answers):,} changes"
+    if len(answers) <= _NAMED:
+        undone = " and ".join([await _undone(session, answer) for answer in answers])
     session.out.answer(
         jsonable(answers[0]) | {"together": jsonable(answers[1:])},
         [*(name for answer in answers for name in changed_ids(answer)), *changes],
-        *(f"{old} came back as {new}." for old, new in links.items()),
+        *(f"{old} came back as {new}." for old, new in links.items() if old != new),
         f"Undone: {undone}; memtui undo {answers[0].operation_id} redoes it.",
     )
+
+
+async def _undone(session: Session, answer: MutationAnswer) -> str:
+    """Name what was undone: which change, and what it was of."""
+    service, caller = session.service, session.caller
+    undone = str(answer.undoes)
+    operation = await service.log.get(caller, undone)
+    changes = await service.log.changes(caller, undone)
+    records = [record for one in changes if (record := one.after or one.before)]
+    names = [record.shown.strip().partition("\n")[0] for record in records]
+    names += [one.name for one in answer.settings]
+    change = shown.the_change(operation, session.now, caller.principal)
+    if not names:
+        return change
+    more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+    return f"{change}, “{visible(names[0], limit=_UNDONE_CHARS)}”{more}"
 
 
 async def _last_in_scope(session: Session, scope: ScopeOptions) -> str | None:
@@ -125,9 +138,10 @@ async def _last_in_scope(session: Session, scope: ScopeOptions) -> str | None:
 
 
 _UNDO_DEPTH = 1000
+"""How far back a change in a scope is looked for."""
 _NAMED = 3
 """So many operations are named that were undone at once."""
-"""How far back a change in a scope is looked for."""
+_UNDONE_CHARS = 60
 
 
 async def _dry_run(session: Session, ids: Sequence[str], scope: ScopeOptions) -> int:

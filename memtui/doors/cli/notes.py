@@ -159,13 +159,14 @@ async def store(
 
 
 def _stored(session: Session, request: WriteRequest, answer: MutationAnswer) -> Iterator[str]:
+    stored = f"Stored in {answer.binding_key} ({answer.binding_reason})"
     if not answer.handles:
         yield f"{answer.binding_key} took it and stores it on its own time."
     yield _ahead(session, request)
-    yield (
-        f"Stored in {answer.binding_key} ({answer.binding_reason}); operation "
-        f"{answer.operation_id}."
-    )
+    if answer.handles:
+        yield f"{stored}; memtui undo {answer.operation_id} undoes it."
+    else:
+        yield f"{stored}; operation {answer.operation_id}."
 
 
 def _similar(answer: MutationAnswer) -> Iterator[str]:

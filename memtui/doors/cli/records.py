@@ -287,10 +287,13 @@ def change_of(before: Record | None, after: Record | None) -> Iterator[Line]:
 
 _LOOKED_AT = 500
 """The newest operations, or as many records, whose values are compared."""
-_NEAR = 60
+_NEAR = 75
 """From this likeness on, of 100, a value is near."""
 _MOST_NEAR = 3
-_NAMES = ("agent", "project", "issue", "run", "subject", "binding", "door", "by", "topic", "tag")
+_NAMES = (
+    "agent", "project", "issue", "comment", "run", "subject", "binding", "door", "by", "topic",
+    "tag", "kind",
+)  # fmt: skip
 
 
 async def say_unknown_of_operations(session: Session, chosen: Filter) -> None:
@@ -344,5 +347,5 @@ def _say_unknown(session: Session, name: str, value: str, known: Iterable[str]) 
     part_of = sorted(other for other in known if value.casefold() in other.casefold())
     alike = process.extract(value, list(known), limit=_MOST_NEAR, score_cutoff=_NEAR)
     found = part_of[:_MOST_NEAR] or [other for other, _, _ in alike]
-    near = " and ".join(f"{name}:{other}" for other in found)
+    near = " or ".join(f"{name}:{other}" for other in found)
     session.out.say(f"Nothing has {name}:{value}" + (f"; near is {near}." if near else "."))

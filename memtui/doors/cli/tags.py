@@ -68,5 +68,5 @@ def _say_near(session: Session, tag: str, counted: TagsAnswer) -> None:
 
     known = [one.tag for one in counted.tags]
     found = process.extract(tag, known, limit=_MOST_NEAR, score_cutoff=_NEAR)
-    near = " and ".join(name for name, _, _ in found)
+    near = " or ".join(name for name, _, _ in found)
     session.out.say(f"Nothing has the tag {tag}" + (f"; near is {near}." if near else "."))

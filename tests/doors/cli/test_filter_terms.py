@@ -62,6 +62,8 @@ def test_a_value_that_nobody_has_is_named_with_what_is_near(here: Run) -> None:
     assert done.code == 0
     assert "Nothing has topic:deplyo; near is topic:deploy." in done.err
     assert "agent:" not in done.err.partition("near is")[2]
+    assert "Nothing has kind:notes; near is kind:note." in here("browse", "kind:notes").err
+    assert "is called nope" in here("browse", "binding:default,nope").err
     assert "Nothing has" not in here("ops", "list", "type:forget", "agent:coding").err
 
     done = here("tags", "nope")
