@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
-from textual.content import Content, Span
+from textual.content import Content
 from textual.widgets import Static
 
 from memtui.widgets.display import (
@@ -361,7 +361,8 @@ def _lines(chart: Chart, buckets: range, cells: int, rows: int) -> Iterator[Cont
     for row in plotext.build().split("\n"):
         first, *coloured = _ESCAPE.split(row)
         pairs = zip(coloured[1::2], coloured[::2], strict=True)
-        yield _painted([(first, ""), *((text, styles.get(code, "")) for text, code in pairs)])
+        parts = (Content.styled(text, styles.get(code, "")) for text, code in pairs)
+        yield Content.assemble(first, *parts)
 
 
 def _bars(chart: Chart, buckets: range, cells: int, rows: int) -> Iterator[Content]:
@@ -373,24 +374,9 @@ def _bars(chart: Chart, buckets: range, cells: int, rows: int) -> Iterator[Conte
             if row < rows:
                 drawn[rows - 1 - row][place] = marker, STYLES[tone]
     for row_of in drawn:
-        yield _painted((f"{marker * wide:{cells}}", style) for marker, style in row_of)
-
-
-def _painted(parts: Iterable[tuple[str, str]]) -> Content:
-    """Put texts beside each other, each with its style or none.
-
-    A style goes on over the blanks up to the next text that has it: each piece is painted by
-    itself, which takes time.
-    """
-    text, spans = "", [Span(0, 0, "")]
-    for part, style in parts:
-        last, start = spans[-1], len(text)
-        text += part
-        if style and style == last.style and not text[last.end : start].strip():
-            spans[-1] = Span(last.start, len(text), style)
-        elif style and part.strip():
-            spans.append(Span(start, len(text), style))
-    return Content(text, spans=spans[1:])
+        yield Content.assemble(
+            *(Content.styled(f"{marker * wide:{cells}}", style) for marker, style in row_of)
+        )
 
 
 def _column(chart: Chart, index: int, scale: Scale, rows: int) -> Iterator[tuple[str, Tone, int]]:

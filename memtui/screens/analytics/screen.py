@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from datetime import UTC
 from pathlib import Path
 from time import monotonic
@@ -229,10 +230,12 @@ class AnalyticsScreen(MemtuiScreen):
 
     async def prepare(self) -> None:
         """Add up before it is first shown, unless the log is long; that leaves nothing in it."""
-        session = self.session
-        if self._stale and await session.service.log.newest(session.caller) <= _SHORT:
-            self._stale = False
-            self.load()
+        session = self.state.session
+        with suppress(MemtuiError):  # which is said once it is shown
+            is_short = session and await session.service.log.newest(session.caller) <= _SHORT
+            if is_short and self._stale:
+                self._stale = False
+                self.load()
 
     def on_screen_resume(self) -> None:
         """Add up again where another day or hour has begun since."""
@@ -319,6 +322,7 @@ class AnalyticsScreen(MemtuiScreen):
 
     def _broken(self, error: MemtuiError) -> None:
         self.board = None
+        self._stale = not self.is_current
         self._draw_status_line()
         self._hide("error", str(error), "r adds up again, 2 shows the operations one by one.")
 
