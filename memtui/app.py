@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
-from weakref import WeakKeyDictionary
 
 from textual.actions import ActionParseResult
 from textual.app import App
@@ -35,6 +34,7 @@ from memtui.screens.themes import DEFAULT, check_theme, own_themes, own_variable
 from memtui.widgets.display import toast
 from memtui.widgets.frame import Pressed
 from memtui.widgets.keys import bindings_for
+from memtui.widgets.typed import Typed
 
 if TYPE_CHECKING:
     from textual.driver import Driver
@@ -75,6 +75,8 @@ _EVERYWHERE = "*"
 _FIRST_SCREEN = "records"
 _OPENED = ("help", "palette", "scope_choices", "views", "editing", "review", "limits", "past")
 """What is most often opened over a screen; imported while nothing happens."""
+_MOVES = ("down", "up", "half_down", "half_up", "page_down", "page_up", "top", "bottom")
+"""What only moves in a list."""
 _FEW_LIGHT = DimFilter(0.8)
 
 
@@ -142,9 +144,7 @@ class MemtuiApp(App[None]):
         """Whether nobody sits before it: it only reads, and keeps nothing of itself."""
         self._first_screen = screen or ""
         self._loaded = self._spared = False
-        self._holding = True
-        self._typed: list[Key | Paste] = []
-        """What was typed while there was no screen to give it to."""
+        self._typed = Typed(self, self._give, self._stays, self._leaves)
         self.failure: Exception | None = None
         """Why the settings could not be loaded."""
         self._variables: dict[str, str] = {}
@@ -152,8 +152,6 @@ class MemtuiApp(App[None]):
         self._frames: list[MemtuiScreen] = []
         self._arriving: GoTo | None = None
         """Where one went and has not arrived yet."""
-        self._early: WeakKeyDictionary[ModalScreen[Any], int] = WeakKeyDictionary()
-        """How many keys wait for a dialog that is still being laid out."""
         colours = "truecolor" if unseen else self.console.color_system
         self.set_class(colours in {None, "standard"}, "-few-colours")
         for mode in _MODES:
@@ -350,19 +348,17 @@ class MemtuiApp(App[None]):
     def _is_busy(self) -> bool:
         is_checked = self.state.health is not None or bool(self.state.resolution_problem)
         is_reading = any(frame.reading for frame in self._frames)
-        return not is_checked or self._holding or self.frame is None or is_reading
+        return not is_checked or self._typed.held or self.frame is None or is_reading
 
     async def _show(self, mode: str) -> None:
         """Show a screen; what is typed waits until it has put its cursor where it begins."""
-        self._holding = True
+        self._typed.held = True
         await self.switch_mode(mode)
         self.call_later(self._give_typed)
 
-    async def _give_typed(self) -> None:
-        self._holding = False
-        typed, self._typed = self._typed, []
-        for event in typed:
-            await self.on_event(event)
+    def _give_typed(self) -> None:
+        self._typed.held = False
+        self._typed.begin()
 
     def _leave_on_signals(self) -> None:
         """Leave as `q` does when asked to end, so that the terminal and the session stay whole."""
@@ -388,6 +384,7 @@ class MemtuiApp(App[None]):
 
     async def on_unmount(self) -> None:
         """Keep the session and close the service."""
+        self._typed.end()
         if self._loaded:
             await self.controller.close(keeps=not self._unseen)
 
@@ -531,53 +528,43 @@ class MemtuiApp(App[None]):
         return ""
 
     def push_screen(self, screen: Any, callback: Any = None, *rest: Any, **options: Any) -> Any:
-        """Show a dialog; where its answer cannot be carried out, say why in a toast."""
+        """Show a dialog; where its answer cannot be carried out, say why in a toast.
+
+        What was typed while a screen kept the keys is dropped where it was left without an answer.
+        """
 
         def answered(answer: Any) -> None:
             from memtui.contract import MemtuiError
 
+            if answer is None and getattr(screen, "keeps_keys", False):
+                self._typed.drop()
             try:
                 callback(answer)
             except MemtuiError as error:
                 self._failed(error)
+            self._typed.begin()
 
         return super().push_screen(screen, callback and answered, *rest, **options)
 
     async def on_event(self, event: Event) -> None:
-        """Give each key to what is shown by then, in the order in which they were pressed.
-
-        A key that the focused widget does not write is looked up at once: sent to the widget first,
-        as Textual does, it would come back after the next key has set out for that widget too,
-        though the first one may have opened a dialog. None is given once memtui is to end, and
-        after each one whatever else waits has its turn: a flood of keys must not keep a signal.
-        """
+        """Give what is typed in the order in which it was; see `memtui.widgets.typed`."""
         if isinstance(event, InputEvent | Paste):
             self._last_input = asyncio.get_running_loop().time()
-        if isinstance(event, Key | Paste):
-            await asyncio.sleep(0)
-            if self.return_code is not None:
-                return
-        if self._holding and isinstance(event, Key | Paste):
-            await self._keep(event)
-        elif isinstance(event, Paste):
-            await super().on_event(self._fit_for_line(event))
-        elif not isinstance(event, Key) or event.is_forwarded:
+        if not isinstance(event, Key | Paste) or event.is_forwarded:
             await super().on_event(event)
-        elif isinstance(self.screen, ModalScreen) and not self._takes_keys(self.screen):
-            self._early[self.screen] = self._early.get(self.screen, 0) + 1
-            self.screen.call_later(self._give_early, self.screen, event)
-        else:
-            await self._give(event)
+        elif isinstance(event, Paste) or not await self._did_at_once(event):
+            self._typed.add(event)
 
-    async def _keep(self, event: Key | Paste) -> None:
-        """Keep what is typed for the first screen; only tabs and leaving need not wait for it."""
+    async def _did_at_once(self, key: Key) -> bool:
+        """Do what need not wait for the first screen: tabs and leaving."""
+        if self._loaded or self._typed:
+            return False
         for action in actions_of("app"):
             at_once = action.verb.startswith("go_") or action.verb == "quit"
-            pressed = isinstance(event, Key) and event.key in self.keymap.keys(action.id)
-            if at_once and pressed and not (self._loaded or self._typed):
+            if at_once and key.key in self.keymap.keys(action.id):
                 await self.run_action(action.verb, self)
-                return
-        self._typed.append(event)
+                return True
+        return False
 
     def _fit_for_line(self, event: Paste) -> Paste:
         """Return what is pasted, of a length that a line can be drawn in while it is written."""
@@ -594,23 +581,41 @@ class MemtuiApp(App[None]):
         )
         return Paste(event.text[:LONGEST_LINE])
 
-    def _takes_keys(self, dialog: ModalScreen[Any]) -> bool:
-        """Whether a dialog is laid out, and has every key that was pressed while it was not."""
-        return dialog.is_mounted and not self._early.get(dialog)
+    async def _give(self, event: Key | Paste) -> None:
+        """Give what was typed to what is shown.
 
-    async def _give_early(self, dialog: ModalScreen[Any], key: Key) -> None:
-        self._early[dialog] -= 1
-        await self._give(key)
+        A key that no widget writes is looked up at once, not after a way through what is shown.
+        """
+        if isinstance(event, Paste):
+            await super().on_event(self._fit_for_line(event))
+        elif isinstance(self.screen, ModalScreen) and self._quits(event):
+            self._leave_dialogs()
+        elif self._is_in_text or not await self._check_bindings(event.key):
+            await super().on_event(event)
 
-    async def _give(self, key: Key) -> None:
+    @property
+    def _is_in_text(self) -> bool:
         from textual.widgets import Input, TextArea
 
-        written = isinstance(self.focused, Input | TextArea)
-        over = isinstance(self.screen, ModalScreen)
-        if over and key.key in self.keymap.keys("app.quit") and not key.is_printable:
-            self._leave_dialogs()
-        elif written or not await self._check_bindings(key.key):
-            await super().on_event(key)
+        return isinstance(self.focused, Input | TextArea)
+
+    def _stays(self, event: Key | Paste) -> bool:
+        """Whether what was typed does no more than to write or to move where the cursor is."""
+        if self._is_in_text:
+            return isinstance(event, Paste) or event.is_printable
+        in_list = getattr(self.focused, "ACTION_GROUP", "") == "list"
+        return in_list and isinstance(event, Key) and event.key in self._moves
+
+    @property
+    def _moves(self) -> set[str]:
+        return {key for verb in _MOVES for key in self.keymap.keys(f"list.{verb}")}
+
+    def _quits(self, key: Key) -> bool:
+        return key.key in self.keymap.keys("app.quit") and not key.is_printable
+
+    def _leaves(self, event: Key | Paste) -> bool:
+        """Whether a key leads away from a dialog, whatever dialog it is."""
+        return isinstance(event, Key) and (event.key == "escape" or self._quits(event))
 
     def _leave_dialogs(self) -> None:
         """Leave from a dialog; where something is written in one, go back from the upper first."""

@@ -210,14 +210,12 @@ class ServiceScreen(SizedScreen[None]):
         finally:
             telling.stop()
 
-    async def wait(self, words: str, work: Work[T], *, gives_keys: bool = True) -> T:
+    async def wait(self, words: str, work: Work[T]) -> T:
         """Return what a question is made of; keys wait too, and `esc` ends the conversation."""
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        waiting = Waiting(
-            words, work, outcome.set_result, outcome.set_exception, gives_keys=gives_keys
-        )
+        waiting = Waiting(words, work, outcome.set_result, outcome.set_exception)
 
-        def stopped(_: None) -> None:
+        def stopped(_: object) -> None:
             outcome.cancel()  # which is too late, and does nothing, where it was read
 
         self.app.push_screen(waiting, stopped)

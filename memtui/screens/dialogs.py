@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from math import inf
+from typing import ClassVar, Generic, Literal, TypeVar
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.containers import Container, Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.events import Click, Key
+from textual.events import Click
+from textual.message import Message
 from textual.widgets import Input, Label, OptionList, Static
 
 from memtui.contract import Invalid, MemtuiError, Record, Scope
@@ -361,7 +362,8 @@ class Confirm(Dialog[bool]):
     `question` names the object and the count: "Forget 3 records from vault·default?". `verb` is
     the word beside the key: "forget"; `otherwise` the one beside `esc`. `enter` does nothing here.
     With `aside`, the word beside it, `aside_key` answers False: something comes first, a change
-    (`e`) or a look at what it would do (`w`).
+    (`e`) or a look at what it would do (`w`). What is typed ahead of the question answers it, but
+    not a `final` one, of what nothing brings back: who says yes to that has to have seen it.
     """
 
     BINDINGS = [("y", "yes", "yes"), ("e", "aside('e')", "first"), ("w", "aside('w')", "first")]
@@ -375,12 +377,23 @@ class Confirm(Dialog[bool]):
         otherwise: str = "keep",
         aside: str = "",
         aside_key: Literal["e", "w"] = "e",
+        final: bool = False,
     ) -> None:
         pairs = [("y", verb), *([(aside_key, aside)] if aside else []), ("esc", otherwise)]
         parts = (Content.styled(key, f"bold {ACCENT}") + display(f" {verb}") for key, verb in pairs)
         super().__init__(question, line(*parts, gap=HINT_GAP))
         self._detail = detail
         self._aside_key = aside_key if aside else None
+        self.takes_since = inf if final else 0.0
+        """From when on keys answer it, by the clock of their events."""
+
+    def on_mount(self) -> None:
+        """Take note of when it is seen."""
+        self.call_after_refresh(self._seen)
+
+    def _seen(self) -> None:
+        if self.takes_since:
+            self.takes_since = Message().time
 
     def body(self) -> ComposeResult:
         """Yield the detail."""
@@ -735,15 +748,15 @@ class Sheet(Dialog[None]):
         self.query_one(VerticalScroll).scroll_relative(y=by, animate=False)
 
 
-class Waiting(DimmingScreen[None], Generic[T]):
+class Waiting(DimmingScreen[bool], Generic[T]):
     """Reads something and goes on with it in `then`, which opens the dialog, if any.
 
-    It takes the keys meanwhile, so that none falls through to the screen below, and gives them to
-    whatever is there once it has been read; `esc` stops it and drops them. Where it fails, `failed`
-    is called and they are dropped too, as they always are without `gives_keys`. It shows itself
-    only where the reading takes long.
+    Keys wait meanwhile, so that none falls through to the screen below, and go to whatever is there
+    once it has been read; `esc` stops it and drops them. Where it fails, `failed` is called and
+    they are dropped too. It shows itself only where the reading takes long.
     """
 
+    keeps_keys = True
     BINDINGS = [("escape", "stop", "stop")]
 
     def __init__(
@@ -752,16 +765,12 @@ class Waiting(DimmingScreen[None], Generic[T]):
         work: Work[T],
         then: Callable[[T], None],
         failed: Callable[[MemtuiError], None],
-        *,
-        gives_keys: bool = True,
     ) -> None:
         super().__init__()
         self._words = words
         self._work = work
         self._then = then
         self._failed = failed
-        self._keys: list[Key] = []
-        self._gives_keys = gives_keys
         self._reading = Background(self, "waiting")
 
     def compose(self) -> ComposeResult:
@@ -775,20 +784,9 @@ class Waiting(DimmingScreen[None], Generic[T]):
         self.set_timer(_WAITING_SECONDS, lambda: self.add_class("-shown"))
         self._reading.latest(self._work, self._read, self._broken)
 
-    def on_key(self, event: Key) -> None:
-        """Keep a key for what comes."""
-        event.stop()
-        self._keys.append(event)
-
     def _read(self, found: T) -> None:
-        self.dismiss(None)
+        self.dismiss(True)  # noqa: FBT003 - the answer itself
         self._then(found)
-        if self._gives_keys:  # after what `then` goes on with, which may open a dialog for them
-            asyncio.get_running_loop().call_soon(self._give_keys, self.app)
-
-    def _give_keys(self, app: App[Any]) -> None:
-        for key in self._keys:
-            app.post_message(key.copy())
 
     def _broken(self, error: MemtuiError) -> None:
         self.dismiss(None)

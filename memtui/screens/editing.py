@@ -547,16 +547,15 @@ class EditingScreen(ListScreen[R]):
         request = PurgeRequest(
             record_id=record_key(record), binding_key=self.binding_of(record), forget=True
         )
-        # Whoever says yes to what nothing brings back has to have seen it.
         plan = await self.wait(
             "looking for every copy",
             partial(session.service.purging.plan, session.caller, request),
-            gives_keys=False,
         )
         copies = [f"{one.place}: {fmt.count(one.count)} {one.what}" for one in plan.copies]
         lead = "The record and memtui's copies go; u cannot bring them back."
         question = f"Erase “{record_name(record)[:60]}” for good?"
-        if not await self.ask(Confirm(question, verb="erase", detail="\n".join([lead, *copies]))):
+        detail = "\n".join([lead, *copies])
+        if not await self.ask(Confirm(question, verb="erase", detail=detail, final=True)):
             return
         done = await self.change(lambda: session.service.purging.apply(session.caller, request))
         self.gone({self.name_of(record)}, set())

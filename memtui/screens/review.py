@@ -252,26 +252,26 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         self, chosen: list[HeldWrite], decide: Callable[[HeldWrite], Awaitable[object]], said: str
     ) -> None:
         """Decide on each; what cannot be stays, and the first reason is told."""
-        decided, errors = set(), []
+        self._let_go({one.held_id for one in chosen})
+        done, errors = 0, []
         for one in chosen:
             try:
                 await self.change(partial(decide, one))
-                decided.add(one.held_id)
+                done += 1
             except MemtuiError as error:
                 errors.append(error)
-        self._let_go(decided)
         self.action_read()
-        if decided:
-            self.toast(f"{said} {fmt.counted(len(decided), 'write')}; u undoes the last.")
+        if done:
+            self.toast(f"{said} {fmt.counted(done, 'write')}; u undoes the last.")
         if errors:
             others = f" {fmt.counted(len(errors) - 1, 'other')} failed too." * (len(errors) > 1)
             self.fail(type(errors[0])(f"{errors[0]}{others}"))
 
-    def _let_go(self, decided: Collection[str]) -> None:
-        """Take what was decided on out of the list: nobody is to decide on it again, or read it."""
+    def _let_go(self, decided: set[str]) -> None:
+        """Take what is decided on out of the list: nobody is to decide on it again, or read it."""
         self._looking.forget()
         self._rows.remove(decided)
-        self.rows_list.selection.drop(set(decided))
+        self.rows_list.selection.drop(decided)
         self.rows_list.rows_changed()
         self.draw()
 
@@ -308,7 +308,8 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
     async def action_rules(self) -> None:
         """Show the rules of a binding, take one away, or make one."""
         session = self.session
-        bindings = await session.service.bindings.all(session.caller)
+        read = partial(session.service.bindings.all, session.caller)
+        bindings = await self.wait("reading the rules", read)
         keys = [Choice(one.key, _with_rules(one.key, one.review)) for one in bindings]
         key = keys[0].value
         if len(keys) > 1:

@@ -9,7 +9,8 @@ from time import monotonic
 from typing import Any
 
 from rich.cells import cell_len
-from textual.events import MouseDown, MouseUp
+from textual.app import App
+from textual.events import Key, MouseDown, MouseUp
 from textual.pilot import Pilot
 
 from memtui.app import MemtuiApp
@@ -56,6 +57,12 @@ async def running(
     async with app.run_test(size=size, notifications=True) as pilot:
         await until(pilot, lambda: app.state.session and app.state.binding)
         yield app, pilot
+
+
+def type_at_once(app: App[Any], *keys: str) -> None:
+    """Press keys faster than any of them can have its effect."""
+    for key in keys:
+        app.post_message(Key(key, key if len(key) == 1 else None))
 
 
 async def click_on(pilot: Pilot[Any], text: str) -> None:

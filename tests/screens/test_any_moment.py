@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -23,7 +22,7 @@ from memtui.service import Caller, MemoryService, open_service
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.held import Gate, Held
 from tests.screens.hostile import screen_text
-from tests.screens.piloting import Watched, until, write_notes
+from tests.screens.piloting import Watched, type_at_once, until, write_notes
 
 LEAVES = {"app.quit", "app.suspend"}
 """Actions that leave the app, or stop its process."""
@@ -139,8 +138,7 @@ async def test_what_is_typed_while_a_picker_is_read_goes_to_the_picker(
     async with running(paths, settings) as (app, pilot):
         await until(pilot, lambda: app.state.binding)
         gate.close()
-        for key in "sbulk":
-            app.post_message(Key(key, key))
+        type_at_once(app, *"sbulk")
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await until(pilot, lambda: app.screen.query_one(Input).value == "bulk")
         assert "reading" in screen_text(app)
@@ -164,8 +162,7 @@ async def test_taking_back_waits_for_the_change_and_gives_what_was_typed_to_the_
     async with running(paths, settings) as (app, pilot):
         await until(pilot, lambda: listed(app).current is not None)
         gate.close()
-        for key in "uy":
-            app.post_message(Key(key, key))
+        type_at_once(app, *"uy")
         await until(pilot, lambda: isinstance(app.screen, Waiting))
         assert not app.told
         gate.open()

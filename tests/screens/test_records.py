@@ -32,7 +32,7 @@ from memtui.widgets.editor import ForeignTextArea
 from memtui.widgets.rows import PAGE_ROWS
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
-from tests.screens.piloting import running, toasts, until, write_notes
+from tests.screens.piloting import running, toasts, type_at_once, until, write_notes
 
 MECH = Scope(company_id="local", project_id="mech")
 
@@ -490,7 +490,7 @@ async def test_a_record_is_erased_for_good_once_it_was_shown_what_goes(
         await loaded(app, pilot)
         current = listed(app).current
         assert current is not None
-        await pilot.press("X")
+        type_at_once(app, "X", "y")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "undo journal" in screen_text(app)
         await pilot.press("X", "enter", "escape")

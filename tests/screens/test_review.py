@@ -21,7 +21,7 @@ from memtui.screens.following import tells_of_review
 from memtui.screens.review import ReviewScreen
 from memtui.service import Caller, MemoryService, ReviewRule, RuleAction, RuleTest
 from tests.screens.hostile import screen_text
-from tests.screens.piloting import running, toasts, until, write_notes
+from tests.screens.piloting import running, toasts, type_at_once, until, write_notes
 
 ANA = Caller(company_id="local", principal="user:ana", door="test")
 BOT = Caller(company_id="local", principal="agent:bot", door="mcp")
@@ -76,11 +76,13 @@ async def test_a_person_decides_on_what_agents_wrote(
         await shows(pilot, app, "4 writes")
         assert await texts(service) == ["Deploys happen from main"]
 
-        await pilot.press("G", "d", *"no", "enter")
-        await shows(pilot, app, "3 writes")
+        type_at_once(app, "d", *"mine", "escape", "G", "d", *"no", "enter", "d", *"nor", "enter")
+        await shows(pilot, app, "2 writes")
         log = await service.log.page(ANA, Filter(operation_type=OperationType.REVIEW))
         refused = [one for one in log.operations if one.request["decision"] == "refuse"]
-        assert [one.request["reason"] for one in refused] == ["no"]
+        assert [one.request["reason"] for one in refused] == ["nor", "no"]
+        type_at_once(app, "u", "y")
+        await shows(pilot, app, "3 writes")
 
         await service.write(ANA, WriteRequest(scope=SCOPE, source=kept.source, content="By hand"))
         await service.correct(ANA, change.model_copy(update={"text": "Deploys happen from trunk"}))
@@ -97,9 +99,7 @@ async def test_a_person_decides_on_what_agents_wrote(
         await pilot.press("a", "y")
         await shows(pilot, app, "Nothing waits for review.")
         assert len(await texts(service)) == 4
-        await pilot.press("w", *"looks like", "enter")
-        await shows(pilot, app, "refuse text that looks like an instruction")
-        await pilot.press("down", "enter")
+        type_at_once(app, "w", *"looks like", "enter", "down", "enter")
         await until(
             pilot,
             lambda: any("refuse text that looks like an instruction" in one for one in toasts(app)),
