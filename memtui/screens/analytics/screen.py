@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import suppress
 from datetime import UTC
 from pathlib import Path
 from time import monotonic
@@ -230,12 +229,11 @@ class AnalyticsScreen(MemtuiScreen):
 
     async def prepare(self) -> None:
         """Add up before it is first shown, unless the log is long; that leaves nothing in it."""
-        session = self.state.session
-        with suppress(MemtuiError):  # which is said once it is shown
-            is_short = session and await session.service.log.newest(session.caller) <= _SHORT
-            if is_short and self._stale:
-                self._stale = False
-                self.load()
+        session = self.session
+        is_short = await session.service.log.newest(session.caller) <= _SHORT
+        if is_short and self._stale:
+            self._stale = False
+            self.load()
 
     def on_screen_resume(self) -> None:
         """Add up again where another day or hour has begun since."""
