@@ -309,7 +309,7 @@ class Provenance(Model):
     written: Operation | None
     """The operation that wrote it; None where it came from outside memtui."""
     mutations: tuple[Operation, ...] = ()
-    """All mutations, newest first, the write included."""
+    """All mutations, newest first, the write included, each with the handles of this record."""
     retrieval_count: int = 0
     retrievals: tuple[Retrieval, ...] = ()
     """The newest queries that returned it, at most 20."""

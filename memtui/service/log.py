@@ -142,14 +142,19 @@ class CompanyLog:
             raise Invalid(f"{asked} is the beginning of several operation ids; give more of it.")
         return found[0]
 
-    def by_ids(self, operation_ids: Sequence[str]) -> tuple[Operation, ...]:
-        """Return the operations with these ids, newest first."""
-        hot, sealed, _ = self._both(lambda one: one.by_ids(operation_ids), whole=True)
+    def by_ids(
+        self, operation_ids: Sequence[str], record_ids: Sequence[str] = ()
+    ) -> tuple[Operation, ...]:
+        """Return the operations with these ids, newest first.
+
+        Where `record_ids` are given, their handles are those of these records alone.
+        """
+        hot, sealed, _ = self._both(lambda one: one.by_ids(operation_ids, record_ids), whole=True)
         known = {one.operation_id for one in hot}
         missing = [one for one in operation_ids if one not in known]
         if not missing:
             return hot
-        older = sealed.ask(lambda one: self._reader(one).by_ids(missing))
+        older = sealed.ask(lambda one: self._reader(one).by_ids(missing, record_ids))
         return (*hot, *(older or ()))
 
     def by_seqs(self, seqs: Sequence[int]) -> Sequence[Operation]:
@@ -428,7 +433,7 @@ class Log(Group):
     def provenance(self, caller: Caller, binding_key: str, handle: RecordHandle) -> Provenance:
         """Return who wrote and changed a record, and which queries returned it."""
         own, place = self._of(caller), (binding_key, handle.provider_record_id)
-        mutations = own.by_ids(own.mutations_of_record(*place))
+        mutations = own.by_ids(own.mutations_of_record(*place), place[1:])
         count, reads = own.retrievals(*place, _SHOWN_RETRIEVALS)
         said = Counter(word.helped for word in own.words(binding_key, place[1:]))
         written = (

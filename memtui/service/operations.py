@@ -405,7 +405,7 @@ class Operations(Group):
                 for operation_id, step in found.items():
                     known = steps.get(operation_id)
                     steps[operation_id] = _joined(known, step) if known else step
-        operations = self._core.log(company_id, until(sight, as_of)).by_ids(list(steps))
+        operations = self._core.log(company_id, until(sight, as_of)).by_ids(list(steps), ids)
         return ids, tuple(change_of(one, steps[one.operation_id], sight) for one in operations)
 
     @to_its_end

@@ -33,6 +33,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    true,
     type_coerce,
 )
 
@@ -295,15 +296,17 @@ class LogReader:
                 return self._in_order(numbers)
         return ()
 
-    def by_ids(self, operation_ids: Sequence[str]) -> tuple[Operation, ...]:
-        """Return the operations with these ids, newest first."""
+    def by_ids(
+        self, operation_ids: Sequence[str], record_ids: Sequence[str] = ()
+    ) -> tuple[Operation, ...]:
+        """Return the operations with these ids, newest first; see `by_seqs` for `record_ids`."""
         column = OPERATIONS.c.operation_id
         found = [
             seq
             for part in parts(operation_ids)
             for seq in self._numbers(column.in_(part), *seen(self.sight))
         ]
-        return self._in_order(sorted(found, reverse=True))
+        return self._in_order(sorted(found, reverse=True), record_ids)
 
     def latencies(self, binding_key: str, limit: int) -> list[float]:
         """Return the latencies of a binding's newest operations in milliseconds, oldest first."""
@@ -653,8 +656,13 @@ class LogReader:
         statement: Select[Any] = select(_SEQ).where(*self._own, *where)
         return self.connection.execute(statement.order_by(order).limit(limit)).scalars().all()
 
-    def by_seqs(self, wanted: Sequence[int]) -> list[Operation]:
-        """Return the operations with these numbers, those that are there, in no order."""
+    def by_seqs(self, wanted: Sequence[int], record_ids: Sequence[str] = ()) -> list[Operation]:
+        """Return the operations with these numbers, those that are there, in no order.
+
+        Where `record_ids` are given, their handles are those of these records alone: one operation
+        may have forgotten ten thousands.
+        """
+        only = HANDLES.c.provider_record_id.in_(record_ids) if record_ids else true()
         found: list[Operation] = []
         for part in parts(wanted):
             operations, usage, handles = (
@@ -663,13 +671,14 @@ class LogReader:
                     .where(
                         table.c.company_id == self.company_id,
                         _among(self.connection, table.c.seq, part),
+                        narrowed,
                     )
                     .order_by(*order)
                 ).all()
-                for table, order in (
-                    (OPERATIONS, ()),
-                    (USAGE, (USAGE.c.seq, USAGE.c.ordinal)),
-                    (HANDLES, (HANDLES.c.seq, HANDLES.c.rank)),
+                for table, order, narrowed in (
+                    (OPERATIONS, (), true()),
+                    (USAGE, (USAGE.c.seq, USAGE.c.ordinal), true()),
+                    (HANDLES, (HANDLES.c.seq, HANDLES.c.rank), only),
                 )
             )
             used, touched = _by_seq(usage), _by_seq(handles)
@@ -679,8 +688,10 @@ class LogReader:
             )
         return found
 
-    def _in_order(self, wanted: Sequence[int]) -> tuple[Operation, ...]:
-        found = {one.seq: one for one in self.by_seqs(wanted)}
+    def _in_order(
+        self, wanted: Sequence[int], record_ids: Sequence[str] = ()
+    ) -> tuple[Operation, ...]:
+        found = {one.seq: one for one in self.by_seqs(wanted, record_ids)}
         return tuple(found[seq] for seq in wanted)
 
 

@@ -414,6 +414,10 @@ async def test_provenance_says_who_wrote_and_who_read(
     many = [f"none{number}" for number in range(2000)]
     assert len(await service.log.retrieval_stats(caller, "default", [*many, *stats])) == 2
 
+    await service.forget(caller, ForgetRequest(handles=(other, handle), scope=scope))
+    gone = (await service.log.provenance(caller, "default", handle)).mutations[0]
+    assert [one.provider_record_id for one in gone.handles] == [handle.provider_record_id]
+
 
 async def test_provenance_of_what_came_from_outside_names_no_write(
     service: MemoryService, caller: Caller
