@@ -278,7 +278,7 @@ def fact_columns(
 
     return [
         Column("tokens", "tok", _tokens, 5, "right", keep=95, order=lambda row: row.tokens or 0),
-        Column("age", "age", lambda row: fmt.ago(row.fact.created_at, now()), 6, "right", keep=90,
+        Column("age", "added", lambda row: fmt.ago(row.fact.created_at, now()), 6, "right", keep=90,
                tone="muted", order=age),
         Column("section", "section", lambda row: section_word(row.section), 9, keep=40,
                tone="muted"),

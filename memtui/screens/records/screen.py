@@ -135,7 +135,11 @@ class RecordsScreen(EditingScreen[Record]):
         if is_new:
             self._question, self._everywhere, limit = question, everywhere, PAGE_ROWS
             self._outcomes = {}
-            shown.hidden = shown.hidden - {"binding"} if everywhere else shown.hidden | {"binding"}
+            # A column that would say the same in each row leaves its room to the text.
+            same = set() if everywhere else {"binding"}
+            if state.record_scope.project_id and not state.record_scope.subject_id:
+                same.add("where")
+            shown.hidden = shown.hidden - {"binding", "where"} | same
             shown.selection.reset()
             shown.notice = ("Reading the records …",)
         request = question.model_copy(update={"limit": limit})
