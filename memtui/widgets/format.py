@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, tzinfo
 from decimal import Decimal
+from itertools import starmap
 from typing import TYPE_CHECKING, NamedTuple
 
 from memtui.contract import (
@@ -42,7 +43,7 @@ _CHANGES = {
     OperationType.CORRECT: "edit",
     OperationType.FORGET: "forgetting",
     OperationType.CONFIGURE: "change of settings",
-    OperationType.REVIEW: "decision",
+    OperationType.REVIEW: "refusal",
 }
 """What a change is called in a sentence; any other by its type."""
 _DONE = {
@@ -94,6 +95,23 @@ def reversal(operation: Operation) -> str:
     if _redoes(operation):
         return "redoes it"
     return f"undoes the {_CHANGES.get(OperationType(undone), undone)}"
+
+
+def configured(operation: Operation) -> str:
+    """Return what was set: `update binding default: add rule hold per-run 2`; else empty."""
+    if operation.operation_type != OperationType.CONFIGURE:
+        return ""
+    words = [*filter(None, starmap(_set_words, operation.request.items()))]
+    return ": ".join(filter(None, ("".join(words[:1]), ", ".join(words[1:]))))
+
+
+def _set_words(name: str, value: object) -> str:
+    noun = name.removesuffix("_id").replace("_", " ")
+    if isinstance(value, bool):
+        return noun if value else f"not {noun}"
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    said = [str(one) for one in parts or [value] if isinstance(one, str | int | float)]
+    return " ".join([noun, *filter(None, said)]) if any(said) else ""
 
 
 def _redoes(operation: Operation) -> bool:
@@ -191,6 +209,8 @@ def changed(change: UndoCandidate) -> str:
     if change.records:
         together = change.operation.request.get("together")
         return f"{counted(change.records, 'record')}{' and what went with it' if together else ''}"
+    if author := change.operation.request.get("author"):
+        return f"what {author} wrote"
     if len(change.settings) == 1:
         [setting] = change.settings
         fields = ", ".join(sorted(setting.fields)).replace("_", " ")

@@ -36,6 +36,26 @@ def test_relative_times(back: timedelta, shown: str) -> None:
     assert fmt.ago(NOW - back, NOW) == shown
 
 
+@pytest.mark.parametrize(
+    ("request_", "shown"),
+    [
+        ({"update_binding": "default",
+          "add_rule": {"action": "hold", "test": "per-run", "value": "2"}},
+         "update binding default: add rule hold per-run 2"),
+        ({"update_binding": "notes", "read_only": True, "enabled": False, "config": {}},
+         "update binding notes: read only, not enabled"),
+        ({"set_target": "agent", "target_id": "scout", "key": "kb"},
+         "set target agent: target scout, key kb"),
+        ({"update_company": "acme", "name": None, "links": ["issue", "run"]},
+         "update company acme: links issue run"),
+        ({}, ""),
+    ],
+)  # fmt: skip
+def test_what_was_set_reads_on_one_line(request_: dict[str, Any], shown: str) -> None:
+    operation: Any = SimpleNamespace(operation_type="configure", request=request_)
+    assert fmt.configured(operation) == shown
+
+
 def test_times_that_are_missing_or_part_of_a_sentence() -> None:
     assert fmt.ago(None, NOW) == "–"
     assert fmt.since(NOW - timedelta(hours=3), NOW) == "3 h ago"

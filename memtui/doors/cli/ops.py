@@ -194,8 +194,10 @@ def _what(operation: Operation) -> str:
     """Return why it failed, what was asked, or which record it touched."""
     if operation.error_message:
         return operation.error_message
-    if judged := shown.judged(operation):
-        return judged
+    if words := (
+        shown.configured(operation) or shown.judged(operation) or shown.reversal(operation)
+    ):
+        return words
     is_context = operation.operation_type is OperationType.CONTEXT
     for word in ("query", "prompt", "content", "text", "key", "embedding", "what"):
         value = operation.request.get(word)

@@ -148,6 +148,8 @@ def _cost(operation: Operation) -> Cell:
 
 def asked(operation: Operation) -> str:
     """Return what an operation was about, on one line; empty where it says nothing."""
+    if words := fmt.configured(operation):
+        return words
     for name in ASKED:
         value = operation.request.get(name)
         if name == "text" and operation.operation_type is OperationType.CONTEXT:
@@ -161,8 +163,6 @@ def asked(operation: Operation) -> str:
         return words
     if operation.operation_type is OperationType.PURGE:
         return str(operation.request.get("what", "proof"))
-    if operation.operation_type is OperationType.CONFIGURE:
-        return next(iter(operation.request), "").replace("_", " ")
     return "erased" if operation.erased else ""
 
 
