@@ -144,18 +144,23 @@ async def check_writable(ends: Ends) -> None:
         Denied: it is read-only, or its company, provider or memtui itself is, or the caller looks
             at the past.
     """
-    key = ends.destination.key
     if ends.caller.as_of is not None:
         raise Denied("This is the past, where nothing can be changed; go back to now first.")
     if ends.service.read_only:
         raise Denied("memtui runs read-only; start it without --read-only to migrate.")
     if (await ends.service.companies.get(ends.caller)).read_only:
         raise Denied(f"The company {ends.caller.company_id} is read-only.")
-    if ends.destination.read_only:
+    check_takes(ends.destination)
+
+
+def check_takes(binding: BindingView) -> None:
+    """Raise `Denied` where a binding takes no records: it, or its provider, only reads."""
+    key = binding.key
+    if binding.read_only:
         raise Denied(
             f"The binding {key} is read-only; `memtui bindings read-only {key} off` opens it."
         )
-    if not ends.destination.capabilities.writable:
+    if not binding.capabilities.writable:
         raise Denied(f"The provider of {key} only reads; choose another destination.")
 
 

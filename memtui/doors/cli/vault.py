@@ -68,6 +68,7 @@ async def vault_sync(
     whole, or where more than 5% would go. Each change can be undone. Exit 1 if something is not
     in sync afterwards.
     """
+    from memtui.migration.ends import check_takes
     from memtui.migration.syncing import sync
 
     if watch and (dry_run or delete is not None or rebuild):
@@ -75,6 +76,9 @@ async def vault_sync(
     if delete is not None and rebuild:
         raise Invalid("--rebuild deletes nothing; leave out --delete.")
     ends = await _ends(session, binding, vault)
+    if dry_run:  # what would be refused is not said to happen
+        for side in (ends.source, ends.destination):
+            check_takes(side)
     if watch:
         return await _watch(session, ends, every)
     try:

@@ -50,6 +50,7 @@ def test_wrong_words_are_one_sentence(vaults: Run) -> None:
         (["sync", "copy", "--vault", "copy"], 2, "name two bindings"),
         (["sync", "locked"], 2, "2 vaults: copy, default; name one with --vault"),
         (["sync", "locked", *own], 4, "The binding locked is read-only"),
+        (["sync", "locked", *own, "--dry-run"], 4, "The binding locked is read-only"),
         (["sync", "copy", "--watch", "--dry-run"], 2, "--watch goes without"),
         (["sync", "copy", "--rebuild", "--delete", "1"], 2, "leave out --delete"),
         (["sync", "copy", "--delete", "2"], 2, "held back is 0, not 2"),
