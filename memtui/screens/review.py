@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from memtui.contract import Record
     from memtui.screens.following import News
     from memtui.screens.state import AppState
-    from memtui.service import MutationAnswer
+    from memtui.service import BindingView, MutationAnswer
 
 _ABOUT = "Nothing of this is in any memory, query or context until a person accepts it."
 _NEEDS_ROW = {"accept", "fix", "fix_external", "refuse", "rule", "open", "operation", "copy"}
@@ -310,7 +310,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         session = self.session
         read = partial(session.service.bindings.all, session.caller)
         bindings = await self.wait("reading the rules", read)
-        keys = [Choice(one.key, _with_rules(one.key, one.review)) for one in bindings]
+        keys = [Choice(one.key, _with_rules(one)) for one in bindings]
         key = keys[0].value
         if len(keys) > 1:
             which = await self.ask(Choose("Which binding's rules?", keys))
@@ -417,8 +417,10 @@ def _rule_choice(one: ReviewRule | RuleTest) -> Choice[ReviewRule | RuleTest]:
     return Choice(one, _WORDS[one].format("…"), "add")
 
 
-def _with_rules(key: str, rules: tuple[ReviewRule, ...]) -> str:
-    return f"{key}: {'; '.join(map(_wording, rules)) or 'everything is stored at once'}"
+def _with_rules(binding: BindingView) -> str:
+    is_open = not binding.read_only and binding.capabilities.writable
+    else_ = "everything is stored at once" if is_open else "it is read-only, nothing is stored"
+    return f"{binding.key}: {'; '.join(map(_wording, binding.review)) or else_}"
 
 
 # How what waits reads.
@@ -491,6 +493,8 @@ def beside(found: HeldDetails) -> Iterator[list[Line]]:
     others = [one for one in found.contradicts if one.handle not in shown]
     if others:
         yield [heading("Says otherwise than"), *map(_record_line, others)]
+    if found.same:
+        yield [heading("Is there already"), *map(_record_line, found.same)]
     if found.changed:
         what = [_record_line(one) for one in found.then] or [display("nothing", style=DIM)]
         yield [heading("Has changed since; when it was held there was"), *what]

@@ -64,6 +64,7 @@ from memtui.service.connections import Connection
 from memtui.service.core import Group, Share, refuse_unreviewed, to_its_end
 from memtui.service.recorder import Check, RunningOperation
 from memtui.service.redaction import redact, redact_json
+from memtui.service.similar import already_there
 from memtui.service.visibility import (
     Caller,
     R,
@@ -468,7 +469,7 @@ class Operations(Group):
                     log_text(entry, clean.content, withheld=True)
             alike: tuple[Similar, ...] = ()
             if tell_similar and routed.mode is WriteMode.APPEND:
-                alike = await _alike(caller, entry, connection, routed)
+                alike = await already_there(caller, connection, routed, entry.sight)
             limit = core.save_limits.check
             routed, held = await self._begin(
                 entry, connection, routed, before, accepts=accepts, check=limit
@@ -842,29 +843,6 @@ async def _narrowed(connection: Connection, request: QueryRequest) -> ContextBun
                 }
             )
         asked = min(_MOST_SNIPPETS, max(_LEAST_SNIPPETS, 4 * asked))
-
-
-async def _alike(
-    caller: Caller, entry: RunningOperation, connection: Connection, request: WriteRequest
-) -> tuple[Similar, ...]:
-    """Return what the owner has already that says the same, or nearly, as far as it may be read."""
-    from memtui.service.similar import candidates, likest
-
-    abilities = connection.adapter.capabilities
-    if not abilities.similar:
-        return ()
-    found = [
-        one
-        for one in readable(await candidates(connection, request), request.scope, entry.sight)
-        if owner_of(one.scope) == owner_of(request.scope)
-    ]
-    if not found:
-        return ()
-    liken = partial(likest, by_meaning=abilities.semantic)
-    alike = await asyncio.to_thread(liken, request.content, found)
-    records = for_caller(caller, [one.record for one in alike])
-    pairs = zip(alike, records, strict=True)
-    return tuple(one.model_copy(update={"record": record}) for one, record in pairs)
 
 
 def _stages_of(stages: Iterable[ExplainStage], ids: Container[str]) -> tuple[ExplainStage, ...]:

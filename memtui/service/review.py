@@ -28,7 +28,7 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
-from memtui.service.answers import MutationAnswer, ReviewRule, RuleAction, RuleTest
+from memtui.service.answers import SAME, MutationAnswer, ReviewRule, RuleAction, RuleTest, Similar
 from memtui.service.connections import Connection
 from memtui.service.core import Group, find_binding, in_thread, to_its_end
 from memtui.service.holding import (
@@ -48,6 +48,7 @@ from memtui.service.holding import (
 )
 from memtui.service.recorder import RunningOperation
 from memtui.service.redaction import redact
+from memtui.service.similar import already_there
 from memtui.service.visibility import AGENT_PREFIX, Action, Caller, may_read
 from memtui.store import appending, bindings, held, settings
 from memtui.store.compiled import HeldRow
@@ -107,6 +108,8 @@ class HeldDetails(HeldWrite):
     """The records that it would change or remove, or that have its key, as they are now."""
     contradicts: tuple[Record, ...] = ()
     """What says otherwise."""
+    same: tuple[Record, ...] = ()
+    """What says the same, where it would be added to that."""
     orders: bool = False
     """Whether it reads like an order, or hides characters, whatever rule holds it."""
     then: tuple[Record, ...] = ()
@@ -154,6 +157,9 @@ class Review(Group):
             handles = _handles(request)
             there = await connection.snapshots(handles, scope) if handles else []
             met = await met_by(connection, request, there, entry.sight)
+            alike: tuple[Similar, ...] = ()
+            if isinstance(request, WriteRequest) and request.mode is WriteMode.APPEND:
+                alike = await already_there(caller, connection, request, entry.sight)
             entry.about(met.changes)
         then = tuple(Record.model_validate(one) for one in row.base)
         return HeldDetails(
@@ -161,6 +167,7 @@ class Review(Group):
             differences=tuple(_differences(connection, request, met.changes)),
             changes=met.changes,
             contradicts=met.contradicts,
+            same=tuple(one.record for one in alike if one.likeness >= SAME),
             orders=reads_like_order(request),
             then=then,
             changed=state_of(met.changes) != state_of(then),
@@ -256,7 +263,7 @@ class Review(Group):
             return rules_of(find_binding(database, caller.company_id, binding_key))
 
     async def add_rule(self, caller: Caller, binding_key: str, rule: ReviewRule) -> Rules:
-        """Add a rule to a binding; return all that it has then.
+        """Add a rule to a binding, a number per run in place of another; return all it has then.
 
         Raises:
             Invalid: the rule cannot be.
@@ -264,7 +271,12 @@ class Review(Group):
         """
         rule = _checked(rule, binding_key)
         asked = {"add_rule": rule.model_dump(mode="json")}
-        return await self._change_rules(caller, binding_key, asked, lambda rules: (*rules, rule))
+
+        def added(rules: Rules) -> Rules:
+            once = rule.test is RuleTest.PER_RUN  # of two numbers only the smaller would count
+            return (*(one for one in rules if not (once and one.test is rule.test)), rule)
+
+        return await self._change_rules(caller, binding_key, asked, added)
 
     async def remove_rule(self, caller: Caller, binding_key: str, rule: ReviewRule) -> Rules:
         """Take a rule away; what waits because of it goes on waiting. Returns what is left.

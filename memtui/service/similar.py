@@ -7,12 +7,16 @@ ever put together by itself.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 
-from memtui.contract import QueryRequest, Record, Snippet, WriteRequest, owner_scope
+from memtui.contract import QueryRequest, Record, Snippet, WriteRequest, owner_of, owner_scope
 from memtui.service.answers import CLOSE, SAME, Similar
 from memtui.service.connections import Connection
+from memtui.service.visibility import Caller, for_caller, readable
+from memtui.store.sight import Sight
 
 _CANDIDATES, _TOLD, _CHARS = 10, 3, 2_000
 
@@ -28,6 +32,27 @@ async def candidates(connection: Connection, request: WriteRequest) -> Sequence[
     )
     bundle = await connection.read(lambda: connection.adapter.query(asked))
     return bundle.snippets
+
+
+async def already_there(
+    caller: Caller, connection: Connection, request: WriteRequest, sight: Sight | None
+) -> tuple[Similar, ...]:
+    """Return what the owner has already that says the same, or nearly, as far as it may be read."""
+    abilities = connection.adapter.capabilities
+    if not abilities.similar:
+        return ()
+    found = [
+        one
+        for one in readable(await candidates(connection, request), request.scope, sight)
+        if owner_of(one.scope) == owner_of(request.scope)
+    ]
+    if not found:
+        return ()
+    liken = partial(likest, by_meaning=abilities.semantic)
+    alike = await asyncio.to_thread(liken, request.content, found)
+    records = for_caller(caller, [one.record for one in alike])
+    pairs = zip(alike, records, strict=True)
+    return tuple(one.model_copy(update={"record": record}) for one, record in pairs)
 
 
 def likest(text: str, found: Sequence[Snippet], *, by_meaning: bool) -> tuple[Similar, ...]:

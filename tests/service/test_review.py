@@ -570,3 +570,19 @@ async def test_a_decision_tells_an_agent_nothing_of_what_was_held(
     other = BOT.model_copy(update={"principal": "agent:other"})
     assert "plan" in str((await held_all.undoable(ANA))[0].settings)
     assert "plan" not in str((await held_all.undoable(other))[0].settings)
+
+
+async def test_what_is_there_already_stands_beside_what_waits(held_all: MemoryService) -> None:
+    service = held_all
+    known = fact("deploy_branch: main").model_copy(update={"topic": "Project"})
+    await service.write(ANA, known)
+    again, other = [await ask(service, f"deploy_branch: {name}") for name in ("main", "trunk")]
+    shown = await service.review.show(ANA, again.held_id)
+    assert [one.text for one in shown.same] == ["deploy_branch: main"]
+    assert (await service.review.show(ANA, other.held_id)).same == ()
+
+
+async def test_a_binding_has_one_number_per_run(service: MemoryService) -> None:
+    for name in ("hold per-run 2", "hold contradiction", "hold per-run 1"):
+        rules = await service.review.add_rule(ANA, "default", rule(name))
+    assert [one.name for one in rules] == ["hold contradiction", "hold per-run 1"]

@@ -320,6 +320,7 @@ def _details(session: Session, one: HeldDetails) -> Iterator[Line]:
         yield "It reads like an order, or hides something."
     for title, records in (
         ("says otherwise than", one.contradicts),
+        ("is there already", one.same),
         ("was, when it was held", one.then if one.changed else ()),
     ):
         for record in records:
