@@ -30,7 +30,7 @@ from textual.screen import ModalScreen, Screen
 from memtui.actions import ACTIONS, SCREENS, actions_of, groups_on
 from memtui.paths import Paths
 from memtui.screens.opening import Opening, first_look
-from memtui.screens.themes import DEFAULT, check_theme, own_themes, own_variables
+from memtui.screens.themes import ANSI, DEFAULT, check_theme, own_themes, own_variables
 from memtui.widgets.display import toast
 from memtui.widgets.frame import Pressed
 from memtui.widgets.keys import bindings_for
@@ -186,7 +186,8 @@ class MemtuiApp(App[None]):
     def get_css_variables(self) -> dict[str, str]:
         """Add the app's own variables."""
         found = super().get_css_variables()
-        return found | own_variables(found, is_dark=self.current_theme.dark)
+        few = self.has_class("-few-colours") and self.theme != ANSI
+        return found | own_variables(found, is_dark=self.current_theme.dark, few_colours=few)
 
     def get_default_screen(self) -> Screen[Any]:
         """Begin with the frame that waits for the first screen."""

@@ -31,7 +31,7 @@ def own_themes(*, few_colours: bool = False) -> list[Theme]:
         surface="#1b1e29",
         panel="#262a38",
         dark=True,
-        variables=_chosen("#2b3652", "#ffffff", "#465678"),
+        variables=_chosen("#28324c", "#ffffff", "#465678"),
     )
     light = Theme(
         name=LIGHT,
@@ -44,9 +44,9 @@ def own_themes(*, few_colours: bool = False) -> list[Theme]:
         foreground="#23283a",
         background="#fafafc",
         surface="#f0f1f6",
-        panel="#e2e5ee",
+        panel="#e4e7f0",
         dark=False,
-        variables=_chosen("#cfdcf7", "#10131c", "#cfdcf7"),
+        variables=_chosen("#dbe5fa", "#10131c", "#cfdcf7"),
     )
     if few_colours:
         dark = replace(
@@ -56,6 +56,9 @@ def own_themes(*, few_colours: bool = False) -> list[Theme]:
             warning="#ffff55",
             error="#ff5555",
             success="#55ff55",
+            background="#000000",
+            surface="#000000",
+            panel="#000000",
             variables=_chosen("#0000aa", "#ffffff", "#0000aa"),
         )
         light = replace(
@@ -64,7 +67,7 @@ def own_themes(*, few_colours: bool = False) -> list[Theme]:
             accent="#aa00aa",
             warning="#aa00aa",
             error="#aa0000",
-            success="#00aa00",
+            success="#0000aa",
             foreground="#000000",
             background="#ffffff",
             surface="#ffffff",
@@ -84,11 +87,15 @@ def _chosen(background: str, foreground: str, selection: str) -> dict[str, str]:
     }
 
 
-def own_variables(variables: Mapping[str, str], *, is_dark: bool) -> dict[str, str]:
+def own_variables(
+    variables: Mapping[str, str], *, is_dark: bool, few_colours: bool
+) -> dict[str, str]:
     """Return the colours of lines and scrollbars: ones that stand out on light and on dark."""
     shade = "lighten" if is_dark else "darken"
     rule, thumb = variables[f"panel-{shade}-2"], variables[f"panel-{shade}-3"]
-    if rule == "transparent":
+    if few_colours:
+        rule = thumb = "#555555"  # what a palette of 16 has as its grey
+    elif rule == "transparent":
         rule = thumb = "ansi_bright_black"  # of a theme of the terminal's own colours
     return {"rule": rule, "thumb": thumb}
 
