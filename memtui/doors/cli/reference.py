@@ -91,7 +91,7 @@ def keys_page() -> Iterator[str]:
         yield from ("", f"## {group_title(group)}", "", *_table("keys", "what it does", "action"))
         for action in actions_of(group):
             keys = " ".join(f"`{label}`" for label in Keymap().labels(action.id).split())
-            changes = " Changes memory." if action.mutates else ""
+            changes = " Refused where read-only." if action.mutates else ""
             yield _row(keys, f"{action.description}{changes}", f"`{action.id}`")
 
 
