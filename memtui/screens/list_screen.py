@@ -190,7 +190,7 @@ class ListScreen(MemtuiScreen, Generic[R]):
 
     def _draw_ages(self) -> None:
         if self.is_current and self.rows_list.rows.count:
-            self.rows_list.refresh()
+            self.rows_list.redraw()
             self.draw_detail()
 
     @on(PagesWanted)

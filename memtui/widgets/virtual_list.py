@@ -235,6 +235,11 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         self._ask()
         self._changed_cursor()
 
+    def redraw(self) -> None:
+        """Draw the rows again where their cells say something else by now, such as an age."""
+        self._measure_again()
+        self.refresh()
+
     # Keys.
 
     def action_top(self) -> None:

@@ -204,6 +204,9 @@ async def test_columns_are_as_wide_as_what_comes_into_view_and_the_order_keeps_i
         await pilot.press("G")
         await pilot.pause()
         assert shown.render_line(1).text.index("|") == bar + len("long enough") - len("word ")
+        words[50] += " by now"
+        shown.redraw()
+        assert "long enough by now" in shown.render_line(shown.size.height - 1).text
         shown.hidden = frozenset({"word"})
         await pilot.pause()
         assert shown.shown_columns == ["number", "end"]

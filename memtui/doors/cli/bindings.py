@@ -123,6 +123,10 @@ async def bindings_add(
         enabled=not disabled,
     )
     _answer(session, view)
+    session.out.say(
+        f"It serves nobody yet: name it with --binding {key}, or let it serve the company with "
+        f"`memtui bindings target set {key} company`."
+    )
     return 0
 
 

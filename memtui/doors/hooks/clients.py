@@ -14,6 +14,7 @@ from typing import Any
 from memtui.backends.client_configs import GEMINI, codex_folder
 from memtui.contract import Invalid, Json, NotFound
 from memtui.doors.clients import Addition, FileChange, adding, form_of, read, removing, unchanged
+from memtui.wording import unknown
 
 HOLDER = "hooks"
 EVENT = "EVENT"
@@ -119,8 +120,7 @@ def find_client(key: str) -> HookClient:
     for client in CLIENTS:
         if client.key == key:
             return client
-    known = ", ".join(one.key for one in CLIENTS)
-    raise Invalid(f"Of {key} memtui knows no hooks; it knows those of {known}.")
+    raise Invalid(unknown("client", key, [one.key for one in CLIENTS]))
 
 
 def installing(client: HookClient, path: Path, command: Sequence[str], most_ms: int) -> FileChange:

@@ -600,7 +600,8 @@ def _source(source: SourceRef | None) -> str | None:
     names = (source.comment_id, source.document_key, source.run_id, source.activity_id)
     name = source.external_ref or next((one for one in names if one), None) or source.issue_id
     words = source.kind.replace("_", " ")
-    return f"{words} {name}" if name else words
+    of = f" of {source.issue_id}" if source.issue_id not in {None, name} else ""
+    return f"{words} {name}{of}" if name else words
 
 
 async def feedback(agent: Agent, asked: FeedbackInput) -> Said:

@@ -529,7 +529,11 @@ class QueryScreen(MemtuiScreen):
         if self.view.answer is answer:
             kept = {one: word for one, word in self.view.said.items() if one != place}
             self.view = replace(self.view, said=kept if is_said else {**kept, place: wanted})
-        self.toast(f"{fmt.VERDICTS[said.verdict]}: what you say of a result is counted.")
+        self.toast(
+            "withdrawn: what you said of the result is counted no more."
+            if is_said
+            else f"{fmt.VERDICTS[said.verdict]}: what you say of a result is counted."
+        )
 
     def action_record(self) -> None:
         """Show the record in Records."""

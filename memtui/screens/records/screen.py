@@ -295,7 +295,7 @@ class RecordsScreen(EditingScreen[Record]):
             )
         return (
             "No memories here yet.",
-            "n writes one, B looks at another binding, 1 finds memories on this machine.",
+            "n writes one, 0 shows all bindings, B another one, 1 finds memories on this machine.",
         )
 
     def _broken(self, error: MemtuiError) -> None:

@@ -516,7 +516,9 @@ async def test_a_server_that_allows_it_searches_all_bindings(
 ) -> None:
     await service.bindings.add(caller, "table", "facts", {})
     scope = Scope(company_id="local", project_id=PROJECT)
-    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    source = SourceRef(
+        kind=SourceKind.ISSUE_COMMENT, company_id="local", issue_id="ISS-31", comment_id="2"
+    )
     for key, text in (("default", "The release leaves on Thursday"), ("table", "release: 4.2")):
         await service.write(
             caller, WriteRequest(scope=scope, source=source, content=text, binding_key=key)
@@ -532,6 +534,7 @@ async def test_a_server_that_allows_it_searches_all_bindings(
         answer = await agent.call_tool("memory_search", asked)
         found = {one["binding"]: one["id"] for one in answer.structured_content["memories"]}
         assert found.keys() == {"default", "table"}
+        assert "issue comment 2 of ISS-31" in text_of(answer)
         one = await agent.call_tool("memory_get", {"id": found["table"], "binding": "table"})
         assert one.structured_content["memory"]["text"] == "release: 4.2"
         tagged = {"tag": "release", "all_bindings": True, "limit": 1}
