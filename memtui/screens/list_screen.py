@@ -22,7 +22,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.content import Content
 
-from memtui.actions import Need
+from memtui.actions import Need, actions_of
 from memtui.contract import Invalid, MemtuiError, NotFound
 from memtui.screens.base import MemtuiScreen, ServiceScreen
 from memtui.screens.dialogs import Choice, Choose
@@ -32,6 +32,7 @@ from memtui.widgets.panes import DetailPane, Fitted, Split
 from memtui.widgets.virtual_list import (
     ColumnsAsked,
     Highlighted,
+    MarkAsked,
     Opened,
     PagesWanted,
     SelectionChanged,
@@ -204,6 +205,11 @@ class ListScreen(MemtuiScreen, Generic[R]):
     @on(ColumnsAsked)
     def _choose_columns(self) -> None:
         choose_columns(self, self.rows_list)
+
+    @on(MarkAsked)
+    def _turn_mark(self, event: MarkAsked) -> None:
+        if any(one.verb == "mark" for one in actions_of(self.MODE)):
+            event.rows_list.turn()
 
     @on(SelectionChanged)
     def _marked(self) -> None:

@@ -47,7 +47,7 @@ from memtui.widgets.display import DIM, OK, STRONG, WARN, display, line, lines
 from memtui.widgets.filter_words import understood
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import Opened, VirtualList
+from memtui.widgets.virtual_list import MARK, MarkAsked, Opened, VirtualList
 
 if TYPE_CHECKING:
     from memtui.pruning.insights import Insight
@@ -273,6 +273,12 @@ class PruneReview(ModalListScreen[Line]):
 
     # Marking.
 
+    @on(MarkAsked)
+    def _turn_mark(self) -> None:
+        current = self.rows_list.current
+        if current is not None and self._shown == "list" and not self.refusal("turn"):
+            self._turn(current)
+
     def action_turn(self) -> None:
         """Mark or unmark the candidate, or all of its group, and go on to the next.
 
@@ -284,12 +290,15 @@ class PruneReview(ModalListScreen[Line]):
         if current.insight is not None:
             self._go_to_owner(current.insight)
             return
-        if current.kept:
-            self.toast(current.kept, severity="warning")
-        self._review.turn(current)
-        self._draw_rows()
+        self._turn(current)
         if current.sort is not Sort.GROUP:
             self.rows_list.move(1)
+
+    def _turn(self, row: Line) -> None:
+        if row.kept:
+            self.toast(row.kept, severity="warning")
+        self._review.turn(row)
+        self._draw_rows()
 
     def _go_to_owner(self, insight: Insight) -> None:
         """List what could go of an insight's owner, from what it speaks of on."""
@@ -596,7 +605,7 @@ def review_columns(review: Callable[[], Review]) -> list[Column[Line]]:
         "reason", "reason", lambda line: line.reason, 18, keep=95, tone="muted"
     )
     return [
-        Column("mark", "", lambda line: _mark(line, review()), 3, keep=100),
+        Column(MARK, "", lambda line: _mark(line, review()), 3, keep=100),
         Column("tokens", "tok", _tokens, 5, "right", keep=90),
         Column("text", "what", lambda line: _text(line, review()), 24, flexible=True, keep=99,
                share=0.5),

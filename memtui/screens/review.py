@@ -33,7 +33,7 @@ from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
 from memtui.widgets.editor import keeps
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import Highlighted, SelectionChanged, VirtualList
+from memtui.widgets.virtual_list import Highlighted, MarkAsked, SelectionChanged, VirtualList
 
 if TYPE_CHECKING:
     from memtui.contract import Record
@@ -158,6 +158,10 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
 
         work = partial(session.service.review.show, session.caller, one.held_id)
         self._looking.latest(work, show, failed)
+
+    @on(MarkAsked)
+    def _turn_mark(self) -> None:
+        self.rows_list.turn()
 
     @on(SelectionChanged)
     def _turned(self) -> None:

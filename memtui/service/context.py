@@ -557,13 +557,11 @@ def _poisoned(context: AssembledContext) -> Iterator[ContextWarning]:
         ]
         if found:
             count = "1 memory" if len(found) == 1 else f"{len(found):,} memories"
-            verb = (
-                "reads like an order, or hides" if len(found) == 1 else "read like orders, or hide"
-            )
+            verb = "reads like an order or hides" if len(found) == 1 else "read like orders or hide"
             yield ContextWarning(
                 kind=WarningKind.POISONED,
                 section=section.title,
-                message=f"{count} in {section.title} {verb} something; look, and prune.",
+                message=f"{count} in {section.title} {verb} something.",
                 handles=tuple(fact.handle for fact in found if fact.handle is not None),
             )
 

@@ -35,6 +35,8 @@ R = TypeVar("R")
 
 _WIDEST = 200
 """Cells of a column that are counted; no list is much wider."""
+MARK = "mark"
+"""The key of a column that shows marks, where they do not stand before the first column."""
 _PARTS = ("header", "cursor", "cursor-blurred", "selected", "placeholder", *get_args(Tone)[1:])
 
 
@@ -75,6 +77,10 @@ class Highlighted(ListMessage):
 
 class Opened(ListMessage):
     """A row was chosen, with the key or a second click."""
+
+
+class MarkAsked(ListMessage):
+    """The person clicked where the mark of the row under the cursor stands."""
 
 
 class SelectionChanged(ListMessage):
@@ -280,9 +286,14 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
 
     def action_mark(self) -> None:
         """Mark or unmark the row, or the range; then move on."""
-        if self.selection.toggle(self._cursor):
+        if self.turn():
             self.move(1)
+
+    def turn(self) -> bool:
+        """Mark or unmark the row, or the range; return whether it was one row."""
+        was_one = self.selection.toggle(self._cursor)
         self._changed_selection()
+        return was_one
 
     def action_range(self) -> None:
         """Begin a range at the cursor, or take it into the marks."""
@@ -302,7 +313,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     # Mouse.
 
     def on_click(self, event: events.Click) -> None:
-        """Sort by a header, or put the cursor on a row; a second click opens it."""
+        """Sort by a header, turn a mark, or go to a row; a second click on that opens it."""
         line = event.y - self.gutter.top
         if line == 0:
             column = self._column_at(event.x)
@@ -313,7 +324,9 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         if 0 <= index < self.rows.count:
             again = index == self._cursor and event.chain > 1
             self.go_to(index)
-            if again:
+            if event.x < GUTTER or self._column_at(event.x) == MARK:
+                self.post_message(MarkAsked(self))
+            elif again:
                 self.action_open()
 
     # Drawing.

@@ -7,7 +7,7 @@ from textual.app import App, ComposeResult
 
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.rows import AppendedRows, WindowRows
-from memtui.widgets.virtual_list import Opened, PagesWanted, SortAsked, VirtualList
+from memtui.widgets.virtual_list import MarkAsked, Opened, PagesWanted, SortAsked, VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless
 
 COLUMNS: list[Column[int]] = [
@@ -44,6 +44,9 @@ class Log(App[None]):
 
     def on_sort_asked(self, event: SortAsked) -> None:
         self.heard.append(event.column)
+
+    def on_mark_asked(self, event: MarkAsked) -> None:
+        self.heard.append(f"mark {event.rows_list.current}")
 
     def on_opened(self, event: Opened) -> None:
         self.heard.append(event.rows_list.current)
@@ -168,6 +171,10 @@ async def test_the_mouse_sorts_selects_and_opens() -> None:
         await pilot.click("#log", offset=(10, 3), times=2)
         await pilot.pause()
         assert app.heard == ["text", 47]
+        await pilot.click("#log", offset=(1, 4))
+        await pilot.click("#log", offset=(1, 4))
+        await pilot.pause()
+        assert app.heard == ["text", 47, "mark 46", "mark 46"]
 
 
 async def test_an_empty_list_says_what_to_do_next() -> None:
