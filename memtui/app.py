@@ -773,15 +773,21 @@ class MemtuiApp(App[None]):
 
     def action_scope(self) -> None:
         """Choose company, project, agent, subject, issue and run."""
-        from memtui.screens.dialogs import Choose
+        from memtui.screens.dialogs import Choice, Choose
         from memtui.screens.scope_choices import chooser_title, offered, read_choices
         from memtui.screens.state import GoTo
 
+        known: list[Choice[ScopeStep]] = []
+
+        async def read() -> list[Choice[ScopeStep]]:
+            known[:] = await read_choices(self.state)
+            return known
+
         chooser: Choose[ScopeStep] = Choose(
             chooser_title(self.state),
-            partial(read_choices, self.state),
+            read,
             placeholder="type a name, or run:4412",
-            offer=offered,
+            offer=lambda text: offered(text, known),
         )
         scope = self.state.scope
         self._choose(chooser, lambda step: self.post_message(GoTo(scope=step.applied_to(scope))))

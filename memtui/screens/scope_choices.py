@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from memtui.contract import Scope
@@ -96,12 +97,17 @@ def scope_choices(
     return choices
 
 
-def offered(text: str) -> list[Choice[ScopeStep]]:
-    """Return the choices for a value that is not in the list; `run:4412` names its sort."""
+def offered(text: str, known: Sequence[Choice[ScopeStep]] = ()) -> list[Choice[ScopeStep]]:
+    """Return the choices for a value that is not in the list; `run:4412` names its sort.
+
+    What is `known` comes first where its name is nearly what was typed.
+    """
     word, _, value = text.partition(":")
     if value and word in FIELDS:
         return [Choice(ScopeStep(FIELDS[word], value), f"{value}  — as written", word)]
-    return [
+    names = {one.value.value or "" for one in known} - {""}
+    near = [name for name in get_close_matches(text, names) if text not in name]
+    return [one for name in near for one in known if one.value.value == name] + [
         Choice(ScopeStep(field, text), f"{text}  — as written", word)
         for word, field in FIELDS.items()
     ]

@@ -31,6 +31,7 @@ from sqlalchemy import (
     exists,
     func,
     literal_column,
+    not_,
     or_,
     select,
     true,
@@ -501,7 +502,8 @@ class LogReader:
     def scopes(self, newest: int) -> list[Scope]:
         """Return the distinct scopes of the newest so many operations, the last used first.
 
-        A subject that was erased is none: what stands for its name is a hash.
+        What a person looked for and found nothing in is none: its name may be typed wrong. Nor is a
+        subject that was erased: what stands for its name is a hash.
         """
         columns = OPERATIONS.c
         erased = cast(columns.absent, Text).contains('"scope.subject_id"')
@@ -511,6 +513,7 @@ class LogReader:
         looked_at = (
             select(_SEQ, *fields)
             .where(*self._own, *self._matching(Filter()))
+            .where(or_(columns.result_count > 0, not_(columns.principal.startswith("user:"))))
             .order_by(_SEQ.desc())
             .limit(newest)
             .subquery()

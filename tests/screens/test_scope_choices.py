@@ -34,3 +34,11 @@ def test_a_written_value_is_offered_for_each_sort_or_for_the_one_named() -> None
     assert len(offered("x")) == 5
     assert [one.value for one in offered("run:4412")] == [ScopeStep("run_id", "4412")]
     assert len(offered("a:b")) == 5
+
+
+def test_a_name_typed_wrong_offers_the_one_that_is_near() -> None:
+    seen = [Scope(company_id="acme", project_id=name) for name in ("mech-fighters", "infra")]
+    choices = scope_choices(Scope(company_id="acme"), [], seen, {})
+    first, *written = offered("mech-figters", choices)
+    assert (first.label, len(written)) == ("mech-fighters", 5)
+    assert len(offered("mech", choices)) == 5  # the list shows it already

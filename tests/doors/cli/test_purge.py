@@ -98,6 +98,7 @@ def test_read_only_shows_and_refuses(here: Run, told: str) -> None:
 
 def test_a_name_that_nothing_has_is_told_with_what_is_near(here: Run) -> None:
     here("note", "x", "--subject", "ana")
+    here("browse", "--subject", "annas")  # a name that nothing was found of
     for options in ((), ("--yes",)):
         done = here("purge", "--subject", "anna", *options)
         assert (done.code, "no user anna; did you mean ana?" in done.err) == (0, True)
