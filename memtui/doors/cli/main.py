@@ -97,7 +97,7 @@ GROUPS = {
     "review": ("What agents wrote that waits for a person.", "review"),
     "views": ("Filters kept under names, for the app and for commands.", "views"),
     "completion": ("What a shell completes of memtui.", "completion"),
-    "mcp": ("The MCP server for agents; `memtui mcp` alone serves.", "mcp"),
+    "mcp": ("The MCP server for agents; without a command it serves, as `serve` does.", "mcp"),
     "hook": ("What agents' clients call at moments of a run.", "hook", "hook_clients", "helper"),
 }
 """What the list of commands says of each group, and the modules that have its commands."""

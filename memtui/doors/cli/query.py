@@ -165,8 +165,10 @@ def _all_topics(answer: QueryAnswer | EverywhereQuery) -> str:
 
 def _snippet(session: Session, rank: int, snippet: Snippet, *first: str) -> Iterator[Line]:
     score = "" if snippet.score is None else f"{snippet.score:.3f}"
-    for number, line in enumerate(snippet.shown.split("\n")):
+    for number, line in enumerate(snippet.shown[:_SNIPPET_CHARS].split("\n")):
         yield f"{rank:>3}  {score:>6}  {line}" if number == 0 else f"{'':13}{line}"
+    if (more := len(snippet.shown) - _SNIPPET_CHARS) > 0:
+        yield Dim(f"{'':13}… {shown.counted(more, 'more character')}; memtui get shows the whole")
     origin = [
         *first,
         "summary" if snippet.summary else "",
@@ -189,6 +191,8 @@ def _summary(answer: QueryAnswer) -> str:
 
 _BAR = 24
 _LEFT_OUT_CHARS = 100
+_SNIPPET_CHARS = 4_000
+"""Of a longer memory a person is shown the beginning; a JSON document has it whole."""
 _SHOWN_WITHOUT_ROOM = 3
 
 
