@@ -397,7 +397,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("fewer", "minus", "Ask for fewer results."),
         _do("open", "o", "Open where the result came from.", _SOURCE, label="source"),
         _do("explain", "x", "Show the stages of this search and what each contributed.", _EXPLAIN),
-        _do("helped", "H", "Say that this result helped, or withdraw that.", _NOW_ROW),
+        _do("helped", "H", "Say that this result helped (feedback), or withdraw that.", _NOW_ROW),
         _do(
             "not_helped",
             "N",

@@ -84,6 +84,8 @@ _TALL = 30
 """Lines of a screen on which the whole head has room."""
 _SHORT_HEAD = 5
 """Lines of the head on a lower one."""
+_BESIDE_HEAD = 10
+"""Lines that are left to the facts and the rest on a screen that is lower still."""
 _MOST_COMPARED = 2_000
 """Past so many facts only the review looks, which a person asks for."""
 _MODELS = (
@@ -370,7 +372,8 @@ class BudgetScreen(EditingScreen[FactRow]):
         head.display = chosen
         width = head.content_size.width or self.size.width - 2
         if self.size.height < _TALL:
-            parts = [short_head(view, width, _SHORT_HEAD)]
+            most = max(2, min(_SHORT_HEAD, self.size.height - _BESIDE_HEAD))
+            parts = [short_head(view, width, most)]
         else:
             parts = [head_content(view, width), bars_content(view, width), notes_content(view)]
         head.update(lines([part for part in parts if part.plain]))

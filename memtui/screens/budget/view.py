@@ -437,7 +437,7 @@ def short_head(view: BudgetView, width: int, most: int) -> Content:
         display(cost, style=STRONG),
         gap=SEPARATOR,
     )
-    notes = [one for one in notes_content(view).split()[:1] if one.plain]
+    notes = [one for one in notes_content(view).split()[: max(0, most - 3)][:1] if one.plain]
     return lines([head, bars_content(view, width, most - 1 - len(notes)), *notes])
 
 
