@@ -554,6 +554,14 @@ async def test_a_key_says_which_value_counts_and_what_it_hides(
         shown = screen_text(app)
         assert "Project mech comes before" in shown
         assert "[go, c]" in shown
+        stack = next(one for _, one in listed(app).rows.held() if one.text == "stack: 3.10")
+        await service.correct(
+            caller, CorrectRequest(scope=MECH, handle=stack.handle, text="stack: 3.11")
+        )
+        await until(pilot, lambda: "stack: 3.11" in screen_text(app))
+        assert "comes before" not in screen_text(app)
+        await pilot.press("K")
+        await until(pilot, lambda: "comes before" in screen_text(app))
         await pilot.press("K")
         await until(pilot, lambda: "comes before" not in screen_text(app))
         note = next(one for _, one in listed(app).rows.held() if one.kind == "note")

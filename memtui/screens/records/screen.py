@@ -19,7 +19,6 @@ from memtui.contract import (
     MemtuiError,
     NotFound,
     Record,
-    RecordHandle,
     Scope,
     Unsupported,
     owner_scope,
@@ -47,6 +46,8 @@ from memtui.widgets.rows import PAGE_ROWS, AppendedRows
 from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from memtui.service.answers import (
         BindingView,
         BrowseAnswer,
@@ -102,8 +103,8 @@ class RecordsScreen(EditingScreen[Record]):
         self._links: dict[Named, Links] = {}
         """What the records that came link to, and what links to them."""
         self._stories = Background(self, "record-provenance")
-        self._key: tuple[RecordHandle, FactAnswer] | None = None
-        """The record whose key was looked up, and what was found."""
+        self._key: tuple[Record, datetime | None, FactAnswer] | None = None
+        """The record whose key was looked up, as it was and when, and what was found."""
         self._keys = Background(self, "record-key")
 
     def make_list(self) -> VirtualList[Record]:
@@ -494,9 +495,15 @@ class RecordsScreen(EditingScreen[Record]):
             provenance=self._story_of(row),
             problem=self._no_story,
             links=self._links.get(self.name_of(row)),
-            key=self._key[1] if self._key and self._key[0] == row.handle else None,
+            key=self._value_that_counts(row),
         )
         return record_content(view, width)
+
+    def _value_that_counts(self, record: Record) -> FactAnswer | None:
+        """Return what was found of the record's key, unless it was of another moment or text."""
+        if self._key is None or self._key[:2] != (record, self.state.as_of):
+            return None
+        return self._key[2]
 
     def _story_of(self, record: Record) -> Provenance | None:
         story = self._story
@@ -532,10 +539,11 @@ class RecordsScreen(EditingScreen[Record]):
         from memtui.service.facts import FactRequest
 
         record, session, asked = self.row, self.session, self.state.record_scope
+        as_of = self.state.as_of
         entry = entry_of(record)
         if entry is None:
             raise NotFound("This record is not a fact with a key, such as deploy_branch: main.")
-        if self._key is not None and self._key[0] == record.handle:
+        if self._value_that_counts(record) is not None:
             self._key = None
             self.draw_detail()
             return
@@ -547,7 +555,7 @@ class RecordsScreen(EditingScreen[Record]):
         )
 
         def show(found: FactAnswer) -> None:
-            self._key = record.handle, found
+            self._key = record, as_of, found
             self.draw_detail()
 
         self._keys.latest(
