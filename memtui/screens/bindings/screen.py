@@ -23,6 +23,8 @@ from memtui.screens.bindings.view import (
     BindingsView,
     TreeRow,
     capture_words,
+    found_place,
+    found_title,
     profile_content,
     row_detail,
     rows_of,
@@ -393,7 +395,7 @@ class BindingsScreen(MemtuiScreen):
     async def action_add_all(self) -> None:
         """Add all that was found and can be opened, read-only, after one yes."""
         found = self.view.addable
-        named = [f"{one.title}  {short_path(one.path)}" for one in found[:_NAMED]]
+        named = [f"{found_title(one)}  {found_place(one)}".strip() for one in found[:_NAMED]]
         if len(found) > _NAMED:
             named.append(f"and {len(found) - _NAMED} more")
         asked = Confirm(
@@ -419,7 +421,7 @@ class BindingsScreen(MemtuiScreen):
         from memtui.screens.bindings.form import Draft, written
 
         asked = Confirm(
-            f"Add {finding.title} as the read-only binding {finding.key}?",
+            f"Add {found_title(finding)} as the read-only binding {finding.key}?",
             detail=f"{short_path(finding.path)}\nNothing in it is changed.",
             verb="add",
             aside="look through its settings",
@@ -751,7 +753,7 @@ class BindingsScreen(MemtuiScreen):
         choices = []
         for one in sorted(self.view.bindings, key=lambda one: one.key not in known):
             if one.key != own.key and _VAULT in {one.provider_key, own.provider_key}:
-                note = "(in sync)" if one.key in known else _obstacle(one)
+                note = "(kept in sync)" if one.key in known else _obstacle(one)
                 choices.append(Choice(one, f"{one.key}  {note}".rstrip(), one.provider_key))
         if not choices:
             self.toast(

@@ -249,10 +249,10 @@ def _finding_line(finding: Finding) -> Content:
     mark = Content.styled("○ ", DIM) if finding.usable else Content.styled("✗ ", BAD)
     about = "" if finding.records is None else _about(finding.records, estimated=finding.estimated)
     return mark + line(
-        display(finding.title, limit=80, style=STRONG),
+        display(found_title(finding), limit=80, style=STRONG),
         display(finding.provider, limit=40, style=DIM),
         display(about, style=DIM),
-        display(short_path(finding.path), limit=200, style=DIM),
+        display(found_place(finding), limit=200, style=DIM),
         gap="  ",
     )
 
@@ -290,6 +290,16 @@ def _agent_detail(agent: Connected, state: AppState, width: int) -> Content:
 
 def _about(records: int, *, estimated: bool) -> str:
     return ("about " if estimated and records else "") + counted(records, "record")
+
+
+def found_title(finding: Finding) -> str:
+    """Return what was found, its path from the home folder on."""
+    return finding.title.replace(f"{Path.home()}/", "~/")
+
+
+def found_place(finding: Finding) -> str:
+    """Return where it was found; empty where the title says so."""
+    return "" if finding.path in finding.title else short_path(finding.path)
 
 
 def short_path(path: str) -> str:
@@ -468,7 +478,8 @@ def _finding_detail(finding: Finding, width: int) -> Content:
         if finding.usable
         else "It cannot be added as it is."
     )
-    blocks = [display(finding.title, limit=200, style=STRONG), Content(""), *pairs(facts, width)]
+    title = display(found_title(finding), limit=200, style=STRONG)
+    blocks = [title, Content(""), *pairs(facts, width)]
     blocks += [display(f"! {one}", limit=400, style=WARN) for one in finding.problems]
     return lines([*blocks, Content(""), display(hint, style=DIM)])
 
