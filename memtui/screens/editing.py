@@ -492,10 +492,14 @@ class EditingScreen(ListScreen[R]):
         """Make one fact of several of one place, after asking which wording stays."""
         if len({(self.binding_of(one), owner_scope(one.scope)) for one in records}) > 1:
             raise Invalid("Facts of several places cannot become one; mark those of one place.")
-        ordered = sorted(records, key=lambda one: not one.pinned)
+        ordered, now = sorted(records, key=lambda one: not one.pinned), self.state.clock()
+
+        def told(one: Record) -> str:
+            return f"{'⚑ ' * one.pinned}{fmt.ago(one.updated_at or one.created_at, now)}"
+
         chooser: Choose[str] = Choose(
             f"Merge {fmt.count(len(ordered))} facts into one: which wording stays?",
-            [Choice(one.text, one.text, "⚑" if one.pinned else "") for one in ordered],
+            [Choice(one.text, one.text, told(one)) for one in ordered],
             placeholder="type to narrow, or a new wording",
             offer=lambda text: [Choice(text, text, "new")],
         )

@@ -306,6 +306,7 @@ async def test_merging_makes_one_and_one_key_takes_it_back(
         await pilot.press(*"Likes green", "enter")
         await until(pilot, lambda: texts(app) == ["Likes green"])
         await until(pilot, lambda: "Made one of 2 facts. u undoes it." in toasts(app))
+        assert not app.screen.query_one(VirtualList).selection.active
         await pilot.press("u")
         await until(pilot, lambda: texts(app) == ["Likes tea", "Loves green tea"])
     assert await held(service, caller, ANA) == ["Likes tea", "Loves green tea"]

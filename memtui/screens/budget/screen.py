@@ -583,7 +583,8 @@ class BudgetScreen(EditingScreen[FactRow]):
         chosen = self.rows_list.chosen
         if len(chosen) < 2:
             raise Invalid("Mark the facts to merge first, two at least.")
-        await self.merge(await self.records_of(chosen))
+        if await self.merge(await self.records_of(chosen)):
+            self.rows_list.action_unmark()
 
     def action_prune(self) -> None:
         """Review which facts could go."""
