@@ -169,7 +169,8 @@ class ChartGrid(ListMoves, Static, can_focus=True):
         title, hint = self._said
         said = [display(title, style=STRONG), Content(""), display(hint, style=DIM)]
         above = [Content("")] * (max(0, height - len(said)) // 3)
-        return lines([*above, *(one.center(width) for one in said)])
+        placed = (one.pad_left(max(0, width - one.cell_length) // 2) for one in said)
+        return lines([*above, *placed])
 
     def _last_first(self, columns: int, rows: int) -> int:
         all_rows = -(-len(self.charts) // columns)

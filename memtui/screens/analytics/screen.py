@@ -250,10 +250,11 @@ class AnalyticsScreen(MemtuiScreen):
             self.forget()
             self._grid.show((), "Adding up", "The first look at a long log takes longest.")
             self._unhide()
+            self._draw_status_line()
 
     def forget(self) -> None:
         """Take the charts away."""
-        self.board = None
+        self.board, self.plots = None, ()
         self._show_groups(())
         self._table.notice = ()
         self._grid.show(())
