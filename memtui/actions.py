@@ -315,6 +315,12 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _REDO,
         _do("check", "c", "Ask every binding for its health again."),
         _do("discover", "f", "Look again for memories on this machine.", label="find"),
+        _do(
+            "company",
+            "N",
+            "Change the settings of the company: its name, and the links by which sources open.",
+            _CHANGE,
+        ),
         _do("copy", "y", "Copy the selected row."),
     ),
     "operations": (

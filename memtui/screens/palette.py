@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from textual.fuzzy import Matcher
 from textual.message import Message
@@ -16,23 +16,35 @@ from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.help import group_title
 from memtui.screens.state import GoTo, ViewChosen
 
+T = TypeVar("T")
 Command = Choice[Callable[[], Any]]
 
 
 class Palette(Choose[Callable[[], Any]]):
-    """Choose one of the commands of a screen by some letters of its name; the best match first."""
+    """Choose one of the commands of a screen by some letters of its name, or words of what it does.
+
+    The best match of a name comes first.
+    """
 
     def __init__(self, screen: MemtuiScreen) -> None:
         super().__init__("Commands", list(commands(screen)), placeholder="type some of its letters")
 
     def narrowed(self, choices: Sequence[Command], text: str) -> Sequence[Command]:
-        """Return the commands with these letters in this order."""
-        if not text.strip():
-            return choices
-        matcher = Matcher(text.strip())
-        scores = {place: matcher.match(one.label) for place, one in enumerate(choices)}
-        found = [place for place, score in scores.items() if score > 0]
-        return [choices[place] for place in sorted(found, key=lambda place: -scores[place])]
+        """Return the commands that fit what was typed."""
+        return best(choices, text) if text.strip() else choices
+
+
+def best(choices: Sequence[Choice[T]], text: str) -> list[Choice[T]]:
+    """Return those with these letters in their name in this order, then those with these words."""
+    matcher, words = Matcher(text.strip()), text.casefold().split()
+    scores = [matcher.match(one.label) for one in choices]
+    named = sorted((at for at, score in enumerate(scores) if score), key=lambda at: -scores[at])
+    told = (
+        at
+        for at, one in enumerate(choices)
+        if not scores[at] and all(word in one.sentence.casefold() for word in words)
+    )
+    return [choices[at] for at in (*named, *told)]
 
 
 def commands(screen: MemtuiScreen) -> Iterable[Command]:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from memtui.contract import Scope
-from memtui.screens.dialogs import matching
+from memtui.screens.dialogs import Choice, matching
+from memtui.screens.palette import best
 from memtui.screens.scope_choices import ScopeStep, offered, scope_choices
 from memtui.service import CompanyView
 
@@ -34,6 +35,17 @@ def test_a_written_value_is_offered_for_each_sort_or_for_the_one_named() -> None
     assert len(offered("x")) == 5
     assert [one.value for one in offered("run:4412")] == [ScopeStep("run_id", "4412")]
     assert len(offered("a:b")) == 5
+
+
+def test_a_command_is_found_by_its_letters_and_by_words_of_what_it_does() -> None:
+    commands = [
+        Choice(1, "Bindings: settings", sentence="Change the settings of this company."),
+        Choice(2, "Company: Acme", sentence="Go to this company."),
+        Choice(3, "Everywhere: help", sentence="Show every key."),
+    ]
+    assert [one.value for one in best(commands, "company")] == [2, 1]
+    assert [one.value for one in best(commands, "hlp")] == [3]
+    assert best(commands, "nothing") == []
 
 
 def test_a_name_typed_wrong_offers_the_one_that_is_near() -> None:

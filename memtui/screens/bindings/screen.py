@@ -513,6 +513,11 @@ class BindingsScreen(MemtuiScreen):
             draft = Draft(binding.key, binding.read_only, written(view, binding.config))
             await self._fill_whole(view, draft, configures=True)
 
+    @conversation
+    async def action_company(self) -> None:
+        """Change the company's name, and the links by which sources open."""
+        await self._configure_company()
+
     async def _configure_company(self) -> None:
         from memtui.screens.bindings.company import CompanyForm
 
