@@ -255,7 +255,8 @@ class Connection:
         """Return the error for a record that is not there."""
         return NotFound(
             f"There is no record {handle.provider_record_id} in {self.binding.key} "
-            "for this scope; `memtui browse` lists those there are."
+            "for this scope; `memtui browse` lists those there are, and `memtui facts get` finds "
+            "a fact by its key."
         )
 
     async def snapshots(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
