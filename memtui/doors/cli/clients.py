@@ -38,11 +38,13 @@ def project_words(project: str | None, *, from_folder: bool) -> list[str]:
     """Return the options that say in which project a client's agent works.
 
     Raises:
-        Invalid: two ways are given.
+        Invalid: two ways are given, or an id that cannot be one, such as that of an empty variable.
     """
+    from memtui.service.core import check_target_id
+
     if project is not None and from_folder:
         raise Invalid("Give --project or --project-from-folder, not both.")
-    named = ["--project", project] if project else []
+    named = [] if project is None else ["--project", check_target_id("project", project)]
     return ["--project-from-folder"] if from_folder else named
 
 

@@ -43,6 +43,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["note", "x", "--metadata", "[]"], 2, "--metadata takes a JSON object"),
     (["note", "x", "--project", ""], 2, "project"),
     (["note", "x", "--project", "p" * 201], 2, "project"),
+    (["mcp", "install", "cursor", "--project", ""], 2, "The id of the project"),
     (["get"], 2, "Missing argument 'RECORD_ID'"),
     (["get", ""], 2, "."),
     (["get", "nothing"], 1, "nothing"),
