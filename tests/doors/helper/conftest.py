@@ -51,6 +51,7 @@ class Hooks:
             "MEMTUI_HOME": str(self.paths.data),
             "XDG_RUNTIME_DIR": str(self.runtime),
             "MEMTUI_HELPER_IDLE_S": "600",
+            "MEMTUI_HOOK_TIMEOUT_MS": "60000",  # a busy machine is not what these are about
         }
 
     @property
