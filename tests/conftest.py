@@ -101,6 +101,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a test after the length of a long text, as its name goes through every process."""
+    return f"{argname}{len(val)}" if isinstance(val, str | bytes) and len(val) > 200 else None
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each process whole modules, whose fixtures it makes once; who is done helps the rest."""
