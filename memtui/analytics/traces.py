@@ -23,7 +23,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlmodel import SQLModel
 
-from memtui.analytics.engine import opened
+from memtui.analytics.engine import Engine
 from memtui.contract import Model
 from memtui.store.database import Database, quoted
 
@@ -80,9 +80,10 @@ def look(places: Sequence[Path], texts: Sequence[str], database: Database | None
     """
     if not texts:
         return Found(texts=0)
-    search = _Search(texts)
-    for path in _files(places):
-        search.file(path)
+    with closing(Engine()) as engine:
+        search = _Search(texts, engine)
+        for path in _files(places):
+            search.file(path)
     if database is not None and database.dialect == "postgresql":
         search.control_plane(database)
     return Found(
@@ -114,8 +115,9 @@ def _files(places: Sequence[Path]) -> Iterator[Path]:
 
 
 class _Search:
-    def __init__(self, texts: Sequence[str]) -> None:
+    def __init__(self, texts: Sequence[str], engine: Engine) -> None:
         self._texts = texts
+        self._engine = engine
         self._forms = [_Form(text, written) for text in texts for written in _as_bytes(text)]
         self._plain = [_Form(text, _utf8(text)) for text in texts]
         self._overlap = max(len(one.written) for one in self._forms)
@@ -187,7 +189,7 @@ class _Search:
                     self._rows(f"{path}: {table}", names, names[:3], batch)
 
     def _parquet(self, path: Path) -> None:
-        with opened() as duck:
+        with self._engine.asking() as duck:
             rows = duck.execute(f"SELECT * FROM read_parquet({quoted(path)})")
             names = [column[0] for column in rows.description]
             keys = [name for name in ("seq", "rank", "ordinal") if name in names]
