@@ -1,4 +1,4 @@
-"""A year of changes to two hundred facts: any moment of it is what a generator says it was."""
+"""A year of changes to a hundred facts: any moment of it is what a generator says it was."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.backends.vault.conftest import COMPANY, Open, ask, fact, put, upsert
 PROJECTS = tuple(f"p{number}" for number in range(8))
 TOPICS = ("Project", "Conventions", "Stats", None)
 KEYS = tuple(f"key{number}" for number in range(12))
-FACTS, CHANGES, MOMENTS = 200, 450, 1_000
+FACTS, CHANGES, MOMENTS = 100, 250, 400
 START, YEAR = datetime(2025, 1, 1, tzinfo=UTC), timedelta(days=365)
 
 Fact = tuple[str, str | None, str]
