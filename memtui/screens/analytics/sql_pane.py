@@ -107,8 +107,8 @@ class SqlPane(Container):
         yield self._completions
 
     def on_mount(self) -> None:
-        """Begin to keep the time of what runs."""
-        self.set_interval(_TICK_SECONDS, self._tick)
+        """Be ready to keep the time of what runs."""
+        self._ticking = self.set_interval(_TICK_SECONDS, self._tick, pause=True)
 
     def on_unmount(self) -> None:
         """Let nobody wait for a statement when the app is left."""
@@ -140,6 +140,7 @@ class SqlPane(Container):
             return found, (time.perf_counter() - began) * 1_000
 
         self._session, self._began, self._stopping = session, time.monotonic(), False
+        self._ticking.resume()
         self._tick()
         self._asking.latest(run, self._show, lambda error: self._failed(statement, error))
 
@@ -166,6 +167,7 @@ class SqlPane(Container):
 
     def _tick(self) -> None:
         if self._began is None:
+            self._ticking.pause()
             return
         if self._stopping:
             # A statement that has not quite begun cannot be stopped yet; so ask until it is.
