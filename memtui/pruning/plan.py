@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Literal, Self
 
 from pydantic import PrivateAttr
 
 from memtui.contract import Invalid, Model, Record, RecordHandle
-from memtui.pruning.candidates import PruneCandidate, Reason
+from memtui.pruning.candidates import REPEATS, PruneCandidate, Reason
+from memtui.pruning.uses import Used
 
 
 class PlanItem(Model):
@@ -20,6 +22,8 @@ class PlanItem(Model):
     marked: bool = False
     kept: str = ""
     """Why it cannot be forgotten, in a sentence; empty where it can."""
+    used: Used
+    """How it is used."""
 
 
 class DiffLine(Model):
@@ -129,6 +133,7 @@ def make_plan(
     tokens_of: Callable[[str], int],
     size_of: Callable[[Sequence[Record]], int],
     kept: Callable[[Record], str] = lambda _record: "",
+    last_read: Callable[[Record], datetime | None] = lambda _record: None,
 ) -> PrunePlan:
     """Return a plan over a scope's records, with the suggested candidates marked.
 
@@ -139,18 +144,21 @@ def make_plan(
         size_of: What a model reads of some records, in tokens: lines and heading counted as one
             text, as the context counts them. A sum of single lines is another number.
         kept: Why a record cannot be forgotten; an empty text where it can.
+        last_read: When a query or a context had a record last; None: never.
     """
     suggested = {candidate.record.handle for candidate in candidates if candidate.suggested}
+    repeats = {one.record.handle for one in candidates if one.reason in REPEATS}
     plan = PrunePlan(
         items=tuple(
             PlanItem(
                 record=record,
-                tokens=tokens_of(record.text),
+                tokens=tokens,
                 marked=record.handle in suggested and not why_kept,
                 kept=why_kept,
+                used=Used(last_read(record), tokens, record.handle in repeats),
             )
             for record in records
-            for why_kept in (kept(record),)
+            for why_kept, tokens in ((kept(record), tokens_of(record.text)),)
         ),
         candidates=tuple(candidates),
     )

@@ -21,6 +21,7 @@ from memtui.context.cost import TokenCounter
 from memtui.contract import (
     BrowseRequest,
     Conflict,
+    Filter,
     Invalid,
     MemtuiError,
     Record,
@@ -65,6 +66,7 @@ _BUSY: dict[Doing, str] = {
 }
 _HINT = "enter filter   empty: everything   esc go back"
 _UNREAD = frozenset({WORDS[Reason.COSTLY], WORDS[Reason.NEVER_READ]})
+_NONE_PASSES = ("Nothing that passes the filter could go.", "/ changes it, esc goes back.")
 _NONE_COULD_GO = "None of its records could go: every one says something of its own."
 _SOON_SECONDS = 0.3
 """So long is waited for all bindings before those that have answered are shown without the rest."""
@@ -226,7 +228,8 @@ class PruneReview(ModalListScreen[Line]):
             shown.notice = ("Nothing shows here.", "Insights are of everything: s chooses that.")
             self._rows.replace(self._review.insight_lines())
         else:
-            shown.notice = self._nothing
+            is_narrowed = self._review.narrowing.filter != Filter() and not self._doing
+            shown.notice = _NONE_PASSES if is_narrowed else self._nothing
             self._rows.replace(self._review.lines)
         shown.show(self._rows)
         self.draw()
@@ -405,7 +408,7 @@ class PruneReview(ModalListScreen[Line]):
             choices.append(Choice((True, Narrowing()), "everything you see, in all bindings"))
         for narrowing, could, there in review.parts():
             label = f"{narrowing.label or 'all of it'}  {could:,} of {there:,}"
-            chosen = replace(narrowing, filter=review.narrowing.filter)
+            chosen = replace(narrowing, filter=review.narrowing.filter, now=review.narrowing.now)
             detail = "binding" if narrowing.binding_key else ""
             choices.append(Choice((self._everything, chosen), label, detail))
         return choices
@@ -417,7 +420,7 @@ class PruneReview(ModalListScreen[Line]):
         title = "Review the records that pass"
         chosen = await self.ask_filter(title, _HINT, narrowing.filter, Taker.RECORDS)
         if chosen is not None:
-            self._narrow(replace(narrowing, filter=chosen))
+            self._narrow(replace(narrowing, filter=chosen, now=self.state.clock()))
 
     # Acting.
 

@@ -18,9 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from memtui.contract import Filter, Record, RecordHandle, Scope, owner_of, owner_scope, owner_words
 from memtui.provider_kit.matching import matcher
 from memtui.pruning.candidates import PruneCandidate, Reason
+from memtui.pruning.uses import is_used_as
 from memtui.screens.editing import Named
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from memtui.pruning.insights import Insight
     from memtui.pruning.plan import PlanItem, PrunePlan
     from memtui.screens.budget.view import Place
@@ -97,16 +100,23 @@ class Narrowing:
     """The scope that names an owner and nothing else."""
     binding_key: str = ""
     filter: Filter = field(default_factory=Filter)
+    now: datetime | None = None
+    """The moment that spans of the filter go back from; of use where it has one."""
 
-    def test(self) -> Callable[[str, Record], bool]:
+    def test(self) -> Callable[[str, PlanItem], bool]:
         """Return whether a record of a binding is in it."""
         passes, owner = matcher(self.filter), self.owner and owner_of(self.owner)
-        return lambda key, record: (
-            self.binding_key in {"", key}
-            and (owner is None or owner_of(record.scope) == owner)
-            and self.filter.allows("binding_key", key)
-            and passes(record)
-        )
+
+        def is_in(key: str, item: PlanItem) -> bool:
+            return (
+                self.binding_key in {"", key}
+                and (owner is None or owner_of(item.record.scope) == owner)
+                and self.filter.allows("binding_key", key)
+                and passes(item.record)
+                and (self.now is None or is_used_as(self.filter, item.used, self.now))
+            )
+
+        return is_in
 
     @property
     def label(self) -> str:
@@ -223,9 +233,9 @@ class Review:
         self.narrowing, self.by_owner = narrowing, by_owner
         is_in = narrowing.test()
         self._shown = {
-            one.name: one for one in self._going if is_in(one.name.binding_key, one.item.record)
+            one.name: one for one in self._going if is_in(one.name.binding_key, one.item)
         }
-        self.total = sum(is_in(name.binding_key, one.record) for name, one in self._items.items())
+        self.total = sum(is_in(name.binding_key, one) for name, one in self._items.items())
         self.groups: dict[str, list[_Going]] = defaultdict(list)
         for one in self._shown.values():
             owner = owner_words(one.item.record.scope)

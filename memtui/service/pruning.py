@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache, partial
 
 from memtui.context.assembly import SectionKind, assemble, fact_tokens, section_of_records
@@ -306,9 +307,11 @@ class Pruning(Group):
         fits = matcher(request.filter)
         repeats = {one.record.handle for one in candidates if one.reason in REPEATS}
 
+        def last_read(record: Record) -> datetime | None:
+            return held.uses.get(record.handle, Retrieval()).last_at
+
         def lets_through(record: Record) -> bool:
-            last = held.uses.get(record.handle, Retrieval()).last_at
-            used = Used(last, tokens_of(record.text), record.handle in repeats)
+            used = Used(last_read(record), tokens_of(record.text), record.handle in repeats)
             return fits(record) and is_used_as(request.filter, used, now)
 
         plan = make_plan(
@@ -317,6 +320,7 @@ class Pruning(Group):
             tokens_of=tokens_of,
             size_of=size_of,
             kept=lambda record: held.kept.get(owner_scope(record.scope), ""),
+            last_read=last_read,
         )
         return PruneAnswer(**held.answer, plan=plan)
 

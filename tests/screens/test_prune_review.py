@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from memtui.contract import Filter, Record, RecordHandle, Scope
+from memtui.contract import Filter, Record, RecordHandle, Scope, Use, UseTest
 from memtui.pruning.candidates import Reason, Retrieval, find_candidates
 from memtui.pruning.plan import make_plan
 from memtui.screens.editing import Named
@@ -39,7 +39,8 @@ def part(key: str, *facts: Record, read: tuple[str, ...] = (), kept: str = "") -
         if one.handle.provider_record_id in read
     }
     found = find_candidates(facts, now=NOW, tokens_of=len, retrievals=retrievals)
-    plan = make_plan(facts, found, tokens_of=len, size_of=len, kept=lambda _record: kept)
+    plan = make_plan(facts, found, tokens_of=len, size_of=len, kept=lambda _record: kept,
+                     last_read=lambda one: NOW if one.handle in retrievals else None)  # fmt: skip
     return Part(key, plan)
 
 
@@ -208,6 +209,13 @@ def test_two_bindings_are_reviewed_as_one_and_narrowed_to_an_owner() -> None:
         "never read",
         "Nobody asked for this",
     ]
+
+
+def test_a_filter_of_use_narrows_what_goes() -> None:
+    found = review(*DUPLICATES, read=("a", "b"))
+    unread = Narrowing(filter=Filter(uses=(UseTest(use=Use.READ),)), now=NOW)
+    assert marked(found) == ["deploy from main.", "Deploy from MAIN"]
+    assert marked(found.arranged(unread, by_owner=False)) == ["Deploy from MAIN"]
 
 
 def test_what_comes_later_is_marked_as_suggested_and_the_rest_as_it_was() -> None:

@@ -433,7 +433,9 @@ class RecordsScreen(EditingScreen[Record]):
         scope = owner_scope(self.state.record_scope)
         is_company = scope == Scope(company_id=scope.company_id)
         narrowing = Narrowing(
-            owner=None if is_company else scope, filter=held_by(self.state.filter, self.NARROWS)
+            owner=None if is_company else scope,
+            filter=held_by(self.state.filter, self.NARROWS),
+            now=self.state.clock(),
         )
         self.app.push_screen(PruneReview(self, narrowing=narrowing))
 
