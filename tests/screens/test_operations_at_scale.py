@@ -22,6 +22,7 @@ from memtui.screens.state import GoTo
 from memtui.service import Caller, MemoryService
 from memtui.store.database import Database
 from memtui.store.operation import Operation
+from memtui.widgets import format as fmt
 from memtui.widgets.virtual_list import SortAsked, VirtualList
 from tests.analytics.logs import NOW, append, draft, hot
 from tests.screens.hostile import screen_text
@@ -99,6 +100,12 @@ async def test_filter_order_time_follow_and_a_saved_view(
         assert not app.state.filter_line
         await pilot.press("enter")
         await until(pilot, lambda: app.state.filter_line == "cost>0.5")
+
+        # What is marked says what it cost.
+        await pilot.press("space")
+        cost = fmt.short_money(dear[0].cost_usd, unpriced=dear[0].unpriced)
+        await until(pilot, lambda: f"1 marked {cost}" in screen_text(app))
+        await pilot.press("escape")
 
         # Any column orders all of it.
         listed(app).post_message(SortAsked(listed(app), "cost"))

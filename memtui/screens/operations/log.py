@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from memtui.contract import Filter, MemtuiError
@@ -74,6 +75,8 @@ class LogFeed:
         self._last_seq = 0
         self._seen = 0
         self._problem = ""
+        self._added_up: tuple[tuple[int, str], str] = ((0, ""), "")
+        """What the marked operations cost, with their number and the last of them."""
         self._sought: tuple[Operation, Callable[[Operation], None]] | None = None
         """What is to be gone to once the log is open, and who is told where it is not listed."""
         self._windows = Background(screen, "log-pages")
@@ -348,6 +351,16 @@ class LogFeed:
             place = next((self._view.count + n for n in came), None)
         return None if place is None else self.rows.count - 1 - place
 
+    def _cost_of(self, marks: dict[str, Operation]) -> str:
+        """Return what the marked operations cost together; nothing where that is nothing."""
+        named = len(marks), next(reversed(marks))
+        if self._added_up[0] != named:  # it is asked for at every scroll
+            costs = [one.cost_usd for one in marks.values() if one.cost_usd]
+            unpriced = any(one.unpriced for one in marks.values())
+            words = fmt.short_money(sum(costs, Decimal(0)), unpriced=unpriced)
+            self._added_up = named, f" {words}" if costs or unpriced else ""
+        return self._added_up[1]
+
     def look(self) -> None:
         """Note what has been seen, and say how much there is."""
         count, logged, shown = self.count, self._last_seq, self._screen.rows_list
@@ -359,8 +372,8 @@ class LogFeed:
         as_of = self._screen.state.as_of
         is_all = count + self._left_out == logged or as_of is not None
         words = [fmt.count(count) if is_all else fmt.of_total(count, logged)]
-        if marked := len(shown.selection.marks):
-            words.append(f"{fmt.count(marked)} marked")
+        if marks := shown.selection.marks:
+            words.append(f"{fmt.count(len(marks))} marked{self._cost_of(marks)}")
         if as_of is not None:
             words.append(f"{PAST_SIGN} by then")
         elif self.order != self._shown_order:
