@@ -256,17 +256,12 @@ def key_hint(key: str, what: str) -> Content:
     return Content.styled(key, ACCENT) + Content.styled(f" {what}", DIM)
 
 
-def whole(parts: Iterable[str]) -> str:
-    """Return parts beside each other, of which none is broken where the line is."""
-    return SEPARATOR.join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
-
-
-def spread(parts: Iterable[Content], width: int) -> Content:
-    """Put hints beside each other; one that has no room left begins the next line."""
+def spread(parts: Iterable[Content], width: int, gap: str = HINT_GAP) -> Content:
+    """Put parts beside each other; one that has no room left begins the next line."""
     rows: list[Content] = []
     for part in parts:
-        if rows and rows[-1].cell_length + len(HINT_GAP) + part.cell_length <= width:
-            rows[-1] += Content(HINT_GAP) + part
+        if rows and rows[-1].cell_length + len(gap) + part.cell_length <= width:
+            rows[-1] += Content(gap) + part
         else:
             rows.append(part)
     return lines(rows)

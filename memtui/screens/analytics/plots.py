@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -16,7 +16,16 @@ from memtui.contract import Comparison, Filter, Measure, OperationType
 from memtui.screens.analytics.board import Board, bucket_label
 from memtui.widgets import format as fmt
 from memtui.widgets.charts import Chart, Series, Tone
-from memtui.widgets.detail_lines import SEPARATOR, Line, heading, joined, key_hint, labelled, whole
+from memtui.widgets.detail_lines import (
+    LABEL_CELLS,
+    SEPARATOR,
+    Line,
+    heading,
+    joined,
+    key_hint,
+    labelled,
+    spread,
+)
 from memtui.widgets.display import BAD, DIM, WARN, display, line, lines
 
 _MOST_PROVIDERS = 3
@@ -221,10 +230,10 @@ class Selected:
 
 def figures_content(selected: Selected, sign: HitSign, width: int, *, short: bool) -> Content:
     """Return every figure of what is selected, in few lines where it has to be short."""
-    return _short(selected, sign) if short else _whole(selected, sign, width)
+    return _short(selected, sign, width) if short else _whole(selected, sign, width)
 
 
-def _short(selected: Selected, sign: HitSign) -> Content:
+def _short(selected: Selected, sign: HitSign, width: int) -> Content:
     one = selected.figures
     writes = fmt.counted(one.write_count, "write")
     priced = one.usage_count - one.unpriced_count
@@ -242,8 +251,8 @@ def _short(selected: Selected, sign: HitSign) -> Content:
             _cost(one, f"{unpriced} unpriced" if one.unpriced_count else ""),
             display(f"hits {_share(one.hit_rate)} ({_SIGNS[sign]})")
             + display(f"{SEPARATOR}empty {_share(one.empty_query_rate)}"),
-            display(_latency(one)),
-            display(whole(f"{short_count(count)} {word}" for count, word in tokens)),
+            _parts(_latency(one), width),
+            _parts((f"{short_count(count)} {word}" for count, word in tokens), width),
             display(f"corrected by hand {fmt.count(one.correction_count)}"),
             *([key_hint("enter", selected.hint)] if selected.hint else []),
         ]
@@ -252,6 +261,7 @@ def _short(selected: Selected, sign: HitSign) -> Content:
 
 def _whole(selected: Selected, sign: HitSign, width: int) -> Content:
     one = selected.figures
+    room = width - LABEL_CELLS - 1
     others = one.operation_count - one.query_count - one.write_count
     sorts = (
         fmt.counted(one.query_count, "query", "queries"),
@@ -263,12 +273,12 @@ def _whole(selected: Selected, sign: HitSign, width: int) -> Content:
     block: list[Line] = [
         heading(selected.title, selected.note),
         labelled("did", display(fmt.counted(one.operation_count, "operation"))),
-        labelled("", _dim(whole(sorts))),
+        labelled("", _parts(sorts, room, DIM)),
         labelled("ended", _ended(one)),
         labelled("cost", _cost(one, unpriced_words(one))),
         labelled("inference", f"{inference} tokens"),
         labelled("embedding", f"{fmt.count(one.embedding_tokens)} tokens"),
-        labelled("latency", _latency(one)),
+        labelled("latency", _parts(_latency(one), room)),
         labelled("hit rate", line(_share(one.hit_rate), _dim(_SIGN_WORDS[sign]), gap="  ")),
         labelled("empty", line(_share(one.empty_query_rate), _dim(answered), gap="  ")),
         labelled("helped", _helped(one)),
@@ -303,10 +313,14 @@ def _cost(figures: Figures, unpriced: str) -> Content:
     return line(paid, display(unpriced, style=WARN), gap="; ")
 
 
-def _latency(figures: Figures) -> str:
+def _parts(parts: Iterable[str], room: int, style: str = "") -> Content:
+    return spread((display(part, style=style) for part in parts), room, SEPARATOR)
+
+
+def _latency(figures: Figures) -> Iterator[str]:
     one = figures.latency_ms
     shares = (("p50", one.p50), ("p95", one.p95), ("p99", one.p99))
-    return whole(f"{name} {fmt.duration(value)}" for name, value in shares)
+    return (f"{name} {fmt.duration(value)}" for name, value in shares)
 
 
 def _share(value: float | None) -> str:
