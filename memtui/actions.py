@@ -737,7 +737,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do("stop", "x", "Stop what is running; what was done stays."),
         _do("copy", "y", "Copy the row."),
-        _do("help", "question_mark f1", "Show every key of this."),
+        _do("help", "question_mark f1", "Show every key of the list."),
         _do("leave", "escape q", "Go back; what runs is stopped first.", label="back"),
     ),
     "runs": (
