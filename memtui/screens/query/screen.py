@@ -401,9 +401,9 @@ class QueryScreen(MemtuiScreen):
         if snippet is None:
             missing[Need.ROW] = "No result is selected."
         elif snippet.source is None and snippet.location is None:
-            missing[Need.SOURCE] = ""
+            missing[Need.SOURCE] = Need.SOURCE.value
         if snippet is not None and snippet.read_only:
-            missing[Need.MEMORY] = ""
+            missing[Need.MEMORY] = Need.MEMORY.value
         missing |= self._unfit_for_edit()
         binding, everywhere = self.state.binding, self.state.asks_all
         if self.view.request is None:
@@ -414,7 +414,7 @@ class QueryScreen(MemtuiScreen):
         if everywhere:
             missing[Need.AGENTS_SEARCH] = "Only one binding at a time is searched so."
         elif is_own and not (binding is not None and binding.capabilities.agents_search):
-            missing[Need.AGENTS_SEARCH] = ""
+            missing[Need.AGENTS_SEARCH] = Need.AGENTS_SEARCH.value if binding is not None else ""
         self.missing = missing
 
     def _unfit_for_edit(self) -> dict[Need, str]:
