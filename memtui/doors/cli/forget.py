@@ -112,7 +112,10 @@ async def _undone(session: Session, answer: MutationAnswer) -> str:
     changes = await service.log.changes(caller, undone)
     records = [record for one in changes if (record := one.after or one.before)]
     names = [record.shown.strip().partition("\n")[0] for record in records]
-    names += [one.name for one in answer.settings]
+    if told := shown.configured(operation) or shown.judged(operation):
+        names.append(told)
+    else:
+        names += [one.name for one in answer.settings]
     change = shown.the_change(operation, session.now, caller.principal)
     if not names:
         return change
