@@ -525,6 +525,8 @@ class MemtuiScreen(ServiceScreen):
             self.reload()
             if self.reading:
                 self.run_worker(self._show_whole())
+        elif self.focused is None:
+            self.focus_body()
 
     async def _show_whole(self) -> None:
         """Paint nothing of a screen that reads until it has, unless that takes longer."""

@@ -232,6 +232,23 @@ class QueryScreen(MemtuiScreen):
             self.fail,
         )
 
+    async def prepare(self) -> None:
+        """Read the questions asked before."""
+        if self._stale and self._asked_last is None:
+            self._stale = False
+            self.load()
+
+    async def answered(self) -> None:
+        """Wait for an answer, or without any for the questions asked before."""
+        await self.reads.delivered()
+        await self._past.delivered()
+
+    def break_off(self) -> None:
+        """Stop what `prepare` reads."""
+        super().break_off()
+        if self._stale:
+            self._past.forget()
+
     @property
     def _asks_of(self) -> tuple[datetime | None, bool]:
         return self.state.as_of, self.state.asks_all
