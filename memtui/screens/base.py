@@ -55,7 +55,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.dom import DOMNode
 from textual.events import DescendantBlur, DescendantFocus
-from textual.reactive import reactive
+from textual.reactive import var
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -121,7 +121,7 @@ def conversation(action: Callable[[S], Coroutine[Any, Any, None]]) -> Callable[[
 class ServiceScreen(SizedScreen[None]):
     """What a screen over the service can do, numbered or modal: tell, copy, and ask the person."""
 
-    state: reactive[AppState] = reactive(AppState)
+    state: var[AppState] = var(AppState)
     _given_filter: Mapping[Filter, str] = {}
     """The filter that a person gave this screen last, with its line."""
 
@@ -326,8 +326,8 @@ class MemtuiScreen(ServiceScreen):
 
     READS_WITH: ClassVar[Sequence[str]] = ()
 
-    missing: reactive[Mapping[Need, str]] = reactive(lambda: _SHOWN)
-    labels: reactive[Mapping[str, str]] = reactive(dict)
+    missing: var[Mapping[Need, str]] = var(lambda: _SHOWN)
+    labels: var[Mapping[str, str]] = var(dict)
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state, id=f"screen-{self.MODE}")

@@ -495,7 +495,10 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
             self.post_message(Scrolled(self))
 
     def _fit(self) -> None:
-        self.virtual_size = Size(self._cells, self.rows.count + 1)
+        lines = self.rows.count + 1
+        # Textual would find out after it laid out and drew all, and do both again.
+        self.show_vertical_scrollbar = 0 < self.container_size.height < lines
+        self.virtual_size = Size(self._cells, lines)
 
     def _pin(self) -> None:
         """Put the cursor back on its row, wherever that stands now."""

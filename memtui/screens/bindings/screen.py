@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.content import Content
-from textual.reactive import reactive
+from textual.reactive import var
 from textual.widgets import OptionList
 
 from memtui.actions import ACTIONS, Action, Need
@@ -75,7 +75,7 @@ class BindingsScreen(MemtuiScreen):
     READS_WITH = ("memtui.backends.discovery", "memtui.service.agents", "memtui.service.in_step")
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("bindings")
 
-    view: reactive[BindingsView] = reactive(BindingsView)
+    view: var[BindingsView] = var(BindingsView)
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
@@ -195,7 +195,7 @@ class BindingsScreen(MemtuiScreen):
             with suppress(TimeoutError):
                 async with asyncio.timeout(AT_ONCE_SECONDS):
                     await self.reads.delivered()
-                    for asked in tuple(self._health.values()):
+                    for asked in (*self._health.values(), self._finding):
                         await asked.delivered()
 
         if not self._drawing.busy:

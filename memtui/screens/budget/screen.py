@@ -18,7 +18,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.reactive import reactive
+from textual.reactive import var
 from textual.widgets import OptionList, Static
 
 from memtui.actions import Need
@@ -117,7 +117,7 @@ class BudgetScreen(EditingScreen[FactRow]):
     READS_WITH = ("memtui.service.context", "memtui.service.namespaces")
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("budget")
 
-    view: reactive[BudgetView] = reactive(BudgetView)
+    view: var[BudgetView] = var(BudgetView)
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)

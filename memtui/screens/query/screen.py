@@ -13,7 +13,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.reactive import reactive
+from textual.reactive import var
 from textual.widgets import Input, OptionList, Static
 
 from memtui.actions import Need
@@ -186,7 +186,7 @@ class QueryScreen(MemtuiScreen):
     READS_WITH = ("memtui.store.tables",)
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("query")
 
-    view: reactive[QueryView] = reactive(QueryView)
+    view: var[QueryView] = var(QueryView)
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
