@@ -94,6 +94,8 @@ class ChoiceList(ScrollView, can_focus=False):
                 else:
                     wrapped = hanging(part[:lead], part[lead:], width)
                     self._lines.extend((place, line) for line in wrapped.split("\n"))
+        # Textual would find out after it laid out and drew all, and do both again.
+        self.show_vertical_scrollbar = 0 < self.container_size.height < len(self._lines)
         self.virtual_size = Size(width, len(self._lines))
         self.refresh()
 
