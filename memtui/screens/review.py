@@ -57,6 +57,8 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         super().__init__(state)
         self._rows: AppendedRows[HeldWrite] = AppendedRows(lambda one: one.held_id)
         self._details: HeldDetails | None = None
+        self._asked = ""
+        """What was asked for its details since the queue was read; each asking is in the log."""
         self._problem = ""
         """Why the details cannot be read."""
         self._reading = Background(self, "review")
@@ -126,7 +128,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
 
     def action_read(self) -> None:
         """Read again what waits."""
-        self._details, session = None, self.session
+        self._details, self._asked, session = None, "", self.session
         work = partial(session.service.review.waiting, session.caller)
         self._reading.latest(work, self._show, self._not_read)
 
@@ -144,9 +146,9 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
     def _look(self) -> None:
         """Read what is there now of the row under the cursor."""
         one = self.rows_list.current
-        if one is None or (self._details and self._details.held_id == one.held_id):
+        if one is None or one.held_id == self._asked:
             return
-        session, self._problem = self.session, ""
+        session, self._problem, self._asked = self.session, "", one.held_id
 
         def show(found: HeldDetails) -> None:
             self._details = found
@@ -291,7 +293,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
                 except Invalid:
                     continue  # it has none of the sort
                 choices.append(Choice(like, _wording(like)))
-        title = f"Of what agents write to {one.binding_key}, from now on"
+        title = f"Of what agents write to {one.binding_key}, this one and from now on"
         rule = await self.ask(Choose(title, choices))
         if rule is None:
             return

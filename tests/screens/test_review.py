@@ -67,6 +67,8 @@ async def test_a_person_decides_on_what_agents_wrote(
         await pilot.press("Q")
         await shows(pilot, app, "- Deploys happen from main + Deploys happen from evil")
         assert isinstance(app.screen, ReviewScreen)
+        looked = await service.log.page(ANA, Filter(operation_type=OperationType.GET, door="tui"))
+        assert [one.status for one in looked.operations] == ["ok"]
 
         await pilot.press("a")
         await until(pilot, lambda: any("Accepted 1 write" in one for one in toasts(app)))
