@@ -21,7 +21,7 @@ from _pytest.unraisableexception import gc_collect_iterations_key
 _SLOW = (
     "tests/analytics/test_dashboard", "tests/analytics/test_hot", "tests/analytics/test_reading",
     "tests/analytics/test_stats", "tests/backends/mem0/", "tests/backends/milvus/",
-    "tests/backends/plugin_v1/test_nasty",
+    "tests/backends/plugin_v1/",
     "tests/conformance/", "tests/demo/", "tests/doors/", "tests/journeys/", "tests/migration/",
     "tests/screens/", "tests/testing/", "tests/service/test_object_store",
     "tests/service/test_purge", "tests/service/test_read_only_medium", "tests/service/test_repair",
