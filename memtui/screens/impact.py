@@ -198,7 +198,7 @@ def summary(found: Impact) -> Iterator[Content]:
 def columns(clock: Callable[[], datetime]) -> list[Column[Effect]]:
     """Return the columns of the list."""
     return [
-        Column("question", "question", _question, 20, flexible=True, keep=100, share=0.4),
+        Column("question", "question", _question, 20, flexible=True, keep=100, share=0.3),
         Column("how", "how it differs", _how, 30, keep=99),
         Column("tokens", "tokens", _tokens, 6, "right", keep=55),
         Column("limit", "limit", _limit, 6, "right", keep=85, tone="muted"),

@@ -50,10 +50,10 @@ def _slim(svg: str) -> str:
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<clipPath id=\"[\w-]+-line-\d+\">.*?</clipPath>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r" clip-path=\"url\(#[\w-]+-line-\d+\)\"", "", svg)
-    svg = re.sub(r"terminal-\d+", "t", svg).replace(' shape-rendering="crispEdges"', "")
+    svg = re.sub(r"terminal-\d+(?=-)", "t", svg).replace(' shape-rendering="crispEdges"', "")
     svg = svg.replace("<style>", "<style>\n    rect { shape-rendering: crispEdges }", 1)
     svg = svg.replace("font-family: Fira Code, monospace;", f"font-family: {_FONT};")
-    svg = re.sub(r"(\d\.\d)\d{3,}", r"\1", svg).replace("&#160;", "\N{NO-BREAK SPACE}")
+    svg = re.sub(r"(=\"\d+\.\d)\d{3,}\"", r"\1\"", svg).replace("&#160;", "\N{NO-BREAK SPACE}")
     return re.sub(r"\n\s+", "\n", _BACKGROUNDS.sub(_merged, svg))
 
 

@@ -37,14 +37,14 @@ def test_a_picture_shows_the_screen_and_keeps_nothing(
     here: Run, home: Path, tmp_path: Path
 ) -> None:
     for project in ("apollo", "zephyr"):
-        here("note", f"about {project} \x1b[31m", "--project", project)
+        here("note", f"about {project} \x1b[31m $0.123456", "--project", project)
     logged = here("ops", "list", "--json").document["total"]
     picture = tmp_path / "records.svg"
     asked = ("screenshot", "records", "--project", "apollo", "--to", str(picture))
     done = here(*asked, "--size", "80x24", "--theme", "ansi", "--json")
     assert done.document["whole"], done.err
     said = "\n".join(words_of(picture.read_text("utf-8")))
-    assert "about apollo ␛[31m" in said
+    assert "about apollo ␛[31m $0.123456" in said
     assert "zephyr" not in said
     assert "4 Records" in said
     assert picture.stat().st_mode & 0o777 == 0o600
