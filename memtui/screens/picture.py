@@ -53,7 +53,8 @@ def _slim(svg: str) -> str:
     svg = re.sub(r"terminal-\d+(?=-)", "t", svg).replace(' shape-rendering="crispEdges"', "")
     svg = svg.replace("<style>", "<style>\n    rect { shape-rendering: crispEdges }", 1)
     svg = svg.replace("font-family: Fira Code, monospace;", f"font-family: {_FONT};")
-    svg = re.sub(r"(=\"\d+\.\d)\d{3,}\"", r"\1\"", svg).replace("&#160;", "\N{NO-BREAK SPACE}")
+    svg = re.sub(r'="[^"]*"', lambda one: re.sub(r"(\d\.\d)\d{3,}", r"\1", one[0]), svg)
+    svg = svg.replace("&#160;", "\N{NO-BREAK SPACE}")
     return re.sub(r"\n\s+", "\n", _BACKGROUNDS.sub(_merged, svg))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -43,6 +44,7 @@ def test_a_picture_shows_the_screen_and_keeps_nothing(
     asked = ("screenshot", "records", "--project", "apollo", "--to", str(picture))
     done = here(*asked, "--size", "80x24", "--theme", "ansi", "--json")
     assert done.document["whole"], done.err
+    ET.fromstring(picture.read_text("utf-8"))
     said = "\n".join(words_of(picture.read_text("utf-8")))
     assert "about apollo ␛[31m $0.123456" in said
     assert "zephyr" not in said
