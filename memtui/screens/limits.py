@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -152,7 +153,8 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
         """Ask for another amount of the limit."""
         one = self.row
         target = one.target_type, one.target_id
-        await self._ask_amount(target, one.measure, one.period, f"{one.amount:f}")
+        now = f"{Decimal(one.amount).normalize():f}"
+        await self._ask_amount(target, one.measure, one.period, now)
 
     async def _ask_amount(
         self,
@@ -255,8 +257,8 @@ def columns(period: Callable[[SpendingStatus], str]) -> list[Column[SpendingStat
             "state", "state", lambda one: Cell(spending.mark(one), _TONES[one.state]), 8, keep=100
         ),
         Column("target", "of", spending.target, 12, flexible=True, keep=90, share=0.4),
-        Column("spent", "spent", spending.spent, 10, "right", keep=60),
-        Column("limit", "limit", spending.amount, 10, "right", keep=80),
+        Column("spent", "spent", spending.spent, 13, "right", keep=60),
+        Column("limit", "limit", spending.amount, 13, "right", keep=80),
         Column("share", "share", spending.share, 6, "right", keep=70),
         Column("period", "in", period, 10, keep=50, tone="muted"),
     ]

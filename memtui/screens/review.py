@@ -185,7 +185,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
             asked = Confirm(
                 f"Accept {fmt.counted(len(chosen), 'write')}?",
                 verb="accept",
-                detail="What has changed since it was held stays here.",
+                detail="One whose record has changed since it was held stays in the queue.",
                 otherwise="go back",
             )
             if await self.ask(asked):
@@ -293,7 +293,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
                 except Invalid:
                     continue  # it has none of the sort
                 choices.append(Choice(like, _wording(like)))
-        title = f"Of what agents write to {one.binding_key}, this one and from now on"
+        title = f"This one, and from now on, of what agents write to {one.binding_key}"
         rule = await self.ask(Choose(title, choices))
         if rule is None:
             return
