@@ -103,7 +103,7 @@ async def test_an_answer_says_that_its_results_are_not_as_they_were(
         await service.query(AGENT, QueryRequest(scope=record.scope, query="Fridays"))
         await pilot.press("R")
         await until(pilot, lambda: "edited" in screen_text(app))
-        await until(pilot, lambda: "[b]x[/b]  “Fridays”" in screen_text(app))
+        await until(pilot, lambda: "rank 1   [b]x[/b]  “Fri" in screen_text(app))
         await pilot.press("3")
         await until(pilot, lambda: "2 results for" in screen_text(app))
         assert "because you chose it" not in screen_text(app)
