@@ -175,9 +175,15 @@ class Purging(Group):
         return await self.apply(caller, PurgeRequest(before=now - timedelta(days=days)))
 
     async def _authorise(self, caller: Caller, request: PurgeRequest, found: Survey) -> None:
-        """Let owners and admins of the company, and a person whose own memories these are."""
+        """Let owners and admins of the company, and a person whose own memories these are.
+
+        What is to be forgotten first must be theirs to forget.
+        """
         if caller.by_ai:
             raise Denied("An agent purges nothing; let the person do it for whom it acts.")
+        if request.forget and (going := found.going()):
+            owners = {owner_scope(record.scope) for _, record in going}
+            await self._core.authorise(caller, Action.DELETE, list(owners))
         company = Scope(company_id=caller.company_id)
         if (subject_id := found.only_subject(request)) is not None:
             own = company.model_copy(update={"subject_id": subject_id})

@@ -474,6 +474,9 @@ async def test_owners_and_the_person_alone_may_purge(
         for ask in (service.purging.plan, service.purging.apply):
             with pytest.raises(Denied):
                 await ask(caller, request)
+    for ask in (service.purging.plan, service.purging.apply):
+        with pytest.raises(Denied, match="Only bea-of-the-night-shift may"):
+            await ask(ANA, own.model_copy(update={"forget": True}))
     assert (await service.purging.plan(bea, record)).living[0].text
     handles = (told.note,)
     await service.forget(bea, ForgetRequest(scope=OF_BEA, handles=handles))
