@@ -88,6 +88,6 @@ def test_what_an_agent_does_is_on_every_screen(tmp_path: Path) -> None:
             terminal.press("4")
             terminal.until("1 of 1", "Deploys are on Mondays", gone="staging port")
         terminal.press("1")
-        terminal.until("○ coding")
+        terminal.until("Connected now ● or lately ○", "○ coding", "  seen ")
         terminal.press("q")
         assert terminal.until_ended() == 0

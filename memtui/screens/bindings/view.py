@@ -134,9 +134,11 @@ def rows_of(view: BindingsView, state: AppState) -> Iterator[TreeRow]:
     for number, binding in enumerate(view.bindings, 1):
         yield from _binding_rows(view, binding, state, last=number == len(view.bindings))
     yield TreeRow(Content(""), selectable=False)
-    connected = (
-        "Connected now" if view.agents else "No agent is connected; memtui mcp install adds one."
-    )
+    connected = "Connected now"
+    if not view.agents:
+        connected = "No agent is connected; memtui mcp install adds one."
+    elif not all(agent.is_open for agent in view.agents):
+        connected = "Connected now ● or lately ○"
     style = STRONG if view.agents else DIM
     yield TreeRow(display(connected, style=style), selectable=False)
     for agent in view.agents:
@@ -263,6 +265,7 @@ def _agent_line(agent: Connected, now: datetime) -> Content:
         display(agent.principal.removeprefix("agent:"), limit=60, style=STRONG),
         display(agent.project_id, limit=60),
         display(told_words(agent.told, now), limit=200),
+        display("" if agent.is_open else f"seen {since(agent.last_seen, now)}", style=DIM),
         display(" · ".join(filter(None, [agent.door, agent.client])), limit=100, style=DIM),
         gap="  ",
     )
