@@ -48,6 +48,7 @@ from memtui.widgets.virtual_list import VirtualList
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from memtui.screens.kept import SavedView
     from memtui.service.answers import (
         BindingView,
         BrowseAnswer,
@@ -87,6 +88,8 @@ class RecordsScreen(EditingScreen[Record]):
         self._question: BrowseRequest | None = None
         self._everywhere = False
         """Whether the question went to all bindings."""
+        self._alike: frozenset[str] = frozenset()
+        """Columns that are left out as they would say the same in each row."""
         self._begun: BrowseRequest | None = None
         """The request whose answers are shown as they come."""
         self._page: BrowseAnswer | EverywherePage | None = None
@@ -136,18 +139,34 @@ class RecordsScreen(EditingScreen[Record]):
         if is_new:
             self._question, self._everywhere, limit = question, everywhere, PAGE_ROWS
             self._outcomes = {}
-            # A column that would say the same in each row leaves its room to the text.
-            same = set() if everywhere else {"binding"}
-            if state.record_scope.project_id and not state.record_scope.subject_id:
-                same.add("where")
-            shown.hidden = shown.hidden - {"binding", "where"} | same
             shown.selection.reset()
             shown.notice = ("Reading the records …",)
+        self._leave_out_alike(everywhere=everywhere)
         request = question.model_copy(update={"limit": limit})
         self._begun = request if is_new or not self._rows.loaded else None
         if is_new and self._page is not None:
             self.set_timer(_KEPT_S, partial(self._forget_before, request))
         self.reads.latest(lambda: self._browse(request), self._show_first, self._broken)
+
+    def _leave_out_alike(self, *, everywhere: bool) -> None:
+        """Have a column that would say the same in each row leave its room to the text."""
+        scope, shown = self.state.record_scope, self.rows_list
+        same = set() if everywhere else {"binding"}
+        if scope.project_id and not scope.subject_id:
+            same.add("where")
+        chosen = shown.hidden - self._alike
+        self._alike = frozenset(same - chosen - shown.wanted)
+        shown.hidden = chosen | self._alike
+
+    def as_view(self, name: str) -> SavedView:
+        """Return what is shown, under a name, with the columns that the person hid."""
+        hidden = tuple(sorted(self.rows_list.hidden - self._alike))
+        return super().as_view(name).model_copy(update={"hidden": hidden})
+
+    def use_view(self, view: SavedView) -> None:
+        """Show the rows as in a saved view."""
+        self._alike = frozenset()
+        super().use_view(view)
 
     def forget(self) -> None:
         """Take the records away; the cursor goes back to its record where that is there then."""
