@@ -106,7 +106,9 @@ def offered(text: str, known: Sequence[Choice[ScopeStep]] = ()) -> list[Choice[S
     if value and word in FIELDS:
         return [Choice(ScopeStep(FIELDS[word], value), f"{value}  — as written", word)]
     names = {one.value.value or "" for one in known} - {""}
-    near = [name for name in get_close_matches(text, names) if text not in name]
+    near = [
+        name for name in get_close_matches(text, names) if text.casefold() not in name.casefold()
+    ]
     return [one for name in near for one in known if one.value.value == name] + [
         Choice(ScopeStep(field, text), f"{text}  — as written", word)
         for word, field in FIELDS.items()
