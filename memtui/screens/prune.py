@@ -389,6 +389,7 @@ class PruneReview(ModalListScreen[Line]):
         self._whose = None
         if found is None:
             return
+        self._before_insight = None
         everything, narrowing = found
         if everything != self._everything:
             self._everything = everything
