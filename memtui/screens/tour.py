@@ -143,7 +143,7 @@ class Tour(Sheet):
         state = self._frame.state
         made_up = "This is a made-up company: sixty days of what its agents remember."
         if state.demo_percent is not None:
-            made_up = f"A made-up company of which {state.demo_percent} % is made so far."
+            made_up = f"A made-up company of which {state.demo_percent}% is made so far."
         own = "See, search, correct and prune what your agents remember."
         wide = max(len(tab.title) for tab in SCREENS) + 4
         keys = [state.keymap.label(f"app.go_{tab.mode}") for tab in SCREENS]

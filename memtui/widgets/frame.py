@@ -129,7 +129,7 @@ def review_content(view: ScopeView) -> Content:
 def demo_content(view: ScopeView) -> Content:
     """Return that what is seen is not all of the demo yet."""
     percent = view.demo_percent
-    return Content("") if percent is None else display(f"demo {percent} % made", style=WARN)
+    return Content("") if percent is None else display(f"demo {percent}% made", style=WARN)
 
 
 def spending_content(view: ScopeView, width: int) -> Content:

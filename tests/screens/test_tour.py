@@ -120,11 +120,11 @@ async def test_a_demo_that_is_still_being_made_says_how_far_it_is(
     monkeypatch.setattr(state, "_DEMO_SECONDS", 0.01)
     paths.demo_file.write_text('{"begun": true, "percent": 12, "summary": null}')
     async with running(paths, settings, "records", (80, 24), tours=True) as (app, pilot):
-        assert "12 % is made so far" in screen_text(app)
+        assert "12% is made so far" in screen_text(app)
         paths.demo_file.write_text('{"begun": true, "percent": 64, "summary": null}')
-        await until(pilot, lambda: "64 % is made so far" in screen_text(app))
+        await until(pilot, lambda: "64% is made so far" in screen_text(app))
         await pilot.press("enter")
-        await until(pilot, lambda: "demo 64 % made" in screen_text(app).splitlines()[0])
+        await until(pilot, lambda: "demo 64% made" in screen_text(app).splitlines()[0])
         stopped = time() - 60
         os.utime(paths.demo_file, (stopped, stopped))
         await until(pilot, lambda: "made" not in screen_text(app).splitlines()[0])
