@@ -39,7 +39,8 @@ async def export(
     try:
         said = await screen.change(lambda: write(path, overwrite=False))
     except Conflict:
-        question = Confirm(f"{path} is there already. Overwrite it?", verb="overwrite it")
+        words = f"{path} is there already. Overwrite it?"
+        question = Confirm(words, verb="overwrite it", final=True)
         if not await screen.ask(question):
             return
         said = await screen.change(lambda: write(path, overwrite=True))
