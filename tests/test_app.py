@@ -5,6 +5,7 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
+from datetime import UTC, datetime
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -237,6 +238,12 @@ async def test_reading_ahead_is_broken_off_and_begun_again(
                 log.break_off()
             await settle(pilot, app)
             assert bool(rows.rows.count) is goes_on
+
+        log.reload()
+        await log.prepare()
+        app.controller.choose(as_of=datetime.now(UTC))
+        await settle(pilot, app)
+        assert not rows.rows.count  # of what it was reading of now
 
 
 async def test_a_filter_goes_along_to_every_screen_and_comes_back(

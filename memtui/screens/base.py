@@ -508,6 +508,7 @@ class MemtuiScreen(ServiceScreen):
         if not self.is_mounted:
             return
         if before.as_of != now.as_of:
+            self.reads.forget()  # or what they read would be shown after all
             self.forget()
         if self.is_current:
             self._draw_frame()
