@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
-from textual.events import Key
+from textual.events import Event, Key
 from textual.widgets import Input, Static
 
 from memtui.contract import Filter, Invalid, MemtuiError, OperationStatus, OperationType
@@ -91,11 +91,11 @@ class _Line(ForeignInput):
         )
         self._calendar = calendar
 
-    async def on_key(self, event: Key) -> None:
-        """Hand a key of the calendar on."""
-        if not self.value and await self._calendar.take_key(event.key):
-            event.stop()
-            event.prevent_default()
+    async def on_event(self, event: Event) -> None:
+        """Hand a key of the calendar on, before the line itself acts on it."""
+        if isinstance(event, Key) and not self.value and await self._calendar.take_key(event.key):
+            return
+        await super().on_event(event)
 
     def on_focus(self) -> None:
         """Show where the keys go."""

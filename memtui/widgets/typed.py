@@ -129,9 +129,11 @@ class Typed:
 
 
 def _way_up(place: _Place | None) -> Iterator[MessagePump]:
-    """Yield what a message of the widget in the focus goes through."""
+    """Yield what a message goes through, of the widget in the focus or of another in a dialog."""
     if place is not None:
         screen, focused = place
+        if screen.is_modal:
+            yield from screen.walk_children(Widget, method="breadth", reverse=True)
         yield from (focused or screen).ancestors_with_self
 
 

@@ -267,13 +267,13 @@ class SqlEditor(ForeignTextArea):
     def _learn(self, views: Views) -> None:
         self.views = views
 
-    async def _on_key(self, event: events.Key) -> None:
-        if self._offered.display and self._with_words(event.key):
-            event.stop()
-            event.prevent_default()
-            return
-        self._by_hand = event.is_printable or event.key == "backspace"
-        await super()._on_key(event)
+    async def on_event(self, event: events.Event) -> None:
+        """Let the offered words have their keys, before the text itself acts on them."""
+        if isinstance(event, events.Key):
+            if self._offered.display and self._with_words(event.key):
+                return
+            self._by_hand = event.is_printable or event.key == "backspace"
+        await super().on_event(event)
 
     def _with_words(self, key: str) -> bool:
         """Return whether a key was one for the offered words, and do what it asks."""
