@@ -428,6 +428,7 @@ async def test_a_fact_from_elsewhere_is_told_once_for_all_that_come_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("memtui.screens.following.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("memtui.screens.following.NOTICE_SECONDS", 600)  # longer than any test
     [first] = await remember(service, ANA, "Likes tea")
     async with budget(paths, settings, ANA, 1) as (app, pilot):
         await remember(service, ANA, "Writes [bold]Lua[/] \x1b[31m")
