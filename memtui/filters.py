@@ -291,8 +291,7 @@ class _Line:
         if out:
             self.excluded[into] += taken
         elif self.values.setdefault(into, taken) != taken:
-            every = (_quoted_value(name, one) for one in self.values[into] + taken)
-            both = f"{name}:{','.join(every)}"
+            both = f"{name}:{','.join(as_written(name, self.values[into] + taken))}"
             raise Invalid(
                 f"The filter gives {name}: twice, and nothing can be both; {both} lets either "
                 "through."
@@ -508,7 +507,7 @@ def _written(term: Term) -> str:
         return " ".join(f"-{quoted(word)}" for word in term.values)
     sign = "-" if term.excluded else ""
     word = _WORD_OF[term.field]
-    return f"{sign}{word}:{','.join(_quoted_value(word, one) for one in term.values)}"
+    return f"{sign}{word}:{','.join(as_written(word, term.values))}"
 
 
 def _written_use(one: UseTest) -> str:
@@ -528,6 +527,20 @@ def span_words(seconds: int) -> str:
         if seconds % size == 0:
             return f"{seconds // size}{unit}"
     return f"{seconds}s"
+
+
+def as_written(word: str, values: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the values of a field as a line has them, each with those that it means."""
+    found: dict[str, tuple[str, ...]] = {}
+    left = list(dict.fromkeys(values))
+    while left:
+        bare = shlex.quote(left[0])
+        meant = _meant(word, bare)
+        if "," in bare or len(meant) == 1 or not set(meant) <= set(left):
+            bare, meant = _quoted_value(word, left[0]), (left[0],)
+        found[bare] = meant
+        left = [one for one in left if one not in meant]
+    return found
 
 
 def _quoted_value(word: str, value: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +23,7 @@ from memtui.doors.cli.options import (
 )
 from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, of_bindings, table
 from memtui.doors.cli.session import Session
-from memtui.filters import FIELDS, Taker, build_filter, names_bindings
+from memtui.filters import FIELDS, Taker, as_written, build_filter, names_bindings
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
@@ -334,11 +334,17 @@ async def say_unknown_of_records(
 def _given(chosen: Filter, *, but: str = "") -> list[tuple[str, str, Filter]]:
     """Return each value that a filter asks for: its word, it, and a filter of it alone."""
     return [
-        (name, value, build_filter(**{FIELDS[name]: value}))
+        (name, meant[0], _only(FIELDS[name], meant))
         for name in _NAMES
         if name != but
-        for value in chosen.any_of(FIELDS[name])
+        for meant in as_written(name, chosen.any_of(FIELDS[name])).values()
     ]
+
+
+def _only(field: str, values: Sequence[str]) -> Filter:
+    if len(values) == 1:
+        return build_filter(**{field: values[0]})
+    return build_filter(terms=({"field": field, "values": values},))
 
 
 def _say_unknown(session: Session, name: str, value: str, known: Iterable[str]) -> None:

@@ -66,6 +66,11 @@ def test_a_value_that_nobody_has_is_named_with_what_is_near(here: Run) -> None:
     assert "is called nope" in here("browse", "binding:default,nope").err
     assert "Nothing has" not in here("ops", "list", "type:forget", "agent:coding").err
 
+    here("--principal", "user:mei", "note", "We test before")
+    assert "Nothing has" not in here("ops", "list", "type:forget", "by:mei").err
+    assert here("ops", "list", "by:MEI").err.count("Nothing has") == 1
+    assert "by:mei,bo cannot narrow records" in here("browse", "by:mei,bo").err
+
     done = here("tags", "nope")
     assert (done.code, done.out) == (0, "")
     assert "Nothing has the tag nope" in done.err
