@@ -365,7 +365,7 @@ async def test_read_only_imports_nothing(
 ) -> None:
     path = json_lines(tmp_path / "a.jsonl", [row()])
     await (await open_service(paths, settings)).close()
-    service = await open_service(paths, load_settings(paths, principal="u", read_only=True))
+    service = await open_service(paths, load_settings(paths, principal="user:u", read_only=True))
     work = Import([path], "theirs", map_of())
     with pytest.raises(Denied, match="read-only"):
         await work.run(service, caller)
