@@ -47,7 +47,7 @@ def demo(
                 paths,
                 settings,
                 reset=reset,
-                progress=lambda doing, done, total: show(f"{doing} {100 * done // (total or 1)} %"),
+                progress=lambda doing, done, total: show(f"{doing} {100 * done // (total or 1)}%"),
             )
         invocation.out.answer(summary, _lines(summary))
         return 0
