@@ -59,11 +59,12 @@ async def choose_view(screen: MemtuiScreen) -> None:
     elif what == "rename":
         await _rename(screen, view, {one.name for one in kept})
     elif what == "delete":
-        if await screen.ask(Confirm(f"Delete the view {view.name}?", verb="delete it")):
+        question = Confirm(f"Delete the view {view.name}?", verb="delete it", final=True)
+        if await screen.ask(question):
             gone = partial(delete_named, path, SavedView, view.name)
             await _keep(screen, gone, f"Deleted the view {view.name}.")
     elif view.name not in {one.name for one in kept} or await screen.ask(
-        Confirm(f"Replace the view {view.name}?", verb="replace it")
+        Confirm(f"Replace the view {view.name}?", verb="replace it", final=True)
     ):
         await _keep(screen, partial(save_named, path, view), f"Kept the view {view.name}.")
 

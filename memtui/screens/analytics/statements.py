@@ -95,7 +95,7 @@ async def choose_statement(
             one = SavedStatement(name=name, statement=chosen.statement)
             await screen.change(partial(asyncio.to_thread, rename_named, path, one, other))
         else:
-            question = Confirm(f"Delete the saved statement {name}?", verb="delete it")
+            question = Confirm(f"Delete the saved statement {name}?", verb="delete it", final=True)
             if not await screen.ask(question):
                 return
             gone = partial(delete_named, path, SavedStatement, name)
