@@ -118,7 +118,7 @@ def test_a_home_goes_into_a_file_and_comes_back(here: Run, home: Path, tmp_path:
     assert (done.code, done.out) == (0, f"{file}\n")
     assert "it holds every text, keep it safe" in done.err
     again = here("backup", str(file), "--json")
-    assert (again.code, again.document["error"]["kind"]) == (2, "invalid")
+    assert (again.code, again.document["error"]["kind"]) == (5, "conflict")
     assert here("--read-only", "backup", str(tmp_path / "second.zip")).code == 0
     assert here("--read-only", "restore", str(file), "--to", str(there)).code == 4
     assert here("restore", str(file)).code == 2
