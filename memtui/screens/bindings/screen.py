@@ -107,15 +107,20 @@ class BindingsScreen(MemtuiScreen):
         self._draw_together()
         self._looking.forget()
         self._look_around()
-        if self.view.findings is None:
-            self._discover()
-            self._loading.latest(self._service.provider_problems, self._show_unusable, self.fail)
+        self._look_for_others()
 
     async def prepare(self) -> None:
         """Read the bindings; their providers are asked for nothing until they are shown."""
         if self._stale:
             self._read()
+            self._look_for_others()
             self.focus_body()
+
+    def _look_for_others(self) -> None:
+        """Look once for memories of this machine, and for providers that cannot be used."""
+        if self.view.findings is None and not self._finding.busy:
+            self._discover()
+            self._loading.latest(self._service.provider_problems, self._show_unusable, self.fail)
 
     def _read(self) -> None:
         bindings, caller, pairs = self._service, self.session.caller, self.session.service.pairs
