@@ -178,10 +178,11 @@ async def test_screens_are_prepared_while_nobody_types_and_ask_no_provider(
         log: VirtualList[Operation] = read["operations"].query_one(VirtualList)
         assert log.current is not None
         assert log.current.operation_type is OperationType.WRITE
-        assert isinstance(bindings := read["bindings"], BindingsScreen)
+        bindings = read["bindings"]
+        assert isinstance(bindings, BindingsScreen)
         assert [one.key for one in bindings.view.bindings] == ["default"]
         assert not bindings.view.healths
-        assert bindings.view.findings is None
+        await until(pilot, lambda: bindings.view.findings is not None)
         with closing(sqlite3.connect(paths.database)) as database:
             done = "SELECT operation_type FROM memory_operations WHERE door = 'tui'"
             assert list(database.execute(done)) == [("browse",)]  # which Records did
