@@ -24,7 +24,7 @@ from textual.actions import ActionParseResult
 from textual.app import App
 from textual.dom import DOMNode
 from textual.events import Event, InputEvent, Key, Paste, Resize
-from textual.filter import DimFilter, LineFilter
+from textual.filter import LineFilter
 from textual.screen import ModalScreen, Screen
 
 from memtui.actions import ACTIONS, SCREENS, actions_of, groups_on
@@ -32,6 +32,7 @@ from memtui.paths import Paths
 from memtui.screens.opening import Opening, first_look
 from memtui.screens.themes import ANSI, DEFAULT, check_theme, own_themes, own_variables
 from memtui.widgets.display import toast
+from memtui.widgets.few_colours import PlainOnGround
 from memtui.widgets.frame import Pressed
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.typed import Typed
@@ -77,7 +78,7 @@ _OPENED = ("help", "palette", "scope_choices", "views", "editing", "review", "li
 """What is most often opened over a screen; imported while nothing happens."""
 _MOVES = ("down", "up", "half_down", "half_up", "page_down", "page_up", "top", "bottom")
 """What only moves in a list."""
-_FEW_LIGHT = DimFilter(0.8)
+_ON_GROUND = PlainOnGround()
 
 
 def styles_path() -> Path:
@@ -177,11 +178,10 @@ class MemtuiApp(App[None]):
         return driver
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Dim less in a light theme of 16 colours: half way to white only a pale grey is left."""
+        """Draw text on the chosen row plainly where only 16 colours are to choose from."""
         filters = super().get_line_filters()
-        if not self.has_class("-few-colours") or self.current_theme.dark:
-            return filters
-        return [_FEW_LIGHT if isinstance(one, DimFilter) else one for one in filters]
+        has_few = self.has_class("-few-colours") or self.native_ansi_color
+        return [*filters, _ON_GROUND] if has_few and not self.no_color else filters
 
     def get_css_variables(self) -> dict[str, str]:
         """Add the app's own variables."""

@@ -56,6 +56,7 @@ def own_themes(*, few_colours: bool = False) -> list[Theme]:
             warning="#ffff55",
             error="#ff5555",
             success="#55ff55",
+            foreground="#ffffff",
             background="#000000",
             surface="#000000",
             panel="#000000",
@@ -72,8 +73,18 @@ def own_themes(*, few_colours: bool = False) -> list[Theme]:
             background="#ffffff",
             surface="#ffffff",
             panel="#ffffff",
+            variables=_chosen("#000000", "#ffffff", "#000000"),
         )
-    ansi = replace(BUILTIN_THEMES["ansi-dark"], name=ANSI, accent="ansi_magenta")
+    plain = BUILTIN_THEMES["ansi-dark"]
+    ansi = replace(
+        plain,
+        name=ANSI,
+        primary="ansi_bright_blue",
+        accent="ansi_bright_magenta",
+        error="ansi_bright_red",
+        # What is selected is shown reversed: black would be drawn on black.
+        variables={**plain.variables, "input-selection-foreground": "ansi_default"},
+    )
     return [dark, light, ansi]
 
 

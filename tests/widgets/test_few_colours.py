@@ -1,0 +1,58 @@
+"""In 16 colours, text can be read on every ground, and dim text is told from the rest."""
+
+from __future__ import annotations
+
+import pytest
+from rich.color import Color as TerminalColor
+from rich.color import ColorSystem
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+from textual.filter import dim_color
+from textual.theme import Theme
+
+from memtui.screens.themes import own_themes
+from memtui.widgets.few_colours import PlainOnGround
+
+
+def drawn(style: str, page: str) -> Style:
+    [segment] = PlainOnGround().apply([Segment("ok", Style.parse(style))], Color.parse(page))
+    assert segment.style is not None
+    return segment.style
+
+
+@pytest.mark.parametrize(
+    ("style", "page", "colour"),
+    [
+        ("dim magenta on blue", "ansi_default", 15),
+        ("#0000aa on #000000", "#ffffff", 15),
+        ("green on #ffffff", "#000000", 0),
+    ],
+)
+def test_text_on_a_ground_of_its_own_is_white_or_black(style: str, page: str, colour: int) -> None:
+    shown = drawn(style, page)
+    assert shown.color is not None
+    assert shown.color.number == colour
+    assert not shown.dim
+
+
+@pytest.mark.parametrize("style", ["dim green on #000000", "green", "green on default"])
+def test_text_on_the_page_keeps_its_colour(style: str) -> None:
+    assert drawn(style, "#000000") == Style.parse(style)
+
+
+@pytest.mark.parametrize("theme", own_themes(few_colours=True)[:2], ids=lambda one: one.name)
+def test_dim_text_and_what_is_selected_differ_from_the_rest(theme: Theme) -> None:
+    chosen, selected = (
+        theme.variables[name] for name in ("block-cursor-background", "input-selection-background")
+    )
+    page, text, *grounds = (
+        TerminalColor.parse(str(one))
+        for one in (theme.background, theme.foreground, chosen, selected)
+    )
+    assert len({numbered(page), numbered(text), numbered(dim_color(page, text))}) == 3
+    assert numbered(page) not in {numbered(one) for one in grounds}
+
+
+def numbered(colour: TerminalColor) -> int | None:
+    return colour.downgrade(ColorSystem.STANDARD).number
