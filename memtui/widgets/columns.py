@@ -71,13 +71,15 @@ def share_width(
     wanted: Collection[str] = (),
     wider: Mapping[str, int] | None = None,
     content: Mapping[str, int] | None = None,
+    alike: Collection[str] = (),
 ) -> list[tuple[Column[R], int]]:
     """Return the columns that fit into `width` cells, and how wide each is.
 
     `wanted` are those that a person chose to see: they go after all others. `wider` is what a
     person added to a column's width, or took off it. `content` is the widest cell of a column among
     the rows in view: no column takes more room than that before the others have what they need, and
-    what is left over goes to the last flexible one.
+    what is left over goes to the last flexible one. `alike` are columns that say the same in each
+    of those rows: they go first, but for one with a share.
     """
     seen, extra = content or {}, wider or {}
     least = {
@@ -89,9 +91,13 @@ def share_width(
     def needed() -> int:
         return sum(least[column.key] for column in shown) + GAP * (len(shown) - 1)
 
+    def worth(column: Column[R]) -> tuple[bool, bool, int]:
+        tells = column.key not in alike or column.share > 0
+        return column.key in wanted, tells, column.keep
+
     room = width - GUTTER
     while len(shown) > 1 and needed() > room:
-        shown.remove(min(shown, key=lambda column: (column.key in wanted, column.keep)))
+        shown.remove(min(shown, key=worth))
     rest = room - needed()
     widths = dict(least)
     if len(shown) == 1:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 from rich.cells import cell_len
@@ -131,6 +132,8 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         self.wider: dict[str, int] = {}
         self._content: dict[str, int] = {}
         """The widest cell of each column among the rows that were in view."""
+        self._said: dict[str, set[str]] = {}
+        """What each column says in these rows, two texts at most."""
         self._measured = range(0)
         """The lines whose cells are in it."""
         self.set_reactive(VirtualList.columns, tuple(columns))
@@ -215,7 +218,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         is newest.
         """
         if rows is not self.rows:
-            self._content.clear()
+            self._unlearn()
         self.rows = rows
         self.selection.model = rows
         self.rows_changed(added_above=added_above, follow=added_above > 0)
@@ -431,7 +434,16 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
             wanted=self.wanted,
             wider=self.wider,
             content=self._content,
+            alike=self._alike,
         )
+
+    @property
+    def _alike(self) -> set[str]:
+        """The columns that tell no row in view from another, but for the one that orders them."""
+        if self.rows.count < 2:
+            return set()
+        ordering = self.sort and self.sort[0]
+        return {key for key, said in self._said.items() if len(said) == 1 and key != ordering}
 
     def _measure_again(self) -> None:
         self._measured = range(0)
@@ -440,19 +452,28 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     def _measure(self) -> None:
         """Learn how wide the cells are of the lines that came into view.
 
-        A column only grows while it is of the same rows, so that it does not move under the eye.
+        A column only grows while it is of the same rows, and one that went as it said the same in
+        each comes back once: it does not move under the eye.
         """
         if not self.rows.count:
-            self._content.clear()
+            self._unlearn()
         top = self.scroll_offset.y
         view = range(top, min(top + self.page_lines, self.rows.count))
         rows = [row for line in view if line not in self._measured if (row := self.rows.row(line))]
         self._measured = view
         for column in self.columns if rows else ():
             if column.key not in self.hidden:
-                widest = max(cells_of(column.of(row).text, _WIDEST) for row in rows)
+                texts = [column.of(row).text for row in rows]
+                widest = max(cells_of(text, _WIDEST) for text in texts)
                 title = cell_len(column.title) + 1  # and the arrow of an order
                 self._content[column.key] = max(self._content.get(column.key, title), widest)
+                said = self._said.setdefault(column.key, set())
+                said.update(islice((text for text in texts if text not in said), 2 - len(said)))
+
+    def _unlearn(self) -> None:
+        """Forget what the columns held, as other rows or columns come."""
+        self._content.clear()
+        self._said.clear()
 
     # Keeping things in their place.
 
@@ -479,7 +500,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
 
     def watch_columns(self) -> None:
         """Begin with the widths of other columns."""
-        self._content.clear()
+        self._unlearn()
         self._measure_again()
 
     def watch_hidden(self) -> None:

@@ -67,6 +67,16 @@ def test_a_column_that_a_person_wants_goes_last() -> None:
     assert share_width([], 80) == []
 
 
+def test_a_column_that_says_the_same_in_each_row_goes_first_unless_it_is_what_one_reads() -> None:
+    text = replace(COLUMNS[2], share=0.5)
+    columns = [*COLUMNS[:2], text]
+    assert [one.key for one, _ in share_width(columns, 40, alike={"a", "c"})] == ["b", "c"]
+    assert [one.key for one, _ in share_width(columns, 40)] == ["a", "c"]
+    assert [one.key for one, _ in share_width(columns, 80, alike={"a"})] == ["a", "b", "c"]
+    wanted = share_width(columns, 40, alike={"a"}, wanted={"a"})
+    assert [one.key for one, _ in wanted] == ["a", "c"]
+
+
 @given(st.text(), st.integers(0, 60), st.sampled_from(["left", "right"]))
 def test_a_cell_is_as_wide_as_its_column_and_nothing_in_it_is_obeyed(
     text: str, width: int, align: str

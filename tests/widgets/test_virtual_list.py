@@ -223,3 +223,28 @@ async def test_columns_are_as_wide_as_what_comes_into_view_and_the_order_keeps_i
         await pilot.pause()
         assert shown.current == 50
         assert shown.scroll_offset.y == 0
+
+
+async def test_what_is_alike_in_all_rows_makes_room_and_comes_back_with_one_that_is_not() -> None:
+    app = Log(1)
+    async with app.run_test(size=(40, 12)) as pilot:
+        await pilot.pause()
+        shown = app.log_list
+        place: Column[int] = Column("place", "place", _place, 9, keep=9)
+        text: Column[int] = Column("text", "text", lambda _: "long " * 20, 20, keep=10, share=0.6)
+        shown.columns = (*COLUMNS[:1], place, text)
+        assert shown.shown_columns == ["place", "text"]  # one row is like no other
+        numbers: AppendedRows[int] = AppendedRows(str)
+        numbers.append([1, 2, 3], more=False)
+        shown.show(numbers)
+        assert shown.shown_columns == ["n", "text"]
+        shown.sort = ("place", False)
+        assert shown.shown_columns == ["place", "text"]
+        shown.sort = None
+        numbers.append([9], more=False)
+        shown.rows_changed()
+        assert shown.shown_columns == ["place", "text"]
+
+
+def _place(row: int) -> str:
+    return "over there" if row == 9 else "over here"

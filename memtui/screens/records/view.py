@@ -59,7 +59,7 @@ def record_columns(
         Column("where", "where", lambda one: _place(one) or Cell("company", "muted"), 14, keep=50),
         read_column(name_of, stats, now),
         Column("text", "text", lambda one: _text(one, now(), is_ghost=name_of(one) in ghosts), 30,
-               flexible=True, keep=100, share=0.45),
+               flexible=True, keep=100, share=0.55),
     ]  # fmt: skip
 
 
