@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from math import inf
 from typing import ClassVar, Generic, Literal, TypeVar
 
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import Click
-from textual.message import Message
 from textual.widgets import Input, Label, OptionList, Static
 
 from memtui.contract import Invalid, MemtuiError, Record, Scope
@@ -362,8 +360,7 @@ class Confirm(Dialog[bool]):
     `question` names the object and the count: "Forget 3 records from vault·default?". `verb` is
     the word beside the key: "forget"; `otherwise` the one beside `esc`. `enter` does nothing here.
     With `aside`, the word beside it, `aside_key` answers False: something comes first, a change
-    (`e`) or a look at what it would do (`w`). What is typed ahead of the question answers it, but
-    not a `final` one, of what nothing brings back: who says yes to that has to have seen it.
+    (`e`) or a look at what it would do (`w`).
     """
 
     BINDINGS = [("y", "yes", "yes"), ("e", "aside('e')", "first"), ("w", "aside('w')", "first")]
@@ -384,16 +381,7 @@ class Confirm(Dialog[bool]):
         super().__init__(question, line(*parts, gap=HINT_GAP))
         self._detail = detail
         self._aside_key = aside_key if aside else None
-        self.takes_since = inf if final else 0.0
-        """From when on keys answer it, by the clock of their events."""
-
-    def on_mount(self) -> None:
-        """Take note of when it is seen."""
-        self.call_after_refresh(self._seen)
-
-    def _seen(self) -> None:
-        if self.takes_since:
-            self.takes_since = Message().time
+        self.final = final
 
     def body(self) -> ComposeResult:
         """Yield the detail."""
@@ -461,12 +449,15 @@ class Prompt(Dialog[str]):
 class TypedConfirm(Prompt):
     """Ask for a yes by typing `word`, for what touches a great many things."""
 
-    def __init__(self, question: str, *, word: str, verb: str, detail: str = "") -> None:
+    def __init__(
+        self, question: str, *, word: str, verb: str, detail: str = "", final: bool = False
+    ) -> None:
         def check(text: str) -> None:
             if text.strip() != word:
                 raise Invalid(f"That is not {word!r}; nothing was changed.")
 
         super().__init__(question, hint=f"enter {verb}   esc keep", check=check)
+        self.final = final
         self._detail = detail
         self._wanted = line("Type", display(word, style=STRONG), f"to {verb}.")
 
@@ -510,7 +501,7 @@ class _Editor(Dialog[T]):
 
         if self.is_written:
             question, verb = self.THROWN_AWAY
-            self.app.push_screen(Confirm(question, verb=verb), answered)
+            self.app.push_screen(Confirm(question, verb=verb, final=True), answered)
         else:
             self.dismiss(None)
 
@@ -634,6 +625,7 @@ class Resolve(Enum):
 class ConflictScreen(DimmingScreen[Resolve]):
     """Both versions of a record that changed while a person edited it; nothing is lost."""
 
+    final = True
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
     BINDINGS = [

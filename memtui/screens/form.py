@@ -199,4 +199,5 @@ def _keys(go: str) -> str:
 
 def throw_away() -> Confirm:
     """Return the question whether what was written in a form may go."""
-    return Confirm("Throw away what you wrote?", verb="throw it away", otherwise="go on")
+    question = "Throw away what you wrote?"
+    return Confirm(question, verb="throw it away", otherwise="go on", final=True)

@@ -197,6 +197,7 @@ class Namespaces(ModalListScreen[Namespace]):
             verb="delete it",
             detail="The records that can be listed are forgotten first, and u brings them "
             "back. The namespace's expiry and metadata are gone.",
+            final=True,
         )
         if not await self.ask(question):
             return
@@ -208,6 +209,7 @@ class Namespaces(ModalListScreen[Namespace]):
                 word=_FOREVER,
                 verb="delete all of it",
                 detail=f"{why}\nu would bring back the listed records only.",
+                final=True,
             )
             if await self.ask(unseen):
                 await self._delete_now(one.name, unseen=True)

@@ -7,12 +7,14 @@ while it opens, which was a third of what opening one took.
 from __future__ import annotations
 
 from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rich.color import Color as TerminalColor
 from rich.segment import Segment
 from rich.style import Style as TerminalStyle
 from textual.color import Color
+from textual.message import Message
 from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import ModalScreen, ScreenResultType
 from textual.strip import Strip
@@ -28,7 +30,26 @@ if TYPE_CHECKING:
 
 
 class DimmingScreen(ModalScreen[ScreenResultType], SizedScreen[ScreenResultType]):
-    """A screen around which the one below it is seen."""
+    """A screen around which the one below it is seen.
+
+    What is typed ahead of a question answers it, but not a `final` one, of what nothing brings
+    back: who says yes to that has to have seen it.
+    """
+
+    final: bool = False
+    _seen_at = inf
+
+    @property
+    def takes_since(self) -> float:
+        """From when on keys answer it, by the clock of their events."""
+        return self._seen_at if self.final else 0.0
+
+    def on_mount(self) -> None:
+        """Take note of when it is seen."""
+        self.call_after_refresh(self._seen)
+
+    def _seen(self) -> None:
+        self._seen_at = Message().time
 
     def render(self) -> Any:
         """Return the screen below, dimmed, or a plain background where nothing of it is seen."""

@@ -132,11 +132,16 @@ async def test_a_text_is_edited_or_thrown_away_and_no_version_is_lost_in_a_confl
         before = (await service.log.page(caller)).total
         await pilot.press("e", "ctrl+s")
         await until(pilot, lambda: app.screen is app.frame)
-        await pilot.press("e", "x", "escape")
+        await pilot.press("e", "x")
+        type_at_once(app, "escape", "y")
         await until(pilot, lambda: "Throw your changes away?" in screen_text(app))
+        await pilot.pause()
+        assert isinstance(app.screen, Confirm), "who says yes to that has to have seen it"
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, EditText))
-        await pilot.press("escape", "y")
+        await pilot.press("escape")
+        await until(pilot, lambda: "Throw your changes away?" in screen_text(app))
+        await pilot.press("y")
         await until(pilot, lambda: app.screen is app.frame)
         assert (await service.log.page(caller)).total == before, "nothing was written"
 

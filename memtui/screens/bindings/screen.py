@@ -679,6 +679,7 @@ class BindingsScreen(MemtuiScreen):
                 f"are taken out first. Its model there is {found.model.rpartition('#')[2]}.",
                 verb="send them",
                 otherwise="send nothing",
+                final=True,
             )
             if await self.ask(question):
                 said = f"The texts of {key} are embedded at {found.address} now."
