@@ -435,6 +435,11 @@ class Prompt(Dialog[str]):
         """Whether the line is another than at the beginning."""
         return self.query_one(Input).value != self._value
 
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Take back what was said of another text."""
+        event.stop()
+        self.refuse("")
+
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Take the text if it passes the check."""
         event.stop()
@@ -585,6 +590,10 @@ class WriteRecord(_Editor[NewRecord]):
     def is_written(self) -> bool:
         """Whether there is any text."""
         return bool(self.text.strip())
+
+    def on_text_area_changed(self) -> None:
+        """Take back that there is no text."""
+        self.refuse("")
 
     def on_input_submitted(self) -> None:
         """Write from any field."""

@@ -82,6 +82,8 @@ class Form(Dialog[T]):
         self._go = go
         self._about = about
         self._said = Content("")
+        self._refused = False
+        """Whether it says what is wrong."""
 
     def rows(self) -> Iterator[FieldRow]:
         """Yield the fields."""
@@ -133,6 +135,8 @@ class Form(Dialog[T]):
         for row in self.query(FieldRow):
             if row.widget is widget:
                 row.say()
+        if self._refused:
+            self.say(Content(""), self._go)
         self.changed()
 
     def changed(self) -> None:
@@ -169,6 +173,7 @@ class Form(Dialog[T]):
     def refused(self, sentence: str, wrong: Mapping[str, str]) -> None:
         """Say what is wrong, at the fields too, and go to the first of them."""
         self.say(display(f"✗ {sentence}", limit=600, style=BAD), self._go)
+        self._refused = True
         rows = [row for row in self.query(FieldRow) if row.field in wrong]
         for row in rows:
             row.say(wrong[row.field])
@@ -178,7 +183,7 @@ class Form(Dialog[T]):
 
     def say(self, words: Content, go: str) -> None:
         """Say something of all that is written, and what the button does next."""
-        self._said = words
+        self._said, self._refused = words, False
         self.query_one(".dialog-error", Static).update(words)
         self.query_one("#form-go", Button).label = go
         self.query_one(KeyLine).say(_keys(go))

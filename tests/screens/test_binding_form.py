@@ -125,6 +125,8 @@ async def test_a_binding_is_added_by_its_form_and_nothing_that_was_written_is_lo
         await pilot.press("enter")
         await until(pilot, lambda: "✗" in said(form))
         assert "plain.txt" in said(form)
+        await pilot.press("x", "backspace")
+        await until(pilot, lambda: "✗" not in said(form))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press("escape")

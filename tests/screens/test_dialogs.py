@@ -5,8 +5,10 @@ from textual.widgets import Input
 
 from memtui.app import styles_path
 from memtui.config import Paths, Settings
+from memtui.contract import Invalid
 from memtui.screens.dialogs import Choice, Choose, ChooseAll, Prompt, WriteRecord
 from memtui.widgets.choice_list import ChoiceList
+from tests.screens.hostile import screen_text
 from tests.screens.piloting import running, until
 
 
@@ -86,6 +88,21 @@ async def test_a_click_beside_a_dialog_goes_back() -> None:
         await pilot.click(offset=(0, 0))
         await pilot.pause()
         assert app.answers == [None]
+
+
+async def test_what_was_said_of_a_text_goes_when_the_text_changes() -> None:
+    def check(text: str) -> None:
+        raise Invalid(f"{text!r} will not do.")
+
+    app: App[None] = App()
+    async with app.run_test() as pilot:
+        await app.push_screen(Prompt("Which?", value="old", check=check))
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "'old' will not do." in screen_text(app)
+        await pilot.press("e")
+        await pilot.pause()
+        assert "will not do" not in screen_text(app)
 
 
 async def test_a_click_beside_a_dialog_throws_away_nothing_that_is_written() -> None:
