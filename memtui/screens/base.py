@@ -44,7 +44,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC
 from functools import wraps
 from time import monotonic
@@ -99,8 +98,6 @@ _SHOWN = dict.fromkeys(set(Need) - _OF_FRAME, "")
 """What hangs on what a screen shows; nothing of it is there at first."""
 TOLD_EVERY_S = 5.0
 """How often a change that takes long says that it is still under way."""
-AT_ONCE_SECONDS = 0.1
-"""Within this what is asked for is there at once: it is worth no drawing of its own."""
 _READING = "This is still being read; press the key again when it is there."
 
 
@@ -129,6 +126,8 @@ class ServiceScreen(SizedScreen[None]):
         super().__init__(**options)
         self.acts = Background(self, "acts")
         """Runs what a person does here: changes, and the questions before them."""
+        self.reads = Background(self, "reads")
+        """Reads what the screen shows."""
         self.undone: Sequence[MutationAnswer] = ()
         """What was undone here last, and can be redone."""
         self.set_reactive(ServiceScreen.state, state)
@@ -338,8 +337,6 @@ class MemtuiScreen(ServiceScreen):
         self._next_on = ""
         """What the cursor has to be on before, as `select` is told; empty for whatever it is on."""
         self._knowing = Background(self, "filter-words")
-        self.reads = Background(self, "reads")
-        """Reads what the screen shows."""
 
     def compose(self) -> ComposeResult:
         """Lay out the frame around `compose_body`."""
@@ -525,16 +522,9 @@ class MemtuiScreen(ServiceScreen):
         if self._stale:
             self.reload()
             if self.reading:
-                self.run_worker(self._show_whole())
+                self.paint_with(self.answered)
         elif self.focused is None:
             self.focus_body()
-
-    async def _show_whole(self) -> None:
-        """Paint nothing of a screen that reads until it has, unless that takes longer."""
-        with self.app.batch_update(), suppress(TimeoutError):
-            async with asyncio.timeout(AT_ONCE_SECONDS):
-                await self.answered()
-        self.refresh()
 
     async def answered(self) -> None:
         """Wait until what the screen shows at first has come."""

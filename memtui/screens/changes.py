@@ -22,7 +22,6 @@ from memtui.screens.past import ChooseMoment
 from memtui.screens.state import GoTo
 from memtui.screens.timeline import NO_OPERATION, Timeline
 from memtui.widgets import format as fmt
-from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import (
     Line,
@@ -77,7 +76,6 @@ class Changes(ModalListScreen["Difference"]):
         self._filter = held_by(state.filter, Taker.RECORDS)
         self._answer: CompareAnswer | None = None
         self._rows: AppendedRows[Difference] = AppendedRows(_key)
-        self._reading = Background(self, "changes")
 
     def make_list(self) -> VirtualList[Difference]:
         """Return the list."""
@@ -148,7 +146,7 @@ class Changes(ModalListScreen["Difference"]):
             hint = "[ and ] choose other moments, r reads again."
             self.fill(self._rows, (), f"✗ {error}", hint)
 
-        self._reading.latest(
+        self.reads.latest(
             lambda: session.service.past.compare(
                 session.caller,
                 state.record_scope,

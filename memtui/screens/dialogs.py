@@ -191,6 +191,7 @@ class Choose(Dialog[T]):
             self._say(display("" if self._choices else self.NOTHING, style=DIM))
         else:
             self._reading.latest(self._work, self._found, self._failed)
+            self.paint_with(self._reading.delivered)
 
     def _fit(self) -> None:
         """Be as high as the choices need, and leave room for what is offered."""
@@ -725,6 +726,7 @@ class Sheet(Dialog[None]):
         self.show(self._content)
         if self._read is not None:
             self._reading.latest(self._read, self.show, self._failed)
+            self.paint_with(self._reading.delivered)
 
     def _failed(self, error: MemtuiError) -> None:
         self.show(display(f"✗ {error}", limit=600, style=BAD))
@@ -784,6 +786,7 @@ class Waiting(DimmingScreen[bool], Generic[T]):
         """Begin to read."""
         self.set_timer(_WAITING_SECONDS, lambda: self.add_class("-shown"))
         self._reading.latest(self._work, self._read, self._broken)
+        self.paint_with(self._reading.delivered)
 
     def _read(self, found: T) -> None:
         self.dismiss(True)  # noqa: FBT003 - the answer itself

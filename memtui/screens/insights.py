@@ -12,7 +12,6 @@ from memtui.contract import MemtuiError, Scope, owner_of, owner_scope, owner_wor
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.state import GoTo
 from memtui.widgets import format as fmt
-from memtui.widgets.background import Background
 from memtui.widgets.columns import Column
 from memtui.widgets.detail_lines import joined, labelled
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
@@ -40,7 +39,6 @@ class Insights(ModalListScreen["Insight"]):
         )
         self._failed: tuple[str, ...] = ()
         """Which bindings were not looked through, and why."""
-        self._reading = Background(self, "insights")
 
     def make_list(self) -> VirtualList[Insight]:
         """Return the list."""
@@ -99,7 +97,7 @@ class Insights(ModalListScreen["Insight"]):
         )
         self.rows_list.notice = ("Looking through all bindings …", "esc goes back.")
         self.draw()
-        self._reading.latest(
+        self.reads.latest(
             lambda: session.service.pruning.everything(session.caller, request),
             self._show,
             self._not_read,

@@ -19,7 +19,6 @@ from memtui.screens.state import ConfigurationChanged
 from memtui.service import LimitMeasure, LimitPeriod, LimitTarget, SpendingLimit, SpendingStatus
 from memtui.widgets import format as fmt
 from memtui.widgets import spending
-from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import Line, heading, joined, labelled
 from memtui.widgets.display import DIM, STRONG, display, line, lines
@@ -49,7 +48,6 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
         self._rows: AppendedRows[SpendingStatus] = AppendedRows(_key)
         self._written: str | None = None
         """What the cursor goes to once it is listed."""
-        self._reading = Background(self, "limits")
 
     def make_list(self) -> VirtualList[SpendingStatus]:
         """Return the list."""
@@ -101,7 +99,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
         """Add up again what was spent."""
         session = self.session
         check = partial(session.service.limits.check, session.caller, zone=self.state.zone)
-        self._reading.latest(check, self._show, self._not_read)
+        self.reads.latest(check, self._show, self._not_read)
 
     def _show(self, found: list[SpendingStatus]) -> None:
         nothing = "There are no spending limits.", "a sets one."

@@ -12,8 +12,10 @@ For a screen author. Derive from `ModalListScreen`, set `ACTION_GROUP`, bind its
 
 Show it with `show_over`. A `GoTo` that is posted on it leaves it, and leads there.
 
-Call `draw()` after anything that these depend on has changed. A `RunScreen` is one whose rows come
-from something that runs for a while: start it with `run`, and call `ended()` once it has ended.
+Read with `self.reads.latest(…)`: what is begun in `on_mount` is painted together with the frame,
+where it comes at once. Call `draw()` after anything that these depend on has changed. A `RunScreen`
+is one whose rows come from something that runs for a while: start it with `run`, and call `ended()`
+once it has ended.
 """
 
 from __future__ import annotations
@@ -116,6 +118,8 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
         self.query_one(VirtualList).focus()
         self.query_one(PastBanner).forms = past_words(self.state, leads_back=False)
         self.draw()
+        if self.reads.busy:
+            self.paint_with(self.reads.delivered)
 
     def on_go_to(self, message: GoTo) -> None:
         """Leave, to go there."""

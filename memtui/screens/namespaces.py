@@ -17,7 +17,6 @@ from memtui.screens.dialogs import Prompt, TypedConfirm
 from memtui.screens.expiry import moment_or_never, written_expiry
 from memtui.screens.modal import ModalListScreen
 from memtui.widgets import format as fmt
-from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import Line, heading, joined, labelled, moment
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
@@ -50,7 +49,6 @@ class Namespaces(ModalListScreen[Namespace]):
         self._gone: NamespaceDeleted | None = None
         self._written: str | None = None
         """What the cursor goes to once it is listed."""
-        self._reading = Background(self, "namespaces")
 
     def make_list(self) -> VirtualList[Namespace]:
         """Return the list."""
@@ -95,7 +93,7 @@ class Namespaces(ModalListScreen[Namespace]):
         """Read the namespaces again."""
         self.rows_list.notice = ("Reading the namespaces …",)
         session, key = self.session, self._binding.key
-        self._reading.latest(
+        self.reads.latest(
             lambda: session.service.namespaces.all(session.caller, key), self._show, self._not_read
         )
 

@@ -123,7 +123,6 @@ class PruneReview(ModalListScreen[Line]):
         """The question whose records are reviewed, while it is open."""
         self._before_insight: Narrowing | None = None
         """What was looked at before an insight led to its owner."""
-        self._reading = Background(self, "prune-plan")
         self._coming = Background(self, "prune-so-far")
         self._arranging = Background(self, "prune-arrange")
 
@@ -147,7 +146,7 @@ class PruneReview(ModalListScreen[Line]):
         self.draw()
         self._coming.forget()
         plan = self._plan_everything if self._everything else self._plan_context
-        self._reading.latest(plan, self._done, self._failed)
+        self.reads.latest(plan, self._done, self._failed)
 
     async def _plan_context(self) -> Review:
         from memtui.service.pruning import PruneRequest

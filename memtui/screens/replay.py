@@ -17,7 +17,6 @@ from memtui.screens.modal import ModalListScreen, show_over
 from memtui.screens.state import GoTo
 from memtui.widgets import format as fmt
 from memtui.widgets import runs as words
-from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import (
     Line,
@@ -61,7 +60,6 @@ class Replay(ModalListScreen["RunStep"]):
         self._run: Run | None = None
         self._after: int | None = None
         self._rows: AppendedRows[RunStep] = AppendedRows(lambda one: one.operation.operation_id)
-        self._reading = Background(self, "replay")
 
     def make_list(self) -> VirtualList[RunStep]:
         """Return the list."""
@@ -126,7 +124,7 @@ class Replay(ModalListScreen["RunStep"]):
 
     def _read(self, after: int, show: Callable[[Played], None]) -> None:
         session, run_id = self.session, self._run_id
-        self._reading.latest(
+        self.reads.latest(
             lambda: session.service.runs.replay(session.caller, run_id, after=after),
             show,
             self._not_read,
@@ -153,7 +151,7 @@ class Replay(ModalListScreen["RunStep"]):
 
     @on(PagesWanted)
     def _read_on(self) -> None:
-        if not self._reading.busy and self._after is not None:
+        if not self.reads.busy and self._after is not None:
             self._read(self._after, self._add)
 
     def action_told_now(self) -> None:

@@ -61,7 +61,6 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         """What was asked for its details since the queue was read; each asking is in the log."""
         self._problem = ""
         """Why the details cannot be read."""
-        self._reading = Background(self, "review")
         self._looking = Background(self, "review-details")
 
     def make_list(self) -> VirtualList[HeldWrite]:
@@ -130,7 +129,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         """Read again what waits."""
         self._details, self._asked, session = None, "", self.session
         work = partial(session.service.review.waiting, session.caller)
-        self._reading.latest(work, self._show, self._not_read)
+        self.reads.latest(work, self._show, self._not_read)
 
     def _show(self, found: list[HeldWrite]) -> None:
         gone = set(self.rows_list.selection.marks) - {one.held_id for one in found}

@@ -17,7 +17,6 @@ from memtui.screens.replay import Replay
 from memtui.screens.state import GoTo
 from memtui.widgets import format as fmt
 from memtui.widgets import runs as words
-from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import Line, joined, labelled, moment
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
@@ -56,7 +55,6 @@ class Runs(ModalListScreen["Run"]):
         self._total: int | None = None
         self._before: int | None = None
         self._rows: AppendedRows[Run] = AppendedRows(lambda one: one.run_id)
-        self._reading = Background(self, "runs")
 
     def make_list(self) -> VirtualList[Run]:
         """Return the list."""
@@ -109,7 +107,7 @@ class Runs(ModalListScreen["Run"]):
         session = self.session
         told = (self._told[0], self._told[1].provider_record_id) if self._told else None
         chosen = self._filter
-        self._reading.latest(
+        self.reads.latest(
             lambda: session.service.runs.page(
                 session.caller, chosen, told=told, limit=_PAGE, before=before
             ),
@@ -149,7 +147,7 @@ class Runs(ModalListScreen["Run"]):
 
     @on(PagesWanted)
     def _read_on(self) -> None:
-        if not self._reading.busy and self._before is not None:
+        if not self.reads.busy and self._before is not None:
             self._read(self._before, self._add)
 
     @on(Opened)

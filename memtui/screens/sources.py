@@ -49,7 +49,6 @@ class Sources(ModalListScreen["WriteSource"]):
         super().__init__(state)
         self._filter = state.log_filter
         self._rows: AppendedRows[WriteSource] = AppendedRows(lambda one: one.operation_id)
-        self._reading = Background(self, "sources")
         self._opening = Background(self, "source-opening")
 
     def make_list(self) -> VirtualList[WriteSource]:
@@ -91,7 +90,7 @@ class Sources(ModalListScreen["WriteSource"]):
 
     def _read(self) -> None:
         session, chosen = self.session, self._filter
-        self._reading.latest(
+        self.reads.latest(
             lambda: session.service.log.sources(session.caller, chosen, limit=_MOST),
             self._show,
             self._not_read,

@@ -13,7 +13,6 @@ from memtui.screens.modal import ModalListScreen
 from memtui.screens.open_source import open_source
 from memtui.screens.state import GoTo
 from memtui.widgets import format as fmt
-from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import (
     Line,
@@ -79,7 +78,6 @@ class Timeline(ModalListScreen[Version]):
         self._record = record
         self._answer: TimelineAnswer | None = None
         self._rows: AppendedRows[Version] = AppendedRows(lambda one: str(one.number))
-        self._reading = Background(self, "timeline")
 
     def make_list(self) -> VirtualList[Version]:
         """Return the list."""
@@ -145,7 +143,7 @@ class Timeline(ModalListScreen[Version]):
         def failed(error: MemtuiError) -> None:
             self.fill(self._rows, (), f"✗ {error}", "r reads again, esc goes back.")
 
-        self._reading.latest(
+        self.reads.latest(
             lambda: session.service.past.timeline(
                 session.caller, record.handle, record.scope, binding_key=key
             ),

@@ -120,6 +120,8 @@ class Providers:
         self._timeout_s = timeout_ms / 1000
         self._extra = dict(extra or {})
         self._loaded: dict[str, type[Adapter]] = dict(self._extra)
+        self._views: dict[str, ProviderView] = {}
+        """What is said of those that are usable."""
 
     @cached_property
     def _entry_points(self) -> dict[str, list[EntryPoint]]:
@@ -177,6 +179,8 @@ class Providers:
         from memtui.service.provider_views import ProviderView, class_view
 
         self._registered(name)
+        if name in self._views:
+            return self._views[name]
         known = {
             "key": name,
             "package": self.package(name),
@@ -187,8 +191,9 @@ class Providers:
         try:
             told = await self.within(name, partial(self._told, name, class_view))
         except MemtuiError as error:
-            told = {"usable": False, "problem": str(error)}
-        return ProviderView(**known | told)
+            return ProviderView(**known, usable=False, problem=str(error))
+        view = self._views[name] = ProviderView(**known, **told)
+        return view
 
     def _told(self, name: str, look: Callable[[type[Adapter]], Json]) -> Json:
         provider = self.load(name)

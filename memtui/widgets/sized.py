@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
 
 from textual.screen import Screen, ScreenResultType
+
+AT_ONCE_SECONDS = 0.1
+"""Within this what is asked for is there at once: it is worth no drawing of its own."""
 
 
 class SizedScreen(Screen[ScreenResultType]):
@@ -31,6 +36,17 @@ class SizedScreen(Screen[ScreenResultType]):
         if styled != self._styled:
             self._styled = styled
             super().update_node_styles(animate)
+
+    def paint_with(self, answered: Callable[[], Awaitable[None]]) -> None:
+        """Paint nothing until what is being read has come, unless that takes longer."""
+
+        async def hold() -> None:
+            with self.app.batch_update(), suppress(TimeoutError):
+                async with asyncio.timeout(AT_ONCE_SECONDS):
+                    await answered()
+            self.refresh()
+
+        self.run_worker(hold())
 
     def draw_ahead(self) -> None:
         """Lay out and draw all on it before it is first shown; Textual keeps what was drawn."""

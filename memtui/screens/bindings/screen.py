@@ -17,7 +17,7 @@ from textual.widgets import OptionList
 
 from memtui.actions import ACTIONS, Action, Need
 from memtui.contract import Embedding, Health, Json, Location, MemtuiError, NotFound, Problem, Scope
-from memtui.screens.base import AT_ONCE_SECONDS, MemtuiScreen, conversation
+from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.bindings.view import (
     CAPTURE_WORDS,
     BindingsView,
@@ -46,6 +46,7 @@ from memtui.widgets.format import counted, embedding_words
 from memtui.widgets.frame import KeyFooter
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import DetailPane, Fitted, OptionRows, Split
+from memtui.widgets.sized import AT_ONCE_SECONDS
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
