@@ -191,8 +191,8 @@ class Providers:
         try:
             told = await self.within(name, partial(self._told, name, class_view))
         except MemtuiError as error:
-            return ProviderView(**known, usable=False, problem=str(error))
-        view = self._views[name] = ProviderView(**known, **told)
+            return ProviderView(**known | {"usable": False, "problem": str(error)})
+        view = self._views[name] = ProviderView(**known | told)
         return view
 
     def _told(self, name: str, look: Callable[[type[Adapter]], Json]) -> Json:
