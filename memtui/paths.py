@@ -19,7 +19,7 @@ ENV_PREFIX = "MEMTUI_"
 TABLES = frozenset({"keymap", "scope_weights", "score_thresholds"})
 """The settings that hold several values by name."""
 
-_HOME_VARIABLE = "MEMTUI_HOME"
+HOME_VARIABLE = "MEMTUI_HOME"
 HOOK_PARENT = "MEMTUI_HOOK_PARENT"
 """The variable in which a hook that was forked gets the process id of whoever called it."""
 
@@ -131,7 +131,7 @@ class Paths:
 
                 raise Invalid(
                     f"Cannot use the folder {folder} ({error.strerror}); "
-                    f"point {_HOME_VARIABLE} at one that you can write, or read it with "
+                    f"point {HOME_VARIABLE} at one that you can write, or read it with "
                     "--read-only."
                 ) from error
 
@@ -142,7 +142,7 @@ def find_paths(home: Path | None = None) -> Paths:
     Raises:
         Invalid: it starts with `~name` and nobody has that name.
     """
-    chosen = home or (Path(value) if (value := os.environ.get(_HOME_VARIABLE)) else None)
+    chosen = home or (Path(value) if (value := os.environ.get(HOME_VARIABLE)) else None)
     if chosen is not None:
         try:
             chosen = chosen.expanduser().absolute()
@@ -170,7 +170,7 @@ def read_environment() -> dict[str, Any]:
     own = {
         name.lower().removeprefix(ENV_PREFIX.lower()): value
         for name, value in os.environ.items()
-        if name.upper().startswith(ENV_PREFIX) and name.upper() not in {_HOME_VARIABLE, HOOK_PARENT}
+        if name.upper().startswith(ENV_PREFIX) and name.upper() not in {HOME_VARIABLE, HOOK_PARENT}
     }
     found: dict[str, Any] = {}
     for name in sorted(own):

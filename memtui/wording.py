@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from memtui.contract import Invalid
+from memtui.contract import Invalid, NotFound
 
 
 def missing_extra(what: str, extra: str) -> Invalid:
     """Return the error for `what` needs packages of an extra that are not installed."""
     return Invalid(f"{what} needs more packages; run pip install 'memtui[{extra}]'.")
+
+
+def nothing_yet(home: object) -> NotFound:
+    """Return the error for a folder that is no home of memtui."""
+    return NotFound(
+        f"{home} holds nothing of memtui yet; if its name is right, open memtui or add "
+        "something there."
+    )
 
 
 _NAMED = 30

@@ -23,7 +23,7 @@ from memtui.demo.player import DemoClock, Player
 from memtui.demo.recall import Recall
 from memtui.demo.timeline import timeline
 from memtui.demo.work import RUNS
-from memtui.paths import replacing
+from memtui.paths import HOME_VARIABLE, replacing
 from memtui.service import BindingView, Caller, CompanyView, open_service
 from memtui.store.database import Database
 
@@ -35,7 +35,6 @@ Progress = Callable[[str, int, int], None]
 COMPANY = "acme"
 
 _LOCK = "demo.lock"
-_HOME_VARIABLE = "MEMTUI_HOME"
 _SQLITE_ENDS = ("", "-wal", "-shm")
 _SEED = 60
 _PROVIDER_TIMEOUT_MS = 60_000
@@ -77,7 +76,7 @@ class Marker(Model):
 
 def demo_paths(env: Mapping[str, str]) -> Paths:
     """Return the demo's folders: `MEMTUI_HOME`, else `demo` inside memtui's data folder."""
-    if home := env.get(_HOME_VARIABLE):
+    if home := env.get(HOME_VARIABLE):
         return find_paths(Path(home))
     return find_paths(find_paths().data / "demo")
 
@@ -271,7 +270,7 @@ async def _play(player: Player, paths: Paths, progress: Progress | None) -> None
 
 def _commands(paths: Paths) -> tuple[str, ...]:
     """Return what to try with a demo, as lines for a shell."""
-    home = f"{_HOME_VARIABLE}={shlex.quote(str(paths.data))}"
+    home = f"{HOME_VARIABLE}={shlex.quote(str(paths.data))}"
     return (
         f'{home} memtui query "deploy branch"',
         f"{home} memtui browse --project infra --limit 10",
@@ -290,7 +289,7 @@ def _read_marker(paths: Paths) -> Marker | None:
         Invalid: it cannot be read, or the folder holds memories and no marker.
     """
     path = paths.demo_file
-    elsewhere = f"give it an empty folder: {_HOME_VARIABLE}=~/memtui-demo memtui demo"
+    elsewhere = f"give it an empty folder: {HOME_VARIABLE}=~/memtui-demo memtui demo"
     try:
         marker = Marker.model_validate_json(path.read_bytes())
     except FileNotFoundError:

@@ -340,9 +340,12 @@ class StateController:
         await asyncio.to_thread(importlib.import_module, "memtui.service")
         from memtui.service import open_service
 
+        was_begun = self._paths.is_begun
         service = await open_service(
             self._paths, self._settings, clock=self._clock, new_id=self.follower.new_id
         )
+        if not was_begun:
+            toast(self._app, f"Made a new home of memtui in {self._paths.data}.", timeout=12)
         try:
             own = self._settings.principal, self._settings.acts_for or None
             companies = tuple(await service.companies.all(*own))

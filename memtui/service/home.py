@@ -13,6 +13,7 @@ from memtui.config import Paths, Settings
 from memtui.contract import NotFound, Unavailable
 from memtui.store import bindings
 from memtui.store.database import SEE_RECOVERY, Database
+from memtui.wording import nothing_yet
 
 if TYPE_CHECKING:
     from memtui.analytics.layout import Manifest
@@ -120,7 +121,8 @@ def open_database(paths: Paths, settings: Settings, *, make: bool = True) -> Dat
         NotFound: there is nothing in the home, and none is to be made.
         Unavailable: it cannot be reached, is damaged, or is empty beside what one has left.
     """
-    if make and not is_unwritable(paths, settings):
+    make = make and not settings.read_only
+    if make:
         paths.create()
     try:
         if (database := used_database(paths, settings)) is not None:
@@ -131,8 +133,8 @@ def open_database(paths: Paths, settings: Settings, *, make: bool = True) -> Dat
         raise Unavailable(f"{error} Nothing was written; {SEE_RECOVERY}.") from error
     remains = find_remains(paths)
     if not remains.words:
-        if not make or is_unwritable(paths, settings):
-            raise NotFound(f"{paths.data} holds nothing of memtui yet.")
+        if not make:
+            raise nothing_yet(paths.data)
         return Database.open(paths.database, settings.database_url)
     # Whoever makes a database makes it before all else: it may be there by now.
     if (database := used_database(paths, settings)) is not None:

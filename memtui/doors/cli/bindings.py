@@ -24,7 +24,7 @@ from memtui.doors.cli.options import (
     target_id_of,
 )
 from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table, ticker
-from memtui.doors.cli.session import Session
+from memtui.doors.cli.session import FirstSession, Session
 from memtui.widgets.format import counted, embedding_words, exact, held, held_words
 from memtui.wording import unknown
 
@@ -91,7 +91,7 @@ async def bindings_show(session: Session, key: BindingKey) -> None:
 
 
 async def bindings_add(
-    session: Session,
+    session: FirstSession,
     key: Annotated[str, typer.Argument(metavar="KEY", help="A short name for it.")],
     provider: Annotated[
         str, typer.Argument(metavar="PROVIDER", help="The provider; see bindings providers.")
@@ -131,7 +131,7 @@ async def bindings_add(
 
 
 async def bindings_configure(
-    session: Session,
+    session: FirstSession,
     key: BindingKey,
     setting: ConfigPairs = None,
     config: ConfigJson = None,
@@ -195,7 +195,7 @@ OnOff = Literal["on", "off"]
 
 
 async def bindings_capture(
-    session: Session,
+    session: FirstSession,
     key: BindingKey,
     *,
     post_run: Annotated[
@@ -238,7 +238,7 @@ Address = Annotated[
 
 
 async def bindings_embedding(
-    session: Session,
+    session: FirstSession,
     key: BindingKey,
     *,
     build: Annotated[
@@ -294,7 +294,7 @@ async def _embedded(session: Session, key: str) -> Embedding:
 
 
 async def bindings_target_set(
-    session: Session, key: BindingKey, target_type: TargetType, target_id: TargetId = None
+    session: FirstSession, key: BindingKey, target_type: TargetType, target_id: TargetId = None
 ) -> None:
     """Let a binding serve a target.
 
@@ -581,7 +581,7 @@ def _deleted(gone: NamespaceDeleted) -> Iterator[Line]:
 
 
 async def bindings_discover(
-    session: Session,
+    session: FirstSession,
     *,
     add: Annotated[
         list[str] | None,

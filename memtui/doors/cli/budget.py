@@ -10,7 +10,7 @@ import typer
 from memtui.contract import Invalid
 from memtui.doors.cli.options import TargetId, target_id_of
 from memtui.doors.cli.output import Line, columns, table
-from memtui.doors.cli.session import Session, build
+from memtui.doors.cli.session import FirstSession, Session, build
 from memtui.widgets import spending
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ async def budget_list(session: Session) -> None:
 
 
 async def budget_set(
-    session: Session,
+    session: FirstSession,
     target_type: TargetType,
     target_id: TargetId = None,
     *,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ import typer
 from memtui.contract import Conflict, Invalid
 from memtui.doors.cli.input import confirm
 from memtui.doors.cli.session import Invocation
+from memtui.wording import nothing_yet
 
 if TYPE_CHECKING:
     from memtui.doors.clients import Plan
@@ -26,10 +26,12 @@ def own_command(invocation: Invocation) -> list[str]:
     """Return the command that starts this memtui, in this home and company, from anywhere."""
     beside = Path(sys.executable).with_name("memtui")
     program = [str(beside)] if beside.exists() else [sys.executable, "-m", "memtui"]
-    home = str(invocation.home.resolve()) if invocation.home else os.environ.get("MEMTUI_HOME")
+    paths = invocation.paths()
+    if invocation.names_home and not paths.is_begun:
+        invocation.out.say(str(nothing_yet(paths.data)))
     return [
         *program,
-        *(["--home", home] if home else []),
+        *(["--home", str(paths.data.resolve())] if invocation.names_home else []),
         *(["--company", invocation.company] if invocation.company else []),
     ]
 

@@ -15,7 +15,7 @@ from typer.main import get_command
 
 from memtui.doors.cli.errors import close_quietly
 from memtui.doors.cli.interrupts import raise_interrupts
-from memtui.doors.cli.session import Invocation, Session
+from memtui.doors.cli.session import FirstSession, Invocation, Session
 
 Function = Callable[..., Any]
 """What a command does; it returns, or its coroutine does, the exit code or None for 0.
@@ -138,16 +138,17 @@ def add(parent: typer.Typer, name: str, module: str, sentence: str) -> None:
 def make(name: str, function: Function) -> TyperCommand:
     """Return `function` as a command; its docstring is the help.
 
-    A parameter annotated `Session` gets the open service, one annotated `Invocation` what was
-    asked; a dataclass is spread into its options; `--json` comes with every command.
+    A parameter annotated `Session` or `FirstSession` gets the open service, one annotated
+    `Invocation` what was asked; a dataclass is spread into its options; `--json` comes with every
+    command.
     """
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, type] = {}
     spread = [_option("ctx", typer.Context)]
-    wants: dict[str, type] = {}
+    wants: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         hint = hints[parameter.name]
-        if hint is Session or hint is Invocation:
+        if hint in (Session, FirstSession, Invocation):
             wants[parameter.name] = hint
         elif is_dataclass(hint) and isinstance(hint, type):
             groups[parameter.name] = hint
@@ -177,18 +178,19 @@ def make(name: str, function: Function) -> TyperCommand:
 
 
 def _run(
-    function: Function, invocation: Invocation, wants: dict[str, type], values: dict[str, Any]
+    function: Function, invocation: Invocation, wants: dict[str, Any], values: dict[str, Any]
 ) -> int:
     raise_interrupts()
     values.update({name: invocation for name, hint in wants.items() if hint is Invocation})
-    sessions = [name for name, hint in wants.items() if hint is Session]
+    sessions = [name for name, hint in wants.items() if hint is not Invocation]
     if not inspect.iscoroutinefunction(function):
         return int(function(**values) or 0)
 
     async def inside() -> int:
         if not sessions:
             return int(await function(**values) or 0)
-        async with invocation.session() as session:
+        make = True if FirstSession in wants.values() else None
+        async with invocation.session(make=make) as session:
             return int(await function(**values, **dict.fromkeys(sessions, session)) or 0)
 
     import asyncio

@@ -12,7 +12,7 @@ from memtui.contract import Invalid, SourceKind
 from memtui.doors.cli.input import confirm_name
 from memtui.doors.cli.options import Switch, complete_name, pairs
 from memtui.doors.cli.output import Line, columns, fields, jsonable, table
-from memtui.doors.cli.session import Session, build
+from memtui.doors.cli.session import FirstSession, Session, build
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ async def companies_list(session: Session) -> None:
 
 
 async def companies_add(
-    session: Session,
+    session: FirstSession,
     company_id: Annotated[
         str, typer.Argument(metavar="ID", help="Its id, which scopes name it by.")
     ],
@@ -75,7 +75,7 @@ async def companies_show(session: Session, company_id: CompanyId = None) -> None
 
 
 async def companies_configure(
-    session: Session,
+    session: FirstSession,
     company_id: CompanyId = None,
     name: Annotated[str | None, typer.Option(help="Its name for people.")] = None,
     link: Links = None,
@@ -185,7 +185,7 @@ async def members_list(session: Session) -> None:
 
 
 async def members_add(
-    session: Session,
+    session: FirstSession,
     principal: Principal,
     role: Annotated[RoleName, typer.Option(help="What the person may do.")] = "member",
     *,
@@ -247,7 +247,7 @@ async def tokens_list(session: Session) -> None:
 
 
 async def tokens_add(
-    session: Session,
+    session: FirstSession,
     label: Label,
     holder: Annotated[
         str, typer.Option("--for", metavar="PRINCIPAL", help="Whom it stands for: user:ana.")

@@ -11,13 +11,11 @@ import typer
 
 from memtui.doors.cli.output import Line, fields, ticker
 from memtui.doors.cli.session import Invocation, open_app, require_terminal
+from memtui.paths import HOME_VARIABLE
 
 if TYPE_CHECKING:
     from memtui.config import Paths
     from memtui.demo.making import DemoSummary
-
-
-_HOME_VARIABLE = "MEMTUI_HOME"
 
 
 def demo(
@@ -37,7 +35,7 @@ def demo(
 
     if not no_tui:
         require_terminal()
-    given = {_HOME_VARIABLE: str(invocation.home)} if invocation.home else os.environ
+    given = {HOME_VARIABLE: str(invocation.home)} if invocation.home else os.environ
     paths = demo_paths(given)
     invocation.home = paths.data
     settings = invocation.settings()
@@ -73,7 +71,7 @@ def _begin(paths: Paths, *, reset: bool) -> int:
     with tempfile.TemporaryFile() as said:
         maker = subprocess.Popen(  # noqa: S603 — our own command
             command,
-            env=os.environ | {_HOME_VARIABLE: str(paths.data)},
+            env=os.environ | {HOME_VARIABLE: str(paths.data)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=said,

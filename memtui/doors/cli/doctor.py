@@ -60,7 +60,7 @@ async def run_checks(invocation: Invocation) -> AsyncIterator[Check]:
         f"SQLite {sqlite3.sqlite_version}, {platform.system()}",
     )
     paths = invocation.paths()
-    for check in _home(paths, read_only=invocation.read_only):
+    for check in _home(paths, invocation):
         yield check
     try:
         settings = invocation.settings()
@@ -77,7 +77,7 @@ async def run_checks(invocation: Invocation) -> AsyncIterator[Check]:
     yield _helper(invocation, settings)
     async for check in _providers(settings):
         yield check
-    async for check in _control_plane(paths, settings):
+    async for check in _control_plane(paths, settings, invocation):
         yield check
     found = counted(len(await asyncio.to_thread(discover_here)), "other memory", "other memories")
     yield Check(
@@ -95,12 +95,12 @@ def _tried(name: str, look: Callable[[], str], worst: Status = "broken", advice:
         return Check(name, worst, str(error), advice)
 
 
-def _home(paths: Paths, *, read_only: bool) -> Iterator[Check]:
+def _home(paths: Paths, invocation: Invocation) -> Iterator[Check]:
     for folder in dict.fromkeys((paths.data, paths.config)):
         if not folder.exists():
-            yield Check("home", "ok", f"{folder} is not there yet; the first command makes it")
+            yield _missing("home", str(folder), invocation)
             continue
-        if read_only and not os.access(folder, os.W_OK):
+        if invocation.read_only and not os.access(folder, os.W_OK):
             yield Check("home", "ok", f"{folder} is only read, and nothing is recorded")
             continue
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
@@ -118,6 +118,13 @@ def _home(paths: Paths, *, read_only: bool) -> Iterator[Check]:
             continue
         except OSError as error:
             yield Check("home", "broken", f"{file} cannot be read ({error.strerror})")
+
+
+def _missing(name: str, what: str, invocation: Invocation) -> Check:
+    if invocation.names_home:
+        advice = "Check --home and MEMTUI_HOME; memtui, or adding something, makes a home there."
+        return Check(name, "warning", f"{what} is not there", advice)
+    return Check(name, "ok", f"{what} is not there yet; the first command makes it")
 
 
 def _private(path: Path, mode: int) -> Check:
@@ -199,7 +206,9 @@ async def _providers(settings: Settings) -> AsyncIterator[Check]:
         yield Check("provider", "broken", problem)
 
 
-async def _control_plane(paths: Paths, settings: Settings) -> AsyncIterator[Check]:
+async def _control_plane(
+    paths: Paths, settings: Settings, invocation: Invocation
+) -> AsyncIterator[Check]:
     from memtui.doors.cli.session import logging_to
     from memtui.service import open_service
     from memtui.service.home import find_remains
@@ -210,7 +219,7 @@ async def _control_plane(paths: Paths, settings: Settings) -> AsyncIterator[Chec
         yield Check("home", "broken", str(error))
         return
     if not settings.database_url and not paths.database.exists() and not remains.words:
-        yield Check("database", "ok", "it is not there yet; the first command makes it")
+        yield _missing("database", "it", invocation)
         return
     with logging_to(paths.log_file):
         try:

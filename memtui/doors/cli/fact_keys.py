@@ -10,7 +10,7 @@ import typer
 from memtui.doors.cli.forget import changed_ids, held
 from memtui.doors.cli.options import AsOf, BindingOptions, SourceOptions
 from memtui.doors.cli.output import columns, table
-from memtui.doors.cli.session import Session
+from memtui.doors.cli.session import FirstSession, Session
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ async def facts_keys(
 
 
 async def facts_set(
-    session: Session,
+    session: FirstSession,
     key: Key,
     value: Annotated[
         str, typer.Argument(metavar="VALUE", help="Its value, kept as it is written.")

@@ -47,7 +47,7 @@ from memtui.doors.cli.options import (
 )
 from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table
 from memtui.doors.cli.records import say_unknown_of_records
-from memtui.doors.cli.session import Session
+from memtui.doors.cli.session import FirstSession, Session
 from memtui.filters import Taker
 from memtui.widgets import format as shown
 
@@ -187,7 +187,7 @@ async def facts_list(
 
 
 async def facts_add(
-    session: Session,
+    session: FirstSession,
     text: Annotated[
         str, typer.Argument(metavar="TEXT", help="The fact, one line; - reads it from stdin.")
     ],

@@ -32,7 +32,7 @@ from memtui.doors.cli.facts import FACT, FactScope
 from memtui.doors.cli.options import DryRun, Force
 from memtui.doors.cli.output import Line as Shown
 from memtui.doors.cli.output import jsonable, write_exactly
-from memtui.doors.cli.session import Session
+from memtui.doors.cli.session import FirstSession, Session
 from memtui.json_text import json_text
 from memtui.visible import visible
 from memtui.wording import misfit
@@ -219,7 +219,7 @@ async def facts_export(
 
 
 async def facts_import(
-    session: Session,
+    session: FirstSession,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A .jsonl or .md file.")],
     scope: FactScope,
     *,

@@ -17,7 +17,7 @@ from memtui.contract import Invalid
 from memtui.doors.cli.clients import YesTo, carried_out, own_command, project_words
 from memtui.doors.cli.options import FromFolder, complete_binding, complete_name
 from memtui.doors.cli.output import columns, table
-from memtui.doors.cli.session import Invocation, Session
+from memtui.doors.cli.session import FirstSession, Invocation, Session
 from memtui.wording import missing_extra
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ PORT = 8766
 
 
 async def mcp_serve(
-    session: Session,
+    session: FirstSession,
     *,
     agent: Annotated[
         str | None,

@@ -18,7 +18,7 @@ from memtui.doors.cli.options import (
     SourceOptions,
     json_object,
 )
-from memtui.doors.cli.session import Session, handle_in
+from memtui.doors.cli.session import FirstSession, Session, handle_in
 from memtui.external_editor import edited
 from memtui.visible import visible
 from memtui.widgets import format as shown
@@ -53,7 +53,7 @@ ValidTo = Annotated[
 
 
 async def note(
-    session: Session,
+    session: FirstSession,
     scope: ScopeOptions,
     source: SourceOptions,
     text: Annotated[

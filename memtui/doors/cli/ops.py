@@ -24,7 +24,7 @@ from memtui.doors.cli.options import (
 )
 from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table, ticker
 from memtui.doors.cli.records import change_lines, say_unknown_of_operations
-from memtui.doors.cli.session import Session
+from memtui.doors.cli.session import FirstSession, Session
 from memtui.store.operation import details
 from memtui.visible import visible
 from memtui.widgets import format as shown
@@ -321,7 +321,7 @@ FormatName = Literal["jsonl", "csv", "parquet", "claude-code"]
 
 
 async def ops_import(
-    session: Session,
+    session: FirstSession,
     files: Annotated[
         list[Path],
         typer.Argument(

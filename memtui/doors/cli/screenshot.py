@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from memtui.contract import Conflict, Invalid, NotFound
+from memtui.contract import Conflict, Invalid
 from memtui.doors.cli.options import FilterLine, OwnerOptions
 from memtui.doors.cli.session import Invocation
 
@@ -46,9 +46,7 @@ async def screenshot(
     if path.exists() and not overwrite:
         raise Conflict(f"{path} is there already; give --overwrite to replace it.")
     check_target(path, force=overwrite)
-    paths, settings = invocation.paths(), invocation.settings()
-    if not paths.is_begun:
-        raise NotFound(f"{paths.data} holds nothing of memtui yet; start memtui once.")
+    paths, settings = invocation.begun_paths(), invocation.settings()
     if theme:
         settings = settings.model_copy(update={"theme": theme})
     chosen = {f"{name}_id": value for name, value in asdict(owner).items()}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from memtui.contract import Invalid, Scope
-from memtui.doors.cli.session import Session
+from memtui.doors.cli.session import FirstSession, Session
 from memtui.wording import missing_extra
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ PORTS = {"facts": 8765, "plugin": 9100}
 
 
 async def serve(
-    session: Session,
+    session: FirstSession,
     *,
     contract: Annotated[
         Literal["facts", "plugin"],

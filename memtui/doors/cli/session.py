@@ -9,10 +9,10 @@ import os
 import sys
 import termios
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from memtui.doors.cli.interrupts import raise_interrupts
 from memtui.doors.cli.output import Output
@@ -54,6 +54,22 @@ class Invocation:
 
         return find_paths(self.home)
 
+    def begun_paths(self) -> Paths:
+        """Return the folders of a home that is there. Raises `NotFound`."""
+        from memtui.wording import nothing_yet
+
+        paths = self.paths()
+        if not paths.is_begun:
+            raise nothing_yet(paths.data)
+        return paths
+
+    @property
+    def names_home(self) -> bool:
+        """Whether somebody named the home, who may have mistyped it."""
+        from memtui.paths import HOME_VARIABLE
+
+        return bool(self.home or os.environ.get(HOME_VARIABLE))
+
     @property
     def flags(self) -> dict[str, Any]:
         """The settings that global options give; None: not given."""
@@ -89,23 +105,28 @@ class Invocation:
         return found
 
     @asynccontextmanager
-    async def session(self, *, make: bool = True) -> AsyncIterator[Session]:
+    async def session(self, *, make: bool | None = None) -> AsyncIterator[Session]:
         """Open the service for one command and close it afterwards.
+
+        `make`: a home is made where there is none; None: unless somebody named it.
 
         Raises:
             NotFound: there is nothing in the home, and none is to be made.
         """
-        from memtui.contract import NotFound
         from memtui.service import CompanyView, caller_of, open_service
 
         paths, settings = self.paths(), self.settings()
-        if not (make or paths.is_begun):
-            raise NotFound(f"{paths.data} holds nothing of memtui yet; start memtui once.")
-        with logging_to(paths.log_file):
+        is_begun = paths.is_begun
+        if make is None:
+            make = is_begun or bool(settings.database_url) or not self.names_home
+        makes = make and not settings.read_only
+        with logging_to(paths.log_file) if makes or is_begun else nullcontext():
             service = await open_service(paths, settings, first_company=make, make=make)
-            if not service.records:
-                self.out.say("This home cannot be written, so nothing of this is recorded.")
             try:
+                if not service.records:
+                    self.out.say("This home cannot be written, so nothing of this is recorded.")
+                if not is_begun and paths.is_begun:
+                    self.out.say(f"Made a new home of memtui in {paths.data}.")
                 own = settings.principal, settings.acts_for or None
                 entered = await service.companies.all(*own)
                 company = choose_company(entered, await service.companies.all(), settings.company)
@@ -210,6 +231,10 @@ class Session:
             return await self.service.resolve(self.caller, scope, binding_key)
         except MemtuiError:
             return None
+
+
+FirstSession = Annotated[Session, "makes a home"]
+"""The session of a command that adds something or sets it up: where no home is, it makes one."""
 
 
 def handle_in(found: Resolution | None, record_id: str) -> RecordHandle:

@@ -26,7 +26,7 @@ def views_list(invocation: Invocation) -> None:
     """List the saved views: their screens and filters."""
     from memtui.screens.kept import SavedView, load_named
 
-    views = load_named(invocation.paths().views_file, SavedView)
+    views = load_named(invocation.begun_paths().views_file, SavedView)
     titles = columns("name", "screen", "filter*")
     rows = ([one.name, one.screen, one.filter_line] for one in views)
     invocation.out.answer({"views": views}, table(titles, rows))
@@ -45,9 +45,7 @@ def views_save(
     """
     from memtui.screens.kept import SavedView, checked_name, save_named
 
-    paths = invocation.paths()
-    if not paths.is_begun:
-        raise NotFound(f"{paths.data} holds nothing of memtui yet; start memtui once.")
+    paths = invocation.begun_paths()
     written = " ".join(line or ())
     parse_filter(written, now=datetime.now(UTC))
     view = SavedView(name=checked_name(name), screen=screen, filter_line=written)
@@ -97,7 +95,7 @@ def views_delete(invocation: Invocation, name: Name) -> None:
     """Delete a view; what it shows stays."""
     from memtui.screens.kept import SavedView, delete_named
 
-    path = invocation.paths().views_file
+    path = invocation.begun_paths().views_file
     view = _named(path, name)
     left = delete_named(path, SavedView, view.name)
     invocation.out.answer({"deleted": view, "views": left}, [], f"Deleted the view {view.name}.")
