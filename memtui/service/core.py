@@ -24,6 +24,7 @@ from memtui.contract import (
     Record,
     RecordHandle,
     Scope,
+    Snapshot,
     SourceRef,
     Unavailable,
     owner_scope,
@@ -385,6 +386,17 @@ class Core:
             }
 
         return await self.ask(follow)
+
+    async def found(
+        self, connection: Connection, handles: Sequence[RecordHandle], scope: Scope
+    ) -> dict[RecordHandle, Snapshot]:
+        """Return each record as it is now, those under another id that came back under one."""
+        found = dict(zip(handles, await connection.snapshots(handles, scope), strict=True))
+        gone = [handle for handle, snapshot in found.items() if snapshot.record is None]
+        new = await self.moved(connection, gone) if gone else {}
+        moved = await connection.snapshots(list(dict.fromkeys(new.values())), scope)
+        at = {snapshot.handle: snapshot for snapshot in moved}
+        return found | {handle: at[moved_to] for handle, moved_to in new.items()}
 
     async def open_for(self, caller: Caller, routed: Routed) -> Connection:
         """Return a binding's connection as a caller sees it: as of its moment, or of now."""

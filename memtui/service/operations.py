@@ -588,7 +588,7 @@ class Operations(Group):
         ) as (entry, connection):
             if not ids:
                 raise Invalid("Nothing to forget; name at least one record.")
-            found = await self._found(connection, handles, scope)
+            found = await self._core.found(connection, handles, scope)
             there = list({s.handle: s for s in found.values() if s.record is not None}.values())
             if not there:
                 raise NotFound(
@@ -676,17 +676,6 @@ class Operations(Group):
                 return request, held
         await self._core.recorder.begin(entry, there, check)
         return request, None
-
-    async def _found(
-        self, connection: Connection, handles: Sequence[RecordHandle], scope: Scope
-    ) -> dict[RecordHandle, Snapshot]:
-        """Return each record as it is now, those under another id that came back under one."""
-        found = dict(zip(handles, await connection.snapshots(handles, scope), strict=True))
-        gone = [handle for handle, snapshot in found.items() if snapshot.record is None]
-        new = await self._core.moved(connection, gone) if gone else {}
-        moved = await connection.snapshots(list(dict.fromkeys(new.values())), scope)
-        at = {snapshot.handle: snapshot for snapshot in moved}
-        return found | {handle: at[moved_to] for handle, moved_to in new.items()}
 
 
 def redact_write(request: WriteRequest) -> tuple[WriteRequest, tuple[str, ...]]:

@@ -89,13 +89,17 @@ class Undo(Group):
             await self._core.may_change(entry.caller, [record.scope for record in records])
             scope = reaching(operation.scope, records)
             operation = operation.model_copy(update={"scope": scope})
-            handles = [before.handle for before, _ in steps]
+            entry.about([before.handle for before, _ in steps])
+            now = await self._now(connection, steps, scope)
+            await self._refuse_changed(connection, operation, steps, now)
+            handles = [one.handle for one in now]
             entry.about(handles)
-            now = await connection.snapshots(handles, scope)
-            _refuse_changed(operation, steps, now)
             entry.at_end = partial(_review_back, changed)
             await self._core.recorder.begin(entry, now, partial(_refuse_decided, changed))
-            befores = [before for before, _ in steps]
+            befores = [
+                before.model_copy(update={"handle": handle})
+                for (before, _), handle in zip(steps, handles, strict=True)
+            ]
             if connection.adapter.capabilities.restore:
                 reply = await entry.mutate(
                     connection,
@@ -116,6 +120,40 @@ class Undo(Group):
             undoes=operation.operation_id,
             settings=tuple(entry.settings),
         )
+
+    async def _now(
+        self, connection: Connection, steps: Sequence[Step], scope: Scope
+    ) -> list[Snapshot]:
+        """Return the records as they are, under a new id if they came back under one."""
+        left = [before.handle for before, after in steps if after and after.record]
+        found = await self._core.found(connection, left, scope)
+        others = [before.handle for before, _ in steps if before.handle not in found]
+        seen = await connection.snapshots(others, scope)
+        found |= {one.handle: one for one in seen}
+        return [found[before.handle] for before, _ in steps]
+
+    async def _refuse_changed(
+        self,
+        connection: Connection,
+        operation: Operation,
+        steps: Sequence[Step],
+        now: Sequence[Snapshot],
+    ) -> None:
+        """Raise `Conflict` where a record is not as it was left, or as undoing led back to it."""
+        for (_, left), current in zip(steps, now, strict=True):
+            expected = left.record if left else None
+            record_id = current.handle.provider_record_id
+            same = {state_of(expected)}
+            if expected and state_of(current.record) not in same:
+                place = operation.scope.company_id, connection.binding.key, record_id
+                for found, made in await self._core.ask(journal.led_back, *place):
+                    same |= {state_of(made)} if state_of(found) in same else set()
+            if state_of(current.record) not in same:
+                raise Conflict(
+                    f"{record_id} has changed since operation {operation.operation_id}; "
+                    "undo what came after it first, or correct it by hand.",
+                    current=current.record,
+                )
 
     @to_its_end
     async def undo_together(
@@ -426,17 +464,6 @@ def _refuse_impossible(database: DatabaseConnection, company_id: str) -> None:
             raise Conflict(
                 f"The {target.target_type} {target.target_id} would be served by {key}, which "
                 "would not be there; undo what came after it first, or set another target."
-            )
-
-
-def _refuse_changed(operation: Operation, steps: Sequence[Step], now: Sequence[Snapshot]) -> None:
-    for (_, left), current in zip(steps, now, strict=True):
-        expected = left.record if left else None
-        if state_of(expected) != state_of(current.record):
-            raise Conflict(
-                f"{current.handle.provider_record_id} has changed since operation "
-                f"{operation.operation_id}; undo what came after it first, or correct it by hand.",
-                current=current.record,
             )
 
 

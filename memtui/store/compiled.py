@@ -519,9 +519,9 @@ STEPS = Prepared(
 
 STEPS_OF_RECORD = Prepared(
     "STEPS_OF_RECORD",
-    'SELECT memory_undo_journal.operation_id, memory_undo_journal."before", memory_undo_journal."after" FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.binding_key = ? AND memory_undo_journal.provider_record_id = ? AND memory_undo_journal.erased_by IS NULL',
+    'SELECT memory_undo_journal.operation_id, memory_undo_journal.undoes, memory_undo_journal."before", memory_undo_journal."after" FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.binding_key = ? AND memory_undo_journal.provider_record_id = ? AND memory_undo_journal.erased_by IS NULL ORDER BY memory_undo_journal.seq, memory_undo_journal.ordinal',
     binds="company_id=text binding_key=text provider_record_id=text",
-    results="text json optional_json",
+    results="text text json optional_json",
 )
 
 STEPS_SINCE = Prepared(

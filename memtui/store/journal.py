@@ -154,7 +154,28 @@ def changes_of_record(
     rows = compiled.STEPS_OF_RECORD.rows(
         connection, company_id=company_id, binding_key=binding_key, provider_record_id=record_id
     )
-    return {operation_id: _step(before, after) for operation_id, before, after in rows}
+    return {operation_id: _step(before, after) for operation_id, _, before, after in rows}
+
+
+def led_back(
+    connection: Connection, company_id: str, binding_key: str, record_id: str
+) -> list[tuple[Record, Record]]:
+    """Return what each change of a record that was undone had found, and what undoing made of it.
+
+    Both say the same, but a provider that makes a new revision each time has two for it.
+    """
+    told: dict[str, tuple[str | None, Record | None, Record | None]] = {}
+    for one in ids_of(connection, company_id, binding_key, record_id):
+        rows = compiled.STEPS_OF_RECORD.rows(
+            connection, company_id=company_id, binding_key=binding_key, provider_record_id=one
+        )
+        for operation_id, undoes, *states in rows:
+            before, after = _step(*states)
+            _, was, now = told.get(operation_id, (undoes, None, None))
+            left = after.record if after else None
+            told[operation_id] = undoes, was or before.record, now or left
+    pairs = [(told[undoes][1], now) for undoes, _, now in told.values() if undoes in told]
+    return [(found, made) for found, made in pairs if found and made]
 
 
 class Then(NamedTuple):

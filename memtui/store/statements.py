@@ -244,8 +244,10 @@ STEPS = (
     .where(_is(_step, "company_id", "operation_id"), _step.erased_by.is_(None))
     .order_by(_step.ordinal)
 )
-STEPS_OF_RECORD = select(_step.operation_id, _step.before, _step.after).where(
-    _is(_step, "company_id", "binding_key", "provider_record_id"), _step.erased_by.is_(None)
+STEPS_OF_RECORD = (
+    select(_step.operation_id, _step.undoes, _step.before, _step.after)
+    .where(_is(_step, "company_id", "binding_key", "provider_record_id"), _step.erased_by.is_(None))
+    .order_by(_step.seq, _step.ordinal)
 )
 STEPS_SINCE = (
     select(

@@ -19,6 +19,7 @@ from memtui.backends.mem0.stores import ServerStore
 from memtui.contract import (
     BindingContext,
     BrowseRequest,
+    Conflict,
     CorrectRequest,
     Denied,
     EraseRequest,
@@ -160,6 +161,29 @@ async def test_an_undone_forget_comes_back_under_another_id(
     assert [row["id"] for row in server.memory.get_all(filters={"user_id": "ann"})["results"]] == [
         new.provider_record_id
     ]
+
+
+async def test_one_change_after_another_is_undone(
+    server: OpenServer, service: MemoryService, caller: Caller
+) -> None:
+    await service.bindings.add(caller, "mem", "mem0", {"url": server.url})
+    scope = WORK.model_copy(update={"company_id": caller.company_id})
+    [handle] = (await service.write(caller, request("One.", scope, binding_key="mem"))).handles
+    for text in ("Two.", "Three."):
+        change = CorrectRequest(scope=scope, handle=handle, text=text, binding_key="mem")
+        await service.correct(caller, change)
+    gone = ForgetRequest(scope=scope, handles=(handle,), binding_key="mem")
+    await service.forget(caller, gone)
+    for text in ("Three.", "Two.", "One."):
+        undone = await service.undo(caller)
+        assert [one.text for one in undone.records] == [text]
+    # What somebody else changed meanwhile is theirs.
+    server.memory.update(undone.records[0].handle.provider_record_id, "Theirs.")
+    with pytest.raises(Conflict):
+        await service.undo(caller)
+    assert [
+        one["memory"] for one in server.memory.get_all(filters={"user_id": "ann"})["results"]
+    ] == ["Theirs."]
 
 
 async def test_a_correction_keeps_what_other_clients_wrote(

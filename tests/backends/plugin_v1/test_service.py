@@ -88,6 +88,12 @@ async def test_where_ids_are_not_kept_the_new_one_is_linked(
     assert answer.linked == {old.provider_record_id: answer.handles[0].provider_record_id}
     assert answer.ghosts == ()
     assert (await service.get(caller, old, SCOPE)).record.text == "New."
+    await service.correct(caller, CorrectRequest(scope=SCOPE, handle=old, text="Newest."))
+    for text in ("New.", "Old."):
+        await service.undo(caller)
+        assert await texts(service, caller) == [text]
+    await service.undo(caller)
+    assert await texts(service, caller) == []
 
 
 async def test_a_record_that_stays_is_a_ghost(
