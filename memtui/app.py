@@ -63,7 +63,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 30
 _EMBED_SECONDS = 5
-_IDLE_SECONDS = 1
+_IDLE_SECONDS = 0.5
 """How long a person has to do nothing before something is prepared."""
 _RESTED_SECONDS = 10
 """And before it is counted how much could go."""
@@ -287,6 +287,9 @@ class MemtuiApp(App[None]):
             found = await self._when_idle(partial(_screen_class, mode))
             for module in found.READS_WITH:
                 await self._when_idle(partial(importlib.import_module, module))
+        for module in _OPENED:
+            await self._when_idle(partial(importlib.import_module, f"memtui.screens.{module}"))
+        for mode in _MODES:
             await self._until_idle()
             if mode not in {frame.MODE for frame in self._frames}:
                 screen = self._new_screen(mode)
@@ -298,8 +301,6 @@ class MemtuiApp(App[None]):
                 await self._until_idle()
                 screen.draw_ahead()
                 await self._spare()
-        for module in _OPENED:
-            await self._when_idle(partial(importlib.import_module, f"memtui.screens.{module}"))
         self.set_timer(_RESTED_SECONDS, self._count_rested)
 
     async def _read_ahead(self, screen: MemtuiScreen) -> None:
