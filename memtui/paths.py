@@ -98,6 +98,11 @@ class Paths:
         return self.data / "queries.json"
 
     @property
+    def folders_file(self) -> Path:
+        """The folders that were made for files of other programs."""
+        return self.data / "folders.json"
+
+    @property
     def is_begun(self) -> bool:
         """Whether memtui was ever opened here; another's folder gets no log file of it."""
         return self.database.exists() or self.log_file.exists()

@@ -57,8 +57,8 @@ class FileChange:
         shown = difflib.unified_diff(old, new, path, path)
         return [line.rstrip("\r\n") for line in shown]
 
-    def apply(self) -> None:
-        """Make the change.
+    def apply(self, made: set[Path]) -> None:
+        """Make the change; `made` are the folders that such changes made, and are kept in step.
 
         Raises:
             Conflict: the file changed since it was read.
@@ -71,9 +71,14 @@ class FileChange:
                 )
             if self.after is None:
                 self.path.unlink()
-                if self.path.name == SKILL:
-                    self.path.parent.rmdir()
+                for folder in self.path.parents:
+                    is_own = folder in made or (folder / SKILL == self.path)
+                    if not is_own or any(folder.iterdir()):
+                        break
+                    folder.rmdir()
+                    made.discard(folder)
                 return
+            made |= {folder for folder in self.path.parents if not folder.exists()}
             self.path.parent.mkdir(parents=True, exist_ok=True)
             mode = 0o600 if self.before is None else stat.S_IMODE(self.path.stat().st_mode)
             with replacing(self.path.resolve(), mode) as fresh:
@@ -499,8 +504,8 @@ class Plan:
         told = [f"$ {shlex.join(self.command)}"] if self.command else []
         return [*told, *(line for one in self.changes for line in one.lines())]
 
-    def carry_out(self) -> None:
-        """Do it.
+    def carry_out(self, made: set[Path]) -> None:
+        """Do it; `made` are the folders that plans made, and are kept in step.
 
         Raises:
             Conflict: a file changed since.
@@ -509,7 +514,7 @@ class Plan:
         if self.command:
             _run(self.command)
         for change in self.changes:
-            change.apply()
+            change.apply(made)
 
 
 def _run(command: Sequence[str]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +14,7 @@ import typer
 from memtui.contract import Conflict, Invalid
 from memtui.doors.cli.input import confirm
 from memtui.doors.cli.session import Invocation
-from memtui.wording import nothing_yet
+from memtui.paths import make_private, replacing
 
 if TYPE_CHECKING:
     from memtui.doors.clients import Plan
@@ -26,12 +29,10 @@ def own_command(invocation: Invocation) -> list[str]:
     """Return the command that starts this memtui, in this home and company, from anywhere."""
     beside = Path(sys.executable).with_name("memtui")
     program = [str(beside)] if beside.exists() else [sys.executable, "-m", "memtui"]
-    paths = invocation.paths()
-    if invocation.names_home and not paths.is_begun:
-        invocation.out.say(str(nothing_yet(paths.data)))
+    home = str(invocation.paths().data.resolve())
     return [
         *program,
-        *(["--home", str(paths.data.resolve())] if invocation.names_home else []),
+        *(["--home", home] if invocation.names_home else []),
         *(["--company", invocation.company] if invocation.company else []),
     ]
 
@@ -76,6 +77,33 @@ def carried_out(invocation: Invocation, plan: Plan, yes: str | None, done: str, 
         for line in plan.lines():
             out.say(line)
         confirm("Do this?")
-    plan.carry_out()
+    with _made_folders(invocation) as made:
+        plan.carry_out(made)
     out.answer({**document, "done": True}, [f"{done}; {then}."])
     return 0
+
+
+@contextmanager
+def _made_folders(invocation: Invocation) -> Iterator[set[Path]]:
+    """The folders that were made for other programs' files, which go again when they are empty.
+
+    They are kept in the home, but none is made for them where somebody named it.
+    """
+    file = invocation.paths().folders_file
+    try:
+        before = {Path(one) for one in json.loads(file.read_bytes())}
+    except (OSError, ValueError, TypeError):
+        before = set()
+    made = set(before)
+    try:
+        yield made
+    finally:
+        if made != before and (file.parent.is_dir() or not invocation.names_home):
+            try:
+                make_private(file.parent)
+                with replacing(file) as fresh:
+                    fresh.write_text(json.dumps(sorted(map(str, made))), encoding="utf-8")
+            except OSError as error:
+                invocation.out.say(
+                    f"{file} cannot be written ({error.strerror}), so folders that were made stay."
+                )

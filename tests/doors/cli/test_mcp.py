@@ -56,6 +56,22 @@ def test_a_client_is_told_by_a_code_and_the_server_taken_out_again(
     assert "has no server memtui" in gone.err
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_folders_that_were_made_for_a_client_go_with_what_is_in_them(
+    here: Run, person: Path, monkeypatch: pytest.MonkeyPatch, *, is_there: bool
+) -> None:
+    monkeypatch.setenv("PATH", str(person))  # without the client's own command
+    skills = person / ".gemini" / "config" / "skills"
+    if is_there:
+        skills.mkdir(parents=True)
+    before = {*person.rglob("*")}
+    for done in ("install", "uninstall"):
+        code = here("mcp", done, "antigravity", "--json").document["code"]
+        assert here("mcp", done, "antigravity", "--yes", code).code == 0
+        assert (skills / "memtui-memory" / "SKILL.md").exists() == (done == "install")
+    assert {*person.rglob("*")} == before
+
+
 def test_a_yes_is_of_the_file_as_it_was_shown(here: Run, own_file: Path) -> None:
     code = here("mcp", "install", "cursor", "--json").document["code"]
     own_file.write_text("{}")

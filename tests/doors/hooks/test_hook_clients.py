@@ -37,7 +37,7 @@ def test_the_file_is_as_it_was_afterwards(tmp_path: Path, what: str, client: Hoo
         path.write_bytes(before)
     said = JsonForm().load(path, before)
 
-    installing(client, path, COMMAND, 5_000).apply()
+    installing(client, path, COMMAND, 5_000).apply(set())
     now = JsonForm().load(path, path.read_bytes())
     for event, kind in client.events.items():
         entry = now["hooks"][event].pop()
@@ -50,7 +50,7 @@ def test_the_file_is_as_it_was_afterwards(tmp_path: Path, what: str, client: Hoo
     with pytest.raises(Invalid, match="another way"):
         installing(client, path, [*COMMAND, "--agent", "y"], 5_000)
 
-    uninstalling(client, path).apply()
+    uninstalling(client, path).apply(set())
     assert (path.read_bytes() if path.exists() else None) == before
     with pytest.raises(NotFound):
         uninstalling(client, path)
@@ -59,11 +59,11 @@ def test_the_file_is_as_it_was_afterwards(tmp_path: Path, what: str, client: Hoo
 def test_what_came_behind_stays_when_the_hooks_go(tmp_path: Path) -> None:
     path = tmp_path / "hooks.json"
     codex = next(one for one in CLIENTS if one.key == "codex")
-    installing(codex, path, COMMAND, 5_000).apply()
+    installing(codex, path, COMMAND, 5_000).apply(set())
     said = json.loads(path.read_text())
     said["hooks"]["Stop"].append({"hooks": [{"type": "command", "command": "bell"}]})
     path.write_text(json.dumps(said))
-    uninstalling(codex, path).apply()
+    uninstalling(codex, path).apply(set())
     left = json.loads(path.read_text())["hooks"]
     assert [hook["command"] for group in left.pop("Stop") for hook in group["hooks"]] == ["bell"]
     assert not any(left.values())
@@ -98,6 +98,6 @@ def test_any_document_is_as_it_was_afterwards(
     document = document if events is None else {**document, "hooks": events}
     before = json.dumps(document, indent=indent).encode()
     path.write_bytes(before)
-    installing(CLIENTS[0], path, COMMAND, 5_000).apply()
-    uninstalling(CLIENTS[0], path).apply()
+    installing(CLIENTS[0], path, COMMAND, 5_000).apply(set())
+    uninstalling(CLIENTS[0], path).apply(set())
     assert path.read_bytes() == before

@@ -54,14 +54,14 @@ def test_a_json_file_is_as_it_was_afterwards(tmp_path: Path, what: str, holder: 
     said = JsonForm().load(path, before)
 
     change = installing(client, path, COMMAND)
-    change.apply()
+    change.apply(set())
     now = JsonForm().load(path, path.read_bytes())
     assert now[holder].pop(NAME) == client.entry(COMMAND)
     assert now == {**said, holder: said.get(holder, {})}
     if before:
         assert [line for line in change.lines() if line.startswith("+")]
 
-    uninstalling(client, path).apply()
+    uninstalling(client, path).apply(set())
     assert (path.read_bytes() if path.exists() else None) == before
 
 
@@ -72,10 +72,10 @@ def test_a_toml_file_is_as_it_was_afterwards(tmp_path: Path, what: str) -> None:
     if before is not None:
         path.write_bytes(before)
     codex = find_client("codex")
-    installing(codex, path, COMMAND).apply()
+    installing(codex, path, COMMAND).apply(set())
     now = tomllib.loads(path.read_text())
     assert now["mcp_servers"][NAME] == {"command": "memtui", "args": COMMAND[1:]}
-    uninstalling(codex, path).apply()
+    uninstalling(codex, path).apply(set())
     assert (path.read_bytes() if path.exists() else None) == before
 
 
@@ -83,17 +83,17 @@ def test_what_came_behind_stays_when_the_server_goes(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text('{\n  "mcpServers": {\n    "x": {}\n  }\n}\n')
     cursor = find_client("cursor")
-    installing(cursor, path, COMMAND).apply()
+    installing(cursor, path, COMMAND).apply(set())
     text = path.read_text()
     path.write_text(text.replace("\n    }\n  }", '\n    }, // mine\n    "y": {}\n  }'))
-    uninstalling(cursor, path).apply()
+    uninstalling(cursor, path).apply(set())
     assert JsonForm().load(path, path.read_bytes()) == {"mcpServers": {"x": {}, "y": {}}}
 
     toml = tmp_path / "config.toml"
     codex = find_client("codex")
-    installing(codex, toml, COMMAND).apply()
+    installing(codex, toml, COMMAND).apply(set())
     toml.write_text(toml.read_text() + '\n[later]\nkept = "yes"\n')
-    uninstalling(codex, toml).apply()
+    uninstalling(codex, toml).apply(set())
     assert tomllib.loads(toml.read_text()) == {"later": {"kept": "yes"}}
 
 
@@ -103,7 +103,7 @@ def test_a_file_that_changed_since_is_left_alone(tmp_path: Path) -> None:
     change = installing(find_client("cursor"), path, COMMAND)
     path.write_text('{"a": 1}')
     with pytest.raises(Conflict, match="changed since"):
-        change.apply()
+        change.apply(set())
     assert path.read_text() == '{"a": 1}'
     assert change.token != installing(find_client("cursor"), path, COMMAND).token
 
@@ -122,7 +122,7 @@ def test_a_server_that_is_there_stays(tmp_path: Path) -> None:
     cursor = find_client("cursor")
     with pytest.raises(NotFound):
         uninstalling(cursor, path)
-    installing(cursor, path, COMMAND).apply()
+    installing(cursor, path, COMMAND).apply(set())
     again = installing(cursor, path, COMMAND)
     assert again.before == again.after
     with pytest.raises(Invalid, match="another server"):
@@ -135,7 +135,7 @@ def test_a_link_and_the_rights_of_a_file_stay(tmp_path: Path) -> None:
     real.chmod(0o640)
     link = tmp_path / "mcp.json"
     link.symlink_to(real)
-    installing(find_client("cursor"), link, COMMAND).apply()
+    installing(find_client("cursor"), link, COMMAND).apply(set())
     assert link.is_symlink()
     assert NAME in real.read_text()
     assert real.stat().st_mode & 0o777 == 0o640
@@ -171,13 +171,13 @@ def test_any_document_is_as_it_was_afterwards(
     before = json.dumps(document, indent=indent).replace("\n", ends).encode()
     path.write_bytes(before)
     cursor = find_client("cursor")
-    installing(cursor, path, COMMAND).apply()
-    uninstalling(cursor, path).apply()
+    installing(cursor, path, COMMAND).apply(set())
+    uninstalling(cursor, path).apply(set())
     assert path.read_bytes() == before
 
 
 def test_toml_strings_are_escaped(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     command = ['me"mtui', "a\\b", "snow\u2603", "new\nline"]
-    installing(find_client("codex"), path, command).apply()
+    installing(find_client("codex"), path, command).apply(set())
     assert TomlForm().load(path, path.read_bytes())["mcp_servers"][NAME]["args"] == command[1:]
