@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 
 from memtui.contract import Filter, Invalid, MemtuiError, OperationStatus, OperationType
 from memtui.filters import parse_when
-from memtui.screens.dialogs import Dialog
+from memtui.screens.dialogs import READING, Dialog
 from memtui.screens.operations.view import about
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
@@ -136,7 +136,7 @@ class ChooseMoment(Dialog[datetime]):
         with Container(classes="moment-split"):
             yield calendar
             with Vertical():
-                yield Static(classes="moment-day")
+                yield Static(READING, classes="moment-day")
                 yield VirtualList(self._columns(), self._rows, name="moment-list")
 
     def _columns(self) -> list[Column[DayMoment]]:
@@ -173,7 +173,12 @@ class ChooseMoment(Dialog[datetime]):
             self._show_day()
 
         self._days.latest(lambda: _known_of(state), show, self._failed)
-        self._show_day()
+        self.paint_with(self._read)
+
+    async def _read(self) -> None:
+        """Wait for the calendar, and the changes of its day."""
+        await self._days.delivered()
+        await self._changes.delivered()
 
     def _failed(self, error: MemtuiError) -> None:
         self.refuse(str(error))
