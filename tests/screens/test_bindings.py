@@ -36,6 +36,13 @@ async def test_a_binding_is_read_again_and_says_what_it_knows(
         assert_harmless(screen_text(app))
         await pilot.press("escape", "R")
         await until(pilot, lambda: "This provider has nothing to sync." in toasts(app))
+        await service.bindings.update(caller, "default", read_only=True)
+        await to_binding(app, pilot, "default")
+        refused = "The binding default is read-only."
+        await until(pilot, lambda: app.frame and app.frame.why_disabled("bindings.sync") == refused)
+        await pilot.press("R")
+        await until(pilot, lambda: refused in toasts(app))
+        assert sum("being read again" in told for told in toasts(app)) == 1, "the one that could be"
 
 
 async def test_the_company_is_named_and_its_sources_get_links(

@@ -807,7 +807,11 @@ def _unfit(binding: BindingView, view: BindingsView) -> dict[Need, str]:
         Need.PLUGIN: binding.provider_key not in view.plugins,
         Need.DESTINATION: all(one.key == binding.key for one in view.bindings),
     }
-    return {need: "" for need, lacking in lacks.items() if lacking}
+    unfit = {need: "" for need, lacking in lacks.items() if lacking}
+    if binding.read_only or not binding.enabled:
+        why = "read-only" if binding.read_only else "disabled"
+        unfit.setdefault(Need.SYNC, f"The binding {binding.key} is {why}.")
+    return unfit
 
 
 def _obstacle(binding: BindingView) -> str:
