@@ -326,7 +326,12 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
     "operations": (
         _do("follow", "F", "Follow new operations as they come.", (Need.NOW,)),
         _do("open", "o", "Open the source of the selected operation.", _ROW, label="source"),
-        _do("records", "b", "Show the records it touched.", _ROW),
+        _do(
+            "records",
+            "b",
+            "Show the record it touched, of marked rows the one you choose.",
+            _ROW,
+        ),
         _do(
             "copy",
             "y",

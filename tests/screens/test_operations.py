@@ -12,6 +12,7 @@ from textual.widgets import Input
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import (
+    CorrectRequest,
     ForgetRequest,
     NotFound,
     OperationType,
@@ -182,6 +183,25 @@ async def test_new_operations_come_in_on_top_or_are_counted(
         await pilot.press("home")
         await until(pilot, lambda: "+1 new" not in screen_text(app))
         assert current(app).request["content"] == "newer still"
+
+
+async def test_of_marked_operations_one_chooses_which_record_to_go_to(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    [one, _] = await write_notes(service, caller, ["one", "the other"])
+    changed = CorrectRequest(scope=one.scope, handle=one.handle, text="one again")
+    await service.correct(caller, changed)
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("slash", *"type:write,correct", "enter")
+        await until(pilot, lambda: listed(app).rows.count == 3)
+        await pilot.press("A", "b")
+        await until(pilot, lambda: "3 marked operations touched 2 records" in screen_text(app))
+        assert "correct, write one again" in screen_text(app)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: app.frame is not None and app.frame.MODE == "records")
+        records = app.frame.query_one(VirtualList)  # type: ignore[union-attr]
+        await until(pilot, lambda: records.current and records.current.text == "the other")
 
 
 async def test_a_filter_counts_narrows_exports_and_says_what_next(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +37,7 @@ from memtui.screens.operations.view import (
     SORTS,
     OperationDetail,
     OperationView,
+    about,
     asked,
     operation_columns,
 )
@@ -310,13 +313,28 @@ class OperationsScreen(ListScreen[Operation]):
         else:
             open_source(self, self.acts, self.row.source)
 
-    def action_records(self) -> None:
-        """Show the first record that the operation touched."""
-        operation = self.row
-        if not operation.handles:
-            raise NotFound("This operation touched no record.")
-        key, first = operation.place_of(operation.handles[0])
-        self.post_message(GoTo("records", binding_key=key or None, select=first))
+    @conversation
+    async def action_records(self) -> None:
+        """Show the first record that the operation touched; of marked ones, the one chosen."""
+        chosen = self.rows_list.chosen or [self.row]
+        touched: dict[Place, list[Operation]] = defaultdict(list)
+        for operation in chosen:
+            for handle in operation.handles:
+                touched[operation.place_of(handle)].append(operation)
+        if not touched:
+            raise NotFound("No record was touched.")
+        place = next(iter(touched))
+        if len(chosen) > 1:
+            title = (
+                f"{fmt.counted(len(chosen), 'marked operation')} touched "
+                f"{fmt.counted(len(touched), 'record')}"
+            )
+            offered = [_touched(one, by) for one, by in touched.items()]
+            if (answer := await self.ask(Choose(title, offered))) is None:
+                return
+            place = answer
+        key, record_id = place
+        self.post_message(GoTo("records", binding_key=key or None, select=record_id))
 
     @conversation
     async def action_runs(self) -> None:
@@ -464,3 +482,15 @@ class OperationsScreen(ListScreen[Operation]):
     async def action_redo(self) -> None:
         """Redo what was just undone."""
         await self.redo_last()
+
+
+def _touched(place: Place, by: Sequence[Operation]) -> Choice[Place]:
+    """Return a record as a choice: what was said last of it alone, else its id, and what was done.
+
+    Its text is not read for that: every read is an operation.
+    """
+    said = (about(one) for one in by if one.operation_type.mutates and len(one.handles) == 1)
+    record_id = place[1].rstrip("/").rpartition("/")[2]
+    times = Counter(one.operation_type.value for one in by)
+    done = ", ".join(f"{count}× {what}" if count > 1 else what for what, count in times.items())
+    return Choice(place, next(filter(None, said), record_id), done)
