@@ -59,7 +59,7 @@ def test_what_an_agent_does_is_on_every_screen(tmp_path: Path) -> None:
         terminal.until("4 Records", "No memories here yet.")
         with connected(tmp_path, environment) as call:
             [first] = call("memory_note", text="The staging port is 9443.")["ids"]
-            terminal.until("The staging port is 9443.", "1 of 1")
+            terminal.until("The staging port is 9443.")
             terminal.until("Remembered: The staging port is 9443.", "coding · mcp")
 
             terminal.press("2")
@@ -86,7 +86,7 @@ def test_what_an_agent_does_is_on_every_screen(tmp_path: Path) -> None:
             terminal.until("1 record", gone="2 records")
 
             terminal.press("4")
-            terminal.until("1 of 1", "Deploys are on Mondays", gone="staging port")
+            terminal.until("Deploys are on Mondays", gone="staging port")
         terminal.press("1")
         terminal.until("Connected now ● or lately ○", "○ coding", "  seen ")
         terminal.press("q")

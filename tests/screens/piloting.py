@@ -17,6 +17,7 @@ from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import Record, Scope, SourceKind, SourceRef, WriteRequest
 from memtui.service import Caller, MemoryService
+from memtui.widgets.filter_line import FilterLine
 from tests.screens.hostile import screen_text
 
 _LONGEST_SECONDS = 60
@@ -57,6 +58,12 @@ async def running(
     async with app.run_test(size=size, notifications=True) as pilot:
         await until(pilot, lambda: app.state.session and app.state.binding)
         yield app, pilot
+
+
+def counted(app: MemtuiApp) -> str:
+    """Return what stands at the right end of the filter line."""
+    assert app.frame is not None
+    return app.frame.query_one(FilterLine).count
 
 
 def type_at_once(app: App[Any], *keys: str) -> None:

@@ -282,7 +282,8 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     def look(self) -> None:
         """Say how much is shown and marked."""
-        words = [fmt.of_total(self._rows.loaded, len(self.view.rows))]
+        count, whole = self._rows.loaded, len(self.view.rows)
+        words = [fmt.count(count) if count == whole else fmt.of_total(count, whole)]
         chosen = self.rows_list.chosen if self.rows_list.selection.active else []
         if chosen:
             tokens = sum(row.tokens or 0 for row in chosen)

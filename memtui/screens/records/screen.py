@@ -14,6 +14,7 @@ from textual.content import Content
 from memtui.contract import (
     OWNER_FIELDS,
     BrowseRequest,
+    Filter,
     Invalid,
     Links,
     MemtuiError,
@@ -97,6 +98,8 @@ class RecordsScreen(EditingScreen[Record]):
         self._unread: tuple[str, ...] = ()
         """What was told of the list."""
         self._total: int | None = None
+        self._whole: tuple[tuple[object, ...], int] | None = None
+        """What was asked without a filter last, and how many records that has."""
         self._read_since = False
         """Whether records were read since it was counted how often."""
         self._pointed_at: str | None = None
@@ -136,6 +139,8 @@ class RecordsScreen(EditingScreen[Record]):
         )
         limit = min(_MOST_AT_ONCE, max(PAGE_ROWS, self._rows.loaded))
         is_new = question != self._question or everywhere != self._everywhere
+        if not is_new and self._is_narrowed:
+            self._whole = None  # it is read again as it may be another number by now
         if is_new:
             self._question, self._everywhere, limit = question, everywhere, PAGE_ROWS
             self._outcomes = {}
@@ -262,6 +267,9 @@ class RecordsScreen(EditingScreen[Record]):
             self._links |= {self.name_of(one): one.links for one in page.records if one.links}
             self._note_outcomes(page.bindings)
         self._rows.append(page.records, more=page.next_cursor is not None)
+        whole = self.total()
+        if whole is not None and not self._at_least and not self._is_narrowed:
+            self._whole = self._asked_of, whole
         self.rows_list.rows_changed(follow=follow)
         self._count(page.records)
         self.look()
@@ -377,9 +385,8 @@ class RecordsScreen(EditingScreen[Record]):
         self.rows_list.rows_changed()
 
     def look(self) -> None:
-        """Say how much is shown and marked."""
-        found = fmt.of_total(self._rows.loaded, self._total, at_least=self._at_least)
-        words = ["reading …" if self._begun and not self._rows.loaded else found]
+        """Say how many there are, of how many where a filter narrows them, and what is marked."""
+        words = ["reading …" if self._begun and not self._rows.loaded else self._counted()]
         if self._page and self._page.problems:
             words.insert(0, f"▲ {fmt.counted(len(self._page.problems), 'problem')}")
         shown = self.rows_list
@@ -389,6 +396,32 @@ class RecordsScreen(EditingScreen[Record]):
         if marked := len(shown.chosen) if shown.selection.active else 0:
             words.insert(0, f"{fmt.count(marked)} marked")
         self.show_count("  ".join(words))
+
+    def _counted(self) -> str:
+        """Return how many pass the filter, of all where that was told before it narrowed them."""
+        total = self.total()
+        if total is None or (self._at_least and self._total is None):
+            found = f"{fmt.count(self._rows.loaded)}+"
+        else:
+            found = f"{'≥ ' * self._at_least}{fmt.count(max(total, self._rows.loaded))}"
+        if not self._is_narrowed:
+            return found
+        if self._whole is None or self._whole[0] != self._asked_of:
+            return f"{found} match"
+        return f"{found} of {fmt.count(self._whole[1])}"
+
+    @property
+    def _is_narrowed(self) -> bool:
+        """Whether a filter keeps records from being listed."""
+        held = held_by(self.state.filter, self.NARROWS).model_copy(update={"binding_key": None})
+        return held != Filter()
+
+    @property
+    def _asked_of(self) -> tuple[object, ...]:
+        """What the records were asked of, whatever the filter."""
+        asked = self._question
+        place = (asked.scope, asked.binding_key) if asked is not None else ()
+        return *place, self._everywhere, self.state.as_of
 
     # What an edit did, without asking the provider for the page again.
 
@@ -417,14 +450,21 @@ class RecordsScreen(EditingScreen[Record]):
         from memtui.service.everywhere import ListedRecord
 
         key = self._row_key(name)
-        if self._rows.index_of(key) is None and self._total is not None:
-            self._total += 1
+        if self._rows.index_of(key) is None:
+            self._add(1)
         if self._everywhere:
             fields = dict(record) | {"binding_key": name.binding_key}
             record = ListedRecord(**fields)
         self._rows.change(key, record)
         self.rows_list.rows_changed()
         self.look()
+
+    def _add(self, records: int) -> None:
+        """Count records that came, or that are gone, until they are counted again."""
+        if self._total is not None:
+            self._total += records
+        if self._whole is not None:
+            self._whole = self._whole[0], self._whole[1] + records
 
     def gone(self, names: set[Named], ghosts: set[Named]) -> None:
         """Let go of forgotten records; ghosts stay, shown as such.
@@ -434,8 +474,7 @@ class RecordsScreen(EditingScreen[Record]):
         self.ghosts |= ghosts
         left = set(map(self._row_key, names - ghosts))
         held = sum(self._rows.index_of(one) is not None for one in left)
-        if self._total is not None:
-            self._total -= held
+        self._add(-held)
         reads_again = self._rows.more and held < len(left)
         self._rows.remove(left)
         self.rows_list.selection.drop(set(map(self._row_key, names)))
