@@ -129,6 +129,11 @@ class EditingScreen(ListScreen[R]):
         """Show a record as it is now; `name` is what it was called until then."""
         raise NotImplementedError
 
+    def lists(self, name: Named) -> bool:
+        """Return whether a record stands in the list, where `changed` leaves it in its place."""
+        del name
+        return False
+
     def gone(self, names: set[Named], ghosts: set[Named]) -> None:
         """Let go of forgotten records; ghosts stay, shown as such."""
         raise NotImplementedError
@@ -613,10 +618,21 @@ class EditingScreen(ListScreen[R]):
         return answers
 
     def _show_reversed(self, answers: Answers) -> str:
-        """Show the records as they are after a reversal; return what came back, in words."""
+        """Show the records as they are after a reversal; return what came back, in words.
+
+        As after an edit, those that are all listed stay in their places until the list is read.
+        """
+        named: set[Named] = set()
+        now: dict[Named, Record] = {}
         for answer in answers:
-            self.ghosts -= names_in(answer, answer.handles)
-        self.load()
+            named |= names_in(answer, answer.handles)
+            now |= {Named(answer.binding_key, record_key(one)): one for one in answer.records}
+        self.ghosts -= named
+        if now.keys() == named and all(map(self.lists, named)):
+            for name, record in now.items():
+                self.changed(name, record)
+        else:
+            self.load()
         return self.came_back(answers)
 
 

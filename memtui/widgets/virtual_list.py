@@ -227,9 +227,12 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         """Draw again after the model changed; `added_above` rows came in above the view.
 
         With `follow` a cursor at the top stays at the top, on what is newest. Otherwise the view
-        stays on what it shows, and cursor and marks on their rows.
+        stays on what it shows, and cursor and marks on their rows; where the cursor's row was in
+        view it is so still.
         """
         self._asked = ()
+        top = self.scroll_offset.y
+        in_view = self._sorted or top <= self._cursor < top + self.page_lines
         self._fit()
         if follow and self.at_top:
             self._cursor_key = None
@@ -237,7 +240,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
             self._cursor += added_above
             self.scroll_to(y=self.scroll_offset.y + added_above, animate=False, force=True)
         self._pin()
-        if self._sorted:
+        if in_view:
             self._sorted = False
             self._reveal()
         self._measure_again()

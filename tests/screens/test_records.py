@@ -440,6 +440,35 @@ async def test_pages_come_as_a_person_scrolls(
         await until(pilot, lambda: len(texts(app)) == 300)
 
 
+async def test_what_is_undone_and_redone_stays_where_it_stands_in_the_list(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    records = await write_notes(service, caller, [f"note {number}" for number in range(40)])
+    async with running(paths, settings, "records", (120, 24)) as (app, pilot):
+        await until(pilot, lambda: len(texts(app)) == 40)
+        shown, record = listed(app), records[5]
+        place = shown.rows.index_of(record.handle.provider_record_id)
+        assert place is not None
+        shown.go_to(place)
+        order = [row.handle for _, row in shown.rows.held()]
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        await pilot.press("x", "ctrl+s")
+        await until(pilot, lambda: f"{record.text}x" in texts(app))
+        for key, text in (("u", record.text), ("U", f"{record.text}x"), ("u", record.text)):
+            await pilot.press(key)
+            await until(pilot, lambda: texts(app)[place] == text)  # noqa: B023 - waited for
+            assert [row.handle for _, row in shown.rows.held()] == order
+            assert shown.cursor == place
+        await app.frame.forget_now([records[30]])  # type: ignore[union-attr]
+        shown.go_to(0)
+        shown.go_to_key(record.handle.provider_record_id)
+        await pilot.press("u")
+        await until(pilot, lambda: len(texts(app)) == 40)
+        await until(pilot, lambda: shown.current is not None and shown.current.text == record.text)
+        assert 0 <= shown.cursor - shown.scroll_offset.y < shown.page_lines
+
+
 async def test_a_change_from_outside_keeps_cursor_and_marks(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:

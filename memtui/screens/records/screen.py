@@ -445,6 +445,10 @@ class RecordsScreen(EditingScreen[Record]):
     def _row_key(self, name: Named) -> str:
         return "\n".join(name) if self._everywhere else name.record_id
 
+    def lists(self, name: Named) -> bool:
+        """Return whether a record is on a page that came."""
+        return self._rows.index_of(self._row_key(name)) is not None
+
     def changed(self, name: Named, record: Record) -> None:
         """Put the record, as it is now, in its place; a new one goes to the top."""
         from memtui.service.everywhere import ListedRecord
