@@ -123,7 +123,8 @@ class ChooseMoment(Dialog[datetime]):
         self._state = state
         self._zone = state.local_zone
         self._rows: AppendedRows[DayMoment] = AppendedRows(lambda one: one.at.isoformat())
-        self._known = _Known({}, {}, "")
+        self._known: _Known | None = None
+        """None until it is read."""
         self._days = Background(self, "moment-days")
         self._changes = Background(self, "moment-changes")
 
@@ -172,7 +173,11 @@ class ChooseMoment(Dialog[datetime]):
             self.query_one(".dialog-error", Static).update(display(known.problem, style=WARN))
             self._show_day()
 
-        self._days.latest(lambda: _known_of(state), show, self._failed)
+        def failed(error: MemtuiError) -> None:
+            show(_Known({}, {}, ""))
+            self._failed(error)
+
+        self._days.latest(lambda: _known_of(state), show, failed)
         self.paint_with(self._read)
 
     async def _read(self) -> None:
@@ -186,8 +191,10 @@ class ChooseMoment(Dialog[datetime]):
     @on(Calendar.Moved)
     def _show_day(self) -> None:
         """Read what was done on the day under the cursor."""
-        state, day = self._state, self._calendar.day
-        moments = self._known.moments.get(day, ())
+        state, day, known = self._state, self._calendar.day, self._known
+        if known is None:
+            return
+        moments = known.moments.get(day, ())
 
         def show(found: Sequence[Operation]) -> None:
             listed = self.query_one(VirtualList)
@@ -195,7 +202,7 @@ class ChooseMoment(Dialog[datetime]):
             listed.show(self._rows)
             listed.go_to(0)
             name = display(f"{day:%a} {day.isoformat()}")
-            number = fmt.counted(self._known.counts.get(day, 0), "change")
+            number = fmt.counted(known.counts.get(day, 0), "change")
             title = line(name, display(number, style=DIM), gap="  ")
             self.query_one(".moment-day", Static).update(title)
 

@@ -692,7 +692,7 @@ def head_content(heading: Heading, review: Review, width: int) -> Content:
         sums = f"context {before} → {fmt.count(review.before - saved)}"
     else:
         sums = f"{fmt.count(review.could)} of {fmt.counted(review.total, 'record')} could go"
-    gain = display(f"saves {fmt.count(saved)}", style=OK if saved else DIM)
+    gain = display(f"saves {fmt.counted(saved, 'token')}", style=OK if saved else DIM)
     chosen = display(f"{fmt.count(marked)} marked", style=STRONG)
     told = [spread([title, chosen, display(sums), gain], width)]
     for one in review.over_budget:

@@ -59,8 +59,9 @@ class Sources(ModalListScreen["WriteSource"]):
         """Return what these are, and how many."""
         del width
         count = self._rows.loaded
-        number = fmt.of_total(count, None, at_least=count == _MOST) if count else ""
-        what = line("what wrote memories", display(number, style=STRONG), gap="   ")
+        number = f"{fmt.count(count)}+ sources" if count == _MOST else fmt.counted(count, "source")
+        shown = display(number, style=STRONG) if count else None
+        what = line("what wrote memories", shown, gap="   ")
         narrowed = understood(self._filter, self.state.zone or UTC)
         only = display(f"only: {narrowed}", limit=300, style=WARN) if narrowed else None
         return lines([what, only] if only else [what])

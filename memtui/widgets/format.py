@@ -346,12 +346,14 @@ def duration(milliseconds: float | None) -> str:
 
 
 def tokens(usage: Iterable[Usage]) -> str:
-    """Return the tokens of all rows together: `212 in · 0 out · 40 embedding`."""
+    """Return the tokens of all rows together: `212 in · 40 embedded`, or `none`."""
     rows = list(usage)
-    read = sum(row.input_tokens for row in rows)
-    written = sum(row.output_tokens for row in rows)
-    embedded = sum(row.embedding_tokens for row in rows)
-    return f"{count(read)} in · {count(written)} out · {count(embedded)} embedding"
+    sums = {
+        "in": sum(row.input_tokens for row in rows),
+        "out": sum(row.output_tokens for row in rows),
+        "embedded": sum(row.embedding_tokens for row in rows),
+    }
+    return " · ".join(f"{count(number)} {way}" for way, number in sums.items() if number) or "none"
 
 
 def operation_cost(operation: Operation) -> str:

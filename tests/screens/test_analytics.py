@@ -207,7 +207,7 @@ async def test_the_dashboard_adds_up_and_is_cut_by_keys(log: Paths, settings: Se
         assert "period" in keys(app)
         assert "saved" not in keys(app)
         assert all(f"{share} " in said for share in ("p50", "p95", "p99"))
-        assert "2k in · 0 out · 140 embedded" in said
+        assert "tokens 2k in · 140 embedded" in said
         assert "✗ 1 failed" in said
         painted = board(app)
         assert painted.question.painted

@@ -208,9 +208,7 @@ def test_words_are_marked_whatever_their_case_or_end(word: str) -> None:
 def test_costs_are_words_where_there_is_no_number() -> None:
     paid = Usage(provider="x", input_tokens=212, embedding_tokens=40, cost_usd=Decimal("0.0000312"))
     assert "no tokens used · 18 ms" in cost_content(answered()).plain
-    assert (
-        "212 in · 0 out · 40 embedding · $0.0000312" in cost_content(answered(usage=(paid,))).plain
-    )
+    assert "tokens 212 in · 40 embedded · $0.0000312" in cost_content(answered(usage=(paid,))).plain
     free = Usage(provider="x", input_tokens=1)
     assert "unpriced" in cost_content(answered(usage=(free,))).plain
 

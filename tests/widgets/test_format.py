@@ -109,7 +109,7 @@ def test_durations_tokens_and_reads() -> None:
         "3 min 20 s",
     ]
     usage = [Usage(provider="a", input_tokens=200), Usage(provider="b", input_tokens=12)]
-    assert fmt.tokens(usage) == "212 in · 0 out · 0 embedding"
+    assert fmt.tokens(usage) == "212 in"
     assert fmt.reads(31, NOW - timedelta(hours=3), NOW) == "31× 3 h"
     assert fmt.reads(0, None, NOW) == "never"
 

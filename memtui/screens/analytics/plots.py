@@ -243,6 +243,7 @@ def _short(selected: Selected, sign: HitSign, width: int) -> Content:
         (one.output_tokens, "out"),
         (one.embedding_tokens, "embedded"),
     )
+    spent = [f"{short_count(count)} {word}" for count, word in tokens if count] or ["none"]
     return lines(
         [
             heading(selected.title, fmt.counted(one.operation_count, "operation")),
@@ -252,7 +253,7 @@ def _short(selected: Selected, sign: HitSign, width: int) -> Content:
             display(f"hits {_share(one.hit_rate)} ({_SIGNS[sign]})")
             + display(f"{SEPARATOR}empty {_share(one.empty_query_rate)}"),
             _parts(_latency(one), width),
-            _parts((f"{short_count(count)} {word}" for count, word in tokens), width),
+            _parts(["tokens " + spent[0], *spent[1:]], width),
             display(f"corrected by hand {fmt.count(one.correction_count)}"),
             *([key_hint("enter", selected.hint)] if selected.hint else []),
         ]

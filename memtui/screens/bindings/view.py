@@ -501,7 +501,7 @@ def sync_content(answer: SyncAnswer) -> Content:
 def profile_content(answer: ProfileAnswer) -> Content:
     """Return a profile, and what it cost."""
     summary = answer.profile.summary.strip()
-    took = f"{tokens(answer.usage)}   {duration(answer.latency_ms)}"
+    took = f"tokens {tokens(answer.usage)}   {duration(answer.latency_ms)}"
     said = display(summary, keep_newlines=True) if summary else display("Nothing.", style=DIM)
     return lines([said, Content(""), display(took, style=DIM)])
 

@@ -756,7 +756,7 @@ def cost_content(view: QueryView) -> Content:
     used = [row.input_tokens + row.output_tokens + row.embedding_tokens for row in answer.usage]
     cost = "no tokens used"
     if any(used) or any(row.cost_usd for row in answer.usage):
-        cost = f"{fmt.tokens(answer.usage)} · {usage_cost(answer.usage)}"
+        cost = f"tokens {fmt.tokens(answer.usage)} · {usage_cost(answer.usage)}"
     spent = f"{fmt.counted(view.asked, 'question')} so far"
     if any(row.cost_usd != 0 for row in view.spent):
         spent += f", {usage_cost(view.spent)}"
