@@ -11,7 +11,6 @@ import contextlib
 import gc
 import importlib
 import logging
-import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +27,7 @@ from textual.filter import LineFilter
 from textual.screen import ModalScreen, Screen
 
 from memtui.actions import ACTIONS, SCREENS, actions_of, groups_on
+from memtui.log_file import LogFile
 from memtui.paths import Paths
 from memtui.screens.opening import Opening, first_look
 from memtui.screens.themes import ANSI, DEFAULT, check_theme, own_themes, own_variables
@@ -824,19 +824,6 @@ class MemtuiApp(App[None]):
         self._close_messages_no_wait()
 
 
-class _PrivateLog(logging.FileHandler):
-    """A log file that only its owner can read."""
-
-    def _open(self) -> Any:
-        def private(path: str, flags: int) -> int:
-            return os.open(path, flags, 0o600)
-
-        try:
-            return open(self.baseFilename, self.mode, encoding="utf-8", opener=private)
-        except OSError:  # a read-only medium
-            return Path(os.devnull).open("w", encoding="utf-8")
-
-
 class TerminalOutput:
     """A terminal that may be closed at any moment: then what is written to it is dropped.
 
@@ -895,8 +882,7 @@ def run_app(
         prepares=prepares,
     )
     gc.set_threshold(_ALLOCATIONS_A_COLLECTION)
-    handler = _PrivateLog(paths.log_file, delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler = LogFile(paths.log_file, lambda said: app.call_later(toast, app, said))
     logger = logging.getLogger("memtui")
     logger.addHandler(handler)
     output: Any = sys.__stderr__  # what Textual writes to

@@ -24,10 +24,23 @@ HOOK_PARENT = "MEMTUI_HOOK_PARENT"
 """The variable in which a hook that was forked gets the process id of whoever called it."""
 
 
+_LEAST_ROOM = 1_000_000
+"""With fewer bytes left on a disk, hardly anything can be done and noted there."""
+
+
 def make_private(folder: Path) -> None:
     """Create a folder and the parents that it lacks, all with mode 0700; raises `OSError`."""
     for missing in [path for path in (*reversed(folder.parents), folder) if not path.is_dir()]:
         missing.mkdir(mode=0o700, exist_ok=True)
+
+
+def is_writable(folder: Path) -> bool:
+    """Whether files can be written in a folder: its rights allow it, and its disk has room."""
+    if not os.access(folder, os.W_OK):
+        return False
+    disk = os.statvfs(folder)
+    has_names = disk.f_favail > 0 or disk.f_files == 0  # some file systems do not count them
+    return has_names and disk.f_bavail * disk.f_frsize >= _LEAST_ROOM
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from memtui.analytics.figures import (
 )
 from memtui.analytics.layout import TABLES, Manifest, Segment
 from memtui.analytics.rows import LogEngine
-from memtui.paths import sync_folder
+from memtui.paths import is_writable, sync_folder
 from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import quoted
 from memtui.store.operation import OWN
@@ -129,7 +129,7 @@ class Daily:
             return {}
         through = self._folder / f"{manifest.sealed_through:012d}"
         if not through.is_dir():
-            if not os.access(self._folder.parent, os.W_OK):
+            if not is_writable(self._folder.parent):
                 through = self._elsewhere() / through.name
             self._make(duck, manifest, through)
         return {

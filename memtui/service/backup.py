@@ -27,6 +27,7 @@ from sqlalchemy import select
 from memtui import __version__
 from memtui.config import Paths, Settings, find_paths, make_private
 from memtui.contract import Conflict, Invalid, Model, Unavailable, UtcDatetime
+from memtui.paths import is_writable
 from memtui.service.home import SealedLog, find_remains, open_database, read_sqlite
 from memtui.service.providers import Providers
 from memtui.store import bindings
@@ -151,7 +152,7 @@ def _unchanged(log: SealedLog) -> Iterator[None]:
             f"{log.folder} has no manifest that fits it, so no backup was made; "
             "`memtui doctor` tells more."
         )
-    if not os.access(log.folder, os.W_OK):
+    if not is_writable(log.folder):
         yield
         return
     with locked(Folder(log.folder.parent, log.manifest.company_id)):

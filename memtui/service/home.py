@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memtui.config import Paths, Settings
 from memtui.contract import NotFound, Unavailable
+from memtui.paths import is_writable
 from memtui.store import bindings
 from memtui.store.database import SEE_RECOVERY, Database
 from memtui.wording import nothing_yet
@@ -148,7 +148,7 @@ def open_database(paths: Paths, settings: Settings, *, make: bool = True) -> Dat
 
 def is_unwritable(paths: Paths, settings: Settings) -> bool:
     """Whether a home that is only to be read lies where nothing can be written."""
-    return settings.read_only and paths.data.is_dir() and not os.access(paths.data, os.W_OK)
+    return settings.read_only and paths.data.is_dir() and not is_writable(paths.data)
 
 
 def used_database(paths: Paths, settings: Settings) -> Database | None:

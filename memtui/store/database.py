@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic_core import PydanticSerializationError, to_json
 
 from memtui.contract import Denied, Invalid, NotFound, Unavailable
+from memtui.paths import is_writable
 from memtui.wording import missing_extra
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -133,6 +134,8 @@ _SCHEMA_LOCK = 0x6D656D747569
 """PostgreSQL advisory lock: several machines may start at once."""
 _BUSY_TIMEOUT_S = 30
 _MAGIC = b"SQLite format 3\x00"
+_SHARED_BYTES = 32_768
+"""A file of SQLite's shared memory that is smaller could not be made on a full disk."""
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
@@ -479,6 +482,11 @@ class Database:
             reason = (str(cause).strip().splitlines() or [""])[0]
             if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
                 raise _damaged(path, reason) from error
+            if path is not None and not is_writable(path.parent):
+                raise Unavailable(
+                    f"{path.parent} cannot be written or its disk is full ({reason}); make some "
+                    "room, or read it with --read-only."
+                ) from error
             if _is_of_another_schema(cause, reason):
                 raise Unavailable(
                     f"The database {path or 'of this home'} was made by another version of memtui "
@@ -727,7 +735,8 @@ def _reading_uri(path: Path) -> str:
             )
     except OSError as error:
         raise Invalid(f"Cannot read the database file {path} ({error.strerror}).") from error
-    still = "" if unmerged or shared.exists() else "&immutable=1"
+    is_shared = unmerged or (shared.exists() and shared.stat().st_size >= _SHARED_BYTES)
+    still = "" if is_shared else "&immutable=1"
     return f"{path.absolute().as_uri()}?mode=ro{still}"
 
 

@@ -16,7 +16,10 @@ import pytest
 from tests.service.conftest import Lived
 
 _MOUNT = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
-_ALONE = ["unshare", "-m", "sh", "-c", _MOUNT, "sh"]
+_FILL = (
+    'cp -a "$1" "$1.kept" && mount -t tmpfs -o size=64m tmpfs "$1" && cp -a "$1.kept/." "$1" '
+    '&& { cat /dev/zero > "$1/fill" 2> /dev/null; shift; exec "$@"; }'
+)
 _DRIVER = """
 import io, json, sys
 from memtui.doors.cli.main import run
@@ -35,14 +38,19 @@ real.write(json.dumps(answers))
 """
 
 
-def on_read_only_medium(home: Path, *commands: list[str]) -> list[tuple[int, str, str]]:
+def on_read_only_medium(
+    home: Path, *commands: list[str], mount: str = _MOUNT
+) -> list[tuple[int, str, str]]:
     """Run command lines over a home that is mounted read-only, in one process of its own."""
     run = [sys.executable, "-c", _DRIVER, str(home), json.dumps(commands)]
     if shutil.which("unshare") is None:
         pytest.skip("there is no unshare here")
-    if subprocess.run([*_ALONE, str(home), "true"], capture_output=True, check=False).returncode:
+    alone = ["unshare", "-m", "sh", "-c"]
+    try_it = [*alone, _MOUNT, "sh", str(home), "true"]
+    if subprocess.run(try_it, capture_output=True, check=False).returncode:
         pytest.skip("nothing can be mounted here")
-    done = subprocess.run([*_ALONE, str(home), *run], capture_output=True, check=True, text=True)
+    command = [*alone, mount, "sh", str(home), *run]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
     return [(code, out, err) for code, out, err in json.loads(done.stdout)]
 
 
@@ -75,6 +83,19 @@ def test_a_home_on_a_read_only_medium_is_read(lived: Lived) -> None:
     code, _, err = answers[-1]
     assert (code, "or read it with --read-only" in err) == (2, True)
     assert {path: path.stat().st_mtime_ns for path in lived.paths.data.rglob("*")} == before
+
+
+def test_a_home_on_a_full_disk_is_read(lived: Lived) -> None:
+    reads = [["query", "deploy"], ["ops", "list"], ["stats"], ["facts", "list"]]
+    others = [["doctor"], ["ops", "list"], ["hook", "pre-run"]]
+    commands = [*(["--read-only", *one] for one in reads), *others]
+    *answers, doctor, refused, hook = on_read_only_medium(lived.paths.data, *commands, mount=_FILL)
+    for arguments, (code, out, err) in zip(reads, answers, strict=True):
+        assert (code, "nothing of this is recorded" in err) == (0, True), (arguments, out, err)
+    assert (doctor[0], "✗ disk: 0 MB are left" in doctor[1]) == (1, True)
+    assert "left: of the binding" not in doctor[1]
+    assert (refused[0], "its disk is full" in refused[2]) == (3, True)
+    assert (hook[0], hook[1], "memtui.log cannot be written" in hook[2]) == (0, "", True)
 
 
 def test_changes_that_nobody_merged_are_read_or_told_of(lived: Lived) -> None:

@@ -8,6 +8,7 @@ Times are UTC: `timestamp` without a zone in PostgreSQL, ISO 8601 text with micr
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModu
 from sqlalchemy.pool import QueuePool
 
 from memtui.contract import Conflict, Denied, Invalid, MemtuiError, Unavailable, place_of_url
+from memtui.paths import is_writable
 from memtui.wording import missing_extra
 
 FILE = "facts.sqlite3"
@@ -114,7 +116,16 @@ class FactsDatabase:
             Denied: the tables may not be created.
             Unavailable: the database cannot be reached, or is not a database.
         """
-        engine = _postgres(url, read_only=read_only) if url else _sqlite(folder)
+        path = folder / FILE
+        lies_still = read_only and folder.is_dir() and not is_writable(folder)
+        if url:
+            engine = _postgres(url, read_only=read_only)
+        elif not lies_still:
+            engine = _sqlite(path)
+        elif path.exists():
+            engine = _as_it_lies(path)
+        else:
+            return cls.in_memory()
         database = cls(engine)
         try:
             database._prepare(create=(create and not read_only) or not url)
@@ -280,10 +291,9 @@ def has_password(url: str) -> bool:
     return bool(parsed.password) or not {"password", "sslpassword"}.isdisjoint(parsed.query)
 
 
-def _sqlite(folder: Path) -> Engine:
-    path = folder / FILE
+def _sqlite(path: Path) -> Engine:
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
     except OSError as error:
         raise Unavailable(f"Cannot use {path}: {error.strerror}.") from error
@@ -294,16 +304,34 @@ def _sqlite(folder: Path) -> Engine:
     return engine
 
 
+def _as_it_lies(path: Path) -> Engine:
+    """Read a file beside which nothing can be written, not even SQLite's shared memory."""
+    changes = path.with_name(f"{path.name}-wal")
+    is_still = not (changes.exists() and changes.stat().st_size)
+    uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_still else ''}"
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        creator=lambda: sqlite3.connect(uri, uri=True, check_same_thread=False),
+    )
+    event.listen(engine, "connect", _prepare_reading)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
 def _listen(engine: Engine) -> None:
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None
+    _prepare_reading(connection, _record)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _prepare_reading(connection: Any, _record: object) -> None:
+    connection.isolation_level = None
     # SQLite's own lower() knows ASCII only, and a filter's words come in any script.
     connection.create_function("lower", 1, _lower, deterministic=True)
 

@@ -67,6 +67,7 @@ from memtui.contract import (
     place_of_path,
 )
 from memtui.embedding import EmbeddingConfig, open_embedder
+from memtui.paths import is_writable
 from memtui.provider_kit import (
     LocalPath,
     abilities_in,
@@ -241,7 +242,7 @@ class VaultAdapter(Adapter):
             workspaces=_workspaces(config, root),
         )
         scratch = None
-        if context.read_only and not os.access(context.data_dir, os.W_OK):
+        if context.read_only and not is_writable(context.data_dir):
             scratch = TemporaryDirectory(prefix="memtui-")
         place = Path(scratch.name) if scratch else context.data_dir
         index = Index(place / INDEX, folder, config.refresh_seconds, writable=not context.read_only)

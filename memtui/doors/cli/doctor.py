@@ -23,6 +23,7 @@ from memtui.doors.cli.input import confirm
 from memtui.doors.cli.options import Yes
 from memtui.doors.cli.output import Line, jsonable
 from memtui.doors.cli.session import Invocation
+from memtui.paths import is_writable
 from memtui.widgets.format import ago, counted, embedding_words
 
 if TYPE_CHECKING:
@@ -100,8 +101,12 @@ def _home(paths: Paths, invocation: Invocation) -> Iterator[Check]:
         if not folder.exists():
             yield _missing("home", str(folder), invocation)
             continue
-        if invocation.read_only and not os.access(folder, os.W_OK):
+        if invocation.read_only and not is_writable(folder):
             yield Check("home", "ok", f"{folder} is only read, and nothing is recorded")
+            continue
+        if os.statvfs(folder).f_flag & os.ST_RDONLY:
+            advice = "Read it with --read-only: nothing is recorded then."
+            yield Check("home", "broken", f"{folder} is on a read-only file system", advice)
             continue
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             advice = f"chmod u+rwx {folder}, or read it with --read-only"
@@ -110,7 +115,9 @@ def _home(paths: Paths, invocation: Invocation) -> Iterator[Check]:
         yield _private(folder, 0o700)
         free = shutil.disk_usage(folder).free
         if free < _LOW_DISK_BYTES:
-            yield Check("disk", "warning", f"{free // 1_000_000} MB are left", "Make some room.")
+            status: Status = "warning" if is_writable(folder) else "broken"
+            advice = "Make some room, or read with --read-only: nothing is recorded then."
+            yield Check("disk", status, f"{free // 1_000_000} MB are left", advice)
     for file in (paths.database, paths.config_file, paths.log_file):
         try:
             yield _private(file, 0o600)
@@ -227,7 +234,7 @@ async def _control_plane(
         except MemtuiError as error:
             can_be = await asyncio.to_thread(_can_be_repaired, paths, settings)
             yield Check("database", "broken", str(error), _REPAIR if can_be else "")
-            for check in _left(remains):
+            for check in _left(remains) if is_writable(paths.data) else ():
                 yield check
             return
         try:

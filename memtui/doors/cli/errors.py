@@ -132,9 +132,9 @@ def _tell_fault(out: Output, error: Exception, invocation: Invocation) -> int:
     from memtui.doors.cli.session import logging_to
 
     path = invocation.paths().log_file
-    with logging_to(path) as written:
+    with logging_to(path) as log:
         logging.getLogger("memtui").error("unexpected error", exc_info=error)
-    where = f"the details are in {path}" if written else f"{path} cannot be written for details"
+    where = f"the details are in {path}" if log.is_whole else "they are in no log"
     return _tell(
         out, "internal", f"memtui ran into an internal error ({type(error).__name__}); {where}."
     )

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from memtui.doors.cli.interrupts import raise_interrupts
-from memtui.doors.cli.output import Output
+from memtui.doors.cli.output import Output, say
 from memtui.doors.helper.words import NAMING
 
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo
-    from logging.handlers import RotatingFileHandler
 
     from memtui.config import Paths, Settings
     from memtui.contract import Model, RecordHandle, Scope
+    from memtui.log_file import LogFile
     from memtui.service import Caller, CompanyView, MemoryService, Resolution
 
     ModelT = TypeVar("ModelT", bound=Model)
@@ -307,44 +307,27 @@ def build(model: type[ModelT], /, **values: Any) -> ModelT:
         raise Invalid(f"The {field or 'request'} does not fit: {misfit(first)}.") from error
 
 
-_LOG_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-
-
 @contextmanager
-def logging_to(path: Path) -> Iterator[bool]:
-    """Send warnings and errors of every module to `path` (mode 0600, rotated at 1 MB).
+def logging_to(path: Path) -> Iterator[LogFile]:
+    """Send warnings and errors of every module to the log file, or to stderr where it takes none.
 
-    A log that cannot be written is no reason to refuse a command; warnings are dropped then. Yields
-    whether it can.
+    A log that cannot be written is no reason to refuse a command.
     """
     import logging
 
-    written = _handler(path)
-    handler = written or logging.NullHandler()
+    from memtui.log_file import LogFile
+
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600)
+    handler = LogFile(path, say)
     root = logging.getLogger()
     root.addHandler(handler)
     try:
-        yield written is not None
+        yield handler
     finally:
         root.removeHandler(handler)
         handler.close()
-
-
-def _handler(path: Path) -> RotatingFileHandler | None:
-    import logging
-    from logging.handlers import RotatingFileHandler
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600)
-        handler = RotatingFileHandler(
-            path, maxBytes=1_000_000, backupCount=2, encoding="utf-8", errors="backslashreplace"
-        )
-    except OSError:
-        return None
-    handler.setLevel(logging.WARNING)
-    handler.setFormatter(logging.Formatter(_LOG_LINE))
-    return handler
 
 
 def open_app(invocation: Invocation) -> int:

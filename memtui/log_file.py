@@ -1,0 +1,55 @@
+"""The log file: unexpected errors and providers that failed, for its owner alone."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any
+
+
+class LogFile(RotatingFileHandler):
+    """A log that is rotated at 1 MB. No work ends where it cannot be written."""
+
+    def __init__(self, path: Path, failed: Callable[[str], object]) -> None:
+        """Take the file, which is made with the first line; `failed` is told why there is none."""
+        super().__init__(
+            path,
+            maxBytes=1_000_000,
+            backupCount=2,
+            encoding="utf-8",
+            delay=True,
+            errors="backslashreplace",
+        )
+        self._failed = failed
+        self.is_whole = True
+        """Whether each line so far is in it."""
+        self.setLevel(logging.WARNING)
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+
+    def _open(self) -> Any:
+        def private(path: str, flags: int) -> int:
+            return os.open(path, flags, 0o600)
+
+        return open(
+            self.baseFilename, self.mode, encoding="utf-8", errors=self.errors, opener=private
+        )
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Tell the first time that a line could not be written, and what it says."""
+        error = sys.exception()
+        if self.is_whole and isinstance(error, OSError):
+            self.is_whole = False
+            self._failed(
+                f"{self.baseFilename} cannot be written ({error.strerror}), so this is in no log: "
+                f"{record.getMessage()}"
+            )
+
+    def close(self) -> None:
+        """Close it; what the disk did not take is lost."""
+        with suppress(OSError):
+            super().close()
