@@ -318,8 +318,8 @@ def _made(found: Difference, state: AppState) -> list[Line]:
     for one in found.operations:
         words = f"{one.operation_type.value} #{fmt.count(one.seq)}, {who_and_when(one, now)}"
         lines_of.append(line(outcome_words(one), display(words)))
-        if one.source is not None:
-            lines_of.append(labelled("why", fmt.source_line(one.source)))
+        if one.reason is not None:
+            lines_of.append(labelled("why", fmt.source_line(one.reason)))
     return lines_of
 
 
@@ -369,7 +369,7 @@ def as_table(found: Sequence[Difference]) -> Table:
                 one.after.text if one.after else None,
                 _changed_at(one),
                 newest.principal if newest else _who(one),
-                fmt.source_line(newest.source) if newest and newest.source else None,
+                fmt.source_line(newest.reason) if newest and newest.reason else None,
                 newest.operation_id if newest else None,
             )
         )

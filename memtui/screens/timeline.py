@@ -52,9 +52,9 @@ class Version(NamedTuple):
 
     @property
     def source(self) -> SourceRef | None:
-        """Where it came from."""
+        """Why it was made: what its operation gives, else where the provider says it is from."""
         operation = self.entry.made_by
-        return self.entry.source or (operation.source if operation else None)
+        return operation.reason if operation else self.entry.source
 
     @property
     def who(self) -> str | None:

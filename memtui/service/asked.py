@@ -56,7 +56,7 @@ def scope_outside(operation: Operation) -> Scope:
     """
     if any(path.startswith("scope.") for path in operation.absent):
         return Scope(company_id=operation.scope.company_id)
-    return operation.scope.outside_run()
+    return operation.asked_scope.outside_run()
 
 
 def query_again(operation: Operation) -> QueryRequest:

@@ -88,7 +88,7 @@ class Feedback(Group):
             judged = await asyncio.to_thread(self._judged, caller, name, operation_id, binding_key)
             entry.request = asked | {"operation_id": judged.operation_id}
             handle, key = _returned(judged, name, binding_key)
-            entry.scope = judged.scope.model_copy(update={"run_id": entry.scope.run_id})
+            entry.scope = judged.asked_scope.model_copy(update={"run_id": entry.scope.run_id})
             await core.admit(entry, key)
             entry.binding_reason = None  # nothing chose it: the record is there
             told = {"rank": 1, "score": _SCORES[verdict], "binding_key": None}

@@ -295,7 +295,7 @@ class _Marked:
         if own in self.unread or self.held_by(operation):
             return True
         return any(
-            _may_see(operation.scope, owner)
+            _may_see(operation.asked_scope, owner)
             for key, owners in self.owners.items()
             if not is_query or key == own
             for owner in owners

@@ -528,7 +528,7 @@ class Operations(Group):
                 log_text(entry, text, withheld=is_org(record.scope))
                 if record.kind == FACT:
                     check_text(text, core.fact_limits)
-            entry.source = entry.source or record.source
+            entry.take_source(record.source)
             old = record.handle
             entry.about([old])
             update = {"binding_key": connection.binding.key, "handle": old}
@@ -598,7 +598,7 @@ class Operations(Group):
             note_owner(entry, _scopes(there))
             await core.may_change(caller, _scopes(there))
             sources = {snapshot.record.source for snapshot in there if snapshot.record}
-            entry.source = entry.source or (sources.pop() if len(sources) == 1 else None)
+            entry.take_source(sources.pop() if len(sources) == 1 else None)
             gone = tuple(snapshot.handle for snapshot in there)
             entry.about(gone)
             clean, _ = _redacted(request, {"source"})

@@ -339,7 +339,7 @@ def _of_changes(changes: Sequence[Change]) -> list[TimelineEntry]:
                     text=after.text,
                     valid_from=at,
                     created_by=operation.principal,
-                    source=operation.source,
+                    source=operation.reason,
                     made_by=operation,
                 )
             )

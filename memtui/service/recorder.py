@@ -39,7 +39,7 @@ from memtui.store.compiled import BindingRow, IntentRow
 from memtui.store.database import Connection as DatabaseConnection
 from memtui.store.database import Database
 from memtui.store.journal import Finding
-from memtui.store.operation import Absent, OperationDraft, OperationHandle
+from memtui.store.operation import INFERRED, Absent, OperationDraft, OperationHandle
 from memtui.store.settings import SettingChange
 from memtui.store.sight import Sight
 
@@ -72,6 +72,7 @@ class RunningOperation:
     started: float
     request: Json = field(default_factory=dict)
     source: SourceRef | None = None
+    source_is_inferred: bool = False
     binding: BindingRow | None = None
     binding_reason: str | None = None
     sight: Sight | None = None
@@ -113,6 +114,11 @@ class RunningOperation:
         if self.operation_type in _DERIVING:
             return None
         return self.lasting or (_UNSEEN if self.changed or self.status is _UNKNOWN else None)
+
+    def take_source(self, source: SourceRef | None) -> None:
+        """Note the source of the memory that it is about, unless its caller named one."""
+        if self.source is None and source is not None:
+            self.source, self.source_is_inferred = source, True
 
     def about(self, records: Sequence[Record | RecordHandle]) -> None:
         """Note the records that it is about, ranked from 1 in order."""
@@ -182,16 +188,21 @@ class RunningOperation:
 
     def draft(self) -> OperationDraft:
         """Return the entry as it stands."""
-        company_id = self.caller.company_id
+        company_id, own = self.caller.company_id, self.caller.agent_id
+        is_own = self.scope.agent_id is None and own is not None
+        scope = {"company_id": company_id, **({"agent_id": own} if is_own else {})}
+        filled_in = {"agent_id": is_own, "source": self.source_is_inferred}
+        inferred = [name for name, holds in filled_in.items() if holds]
+        request = {**self.request, INFERRED: inferred} if inferred else self.request
         return OperationDraft.like(
             self,
-            scope=self.scope.model_copy(update={"company_id": company_id}),
+            scope=self.scope.model_copy(update=scope),
             binding_key=self.binding.key if self.binding else None,
             provider_key=self.binding.provider_key if self.binding else None,
             source=_own_source(self.source, company_id),
             principal=self.caller.principal,
             door=self.caller.door,
-            request=redact_json(self.request)[0],
+            request=redact_json(request)[0],
             error_kind=_kind(self.error),
             error_message=redact(str(self.error))[0] if self.error else None,
         )

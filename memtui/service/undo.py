@@ -73,7 +73,8 @@ class Undo(Group):
         asked = {"operation_id": operation_id} if operation_id else {}
         async with self._core.recorder.recorded(OperationType.UNDO, caller, scope, asked) as entry:
             operation, steps, changed = await asyncio.to_thread(self._pick, caller, operation_id)
-            entry.scope, entry.source = operation.scope, operation.source
+            entry.scope = operation.asked_scope
+            entry.take_source(operation.source)
             entry.undoes = operation.operation_id
             entry.request = {
                 "operation_id": operation.operation_id,
@@ -87,7 +88,7 @@ class Undo(Group):
             refuse_unreviewed(entry, "takes nothing back")
             records = [state.record for step in steps for state in step if state and state.record]
             await self._core.may_change(entry.caller, [record.scope for record in records])
-            scope = reaching(operation.scope, records)
+            scope = reaching(operation.asked_scope, records)
             operation = operation.model_copy(update={"scope": scope})
             entry.about([before.handle for before, _ in steps])
             now = await self._now(connection, steps, scope)
@@ -353,7 +354,7 @@ class Undo(Group):
         async with self._core.connected(
             OperationType.CHECK,
             caller,
-            asked.scope,
+            asked.asked_scope,
             request,
             asked.binding_key,
             source=asked.source,
@@ -362,7 +363,7 @@ class Undo(Group):
             before = [state for state, _ in await self._core.ask(journal.steps, *place)]
             if before:
                 handles = [snapshot.handle for snapshot in before]
-                scope = reaching(asked.scope, [one.record for one in before if one.record])
+                scope = reaching(asked.asked_scope, [one.record for one in before if one.record])
                 now = await connection.snapshots(handles, scope)
                 finding = _compare(asked, before, now)
             else:
@@ -379,7 +380,7 @@ class Undo(Group):
             told = "The provider does not show it, so memtui cannot tell whether it happened."
             return Finding(asked, happened=None, told=told, steps=())
         words = " ".join(content.split()[:_SEARCHED_WORDS]) or None
-        request = BrowseRequest(scope=asked.scope, filter=Filter(text=words))
+        request = BrowseRequest(scope=asked.asked_scope, filter=Filter(text=words))
         async for page in connection.pages(request):
             for record in page.records:
                 same = (
@@ -389,7 +390,7 @@ class Undo(Group):
                 )
                 if same and not await self._is_known(asked, record.handle):
                     told = "It happened: a record holds the text."
-                    [now] = await connection.snapshots([record.handle], asked.scope)
+                    [now] = await connection.snapshots([record.handle], asked.asked_scope)
                     step = Snapshot(handle=record.handle, record=None), now
                     return Finding(asked, happened=True, told=told, steps=[step])
         if page.at_least:

@@ -86,6 +86,12 @@ class Caller(Model):
         return asked.model_copy(update={"until": until})
 
     @property
+    def agent_id(self) -> str | None:
+        """The agent that calls; None: it is no agent."""
+        name = self.principal.removeprefix(AGENT_PREFIX)
+        return name if name and name != self.principal else None
+
+    @property
     def by_ai(self) -> bool:
         """Whether an agent calls. Through MCP a model speaks, with whosever token."""
         return self.principal.startswith(AGENT_PREFIX) or self.door == MODEL_DOOR

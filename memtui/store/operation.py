@@ -69,6 +69,11 @@ Place = tuple[str, str]
 """The key of a binding, empty where none is known, and a record's id there."""
 
 
+INFERRED = "inferred"
+"""The member of a request that lists what memtui noted and nobody named: `agent_id`, and of a change
+the `source`."""
+
+
 class Absent(Model):
     """In the place of a value that the log does not hold, or holds no more."""
 
@@ -116,6 +121,22 @@ class OperationDraft(Model):
     """The fields whose value is not here, by path, such as `request.content`."""
     salts: dict[str, str] = Field(default={}, exclude=True, repr=False)
     """In hex by path: of withheld fields, and of those that are left when others were erased."""
+
+    @property
+    def asked_scope(self) -> Scope:
+        """The scope as it was asked in: an agent that did not name itself saw more than its own."""
+        return (
+            self.scope.model_copy(update={"agent_id": None}) if self._is("agent_id") else self.scope
+        )
+
+    @property
+    def reason(self) -> SourceRef | None:
+        """The source that was given for what it did; that of the memory itself is none."""
+        return None if self._is("source") else self.source
+
+    def _is(self, inferred: str) -> bool:
+        named = self.request.get(INFERRED)
+        return isinstance(named, list) and inferred in named
 
     @property
     def own(self) -> bool:

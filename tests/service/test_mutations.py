@@ -21,6 +21,7 @@ from memtui.contract import (
     QueryRequest,
     RecordHandle,
     Scope,
+    SourceKind,
     SourceRef,
     Unavailable,
     WriteRequest,
@@ -86,6 +87,32 @@ async def test_every_step_is_logged_with_its_source(
     assert {operation.source for operation in page.operations} == {source}
     assert {operation.scope.project_id for operation in page.operations} == {"p"}
     assert all(operation.status == OperationStatus.OK for operation in page.operations)
+
+
+async def test_the_source_of_a_memory_is_no_reason_for_its_change(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, source: SourceRef
+) -> None:
+    [handle] = (await service.write(caller, note)).handles
+    run = SourceRef(kind=SourceKind.RUN, company_id="acme", run_id="r-1")
+    for text, given in (("by itself", None), ("in a run", run)):
+        change = CorrectRequest(scope=scope, handle=handle, text=text, source=given)
+        await service.correct(caller, change)
+    await service.undo(caller)
+    page = await service.log.page(caller, limit=4)
+    assert [one.reason for one in page.operations] == [None, run, None, source]
+
+
+async def test_an_agent_sees_in_the_log_and_undoes_what_it_did_for_others(
+    service: MemoryService, caller: Caller, note: WriteRequest
+) -> None:
+    agent = caller.model_copy(update={"principal": "agent:ops"})
+    others = note.scope.model_copy(update={"agent_id": "coding"})
+    [handle] = (await service.write(caller, note.model_copy(update={"scope": others}))).handles
+    await service.forget(agent, ForgetRequest(scope=note.scope, handles=(handle,)))
+    page = await service.log.page(caller, Filter(agent_id="ops"))
+    assert [one.operation_type for one in page.operations] == [OperationType.FORGET]
+    undone = await service.undo(caller)
+    assert [one.handle for one in undone.records] == [handle]
 
 
 @ON_BOTH

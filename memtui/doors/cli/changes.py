@@ -12,7 +12,7 @@ import typer
 from memtui.contract import Invalid
 from memtui.doors.cli.options import FilterLine, ScopeOptions, Until, filter_of
 from memtui.doors.cli.output import Dim, Line, columns, table
-from memtui.doors.cli.records import change_of
+from memtui.doors.cli.records import change_of, from_words
 from memtui.doors.cli.session import Session
 from memtui.filters import Taker
 from memtui.widgets import format as shown
@@ -107,8 +107,8 @@ def _difference(session: Session, one: Difference) -> Iterator[Line]:
     for operation in one.operations:
         yield Dim(
             f"    #{operation.seq}  {operation.operation_type}  "
-            f"{shown.since(operation.started_at, session.now)} by {operation.principal}, "
-            f"from {shown.source_line(operation.source)}"
+            f"{shown.since(operation.started_at, session.now)} by {operation.principal}"
+            f"{from_words(operation)}"
         )
     if not one.operations:
         yield Dim("    not through memtui")

@@ -27,7 +27,14 @@ from memtui.filters import FIELDS, Taker, as_written, build_filter, names_bindin
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
-    from memtui.service import BrowseAnswer, Change, GetAnswer, Provenance, TimelineAnswer
+    from memtui.service import (
+        BrowseAnswer,
+        Change,
+        GetAnswer,
+        Operation,
+        Provenance,
+        TimelineAnswer,
+    )
     from memtui.service.everywhere import EverywherePage
 
 
@@ -237,7 +244,7 @@ def _history(session: Session, answer: TimelineAnswer) -> Iterator[Line]:
         made, ended = entry.made_by, entry.ended_by
         author, source = entry.created_by, entry.source
         if made is not None:
-            author, source = author or made.principal, made.source or source
+            author, source = author or made.principal, made.reason
         origin = [
             f"by {author}" if author else "",
             f"from {shown.source_line(source)}" if source else "",
@@ -261,14 +268,19 @@ def change_lines(session: Session, change: Change) -> Iterator[Line]:
     operation = change.operation
     yield Dim(
         f"#{operation.seq}  {operation.operation_type}  "
-        f"{shown.since(operation.started_at, session.now)} by {operation.principal}, "
-        f"from {shown.source_line(operation.source)}  {operation.operation_id}"
+        f"{shown.since(operation.started_at, session.now)} by {operation.principal}"
+        f"{from_words(operation)}  {operation.operation_id}"
     )
     yield from change_of(change.before, change.after)
     window = [operation.request.get(name) for name in ("valid_from", "valid_to")]
     if any(window):
         since, until = (datetime.fromisoformat(one) if one else None for one in window)
         yield f"    valid: {span(session, since, until)}"
+
+
+def from_words(operation: Operation) -> str:
+    """Return what an operation came from, where somebody gave it."""
+    return f", from {shown.source_line(operation.reason)}" if operation.reason else ""
 
 
 def change_of(before: Record | None, after: Record | None) -> Iterator[Line]:

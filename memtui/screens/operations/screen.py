@@ -272,7 +272,7 @@ class OperationsScreen(ListScreen[Operation]):
                     continue
                 try:
                     answer = await session.service.get(
-                        session.caller, handles[place], operation.scope, binding_key=key
+                        session.caller, handles[place], operation.asked_scope, binding_key=key
                     )
                 except NotFound:
                     found[place] = "it is not there any more"

@@ -14,7 +14,14 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 
 from memtui.contract import OperationStatus, OperationType, Record
-from memtui.store.operation import ASKED, Operation, OperationHandle, Place, details
+from memtui.store.operation import (
+    ASKED,
+    INFERRED,
+    Operation,
+    OperationHandle,
+    Place,
+    details,
+)
 from memtui.widgets import format as fmt
 from memtui.widgets.agents import by_cell
 from memtui.widgets.columns import Cell, Column
@@ -217,7 +224,7 @@ def request_words(operation: Operation) -> str:
     return SEPARATOR.join(
         f"{name.replace('_', ' ')} {_value_words(value)}"
         for name, value in operation.request.items()
-        if name != "stages"
+        if name not in {"stages", INFERRED}
         and value not in (None, "", [], {})
         and not (name in said and operation.handles)
         and not (name in _TEXTS and isinstance(value, str))

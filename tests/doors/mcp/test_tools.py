@@ -126,6 +126,21 @@ async def test_the_log_says_who_called_from_which_run_and_through_which_door(
     assert operation.source.run_id == "run-1"
 
 
+async def test_what_an_agent_saves_for_the_user_is_logged_as_its_own(
+    connect: Connect, service: MemoryService, caller: Caller
+) -> None:
+    client = await connect(mode="auto")
+    fact = {"scope": "user", "fact": "Ana likes tea."}
+    saved = (await client.call_tool("save_memory", fact)).structured_content
+    found = await service.log.page(caller, Filter(agent_id="coding", operation_type="write"))
+    assert [one.operation_id for one in found.operations] == [saved["operation_id"]]
+    [operation] = found.operations
+    assert operation.asked_scope == Scope(company_id=COMPANY, subject_id="ana", run_id="run-1")
+    [record_id] = saved["ids"]
+    of_another = Scope(company_id=COMPANY, subject_id="ana", agent_id="ops")
+    assert (await service.get(caller, record_id, of_another)).record.scope.agent_id is None
+
+
 async def test_a_session_is_a_run(connect: Connect, service: MemoryService, caller: Caller) -> None:
     runs = set()
     for _ in range(2):
