@@ -331,7 +331,7 @@ class HostedAdapter(Adapter):
         known = {record.handle for record in self._returned()}
         found = (
             Snippet(**dict(record), score=round(score, 6))
-            for record, score in self._index.search(request.query[:_QUERY_CHARACTERS])
+            for record, score in self._index.scored(request.query[:_QUERY_CHARACTERS])
             if record.handle in known
             and sees(request.scope, record)
             and request.topic in {None, record.topic}

@@ -137,7 +137,7 @@ class Recall:
         self, step: Step, text: str, where: Resolution
     ) -> Iterable[tuple[str, float | None]]:
         seen: set[str] = set()
-        for record, score in self._indexes[where.binding_key].search(text):
+        for record, score in self._indexes[where.binding_key].scored(text):
             name = record.handle.provider_record_id
             if name in seen or name not in self.there or not hosted.sees(step.scope, record):
                 continue

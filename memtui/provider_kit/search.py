@@ -108,8 +108,15 @@ class TextIndex:
                 ((number, *_indexed(record)) for number, record in enumerate(records)),
             )
 
-    def search(self, query: str) -> Iterator[tuple[Record, float]]:
-        """Yield records and scores, higher is better; any word may match.
+    def search(self, query: str) -> Iterator[tuple[Record, float | None]]:
+        """Yield records and scores, as shares of the best; none where `scored` has 0."""
+        best = 0.0
+        for record, score in self.scored(query):
+            best = best or score
+            yield record, score / best if best else None
+
+    def scored(self, query: str) -> Iterator[tuple[Record, float]]:
+        """Yield records and scores by BM25, higher is better; any word may match.
 
         Where the index knows no word of the query (text without spaces, parts of words), the
         records that contain every word follow, all with the score 0.

@@ -56,6 +56,8 @@ _NEVER = {
     OperationType.SYNC: "What it read again lies outside of memtui and is as it was.",
 }
 """Types that nothing takes back, and why."""
+_SAID = ("text", "title", "summary", "kind", "topic", "tags", "pinned", "expires_at")
+"""What a person would see changed in a record."""
 
 
 class Undo(Group):
@@ -147,9 +149,12 @@ class Undo(Group):
             same = {state_of(expected)}
             if expected and state_of(current.record) not in same:
                 place = operation.scope.company_id, connection.binding.key, record_id
-                for found, made in await self._core.ask(journal.led_back, *place):
-                    same |= {state_of(made)} if state_of(found) in same else set()
-            if state_of(current.record) not in same:
+                led = await self._core.ask(journal.led_back, *place)
+                states = [(state_of(found), state_of(made)) for found, made in led]
+                # By id, not by time: one may lead on from another that stands behind it.
+                while more := {made for found, made in states if found in same} - same:
+                    same |= more
+            if state_of(current.record) not in same and not _came_back(expected, current.record):
                 raise Conflict(
                     f"{record_id} has changed since operation {operation.operation_id}; "
                     "undo what came after it first, or correct it by hand.",
@@ -473,6 +478,16 @@ def state_of(record: Record | None) -> tuple[str | None, str | None]:
     if record is None:
         return None, None
     return (record.revision, None) if record.revision else (None, record.text)
+
+
+def _came_back(left: Record | None, now: Record | None) -> bool:
+    """Whether it is a record under the id that memtui gave it anew, and says the same.
+
+    A correction that fails may do that, and nobody has its state before and after then.
+    """
+    if left is None or now is None or left.handle == now.handle:
+        return False
+    return all(getattr(left, name) == getattr(now, name) for name in _SAID)
 
 
 def reaching(scope: Scope, records: Iterable[Record]) -> Scope:

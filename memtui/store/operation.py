@@ -70,8 +70,8 @@ Place = tuple[str, str]
 
 
 INFERRED = "inferred"
-"""The member of a request that lists what memtui noted and nobody named: `agent_id`, and of a change
-the `source`."""
+"""The member of a request that lists what memtui noted and nobody named: the `agent_id`, and of a
+change the `source`."""
 
 
 class Absent(Model):

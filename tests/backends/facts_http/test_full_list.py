@@ -11,7 +11,10 @@ from memtui.config import Paths, Settings
 from memtui.contract import (
     BrowseRequest,
     CorrectRequest,
+    Filter,
+    ForgetRequest,
     Invalid,
+    QueryRequest,
     RecordHandle,
     Scope,
     SourceRef,
@@ -131,3 +134,11 @@ async def _go_through(service: MemoryService, server: Server, caller: Caller) ->
     assert (await service.get(caller, first, ana)).record.text == "One."
     story = await service.history(caller, first, ana)
     assert [one.operation.operation_type for one in story.changes] == ["undo", "correct", "write"]
+    await service.forget(caller, ForgetRequest(scope=ana, handles=(first,)))
+    for expected in (["One."], []):
+        await service.undo(caller)
+        assert await held() == expected
+    [undone] = (await service.log.page(caller, Filter(operation_type="undo"), limit=1)).operations
+    await service.undo(caller, undone.operation_id)
+    [snippet] = (await service.query(caller, QueryRequest(scope=ana, query="one"))).snippets
+    assert (snippet.text, snippet.score) == ("One.", 1)
