@@ -161,6 +161,16 @@ class ServiceScreen(SizedScreen[None]):
         """Begin what `conversation` makes an action of."""
         self.acts.talk(conversation, self.fail)
 
+    def line_of(self, chosen: Filter) -> str:
+        """Return a filter as the person typed it, else as it can be typed."""
+        state = self.state
+        typed = {
+            state.filter: state.filter_line,
+            state.log_filter: state.log_line,
+            **self._given_filter,
+        }
+        return typed.get(chosen) or format_filter(chosen, state.zone)
+
     async def ask_filter(
         self, title: str, hint: str, chosen: Filter, taker: Taker = Taker.OPERATIONS
     ) -> Filter | None:
@@ -172,13 +182,8 @@ class ServiceScreen(SizedScreen[None]):
             refuse_not_held(found, taker)
             return found
 
-        typed = {
-            state.filter: state.filter_line,
-            state.log_filter: state.log_line,
-            **self._given_filter,
-        }
-        value = typed.get(chosen) or format_filter(chosen, state.zone)
-        text = await self.ask(Prompt(title, value=value, hint=hint, check=parsed))
+        prompt = Prompt(title, value=self.line_of(chosen), hint=hint, check=parsed)
+        text = await self.ask(prompt)
         if text is None:
             return None
         found = parsed(text)

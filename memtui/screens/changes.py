@@ -38,7 +38,6 @@ from memtui.widgets.detail_lines import (
     who_and_when,
 )
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
-from memtui.widgets.filter_words import understood
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
@@ -99,7 +98,7 @@ class Changes(ModalListScreen["Difference"]):
             head.append(_counts(answer))
             if answer.problems:
                 head.append(display(fmt.not_read(answer.problems), limit=300, style=WARN))
-        if narrowed := understood(self._filter, zone or UTC):
+        if narrowed := self.line_of(self._filter):
             head.append(display(f"only: {narrowed}", limit=300, style=WARN))
         return lines(head)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -28,7 +27,6 @@ from memtui.widgets.detail_lines import (
     moment,
 )
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
-from memtui.widgets.filter_words import understood
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import Fitted
 from memtui.widgets.rows import AppendedRows
@@ -93,7 +91,7 @@ class ImpactScreen(RunScreen["Effect"]):
             head = [line(title, display(words, style=WARN), gap="   ")]
         else:
             head = [title, *(summary(self._impact) if self._impact else ())]
-        if narrowed := understood(self._filter, self.state.zone or UTC):
+        if narrowed := self.line_of(self._filter):
             head.append(display(f"only: {narrowed}", limit=300, style=WARN))
         return lines(head)
 

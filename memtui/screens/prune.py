@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from textual import on
@@ -45,7 +45,6 @@ from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import joined, labelled, spread
 from memtui.widgets.display import DIM, OK, STRONG, WARN, display, line, lines
-from memtui.widgets.filter_words import understood
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import MARK, MarkAsked, Opened, VirtualList
@@ -239,7 +238,7 @@ class PruneReview(ModalListScreen[Line]):
         if not self._everything and self._view is not None:
             whose = " and ".join(place.label for place in self._view.places)
         narrowing = self._review.narrowing
-        narrowed = understood(narrowing.filter, self.state.zone or UTC)
+        narrowed = self.line_of(narrowing.filter)
         whose = "  ".join(part for part in (narrowing.label or whose, narrowed) if part)
         heading = Heading(whose, self._doing, self._answered, of_context=not self._everything)
         return head_content(heading, self._review, width)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -20,7 +19,6 @@ from memtui.widgets import runs as words
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import Line, joined, labelled, moment
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
-from memtui.widgets.filter_words import understood
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import Opened, PagesWanted, VirtualList
@@ -75,7 +73,7 @@ class Runs(ModalListScreen["Run"]):
         if self._told is not None:
             text = display(" ".join(self._told[2].split()), limit=200, style=STRONG)
             what = line("runs that were told", text, display(number, style=DIM), gap="   ")
-        narrowed = understood(self._filter, self.state.zone or UTC)
+        narrowed = self.line_of(self._filter)
         only = display(f"only: {narrowed}", limit=300, style=WARN) if narrowed else None
         return lines([what, only] if only else [what])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -21,7 +20,6 @@ from memtui.widgets.background import Background
 from memtui.widgets.columns import Column
 from memtui.widgets.detail_lines import joined, labelled, moment
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
-from memtui.widgets.filter_words import understood
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import Opened, VirtualList
@@ -62,7 +60,7 @@ class Sources(ModalListScreen["WriteSource"]):
         number = f"{fmt.count(count)}+ sources" if count == _MOST else fmt.counted(count, "source")
         shown = display(number, style=STRONG) if count else None
         what = line("what wrote memories", shown, gap="   ")
-        narrowed = understood(self._filter, self.state.zone or UTC)
+        narrowed = self.line_of(self._filter)
         only = display(f"only: {narrowed}", limit=300, style=WARN) if narrowed else None
         return lines([what, only] if only else [what])
 

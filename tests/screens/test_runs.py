@@ -114,6 +114,7 @@ async def test_a_filter_that_lets_no_run_through_says_so(
             app.screen.query_one(Input).value = line
             await pilot.press("enter")
             await shown_runs(app, pilot, found)
+            await until(pilot, lambda: f"only: {line}" in screen_text(app))  # noqa: B023 - waited for
         assert "No run passes the filter" in screen_text(app)
         await pilot.press("p")
         assert toasts(app)[-1] == "No run is selected."
