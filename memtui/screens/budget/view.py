@@ -615,7 +615,7 @@ def charts_of(timeline: Timeline, budget: int) -> tuple[Chart, ...]:
         chart(
             "context size",
             "No context of this scope was assembled yet; each look and each run counts.",
-            Series("tokens", sizes, "primary", "●"),
+            Series("day's average", sizes, "primary", "●"),
             lines=True,
             limit=float(budget),
         ),
