@@ -333,7 +333,7 @@ class Core:
         if share is None:
             yield
             return
-        limit = asyncio.timeout(share.within_ms / 1000)
+        limit = entry.limit = asyncio.timeout(share.within_ms / 1000)
         try:
             async with limit:
                 yield

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from time import perf_counter
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from memtui.contract import (
     BrowseRequest,
@@ -51,6 +51,9 @@ from memtui.service.visibility import Caller, without_prefix
 from memtui.store import bindings as table
 from memtui.store.compiled import BindingRow, TargetRow
 from memtui.store.sight import Sight
+
+if TYPE_CHECKING:
+    from memtui.service.uses import Told
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
@@ -344,6 +347,7 @@ class Everywhere(Group):
         *,
         within_ms: int | None = None,
         so_far: Callable[[EverywherePage], None] = lambda _page: None,
+        told: Told = lambda _read, _total: None,
         seen_only: bool = False,
     ) -> EverywherePage:
         """Return one page of what is stored, wherever it is kept, in one order.
@@ -353,6 +357,7 @@ class Everywhere(Group):
             request: The page, of no binding in particular.
             within_ms: How long each binding may take; None: `all_bindings_timeout_ms`.
             so_far: Is given what would be on the page, without its cursor, as each binding answers.
+            told: Is told how far they are together, while all is read first (`dup:`).
             seen_only: Of the whole company, list what the caller sees, where a list of everybody's
                 is refused.
 
@@ -380,10 +385,19 @@ class Everywhere(Group):
             more = page.at_least or page.unfinished
             asked.note(key, page, len(page.records), capped=more, unread=page.unread)
 
+        reading: dict[str, tuple[int, int | None]] = {}
+
+        def tell_reading(key: str, read: int, total: int | None) -> None:
+            reading[key] = read, total
+            totals = [one for _, one in reading.values()]
+            total = None if None in totals else sum(one or 0 for one in totals)
+            told(sum(one for one, _ in reading.values()), total)
+
         def ask(key: str) -> Awaitable[BrowseAnswer]:
             update = {"binding_key": key, "cursor": lists[key].progress.cursor}
             routed = request.model_copy(update=update)
-            return self._service.browse(caller, routed, share=asked.share)
+            tell_one = partial(tell_reading, key)
+            return self._service.browse(caller, routed, share=asked.share, told=tell_one)
 
         def tell() -> None:
             waiting = {key: deque(one.waiting) for key, one in lists.items() if one.waiting}

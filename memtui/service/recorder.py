@@ -79,6 +79,8 @@ class RunningOperation:
     """What the caller may see; None: the company has no members, and everybody sees everything."""
     seen_only: bool = False
     """Of the whole company it answers with what the caller sees, and is not refused."""
+    limit: asyncio.Timeout | None = None
+    """When it is given up, where it is asked beside others."""
     status: OperationStatus = OperationStatus.OK
     error: BaseException | None = None
     result_count: int = 0

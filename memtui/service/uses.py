@@ -96,14 +96,26 @@ class UsedRecords:
         return asked, self._entry.scope, self._entry.sight, self._entry.caller.as_of
 
     async def _found(self) -> FoundList:
-        records: list[Record] = []
-        cursor = None
-        while True:
-            page = await self._read(Filter(), cursor)
-            records += page.records
-            if (cursor := page.next_cursor) is None:
-                break
-            self._told(len(records), page.total)
+        """Return what fits of all records, or of those that could be read in the time there is."""
+        page = await self._read(Filter(), None)
+        records = [*page.records]
+        limit = self._entry.limit
+        until = limit.when() if limit is not None else None
+        if limit is not None:
+            limit.reschedule(None)  # the provider answers: what it gave is not lost from here on
+        try:
+            async with asyncio.timeout_at(until):
+                while page.next_cursor is not None:
+                    self._told(len(records), page.total)
+                    page = await self._read(Filter(), page.next_cursor)
+                    records += page.records
+        except TimeoutError:
+            page = page.model_copy(
+                update={
+                    "at_least": True,
+                    "unread": (*page.unread, _compared(self._connection, len(records), page.total)),
+                }
+            )
         self._told(len(records), len(records))
         self._repeated = await asyncio.to_thread(
             self._connection.repeats.among,
@@ -194,6 +206,14 @@ class UsedRecords:
             return ()
         since = f"The log begins on {begun:%Y-%m-%d}, so what read {older:,} older"
         return (f"{since} record{'s' * (older > 1)} before that is not known.",)
+
+
+def _compared(connection: Connection, read: int, total: int | None) -> str:
+    of = f" of {total:,}" if total is not None else ""
+    return (
+        f"{connection.binding.key}: {read:,}{of} records were read in time and compared; "
+        "raise all_bindings_timeout_ms to compare more."
+    )
 
 
 def _made(record: Record) -> datetime | None:

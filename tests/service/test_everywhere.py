@@ -13,6 +13,7 @@ import pytest
 
 from memtui.config import Paths, load_settings
 from memtui.contract import (
+    BrowsePage,
     BrowseRequest,
     Denied,
     Filter,
@@ -23,10 +24,13 @@ from memtui.contract import (
     SourceKind,
     SourceRef,
     Unavailable,
+    Use,
+    UseTest,
     WriteRequest,
 )
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
 from memtui.service.everywhere import RANK_CONSTANT, WEIGHTS, EverywherePage, EverywhereQuery
+from memtui.service.uses import UsedRecords
 from tests.backends.plugin_v1.servers.loopback import Request, serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 
@@ -232,6 +236,35 @@ async def test_one_list_over_all_in_one_order_and_each_record_in_its_own_binding
         await service.everywhere.browse(ANA, BrowseRequest(scope=COMPANY, sort="nonsense"))
     with pytest.raises(Invalid, match="start from the first page"):
         await service.everywhere.browse(ANA, request.model_copy(update={"cursor": "x"}))
+
+
+async def test_what_repeats_is_told_of_the_records_that_could_be_read_in_time(
+    service: MemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for text in ("Deploys are on Mondays", "deploys are on mondays", "Ana likes tea"):
+        await write(service, text, "table", kind="fact")
+    read = UsedRecords._read
+
+    async def stalls(used: UsedRecords, chosen: Filter, cursor: str | None) -> BrowsePage:
+        if cursor is not None:
+            await asyncio.Event().wait()
+        return await read(used, chosen, cursor)
+
+    monkeypatch.setattr(UsedRecords, "_read", stalls)
+    monkeypatch.setattr("memtui.service.uses._AT_ONCE", 2)
+    chosen = Filter(uses=(UseTest(use=Use.DUP),), binding_key="table")
+    request = BrowseRequest(scope=WEB, filter=chosen, sort="created_at")
+    told: list[tuple[int, int | None]] = []
+    page = await service.everywhere.browse(
+        ANA, request, within_ms=300, told=lambda *one: told.append(one)
+    )
+    [one] = page.records
+    assert one.text.casefold() == "deploys are on mondays"
+    [outcome] = page.bindings
+    assert outcome.status == "ok"
+    assert outcome.unread[0].startswith("table: 2 of 3 records were read in time and compared")
+    assert page.at_least
+    assert told == [(2, 3), (2, 2)]
 
 
 async def test_tags_are_counted_and_found_over_all_scopes_and_bindings(

@@ -189,10 +189,13 @@ class RecordsScreen(EditingScreen[Record]):
 
     def _browse(self, request: BrowseRequest) -> Awaitable[BrowseAnswer | EverywherePage]:
         service, caller = self.session.service, self.session.caller
+        told = partial(self._tell_progress, request)
         if self._everywhere:
             so_far = partial(self._show_so_far, request)
-            return service.everywhere.browse(caller, request, seen_only=True, so_far=so_far)
-        return service.browse(caller, request, told=partial(self._tell_progress, request))
+            return service.everywhere.browse(
+                caller, request, seen_only=True, so_far=so_far, told=told
+            )
+        return service.browse(caller, request, told=told)
 
     def _tell_progress(self, request: BrowseRequest, read: int, total: int | None) -> None:
         """Tell how far it is, where all of a scope is read before anything can be shown."""
