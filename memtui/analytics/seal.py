@@ -97,7 +97,7 @@ def seal(
         step: Called at every step; a test stops there.
 
     Raises:
-        Conflict: another process seals this log, or its chain is broken.
+        Conflict: another process seals this log, its chain is broken, or somebody altered it.
         Unavailable: the database or the archive cannot be read or written.
     """
     folder = Folder(root, company_id)
@@ -120,6 +120,7 @@ def seal(
             with opened(memory_mb=_MEMORY_MB) as duck:
                 with database.read() as connection:
                     load_raw(duck, connection, company_id, first, end)
+                _refuse_altered(duck, manifest, (first, end))
                 segment = write_files(duck, work, manifest, (first, end), made)
             step("written")
             work.rename(folder.segment(segment))
@@ -136,6 +137,22 @@ def seal(
         segments=tuple(fresh),
         sealed_through=manifest.sealed_through,
     )
+
+
+def _refuse_altered(duck: Any, manifest: Manifest, span: tuple[int, int]) -> None:
+    """Raise `Conflict` for an operation that arrived and does not fit its digest."""
+    company = bytes.fromhex(manifest.salt)
+    sources = {table: f"({SELECTS[table]})" for table in TABLES}
+    for first in range(span[0], span[1] + 1, _ROW_GROUP):
+        last = min(first + _ROW_GROUP - 1, span[1])
+        found = fetch(duck, sources, f"seq BETWEEN {first} AND {last}")
+        for seq, operation in sorted(found.items()):
+            if not is_intact(operation, company):
+                raise Conflict(
+                    f"Operation {seq} of {manifest.company_id} was altered: it does not fit its "
+                    f"digest, so nothing from {span[0]} on was sealed. `memtui audit verify` tells "
+                    "more; bring the log back with `memtui restore`."
+                )
 
 
 def _last_to_seal(database: Database, company_id: str, before: datetime | None) -> int:

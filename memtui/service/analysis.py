@@ -270,8 +270,8 @@ class Analysis(Group):
             before: Move what began before this moment instead.
 
         Raises:
-            Conflict: another process seals this log, its chain is broken, or the object store
-                holds another one.
+            Conflict: another process seals this log, its chain is broken or was altered, or the
+                object store holds another one.
             Denied: the caller may not, or memtui is read-only.
             Unavailable: it was sealed here, but not copied to the object store.
         """

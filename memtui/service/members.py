@@ -200,7 +200,8 @@ class Tokens(Group):
             return row
 
         asked = {
-            "add_token": label,
+            "add_token": True,  # under a name such as this a label would be taken for a secret
+            "label": label,
             "principal": principal,
             "acts_for": acts_for,
             "project_id": project_id,
@@ -218,7 +219,9 @@ class Tokens(Group):
             if not bindings.remove_token(database, caller.company_id, label):
                 raise NotFound(f"There is no token {label}; `memtui tokens list` shows them.")
 
-        await self._core.change(caller, {"remove_token": label}, change, lasting=REVOKED)
+        await self._core.change(
+            caller, {"remove_token": True, "label": label}, change, lasting=REVOKED
+        )
 
     @in_thread
     def authenticate(self, secret: str, door: str) -> Caller:

@@ -19,6 +19,7 @@ from sqlalchemy import text
 
 from memtui.analytics import archive, audit
 from memtui.analytics.layout import Folder, sha256_of
+from memtui.analytics.seal import seal
 from memtui.contract import Conflict, Invalid, Unavailable
 from memtui.store.database import Database
 from memtui.store.digest import GENESIS
@@ -107,6 +108,17 @@ def test_tampering_with_the_hot_table_is_named(
     assert problem in str(checked.problem)
     assert checked.broken_seq is not None
     assert seq is None or checked.broken_seq == seq
+
+
+@pytest.mark.parametrize("statement", [statement for statement, *_ in TAMPERING[:3]])
+def test_what_somebody_altered_is_not_sealed(
+    proved_log: Database, root: Path, statement: str
+) -> None:
+    alter(proved_log, statement)
+    before = hot(proved_log)
+    with pytest.raises(Conflict, match=r"was altered.*nothing from 61 on was sealed"):
+        seal(proved_log, root, "acme")
+    assert len(hot(proved_log)) == len(before)
 
 
 def rewrite(root: Path, table: str, change: str) -> int:

@@ -116,6 +116,8 @@ async def test_a_token_stands_for_its_principal(service: MemoryService) -> None:
     (view,) = await service.tokens.all(ANA)
     assert (view.label, view.principal, view.acts_for) == ("laptop", "agent:coding", "user:ana")
     assert made.token not in view.model_dump_json()
+    [logged, *_] = (await service.log.page(ANA)).operations
+    assert (logged.request["add_token"], logged.request["label"]) == (True, "laptop")
     with pytest.raises(Conflict, match="already a token laptop"):
         await service.tokens.add(ANA, "laptop", "user:bob")
     await service.tokens.remove(ANA, "laptop")
