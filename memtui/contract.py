@@ -1191,6 +1191,9 @@ class Adapter(ABC):
     capabilities: Capabilities = Capabilities()
     only_facts: ClassVar[bool] = False
     """It keeps facts alone, lines without kind and title."""
+    lacks: ClassVar[frozenset[str]] = frozenset()
+    """The fields of a record that it has no place for, beside what its capabilities say. One that
+    lacks `metadata` cannot carry the others there."""
     speaks_plugin_contract: ClassVar[bool] = False
     """Behind it is a memory plugin, which `memtui conformance` can check."""
 

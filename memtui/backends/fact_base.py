@@ -46,6 +46,7 @@ class FactProvider(Adapter):
     usage: ClassVar[Usage]
     """What a call consumes."""
     only_facts = True
+    lacks = frozenset({"kind", "title"})
 
     def __init__(self, context: BindingContext) -> None:
         self.context = context

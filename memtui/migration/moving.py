@@ -32,14 +32,18 @@ from memtui.contract import (
 from memtui.migration.ends import Ends, MigrationState, ProgressFile, check_writable
 from memtui.migration.index import Held, Index
 from memtui.migration.parcel import (
+    Loss,
     Parcel,
     differing,
     digest_of,
+    fields_held,
     identity_of,
     is_empty,
     living,
+    losses,
     pack,
     print_of,
+    unable,
     unpack,
     unpack_clean,
 )
@@ -138,8 +142,8 @@ class Applied(Model):
     """The source may hold more than it lists."""
     source_unread: tuple[str, ...] = ()
     """In sentences, what that is and which setting reads further."""
-    carried: tuple[str, ...] = ()
-    """What the destination has no field for, so that the metadata carries it."""
+    losses: tuple[Loss, ...] = ()
+    """What the destination does not keep of the records that were moved now."""
 
     @computed_field  # type: ignore[prop-decorator]  # as pydantic says
     @property
@@ -185,7 +189,7 @@ async def apply(
         failures=tuple(mover.failures),
         source_at_least=page.at_least,
         source_unread=page.unread,
-        carried=mover.carried,
+        losses=mover.losses,
         **mover.counts,
     )
 
@@ -212,22 +216,18 @@ class _Mover:
         self._facts = asyncio.Lock()
         self._in_a_row = 0
         """Failures one after the other because the provider was not available."""
-        can = ends.destination.capabilities
-        able = {
-            "expires_at": can.expiry,
-            "pinned": can.pin,
-            "valid_from": can.validity,
-            "valid_to": can.validity,
-            "summary": can.summaries,
-        }
-        self._unable = {name for name, is_able in able.items() if not is_able}
+        self._unable = unable(ends.destination.capabilities)
         self._lost: set[tuple[str, str]] = set()
         self._added: set[str] = set()
+        self._lacking: Counter[str] = Counter()
+        """Moved records by what the destination does not keep of them."""
+        self._carries = True
+        """False: it keeps no metadata either."""
 
     @property
-    def carried(self) -> tuple[str, ...]:
-        """The fields that travel in the metadata, so far as is known."""
-        return tuple(sorted(self._unable | {name for _, name in self._lost}))
+    def losses(self) -> tuple[Loss, ...]:
+        """What the destination does not keep of what was moved, so far as is known."""
+        return tuple(losses(self._lacking, carried=self._carries))
 
     async def move_all(self, records: Sequence[Record]) -> None:
         """Move a page of records, several at once."""
@@ -242,7 +242,8 @@ class _Mover:
                 else:
                     self._in_a_row = 0
                     self.counts[outcome] += 1
-                    self.counts["redacted"] += bool(parcel.redacted) and outcome != "unchanged"
+                    if outcome != "unchanged":
+                        self._count(parcel)
                     self.pace.add()
 
         parcels = await asyncio.to_thread(living, records, unpack_clean)
@@ -257,6 +258,14 @@ class _Mover:
             while isinstance(error, ExceptionGroup):
                 error = error.exceptions[0]
             raise error from stopped
+
+    def _count(self, parcel: Parcel) -> None:
+        self.counts["redacted"] += bool(parcel.redacted)
+        self._lacking.update(fields_held(parcel.record, self._lost_of(parcel)))
+        self._lacking["id"] += not self._ends.destination.capabilities.keeps_ids
+
+    def _lost_of(self, parcel: Parcel) -> set[str]:
+        return {name for kind, name in self._lost if kind == parcel.record.kind} | self._unable
 
     def _fail(self, parcel: Parcel, error: MemtuiError) -> None:
         self.pace.failed += 1
@@ -348,9 +357,12 @@ class _Mover:
         stored = unpack(answer.records[0])
         if print_of(stored.prints, "text") != print_of(parcel.prints, "text"):
             raise Invalid(f"{key} stored another text than it was given.")
-        if stored.passport is None or stored.prints == parcel.prints:
-            return
         lost = set(differing(stored.prints, parcel.prints))
+        if stored.passport is None:
+            self._carries = False
+            self._lost |= {(parcel.record.kind, name) for name in lost}
+        if stored.passport is None or not lost:
+            return
         held = stored.record.metadata
         extra = held.keys() - metadata.keys()
         if extra and all(held.get(name) == value for name, value in metadata.items()):
@@ -388,6 +400,5 @@ class _Mover:
             return await self._ends.service.write(self._ends.caller, request, copied=True)
 
     def _packed(self, parcel: Parcel) -> WriteRequest:
-        lost = {name for kind, name in self._lost if kind == parcel.record.kind} | self._unable
-        ends = self._ends
+        ends, lost = self._ends, self._lost_of(parcel)
         return pack(parcel, ends.source.key, ends.destination.key, lost, self._added)

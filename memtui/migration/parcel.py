@@ -7,7 +7,8 @@ whoever reads the record through `unpack` sees it as it was.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -15,8 +16,8 @@ from typing import Any
 
 from pydantic import ConfigDict, ValidationError
 
-from memtui.contract import Json, Model, Record, WriteRequest, owner_of
-from memtui.service.operations import redact_write
+from memtui.contract import Capabilities, Json, Model, Record, WriteRequest, owner_of
+from memtui.service.operations import FACT, redact_write
 from memtui.service.undo import as_write
 
 FIELDS = (
@@ -25,6 +26,42 @@ FIELDS = (
 )  # fmt: skip
 """What is compared. A record's id, revision, place and time of change are its provider's own."""
 _BYTES = 8
+_WORDS = {"expires_at": "expiry", "pinned": "pin", "valid_to": "valid until"}
+
+
+class Loss(Model):
+    """What the destination does not keep as the source has it."""
+
+    what: str
+    records: int
+    carried: bool
+    """True: it travels in the metadata, and a migration back restores it."""
+
+
+def losses(records: Counter[str], *, carried: bool) -> Iterator[Loss]:
+    """Yield what so many records lose, by the name of the field."""
+    for name in (*FIELDS, "id"):
+        if records[name]:
+            what = _WORDS.get(name, name.replace("_", " "))
+            yield Loss(what=what, records=records[name], carried=carried)
+
+
+def fields_held(record: Record, names: Collection[str]) -> list[str]:
+    """Return those of some fields in which a record has something to lose."""
+    held = [name for name in names if getattr(record, name) not in (None, False, "", (), {})]
+    return [name for name in held if name != "kind" or record.kind != FACT]
+
+
+def unable(can: Capabilities) -> set[str]:
+    """Return the fields that a provider of these abilities has no place for."""
+    able = {
+        "expires_at": can.expiry,
+        "pinned": can.pin,
+        "valid_from": can.validity,
+        "valid_to": can.validity,
+        "summary": can.summaries,
+    }
+    return {name for name, is_able in able.items() if not is_able}
 
 
 def as_json(record: Record) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 
 from pydantic import computed_field
 
-from memtui.contract import Adapter, BrowseRequest, Invalid, Model, Record, owner_of
+from memtui.contract import Adapter, BrowseRequest, Invalid, Model, Record, owner_words
 from memtui.migration.ends import Ends
-from memtui.migration.parcel import living, unpack_clean
+from memtui.migration.parcel import Loss, fields_held, living, losses, unable, unpack_clean
 from memtui.service.operations import FACT, FactLimits, check_text
+from memtui.service.visibility import is_org
 
 _LISTED = 1_000
 _COUNTED = 10_000
@@ -21,20 +22,11 @@ class ScopeCount(Model):
     """The records of one owner and kind, and where they go."""
 
     scope: str
-    """`company`, `project p`, `subject s`, `agent a`."""
+    """`company`, `project p`, `user u`, `agent a`."""
     kind: str
     records: int
     place: str | None = None
     """The destination's folder, namespace or owner; None where it cannot be said before."""
-
-
-class Loss(Model):
-    """What the destination does not keep as the source has it."""
-
-    what: str
-    records: int
-    carried: bool
-    """True: it travels in the metadata, and a migration back restores it."""
 
 
 class Refusal(Model):
@@ -83,7 +75,10 @@ class _Survey:
         self._limits = limits
         self._provider = provider
         self.has: Counter[str] = Counter()
-        """How many records have something that a destination may not keep."""
+        """Records by what is to be said of them."""
+        self._lacks = unable(ends.destination.capabilities) | provider.lacks
+        self._lacking: Counter[str] = Counter()
+        """Records by what the destination will not keep of them."""
         self.scopes: Counter[tuple[str, str, str]] = Counter()
         self.refusals: list[Refusal] = []
         self._facts: Counter[str] = Counter()
@@ -95,9 +90,11 @@ class _Survey:
     def add(self, records: Sequence[Record]) -> None:
         for parcel in living(records, unpack_clean):
             record = parcel.record
-            field, owner = owner_of(record.scope)
-            label = "company" if field == "company_id" else f"{field.removesuffix('_id')} {owner}"
-            self._count_fields(record)
+            label = "company" if is_org(record.scope) else owner_words(record.scope)
+            self.has["record"] += 1
+            self.has["history"] += self._ends.source.capabilities.history
+            self._lacking.update(fields_held(record, self._lacks))
+            self._lacking["id"] += not self._ends.destination.capabilities.keeps_ids
             self.has["secret"] += bool(parcel.redacted)
             home, no_home = self._home(record)
             key = (label, record.kind, home or "")
@@ -136,39 +133,24 @@ class _Survey:
 
     def _too_many(self, record: Record, label: str) -> str | None:
         most = self._limits.max_count
-        if record.kind != FACT or not most or not label.startswith(("project ", "subject ")):
+        if record.kind != FACT or not most or not label.startswith(("project ", "user ")):
             return None
         self._facts[label] += 1
         if self._facts[label] <= most:
             return None
         return f"The {label} may hold {most} facts; prune some, or raise fact_max_count."
 
-    def _count_fields(self, record: Record) -> None:
-        for name in ("expires_at", "valid_from", "valid_to", "summary", "title"):
-            self.has[name] += getattr(record, name) is not None
-        self.has["pinned"] += record.pinned
-        self.has["kind"] += record.kind != FACT
-        self.has["record"] += 1
-
     def losses(self) -> tuple[Loss, ...]:
-        keeps, has = self._ends.destination.capabilities, self.has
-        only_facts = self._provider.only_facts
-        found = (
-            ("expiry", "expires_at", not keeps.expiry, True),
-            ("pin", "pinned", not keeps.pin, True),
-            ("valid from", "valid_from", not keeps.validity, True),
-            ("valid until", "valid_to", not keeps.validity, True),
-            ("kind", "kind", only_facts, True),
-            ("title", "title", only_facts, True),
-            ("id", "record", not keeps.keeps_ids, True),
-            ("summary", "summary", not keeps.summaries, True),
-            ("time of the last change", "record", True, False),
-            ("history", "record", self._ends.source.capabilities.history, False),
-        )
-        return tuple(
-            Loss(what=what, records=has[field], carried=carried)
-            for what, field, is_lost, carried in found
-            if is_lost and has[field]
+        """Return what the destination will not keep, as far as is known before."""
+        carried = losses(self._lacking, carried="metadata" not in self._provider.lacks)
+        never = {"time of the last change": "record", "history": "history"}
+        return (
+            *carried,
+            *(
+                Loss(what=what, records=self.has[word], carried=False)
+                for what, word in never.items()
+                if self.has[word]
+            ),
         )
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from memtui.migration.cutover import Switched
     from memtui.migration.ends import Ends, MigrationState
     from memtui.migration.moving import Applied, Progress
+    from memtui.migration.parcel import Loss
     from memtui.migration.planning import Plan
     from memtui.migration.verifying import Verified
     from memtui.screens.state import AppState
@@ -381,12 +382,7 @@ def planned(plan: Plan) -> Iterator[StepRow]:
     if plan.refused:
         why = "The destination does not take them; each is listed below."
         yield StepRow("refused", plan.refused, why, "error")
-    for loss in plan.losses:
-        if loss.carried:
-            why = "carried in the metadata; a migration back restores it"
-            yield StepRow(f"carried: {loss.what}", loss.records, why, "warning")
-        else:
-            yield StepRow(f"lost: {loss.what}", loss.records, "kept by the source only", "error")
+    yield from _lost(plan.losses)
     if plan.staying:
         why = "the projects' own, which the binding reads where they lie"
         yield StepRow("not moved", plan.staying, why, "muted")
@@ -401,6 +397,15 @@ def planned(plan: Plan) -> Iterator[StepRow]:
         yield StepRow(f"refused: {refused.record_id}", None, refused.reason, "error")
 
 
+def _lost(losses: Iterable[Loss]) -> Iterator[StepRow]:
+    for loss in losses:
+        if loss.carried:
+            why = "carried in the metadata; a migration back restores it"
+            yield StepRow(f"carried: {loss.what}", loss.records, why, "warning")
+        else:
+            yield StepRow(f"lost: {loss.what}", loss.records, "kept by the source only", "error")
+
+
 def applied(done: Applied) -> Iterator[StepRow]:
     """Yield what was done with how many records, then each that was not moved."""
     yield from _unread(done.source_unread)
@@ -410,8 +415,7 @@ def applied(done: Applied) -> Iterator[StepRow]:
     yield StepRow("failed", done.failed, "not moved", "error" if done.failed else "muted")
     if done.redacted:
         yield StepRow("secrets taken out", done.redacted, "", "warning")
-    for name in done.carried:
-        yield StepRow(f"carried: {name.replace('_', ' ')}", None, "in the metadata", "warning")
+    yield from _lost(done.losses)
     for failure in done.failures:
         yield StepRow(f"failed: {failure.record_id}", None, failure.reason, "error")
 

@@ -222,6 +222,9 @@ async def test_a_bad_record_does_not_keep_the_others(
     await service.write(caller, long.model_copy(update={"content": "fine", **in_project}))
     done = await apply(ends, paths.data)
     assert (done.written, done.failed) == (1, 2)
+    said = [one.what for one in report.losses if one.carried]
+    assert [(one.what, one.records) for one in done.losses] == [(what, 1) for what in said]
+    assert said == ["kind"]
     assert {one.record_id for one in done.failures} == {"long", "short"}
     found = await verify(ends, paths.data)
     assert (found.matched, found.missing) == (1, 2)
@@ -287,12 +290,13 @@ async def test_a_plan_changes_nothing_and_asks_for_pages_only(
     assert report.records == sum(one.records for one in report.scopes) == 40
     places = {one.scope: one.place for one in report.scopes}
     assert places["project p1"] == "projects/p1"
-    assert places["subject Ana 0"] == "users/Ana 0"
+    assert places["user Ana 0"] == "users/Ana 0"
     assert places["company"] == "system"
     assert {one.what for one in report.losses} == {
         "id", "history", "time of the last change"
     }  # fmt: skip
-    lossy = await plan(await ends_of(service, caller, "default", "lossy"), FactLimits(max_chars=1))
+    to_lossy = await ends_of(service, caller, "default", "lossy")
+    lossy = await plan(to_lossy, FactLimits(max_chars=1))
     carried = {one.what: one.carried for one in lossy.losses}
     assert carried["expiry"]
     assert carried["pin"]

@@ -14,7 +14,8 @@ from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import BrowseRequest, ForgetRequest, Scope
 from memtui.migration.moving import Applied, Failure, Progress
-from memtui.migration.planning import Loss, Plan, Refusal, ScopeCount
+from memtui.migration.parcel import Loss
+from memtui.migration.planning import Plan, Refusal, ScopeCount
 from memtui.migration.verifying import Mismatch, Verified
 from memtui.screens import migration as lines
 from memtui.screens.dialogs import Choose, Confirm, TypedConfirm
@@ -239,7 +240,11 @@ def test_hostile_names_are_harmless(text: str) -> None:
         refused=1,
         refusals=(Refusal(record_id=text, reason=text),),
     )
-    done = Applied(failed=1, failures=(Failure(record_id=text, reason=text),), carried=(text,))
+    done = Applied(
+        failed=1,
+        failures=(Failure(record_id=text, reason=text),),
+        losses=(Loss(what=text, records=1, carried=True),),
+    )
     found = Verified(
         source_records=1, checked=1, matched=0, missing=1, different=0, extra=0, others=0,
         mismatches=(Mismatch(what="missing", source_id=text, fields=(text,)),),

@@ -108,6 +108,9 @@ class FactsHttpAdapter(FactProvider):
     """
 
     key: ClassVar[str] = KEY
+    lacks = FactProvider.lacks | {
+        "topic", "tags", "created_at", "created_by", "source", "metadata",
+    }  # fmt: skip
     config_model = FactsHttpConfig
     abilities = Capabilities(browse=True, correction=True, namespaces=True, full_text=True)
     usage = USAGE

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from memtui.migration.cutover import Switched
     from memtui.migration.ends import Ends
     from memtui.migration.moving import Applied, Progress
+    from memtui.migration.parcel import Loss
     from memtui.migration.planning import Plan
     from memtui.migration.verifying import Verified
     from memtui.service import BindingView
@@ -169,9 +170,7 @@ def _planned(found: Plan) -> Iterator[Line]:
     least = "" if found.complete else "at least "
     moved = shown.counted(found.records, "record")
     yield f"{least}{moved} from {found.source} to {found.destination}"
-    for loss in found.losses:
-        fate = "carried in the metadata" if loss.carried else "lost"
-        yield f"{fate}: {loss.what} of {shown.counted(loss.records, 'record')}"
+    yield from _lost(found.losses)
     if found.staying:
         yield f"read where they lie, and not moved: {shown.counted(found.staying, 'file')}"
     if found.redacted:
@@ -186,13 +185,18 @@ def _planned(found: Plan) -> Iterator[Line]:
         yield Dim(f"  {', '.join(ids[:_NAMED])}{rest}: {why}")
 
 
+def _lost(losses: Sequence[Loss]) -> Iterator[Line]:
+    for loss in losses:
+        fate = "carried in the metadata" if loss.carried else "lost"
+        yield f"{fate}: {loss.what} of {shown.counted(loss.records, 'record')}"
+
+
 def _applied(done: Applied) -> Iterator[Line]:
     words = ("written", "replaced", "unchanged", "failed", "redacted")
     yield "  ".join(f"{name} {getattr(done, name):,}" for name in words)
     if not done.complete:
         yield f"the source holds at least {done.seen:,}: what it did not list was not moved"
-    if done.carried:
-        yield f"carried in the metadata: {', '.join(done.carried).replace('_', ' ')}"
+    yield from _lost(done.losses)
     for failure in done.failures:
         yield Dim(f"  {failure.record_id}: {failure.reason}")
 
