@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import unicodedata
 from functools import lru_cache
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from rich.cells import cell_len
 from rich.highlighter import Highlighter
 from rich.text import Text
-from textual.events import Event, Key, Resize
+from textual.events import Resize
 from textual.message import Message
 from textual.widgets import Input, TextArea
 from textual.widgets.text_area import Edit, EditResult
@@ -52,26 +51,6 @@ def keeps(text: str) -> bool:
     return TextArea(text).text == text
 
 
-async def _done(field: Input | TextArea, event: Event) -> bool:
-    """Carry out a key of the field's own in its turn, and drop all keys once memtui is to end.
-
-    Textual looks for an action only once the key has come back from everything around the field:
-    what was typed after a backspace would be there by then, and lose a letter instead. A flood of
-    keys, as of a paste that the terminal does not mark, would keep everything else waiting until
-    its last one: Textual takes what waits for a widget without a pause.
-    """
-    if not isinstance(event, Key):
-        return False
-    await asyncio.sleep(0)
-    if field.app.return_code is not None:
-        return True
-    bound = field._bindings.key_to_bindings.get(event.key, ())  # noqa: SLF001 - nothing else tells
-    for binding in bound:
-        if await field.app.run_action(binding.action, field):
-            return True
-    return False
-
-
 class ForeignTextArea(TextArea):
     """Edits the exact text; what is drawn stands in, character for character.
 
@@ -87,11 +66,6 @@ class ForeignTextArea(TextArea):
     def get_line(self, line_index: int) -> Text:
         """Return a line as it is drawn."""
         return Text(_stood_in(self.document.get_line(line_index)), end="", no_wrap=True)
-
-    async def on_event(self, event: Event) -> None:
-        """Let keys act in the order in which they were pressed."""
-        if not await _done(self, event):
-            await super().on_event(event)
 
 
 def whole_words(text: str, width: int) -> str:
@@ -130,8 +104,3 @@ class ForeignInput(Input):
         """Show of the placeholder the words that fit."""
         del event
         self.placeholder = whole_words(self._hint, self.scrollable_content_region.width)
-
-    async def on_event(self, event: Event) -> None:
-        """Let keys act in the order in which they were pressed."""
-        if not await _done(self, event):
-            await super().on_event(event)

@@ -9,7 +9,7 @@ from memtui.contract import Invalid
 from memtui.screens.dialogs import Choice, Choose, ChooseAll, Prompt, WriteRecord
 from memtui.widgets.choice_list import ChoiceList
 from tests.screens.hostile import screen_text
-from tests.screens.piloting import running, until
+from tests.screens.piloting import running, type_at_once, until
 
 
 class _Host(App[None]):
@@ -116,6 +116,20 @@ async def test_a_click_beside_a_dialog_throws_away_nothing_that_is_written() -> 
         await pilot.press("escape")
         await pilot.pause()
         assert app.answers == [None]
+
+
+async def test_keys_that_come_at_once_act_in_their_order(paths: Paths, settings: Settings) -> None:
+    keys = ["o", "t", "backspace", "n", "e", "left", "left", "delete", "N", "end", "s"]
+    async with running(paths, settings, "records") as (app, pilot):
+        type_at_once(app, "a", *keys, "tab", *keys)
+
+        def written() -> tuple[str, str] | None:
+            asked = app.screen
+            if not isinstance(asked, WriteRecord):
+                return None
+            return asked.text, asked.query_one("#field-project", Input).value
+
+        await until(pilot, lambda: written() == ("oNes", "oNes"))
 
 
 async def test_the_app_is_left_from_a_dialog_but_not_with_what_is_written(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from textual.app import App, ComposeResult
-from textual.events import Key
 
 from memtui.widgets.editor import LONGEST_IN_PLACE, ForeignInput, ForeignTextArea, keeps
 from tests.screens.hostile import HOSTILE, assert_harmless
@@ -38,23 +37,6 @@ def test_what_a_text_area_would_change_is_known_beforehand() -> None:
     assert not keeps("a\u2028b")
     assert not keeps("a\x0cb")
     assert not keeps("x" * (LONGEST_IN_PLACE + 1))
-
-
-@pytest.mark.parametrize("field", [ForeignInput, ForeignTextArea])
-async def test_keys_that_come_at_once_act_in_their_order(
-    field: type[ForeignInput | ForeignTextArea],
-) -> None:
-    class Form(App[None]):
-        def compose(self) -> ComposeResult:
-            yield field()
-
-    app = Form()
-    async with app.run_test() as pilot:
-        for key in ["o", "t", "backspace", "n", "e", "left", "left", "delete", "N", "end", "s"]:
-            app.post_message(Key(key, key if len(key) == 1 else None))
-        await pilot.press("end")
-        written = app.query_one(field)
-        assert (written.value if isinstance(written, ForeignInput) else written.text) == "oNes"
 
 
 async def test_a_placeholder_loses_whole_words_where_it_does_not_fit() -> None:
