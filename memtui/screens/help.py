@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Input
 
@@ -42,7 +44,14 @@ def group_title(group: str) -> str:
 
 
 class Help(Sheet):
-    """Every key of some groups, narrowed by typing; `?` on the empty line closes it too."""
+    """Every key of some groups, narrowed by typing; `?` on the empty line closes it too.
+
+    From that of the whole app the tour is one key away.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(",".join(ACTIONS["app.tour"].keys), "tour", "tour", id="app.tour")
+    ]
 
     def __init__(
         self,
@@ -52,7 +61,9 @@ class Help(Sheet):
         why_disabled: Callable[[str], str],
     ) -> None:
         self._help = partial(group_help, groups, keymap, why_disabled)
-        super().__init__(title, self._help, keys="type to narrow   ↑↓ scroll   esc close")
+        self._has_tour = "app" in groups
+        tour = f"   {keymap.label('app.tour')} tour" if self._has_tour else ""
+        super().__init__(title, self._help, keys=f"type to narrow   ↑↓ scroll{tour}   esc close")
 
     def body(self) -> ComposeResult:
         """Yield the line to write in, and the keys."""
@@ -62,6 +73,12 @@ class Help(Sheet):
     def most_lines(self, height: int) -> int:
         """Leave room for the line."""
         return super().most_lines(height) - _LINE
+
+    async def action_tour(self) -> None:
+        """Show the tour in its place."""
+        if self._has_tour:
+            self.dismiss(None)
+            await self.app.run_action("app.tour")
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show the keys in which every word occurs."""

@@ -44,6 +44,16 @@ async def test_help_is_narrowed_by_typing_and_closed_by_its_own_key(
         await until(pilot, lambda: app.screen is app.frame)
 
 
+async def test_the_tour_is_one_key_away_from_help(paths: Paths, settings: Settings) -> None:
+    async with running(paths, settings, "records", (80, 24)) as (app, pilot):
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "f3 tour" in screen_text(app))
+        await pilot.press("f3")
+        await until(pilot, lambda: "Welcome to memtui" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.frame)
+
+
 async def test_the_palette_finds_an_action_and_does_it(paths: Paths, settings: Settings) -> None:
     async with running(paths, settings, "records", (80, 24)) as (app, pilot):
         await pilot.press("ctrl+p", *"everywhere help")

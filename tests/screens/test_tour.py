@@ -22,6 +22,7 @@ from memtui.screens.prune import PruneReview
 from memtui.screens.query.screen import QueryScreen
 from memtui.screens.tour import Tour
 from memtui.service import Caller, MemoryService
+from memtui.widgets.virtual_list import VirtualList
 from tests.demos import END, Built
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import running, toasts, until
@@ -70,7 +71,8 @@ async def test_the_demo_opens_on_the_tour_once(built: Built, tmp_path: Path) -> 
         assert "deploy_branch: release" in screen_text(app)
         await pilot.press("escape", "f3", "b")
         await until(pilot, lambda: app.state.filter_line == "type:write since:7d")
-        await until(pilot, lambda: "✓ write" in screen_text(app))
+        log = app.screen.query_one(VirtualList)
+        await until(pilot, lambda: log.current and log.current.operation_type.value == "write")
         await pilot.press("f3", "c")
         await until(pilot, lambda: isinstance(app.screen, PruneReview))
     async with running(*home, "records", **opened) as (app, pilot):
