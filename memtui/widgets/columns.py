@@ -48,6 +48,8 @@ class Column(Generic[R]):
     share: float = 0.0
     """The part of the list, 0 to 1, that it gets before others are shown beside it."""
     tone: Tone = ""
+    late: bool = False
+    """What it says comes after the rows: that it is the same in each means nothing before."""
     order: Callable[[R], Any] | None = None
     """What rows are ordered by under it, where that is not what it shows."""
 

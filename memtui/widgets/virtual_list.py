@@ -445,8 +445,9 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         """The columns that tell no row in view from another, but for the one that orders them."""
         if self.rows.count < 2:
             return set()
-        ordering = self.sort and self.sort[0]
-        return {key for key, said in self._said.items() if len(said) == 1 and key != ordering}
+        kept = {column.key for column in self.columns if column.late}
+        kept.add(self.sort[0] if self.sort else "")
+        return {key for key, said in self._said.items() if len(said) == 1 and key not in kept}
 
     def _measure_again(self) -> None:
         self._measured = range(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from textual.app import App, ComposeResult
 
@@ -238,6 +240,9 @@ async def test_what_is_alike_in_all_rows_makes_room_and_comes_back_with_one_that
         numbers.append([1, 2, 3], more=False)
         shown.show(numbers)
         assert shown.shown_columns == ["n", "text"]
+        shown.columns = (*COLUMNS[:1], replace(place, late=True), text)
+        assert shown.shown_columns == ["place", "text"]
+        shown.columns = (*COLUMNS[:1], place, text)
         shown.sort = ("place", False)
         assert shown.shown_columns == ["place", "text"]
         shown.sort = None
