@@ -335,8 +335,9 @@ class _Search:
                 yield _found("vault", folder, folder.name, f"Obsidian vault {folder}", why)
             files = self._instruction_files(folder, PROJECT_FILES, PROJECT_RULES)
             own = [path for path in files if not path.is_relative_to(self._claude)]
-            yield from self._instructions(folder, own, "project", why)
-            yield from self._agent_memories(folder / ".claude", why)
+            whose = self._project(folder)
+            yield from self._instructions(folder, own, "project", why, **whose)
+            yield from self._agent_memories(folder / ".claude", why, **whose)
 
     def _in_home(self) -> Iterator[Finding]:
         why = "It is a usual place for it."
@@ -364,7 +365,12 @@ class _Search:
         for folder in map(Path, known[:_PROJECT_LIMIT]):
             if folder.is_absolute() and not self._is_anothers(folder):
                 yield from self._memsearch(folder, why)
-                yield from self._agent_memories(folder / ".claude", why)
+                yield from self._agent_memories(folder / ".claude", why, **self._project(folder))
+
+    def _project(self, folder: Path) -> dict[str, str]:
+        """Name the project whose folder it is, as hooks name it: what lies there is its own."""
+        is_one = folder.name and folder != self._home
+        return {"project_id": folder.name} if is_one else {}
 
     def _listed(self, path: Path) -> _Listing:
         if not is_folder(path):
@@ -380,13 +386,13 @@ class _Search:
         elif is_folder(folder):
             yield _found(provider, folder, key, title, why)
 
-    def _agent_memories(self, folder: Path, why: str) -> Iterator[Finding]:
+    def _agent_memories(self, folder: Path, why: str, **config: str) -> Iterator[Finding]:
         """Look for what subagents of Claude Code remember, a folder each."""
         for root in (folder / name for name in _AGENT_MEMORIES):
             for agent in _list_folder(root).names if is_folder(root) else ():
                 path = root / agent
                 title = f"Claude Code memory of the subagent {agent}"
-                yield from self._claude_memory(path, agent, title, why, agent_id=agent)
+                yield from self._claude_memory(path, agent, title, why, agent_id=agent, **config)
 
     def _claude_memory(
         self, path: Path, key: str, title: str, why: str, **config: str
@@ -401,11 +407,12 @@ class _Search:
 
     def _moved_memories(self) -> Iterator[Finding]:
         """Look where the settings of Claude Code put its auto memory."""
-        settings = [self._managed / "managed-settings.json", self._claude / "settings.json"]
+        everybodys = (self._managed / "managed-settings.json", self._claude / "settings.json")
+        settings: dict[Path, dict[str, str]] = {file: {} for file in everybodys}
         for folder in self._projects:
-            local = folder / ".claude"
-            settings += [local / "settings.json", local / "settings.local.json"]
-        for file in dict.fromkeys(settings):
+            for name in ("settings.json", "settings.local.json"):
+                settings.setdefault(folder / ".claude" / name, self._project(folder))
+        for file, whose in settings.items():
             title, why = f"Claude Code settings {file}", "They may move the memory folder."
             config, broken = _settings("claude-memory", file, title, why)
             yield from broken
@@ -418,7 +425,7 @@ class _Search:
             if self._is_anothers(path):
                 yield _named("claude-memory", path, title, why, _ANOTHERS)
             else:
-                yield from self._claude_memory(path, path.name, title, why)
+                yield from self._claude_memory(path, path.name, title, why, **whose)
 
     def _obsidian(self) -> Iterator[Finding]:
         """Look for the vaults that Obsidian lists, and for others where people keep them."""
@@ -505,7 +512,10 @@ class _Search:
         if logs or held.problems:
             count = None if held.capped else _count(logs, _TURN)
             title, key = f"memsearch logs of {folder}", folder.name or "root"
-            yield _found("memsearch", path, key, title, why, problems=held.problems, records=count)
+            yield _found(
+                "memsearch", path, key, title, why,
+                problems=held.problems, records=count, **self._project(folder),
+            )  # fmt: skip
 
     def _milvus(self, folder: Path, why: str) -> Iterator[Finding]:
         """Look for files of Milvus Lite, which are folders, and tell what they hold."""
@@ -526,7 +536,7 @@ class _Search:
         return files + [folder / rules / name for name in _list_folder(folder / rules).documents()]
 
     def _instructions(
-        self, folder: Path, files: list[Path], layout: str, why: str
+        self, folder: Path, files: list[Path], layout: str, why: str, **config: str
     ) -> Iterator[Finding]:
         if files:
             is_own = layout == "user" and folder != self._managed
@@ -534,7 +544,10 @@ class _Search:
             key = "user" if is_own else folder.name.strip(".") or "root"
             why = f"{why} It holds {', '.join(path.name for path in files[:4])}."
             count = _count(files, _HEADING, least=1)
-            yield _found("instructions", folder, key, title, why, records=count, layout=layout)
+            yield _found(
+                "instructions", folder, key, title, why,
+                problems=(), records=count, layout=layout, **config,
+            )  # fmt: skip
 
     def _claude_memories(self, known: list[str]) -> Iterator[Finding]:
         """Look for auto memories; their folders name a project by its slug."""
@@ -550,9 +563,11 @@ class _Search:
             yield _found(provider, root, "projects", "Claude Code projects", why, problems=notes)
         for slug in listing.names:
             project = named.get(slug)
-            key, title = Path(project).name if project else slug, project or slug
-            title = f"Claude Code memory of {title}"
-            yield from self._claude_memory(root / slug / "memory", key, title, why)
+            # As sessions are named for their folder (`importing.projects`).
+            name = (Path(project).name if project else "") or slug
+            title = f"Claude Code memory of {project or slug}"
+            path = root / slug / "memory"
+            yield from self._claude_memory(path, name, title, why, project_id=name)
 
     def _in_configuration(self, path: Path, config: Json | str | None) -> Iterator[Finding]:
         """Look at every server of one client's configuration."""

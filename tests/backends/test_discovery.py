@@ -98,6 +98,8 @@ async def test_every_kind_of_memory_is_found_and_can_be_opened(
         "mcp-memory-team": home / "kg" / "team.jsonl",
         "mcp-memory-dist": home / package,
     }
+    ours = {one.key for one in findings if one.config.get("project_id") == "app"}
+    assert ours == {"memsearch-app", "instructions-app", "claude-memory-app"}
     for finding in findings:
         assert finding.why.endswith(".")
         if finding.provider == "vault":
@@ -237,6 +239,10 @@ async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
         "vault-basic-new": home / "new",
         "vault-letta-agent-1": home / ".letta" / "agents" / "agent-1" / "memory",
     }
+    projects = {one.key: one.config["project_id"] for one in findings if "project_id" in one.config}
+    assert projects == {
+        "claude-memory-mem": "app", "memsearch-other": "other", "claude-memory-tester": "other",
+    }  # fmt: skip
     for finding in findings:
         adapter = await READERS[finding.provider].open(
             BindingContext(
