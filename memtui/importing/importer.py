@@ -153,13 +153,16 @@ class Import:
             report: Is told `read` and `gone through` with a count, from several threads.
 
         Raises:
-            Invalid: a file cannot be read, or rows do not fit (`bad` tells which).
+            Invalid: a file cannot be read, holds no operation, or rows do not fit (`bad` tells
+                which).
             Denied, Conflict: as `Companies.import_log`.
         """
         staging = self._staging = Staging(self.company_id, once=self.form == _TRANSCRIPTS)
         await asyncio.to_thread(self._read, staging, lambda count: report("read", count))
         if self.bad_count and not skip_bad and not dry_run:
             raise self._refusal()
+        if not staging.count and not (dry_run and (self.bad_count or self._left_out)):
+            raise self._nothing()
         count = await service.companies.import_log(
             caller,
             self.company_id,
@@ -246,6 +249,13 @@ class Import:
             f"{rows} not fit, the first is {first.file} line {first.line}: {first.reason}. "
             "Nothing was imported; say --skip-bad to import the others."
         )
+
+    def _nothing(self) -> Invalid:
+        where = self.files[0].name if len(self.files) == 1 else f"{len(self.files):,} files"
+        others = self.bad_count + self._left_out.total()
+        rows = "the 1 row was" if others == 1 else f"the {others:,} rows were"
+        why = f": {rows} left out" if others else ""
+        return Invalid(f"There is no operation in {where}{why}. Nothing was imported.")
 
     def _counted(self, operations: Iterator[ForeignOperation]) -> Iterator[ForeignOperation]:
         for operation in operations:

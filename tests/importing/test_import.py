@@ -52,6 +52,18 @@ def written(folder: Path, form: str) -> Path:
     return path
 
 
+@pytest.mark.parametrize("lines", ["", "ts,tool,team\n"])
+async def test_a_file_without_operations_makes_no_company(
+    service: MemoryService, caller: Caller, load: Log, tmp_path: Path, lines: str
+) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(lines)
+    for dry_run in (True, False):
+        with pytest.raises(Invalid, match=r"no operation in log\.csv\. Nothing was imported"):
+            await load(path, dry_run=dry_run)
+    assert [one.company_id for one in await service.companies.all()] == [caller.company_id]
+
+
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
 async def test_a_log_becomes_a_company(
     service: MemoryService, caller: Caller, load: Log, tmp_path: Path, form: str
