@@ -16,8 +16,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
-import weakref
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -36,6 +34,7 @@ from memtui.analytics.figures import (
 from memtui.analytics.layout import TABLES, Manifest, Segment
 from memtui.analytics.rows import LogEngine
 from memtui.paths import is_writable, sync_folder
+from memtui.scratch import Scratch
 from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import quoted
 from memtui.store.operation import OWN
@@ -139,8 +138,8 @@ class Daily:
 
     def _elsewhere(self) -> Path:
         """Keep the figures in a private folder, for as long as they are asked for."""
-        self._folder = Path(tempfile.mkdtemp(prefix="memtui-"))
-        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._scratch = Scratch()
+        self._folder = self._scratch.path
         return self._folder
 
     def _make(self, duck: duckdb.DuckDBPyConnection, manifest: Manifest, through: Path) -> None:

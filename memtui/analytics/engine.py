@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memtui.contract import Unavailable
+from memtui.scratch import Scratch
 from memtui.store.database import quoted
 
 if TYPE_CHECKING:
@@ -44,7 +42,7 @@ class Engine:
         self._zone = zone
         self._only = only
         self._lock = threading.Lock()
-        self._remove_spilled: Callable[[], object] | None = None
+        self._spill: Scratch | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
 
     @property
@@ -58,9 +56,7 @@ class Engine:
     def _start(self) -> duckdb.DuckDBPyConnection:
         import duckdb
 
-        # Removed too where nobody closes this, as when copies are forgotten while a view is open.
-        spill = tempfile.mkdtemp(prefix="memtui-")
-        self._remove_spilled = weakref.finalize(self, shutil.rmtree, spill, ignore_errors=True)
+        self._spill = Scratch()
         connection = duckdb.connect(
             ":memory:",
             config={
@@ -68,7 +64,7 @@ class Engine:
                 "autoload_known_extensions": False,
                 "python_enable_replacements": False,
                 "memory_limit": f"{self._memory_mb}MB",
-                "temp_directory": spill,
+                "temp_directory": str(self._spill.path),
                 "max_temp_directory_size": f"{8 * self._memory_mb}MB",
             },
         )
@@ -94,9 +90,9 @@ class Engine:
         with self._lock:
             if self._connection is not None:
                 _close(self._connection)
-            if self._remove_spilled is not None:
-                self._remove_spilled()
-            self._connection = self._remove_spilled = None
+            if self._spill is not None:
+                self._spill.close()
+            self._connection = self._spill = None
 
 
 def _close(connection: duckdb.DuckDBPyConnection) -> None:

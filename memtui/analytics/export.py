@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ from memtui.analytics.source import columns_of
 from memtui.analytics.sql import VIEWS
 from memtui.contract import EVERYTHING, Conflict, Filter, Invalid, Scope, SourceRef, Usage
 from memtui.csv_text import cell_sql
+from memtui.scratch import Scratch
 from memtui.store.conditions import condition
 from memtui.store.database import MARK, Database, quoted
 from memtui.store.operation import OWN, OWN_FIELDS, Operation, OperationHandle
@@ -120,8 +120,8 @@ class Exporter(LogEngine):
             raise Invalid("Parquet needs a file to be written to; name one, or choose csv.")
         if form is ExportFormat.JSONL:
             return self._write_lines(stream, chosen)
-        with tempfile.TemporaryDirectory(prefix="memtui-") as folder:
-            made = Path(folder) / "operations.csv"
+        with Scratch() as scratch:
+            made = scratch.path / "operations.csv"
             count = self._copy(made, form, chosen, exact=exact)
             with made.open("rb") as file:
                 shutil.copyfileobj(file, stream)

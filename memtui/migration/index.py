@@ -5,12 +5,12 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from memtui.contract import Scope, Unavailable
 from memtui.migration.parcel import Parcel, differing, identity_of, print_of
+from memtui.scratch import Scratch
 
 _SCHEMA = """
 CREATE TABLE held (row INTEGER PRIMARY KEY, id BLOB, prints BLOB, identity TEXT, state TEXT,
@@ -76,8 +76,8 @@ class Index:
     def __init__(self, source_key: str, destination_key: str) -> None:
         self._source, self._destination = source_key, destination_key
         self._extra = _EXTRA
-        self._folder = tempfile.TemporaryDirectory(prefix="memtui-migration-")
-        path = Path(self._folder.name) / "index.sqlite3"
+        self._folder = Scratch()
+        path = self._folder.path / "index.sqlite3"
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute("PRAGMA synchronous = OFF")
@@ -93,7 +93,7 @@ class Index:
         traceback: TracebackType | None,
     ) -> None:
         self._database.close()
-        self._folder.cleanup()
+        self._folder.close()
         if isinstance(error, sqlite3.Error):
             raise Unavailable(
                 f"The temporary index in {tempfile.gettempdir()} cannot be used ({error}); make "

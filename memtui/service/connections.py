@@ -14,7 +14,6 @@ from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 from random import uniform
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
@@ -37,6 +36,7 @@ from memtui.contract import (
     Unsupported,
     place_of_path,
 )
+from memtui.scratch import Scratch
 from memtui.service.providers import Providers, open_foreign, unexpected
 from memtui.service.redaction import redact
 from memtui.store.compiled import BindingRow
@@ -410,10 +410,10 @@ class Connections:
             Unavailable: the provider cannot be opened.
         """
         own = self._folder(binding)
-        with TemporaryDirectory(prefix="memtui-", ignore_cleanup_errors=True) as folder:
+        with Scratch() as scratch:
             connection = await self._connect(
                 binding, read_only=read_only, breaker=Breaker(self.timer),
-                data_dir=own if own.is_dir() else Path(folder),
+                data_dir=own if own.is_dir() else scratch.path,
             )  # fmt: skip
             try:
                 found = await connection.read(connection.adapter.health)
@@ -423,7 +423,9 @@ class Connections:
             finally:
                 await connection.close()
         # What is told of the folder is true of the one that the binding will have.
-        return found.model_copy(update={"message": found.message.replace(folder, str(own))})
+        return found.model_copy(
+            update={"message": found.message.replace(str(scratch.path), str(own))}
+        )
 
     def _folder(self, binding: BindingRow) -> Path:
         return self.paths.binding_dir(binding.binding_id)

@@ -19,7 +19,6 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
-from tempfile import TemporaryDirectory
 from typing import ClassVar, Self, TypeVar
 
 from pydantic import Field
@@ -76,6 +75,7 @@ from memtui.provider_kit import (
     read_config,
     require_writable,
 )
+from memtui.scratch import Scratch
 
 from . import changes, links, notes, search
 from .changes import FactState
@@ -181,7 +181,7 @@ class VaultAdapter(Adapter):
         index: Index,
         *,
         vectors: Vectors | None,
-        scratch: TemporaryDirectory[str] | None,
+        scratch: Scratch | None,
         trouble: str,
     ) -> None:
         """Put it together.
@@ -243,8 +243,8 @@ class VaultAdapter(Adapter):
         )
         scratch = None
         if context.read_only and not is_writable(context.data_dir):
-            scratch = TemporaryDirectory(prefix="memtui-")
-        place = Path(scratch.name) if scratch else context.data_dir
+            scratch = Scratch()
+        place = scratch.path if scratch else context.data_dir
         index = Index(place / INDEX, folder, config.refresh_seconds, writable=not context.read_only)
         folder.known = folder.known or not index.is_empty
         index.refresh(force=True)
@@ -271,7 +271,7 @@ class VaultAdapter(Adapter):
             self._vectors.close()
         await asyncio.to_thread(self._index.close)
         if self._scratch is not None:
-            await asyncio.to_thread(self._scratch.cleanup)
+            await asyncio.to_thread(self._scratch.close)
 
     def _check_writable(self) -> None:
         require_writable(self._context, "This vault is")

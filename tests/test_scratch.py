@@ -1,0 +1,61 @@
+"""Folders for a while are gone with what made them, also where that was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from memtui import scratch
+from memtui.scratch import Scratch
+from tests.processes import killed_by_itself
+
+
+@pytest.fixture
+def above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(scratch, "tempfile", _below(tmp_path))
+    scratch._remove_left.cache_clear()
+    return tmp_path
+
+
+def _below(above: Path) -> Any:
+    """The system's temporary folder for these alone: processes of tests have sockets there."""
+    return SimpleNamespace(
+        gettempdir=lambda: str(above), mkdtemp=partial(tempfile.mkdtemp, dir=above)
+    )
+
+
+def leave_one(above: Path) -> None:
+    vars(scratch)["tempfile"] = _below(above)
+    one = Scratch()
+    (one.path / "x").write_text("a memory")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_folder_is_private_and_goes(above: Path) -> None:
+    with Scratch() as one:
+        assert one.path.stat().st_mode & 0o777 == 0o700
+        (one.path / "x").write_text("a memory")
+        assert list(above.iterdir()) == [one.path]
+    one.close()
+    assert list(above.iterdir()) == []
+
+
+def test_what_a_killed_process_left_goes_at_a_later_start(above: Path) -> None:
+    alive = Scratch()
+    assert killed_by_itself(leave_one, above)
+    other = above / "memtui-scratch-of-a-file"
+    other.write_text("")
+    assert len(list(above.glob("memtui-*"))) == 3
+    for path in above.glob("memtui-*"):
+        os.utime(path, (0, 0))
+    scratch._remove_left.cache_clear()
+    with Scratch() as new:
+        assert {*above.glob("memtui-*")} == {alive.path, other, new.path}
+    alive.close()
