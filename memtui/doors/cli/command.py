@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cached_property, partial
 from importlib import import_module
-from typing import Annotated, Any, ClassVar, Self, cast, get_type_hints
+from typing import Annotated, Any, ClassVar, Self, cast, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -96,6 +96,17 @@ class LazyGroup(TyperGroup):
         named = args and (not args[0].startswith("-") or args[0] == "--help")
         return super().parse_args(ctx, args if named or not self.alone else [self.alone, *args])
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is named; of a word that one of them takes, say which do."""
+        try:
+            return super().resolve_command(ctx, args)
+        except typer.TyperException as error:
+            takers = [name for name, one in self._own.items() if _chooses(one.itself, args[0])]
+            if takers:
+                said = ", ".join(f"'{ctx.command_path} {name} {args[0]}'" for name in takers)
+                error.message = f"No such command {args[0]!r}. Did you mean {said}?"
+            raise
+
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands, those of groups in this one last."""
         self._fill()
@@ -121,6 +132,12 @@ class LazyGroup(TyperGroup):
                     words, load = inspect.getdoc(function), partial(make, own, function)
                     found[own] = LazyCommand(own, callback=load, help=words, rich_markup_mode=None)
         return found
+
+
+def _chooses(command: TyperCommand, word: str) -> bool:
+    """Whether the word is one of those that the command's first argument takes."""
+    arguments: list[Any] = [one for one in command.params if one.param_type_name == "argument"]
+    return bool(arguments) and word in get_args(arguments[0].type_descriptor.annotation)
 
 
 def add(parent: typer.Typer, name: str, module: str, sentence: str) -> None:

@@ -126,3 +126,9 @@ def test_a_shell_that_is_not_known_is_asked_for(here: Run, monkeypatch: pytest.M
     assert (ran.code, ran.err) == (2, "The shell is not known; name it: bash, zsh or fish.\n")
     monkeypatch.setenv("SHELL", "/usr/bin/zsh")
     assert "compdef _memtui_completion memtui" in here("completion", "show").out
+
+
+def test_a_word_that_a_command_takes_names_that_command(here: Run) -> None:
+    said = here("completion", "bash")
+    assert (said.code, "Did you mean 'memtui completion show bash'" in said.err) == (2, True)
+    assert "Did you mean 'show'?" in here("completion", "shwo").err
