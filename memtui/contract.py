@@ -19,6 +19,7 @@ An adapter raises only the errors below, each with a message a person can act on
 from __future__ import annotations
 
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncIterator,
@@ -33,7 +34,9 @@ from collections.abc import (
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -194,26 +197,49 @@ class Model(BaseModel):
 
 def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
     """Return what stands below each field of a class and its bases, as far as there is source."""
+    found: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if issubclass(base, BaseModel) and base not in {BaseModel, Model}:
+            found |= _docstrings_in(sys.modules.get(base.__module__)).get(base.__qualname__, {})
+    return found
+
+
+@cache  # a schema asks for each class in it, and a file of many takes long to parse
+def _docstrings_in(module: ModuleType | None) -> dict[str, dict[str, str]]:
+    """Return what stands below the fields of the classes of a module, by their qualified names."""
     import ast
     import inspect
     from itertools import pairwise
-    from textwrap import dedent
 
-    found: dict[str, str] = {}
-    for base in reversed(model.__mro__):
-        if not issubclass(base, BaseModel) or base in {BaseModel, Model}:
-            continue
-        try:
-            [definition] = ast.parse(dedent(inspect.getsource(base))).body
-        except (OSError, SyntaxError):  # it was made without a file, or the file is another now
-            continue
-        for above, below in pairwise(getattr(definition, "body", ())):
+    found: dict[str, dict[str, str]] = {}
+
+    def told(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+        for above, below in pairwise(body):
             match above, below:
                 case (
                     ast.AnnAssign(target=ast.Name(id=name)),
                     ast.Expr(value=ast.Constant(value=str(words))),
                 ):
-                    found[name] = inspect.cleandoc(words)
+                    yield name, inspect.cleandoc(words)
+
+    def look(node: ast.AST, outside: str) -> None:
+        for inner in ast.iter_child_nodes(node):
+            match inner:
+                case ast.ClassDef(name=name, body=body):
+                    found[outside + name] = dict(told(body))
+                    look(inner, f"{outside}{name}.")
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    look(inner, f"{outside}{name}.<locals>.")
+                case ast.expr():
+                    pass
+                case _:
+                    look(inner, outside)
+
+    try:
+        source = inspect.getsource(module) if module else ""
+        look(ast.parse(source), "")
+    except (OSError, TypeError, SyntaxError):
+        return {}  # it was made without a file
     return found
 
 
