@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     at the end, where once finds all. No duration is asserted. And ctrl+c is to reach what tests
     start: a shell's background jobs begin with it ignored.
     """
-    gc.set_threshold(20_000, 10, 10)
+    gc.set_threshold(1_000_000, 10, 10)
     config.stash[gc_collect_iterations_key] = 1
     _write_to_memory()
     if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,17 @@ from tests.doors.cli.conftest import Run
 PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
 
 
+@cache
+def editor() -> Any:
+    """Return what an editor checks a config.toml with."""
+    schema = settings_schema()
+    jsonschema.Draft7Validator.check_schema(schema)
+    return jsonschema.Draft7Validator(schema)
+
+
 def wrong_in(toml: str) -> list[str]:
     """Return what an editor underlines in a config.toml."""
-    jsonschema.Draft7Validator.check_schema(settings_schema())
-    found: Any = jsonschema.Draft7Validator(settings_schema()).iter_errors(tomllib.loads(toml))
-    return [error.message for error in found]
+    return [error.message for error in editor().iter_errors(tomllib.loads(toml))]
 
 
 def test_the_schema_takes_what_the_settings_take_and_the_documents_show() -> None:

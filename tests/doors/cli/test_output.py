@@ -19,7 +19,7 @@ from tests.doors.cli.conftest import HOSTILE, Stream, Terminal, assert_harmless
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 
 
-@given(st.recursive(ANY_TEXT | st.none() | st.integers(), st.lists))
+@given(st.recursive(ANY_TEXT | st.none() | st.integers(), st.lists, max_leaves=10))
 def test_json_is_exact_utf8(value: object) -> None:
     text = json_text(value)
     assert json.loads(text.encode("utf-8")) == value

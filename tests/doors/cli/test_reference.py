@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,17 @@ from memtui.doors.cli.main import COMMANDS, build_app
 from memtui.doors.cli.reference import MARK, PAGES, renewed, walk, write
 
 DOCS = Path(__file__).parents[3] / "docs"
+made = cache(renewed)
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_is_up_to_date(name: str) -> None:
     """Run `python -m memtui.doors.cli.reference docs` where this fails."""
-    assert (DOCS / name).read_text(encoding="utf-8") == renewed(DOCS, name)
+    assert (DOCS / name).read_text(encoding="utf-8") == made(DOCS, name)
 
 
 def test_every_option_of_every_command_is_documented_with_words() -> None:
-    page = renewed(DOCS, "commands.md")
+    page = made(DOCS, "commands.md")
     for path, command in walk(build_app()):
         assert f"`{path}`" in page
         assert command.help, path
@@ -37,9 +39,9 @@ def test_the_list_of_commands_says_what_each_docstring_begins_with() -> None:
 
 
 def test_every_setting_exit_code_and_action_is_documented() -> None:
-    assert all(f"`{name}`" in renewed(DOCS, "keys.md") for name in ACTIONS)
-    assert all(f"`{name}`" in renewed(DOCS, "settings.md") for name in Settings.model_fields)
-    assert all(f"| {code} |" in renewed(DOCS, "exit-codes.md") for code in EXIT_CODES)
+    assert all(f"`{name}`" in made(DOCS, "keys.md") for name in ACTIONS)
+    assert all(f"`{name}`" in made(DOCS, "settings.md") for name in Settings.model_fields)
+    assert all(f"| {code} |" in made(DOCS, "exit-codes.md") for code in EXIT_CODES)
 
 
 def test_what_was_written_by_hand_stays_when_pages_are_made_anew(tmp_path: Path) -> None:
@@ -47,6 +49,6 @@ def test_what_was_written_by_hand_stays_when_pages_are_made_anew(tmp_path: Path)
         (tmp_path / name).write_text(f"By hand.\n\n{MARK}\nout of date\n", encoding="utf-8")
     write(tmp_path)
     for name in PAGES:
-        by_hand, _, made = (DOCS / name).read_text(encoding="utf-8").partition(MARK)
+        by_hand, _, rest = (DOCS / name).read_text(encoding="utf-8").partition(MARK)
         assert by_hand.startswith("# ")
-        assert (tmp_path / name).read_text(encoding="utf-8") == f"By hand.\n\n{MARK}{made}"
+        assert (tmp_path / name).read_text(encoding="utf-8") == f"By hand.\n\n{MARK}{rest}"
