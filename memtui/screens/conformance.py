@@ -39,7 +39,6 @@ WARNING = (
     "Some checks load the server or send it malformed requests."
 )
 _BODY_CELLS = 4_000
-_LEFTOVERS = 1
 _MARKS: dict[Outcome, tuple[Literal["✓", "✗", "–"], Literal["success", "error", "muted"], str]] = {
     "pass": ("✓", "success", "passed"),
     "fail": ("✗", "error", "failed"),
@@ -254,10 +253,9 @@ def _counts(results: Iterable[CheckResult]) -> Iterator[Content]:
 
 def leftovers_content(names: Sequence[str]) -> Content:
     """Return what a run made and could not remove; the written report names all of it."""
-    words = f"▲ {fmt.count(len(names))} left on the server: "
-    return display(words + ", ".join(names[:_LEFTOVERS]), limit=300, style=WARN) + (
-        display(" …", style=WARN) if len(names) > _LEFTOVERS else Content("")
-    )
+    such = ": " if len(names) == 1 else ", such as "
+    words = f"▲ {fmt.count(len(names))} left on the server{such}{names[0]}"
+    return display(words, limit=300, style=WARN)
 
 
 def row_content(one: CheckResult | None, width: int) -> Content:

@@ -637,7 +637,7 @@ class ConflictScreen(DimmingScreen[Resolve]):
 
     final = True
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (HIGH, "-short"), (30, "-tall")]
     BINDINGS = [
         ("t", "take('THEIRS')", "keep theirs"),
         ("m", "take('MINE')", "put mine on top"),

@@ -279,7 +279,7 @@ def status_words(found: Synced) -> Content:
     }
     would = "to be " if found.dry_run else ""
     parts = [
-        display(f"{fmt.count(found.in_step)} in sync", style=OK),
+        display(f"{fmt.count(found.in_step)} in sync already", style=OK),
         *(display(f"{fmt.count(n)} {would}{name}") for name, n in numbers.items() if n),
         display(fmt.counted(len(found.conflicts), "conflict"), style=BAD)
         if found.conflicts

@@ -58,7 +58,7 @@ class Insights(ModalListScreen["Insight"]):
         del width
         count = self._rows.loaded
         title = line("insights into", display(self._whose, limit=120, style=STRONG))
-        number = display(fmt.count(count), style=DIM) if count else None
+        number = display(f"{fmt.count(count)} found", style=DIM) if count else None
         said = [display(f"▲ {one}", limit=300, style=WARN) for one in self._failed]
         return lines([line(title, number, gap="   "), *said])
 

@@ -350,7 +350,7 @@ def _planned_words(plan: Plan) -> Content:
     there = plan.destination_records
     least = "" if plan.complete else "at least "
     parts = [f"{least}{fmt.counted(plan.records, 'record')} to move"]
-    if there is not None:
+    if there or (there is not None and not plan.destination_at_least):
         more = "at least " if plan.destination_at_least else ""
         parts.append(f"{more}{fmt.count(there)} in the destination already")
     if plan.refused:

@@ -227,6 +227,10 @@ class ChooseMoment(Dialog[datetime]):
                 changes.setdefault(operation.operation_id, known)
         return [*ends, *changes.values(), DayMoment(begin.astimezone(UTC), "", "start of the day")]
 
+    def on_descendant_focus(self) -> None:
+        """Tell the styles where the keys go: both parts have no room where lines are few."""
+        self.set_class(self.query_one(VirtualList).has_focus, "-in-day")
+
     @on(Calendar.Chosen)
     def _enter_day(self) -> None:
         self.query_one(VirtualList).focus()

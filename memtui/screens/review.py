@@ -416,6 +416,13 @@ def _wording(rule: ReviewRule) -> str:
     return f"{rule.action} {_WORDS[rule.test].format(rule.value or '…')}"
 
 
+def rule_words(name: str) -> str:
+    """Return the rule of a name, `hold per-run 5`, in words."""
+    action, _, rest = name.partition(" ")
+    test, _, value = rest.partition(" ")
+    return f"{action} {_WORDS[RuleTest(test)].format(value)}" if test in set(RuleTest) else name
+
+
 def _rule_choice(one: ReviewRule | RuleTest) -> Choice[ReviewRule | RuleTest]:
     if isinstance(one, ReviewRule):
         return Choice(one, _wording(one), "remove")
@@ -438,7 +445,7 @@ def columns(age: Callable[[HeldWrite], str]) -> list[Column[HeldWrite]]:
         Column("by", "by", lambda one: one.principal, 12, flexible=True, keep=90, share=0.15),
         Column("does", "asks to", lambda one: one.operation_type.value, 7, keep=85),
         Column("of", "of", _owners, 14, flexible=True, keep=60, share=0.15),
-        Column("why", "why", lambda one: ", ".join(one.reasons), 12, flexible=True, keep=70,
+        Column("why", "rule", lambda one: ", ".join(one.reasons), 12, flexible=True, keep=70,
                share=0.2),
         Column("what", "what", _what, 16, flexible=True, keep=100, share=0.5),
     ]  # fmt: skip
@@ -481,7 +488,7 @@ def about(one: HeldWrite, state: AppState) -> list[Line]:
         labelled("run", display(one.run_id or "", limit=200)),
         labelled("from", display(fmt.source_line(one.source), limit=300)),
         labelled("held", f"{fmt.since(one.held_at, now)}{times}"),
-        labelled("because", display("; ".join(one.reasons), limit=600, style=WARN)),
+        labelled("rule", display("; ".join(map(rule_words, one.reasons)), limit=600, style=WARN)),
         labelled("id", one.held_id),
     ]
     if one.decider:

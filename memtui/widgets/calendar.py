@@ -162,10 +162,18 @@ class Calendar(Widget):
         months = [newest.back(one) for one in reversed(range(shown))]
         return [months[one : one + across] for one in range(0, shown, across)]
 
+    @property
+    def _weeks_above(self) -> int:
+        """How many weeks of the month are out of view, above that of the day."""
+        room = self.content_size.height - (_MONTH_LINES - _WEEKS)
+        weeks = month_of(self.day).weeks()
+        place = next(number for number, week in enumerate(weeks) if self.day in week)
+        return max(0, place + 1 - room) if 0 < room < _WEEKS else 0
+
     def _day_at(self, x: int, y: int) -> date | None:
         column, cell = divmod(x, _MONTH_CELLS + _GAP_CELLS)
         row, in_month = divmod(y, _MONTH_LINES + 1)
-        months, week = self._months(), in_month - 2
+        months, week = self._months(), in_month - 2 + self._weeks_above
         if row >= len(months) or column >= len(months[row]) or cell >= _MONTH_CELLS:
             return None
         return months[row][column].weeks()[week][cell // _DAY_CELLS] if 0 <= week < _WEEKS else None
@@ -189,7 +197,7 @@ class Calendar(Widget):
         yield Content.styled(
             "".join(f"{name[:2]:<{_DAY_CELLS}}" for name in calendar.day_abbr), DIM
         )
-        for week in month.weeks():
+        for week in month.weeks()[self._weeks_above :]:
             yield Content("").join(self._cell(day, most) for day in week)
 
     def _cell(self, day: date | None, most: int) -> Content:

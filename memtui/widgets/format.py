@@ -147,13 +147,15 @@ def judged(operation: Operation) -> str:
 def ago(moment: datetime | None, now: datetime) -> str:
     """Return the distance in the largest whole unit: `12 s`, `5 min`, `3 h`, `12 d`, `2 mo`, `1 y`.
 
-    A moment ahead of `now` reads `in 3 d`; none at all is a dash.
+    A moment ahead of `now` reads `in 3 d`, to the nearest unit; none at all is a dash.
     """
     if moment is None:
         return "–"
     seconds = int((now - moment).total_seconds())
     span = abs(seconds)
     unit_seconds, unit = next((pair for pair in _SPANS if span >= pair[0]), (1, "s"))
+    if seconds < 0:
+        span += unit_seconds // 2  # what expires in 2 days is not "in 1 d" a second later
     shown = f"{span // unit_seconds} {unit}"
     return f"in {shown}" if seconds < 0 else shown
 

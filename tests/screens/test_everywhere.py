@@ -154,6 +154,7 @@ async def test_a_question_to_all_names_where_each_result_is_from_and_who_fails(
         await pilot.press("0")
         await until(pilot, lambda: "2 results" in screen_text(app))
         await until(pilot, lambda: "from 2 of 3 bindings" in screen_text(app))
+        assert "no answer from shelf" in screen_text(app)
         shown = screen_text(app)
         assert "default · manual note" in shown
         assert "table · manual note" in shown

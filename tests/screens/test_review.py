@@ -18,7 +18,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.screens.following import tells_of_review
-from memtui.screens.review import ReviewScreen
+from memtui.screens.review import ReviewScreen, rule_words
 from memtui.service import Caller, MemoryService, ReviewRule, RuleAction, RuleTest
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import running, toasts, type_at_once, until, write_notes
@@ -48,6 +48,12 @@ async def test_to_look_at_what_waits_is_no_news_of_it(service: MemoryService) ->
     page = await service.log.page(ANA, Filter(), limit=3)
     told = [(one.operation_type.value, tells_of_review(one)) for one in page.operations]
     assert told == [("review", True), ("get", False), ("write", True)]
+
+
+def test_why_a_write_waits_is_said_in_words() -> None:
+    assert rule_words("hold all") == "hold all that agents write"
+    assert rule_words("hold per-run 5") == "hold what a run writes after its first 5"
+    assert rule_words("hold of-a-later-version x") == "hold of-a-later-version x"
 
 
 @pytest.mark.slow

@@ -89,3 +89,15 @@ async def test_a_click_goes_to_the_day_under_it_and_a_second_one_chooses_it() ->
         for beyond in ((29, 3), (1, 1), (31, 12), (5, 13), (0, 25)):
             await pilot.click(offset=beyond)
             assert app.shown.day == date(2026, 2, 2)
+
+
+async def test_where_lines_are_few_the_week_of_the_cursor_is_in_view_and_clicks_fit_it() -> None:
+    app = _Host({**COUNTS, date(2026, 1, 1): 1})
+    async with app.run_test(size=(30, 4)) as pilot:
+        await pilot.press("pageup", *["down"] * 2)
+        await pilot.pause()
+        shown = [line.rstrip() for line in screen_text(app).splitlines()]
+        assert shown[2:] == ["16  17  18  19  20  21  22", "23  24  25  26  27  28▇"]
+        await pilot.click(offset=(5, 2))
+        await pilot.press("enter")
+        assert app.chosen == [date(2026, 2, 17)]

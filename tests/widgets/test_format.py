@@ -30,6 +30,7 @@ NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
         (timedelta(days=61), "2 mo"),
         (timedelta(days=400), "1 y"),
         (timedelta(days=-3), "in 3 d"),
+        (-timedelta(days=1, hours=23, minutes=59, seconds=59), "in 2 d"),
     ],
 )
 def test_relative_times(back: timedelta, shown: str) -> None:

@@ -669,10 +669,11 @@ def outcome_notes(view: QueryView) -> list[str]:
         return []
     asked, hidden = len(everywhere.bindings), len(everywhere.hidden)
     answered = asked - len(everywhere.failed) - len(view.waiting)
+    failed = ", ".join(one.binding_key for one in everywhere.failed)
     return [
         f"from {answered} of {fmt.counted(asked, 'binding')}" if answered < asked else "",
         f"waiting for {', '.join(view.waiting)}" if view.waiting else "",
-        *(one.sentence for one in everywhere.failed),
+        f"no answer from {failed}" if failed else "",
         f"{fmt.counted(hidden, 'fact')} hidden by a nearer scope's; x tells" if hidden else "",
     ]
 
