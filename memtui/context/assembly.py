@@ -38,6 +38,8 @@ ORDER: tuple[frozenset[str], ...] = (
 """Topics, tags and kinds that lead a section, first to last; everything else follows."""
 
 _MARKED = re.compile(r"\n<memory\b.*?\n</memory>(?=\n)", re.DOTALL)
+_NAMED = 3
+"""Facts that a warning names."""
 _LINE_BREAK = re.compile(r"[\n\r]")
 _CONTROL = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -547,6 +549,19 @@ def _over_budget(tokens: int, budget: int, section: str | None) -> tuple[Context
     )
 
 
+def named(facts: Sequence[ContextFact]) -> str:
+    """Return a sentence that names the first of some facts that are kept as records."""
+    places = [
+        f"{fact.handle.provider_record_id} in {fact.binding_key}"
+        if fact.binding_key
+        else fact.handle.provider_record_id
+        for fact in facts
+        if fact.handle is not None
+    ]
+    more = f" and {len(places) - _NAMED:,} more" if len(places) > _NAMED else ""
+    return f" See {', '.join(places[:_NAMED])}{more}." if places else ""
+
+
 def _odd_texts(facts: Sequence[ContextFact], rule: SectionRule) -> Iterator[ContextWarning]:
     """Warn of text that a model may read as something else than one fact."""
     broken = [fact for fact in facts if rule.bullets and _LINE_BREAK.search(fact.text)]
@@ -568,6 +583,6 @@ def _odd_texts(facts: Sequence[ContextFact], rule: SectionRule) -> Iterator[Cont
             yield ContextWarning(
                 kind=kind,
                 section=rule.title,
-                message=f"{count} in {rule.title} {what}",
+                message=f"{count} in {rule.title} {what}{named(found)}",
                 handles=tuple(fact.handle for fact in found if fact.handle is not None),
             )

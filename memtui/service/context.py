@@ -25,6 +25,7 @@ from memtui.context.assembly import (
     WarningKind,
     assemble,
     late_warning,
+    named,
     section_of_records,
     unread_warning,
     without_given,
@@ -561,7 +562,7 @@ def _poisoned(context: AssembledContext) -> Iterator[ContextWarning]:
             yield ContextWarning(
                 kind=WarningKind.POISONED,
                 section=section.title,
-                message=f"{count} in {section.title} {verb} something.",
+                message=f"{count} in {section.title} {verb} something.{named(found)}",
                 handles=tuple(fact.handle for fact in found if fact.handle is not None),
             )
 
