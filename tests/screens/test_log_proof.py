@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 from textual.widgets import Input
@@ -64,19 +66,28 @@ async def test_a_check_tells_how_far_it_is_and_stops(
     assert [checked for checked, _ in told] == list(range(10, found.seq + 1, 10))
 
     checked: list[int] = []
-    held = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    held, go, ended = Event(), Event(), Event()
 
-    def slowly(operation: Operation, salt: bytes) -> bool:
-        checked.append(1)
-        loop.call_soon_threadsafe(held.set)
-        asyncio.run_coroutine_threadsafe(asyncio.sleep(0.01), loop).result()
+    def holding(operation: Operation, salt: bytes) -> bool:
+        checked.append(operation.seq)
+        held.set()
+        assert go.wait(60)
         return is_intact(operation, salt)
 
-    monkeypatch.setattr(audit, "is_intact", slowly)
+    def verify(*arguments: Any) -> audit.AuditCheck:
+        try:
+            return verified(*arguments)
+        finally:
+            ended.set()
+
+    verified = audit.verify
+    monkeypatch.setattr(audit, "verify", verify)
+    monkeypatch.setattr(audit, "is_intact", holding)
     async with running(paths, settings, "operations", (80, 24)) as (app, pilot):
         await pilot.press("P")
         await until(pilot, held.is_set)
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, Proof))
-    assert len(checked) < 200
+        go.set()
+        await asyncio.to_thread(ended.wait, 60)
+    assert checked == list(range(1, 10))
