@@ -39,6 +39,8 @@ FIELDS: dict[str, str] = {
 }
 """The words before a colon, and the `Filter` field each one sets."""
 _WORD_OF = {field: word for word, field in FIELDS.items()}
+_ALSO = {"user": "subject"}
+"""As screens call it, which name a memory's subject as what it is: `user ana`."""
 
 MEASURES: dict[str, Measure] = {one.value: one for one in Measure} | {"took": Measure.LATENCY}
 """The words before `<`, `<=`, `=`, `>=` or `>`, and what each one compares with a number."""
@@ -442,7 +444,7 @@ def _field(term: str) -> tuple[str, str] | None:
     match = _FIELD.fullmatch(term)
     if match is None:
         return None
-    name, value = match[1].lower(), match[2]
+    name, value = _ALSO.get(match[1].lower(), match[1].lower()), match[2]
     if name in FIELDS or name in USES:
         return name, value
     return None if name != match[1] or not value or value.startswith("//") else (name, value)

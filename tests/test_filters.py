@@ -179,7 +179,7 @@ def test_every_field_of_the_filter_can_be_typed() -> None:
         ("", Filter()),
         ("   ", Filter()),
         ("agent:coding", Filter(agent_id="coding")),
-        ("project:mech issue:ISS-1 run:r9 subject:u", Filter(
+        ("project:mech issue:ISS-1 run:r9 user:u", Filter(
             project_id="mech", issue_id="ISS-1", run_id="r9", subject_id="u")),
         ("source:issue_comment type:write status:unknown", Filter(
             source_kind="issue_comment", operation_type="write", status="unknown")),

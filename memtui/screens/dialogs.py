@@ -583,7 +583,7 @@ class WriteRecord(_Editor[NewRecord]):
         for first in range(0, len(fields), 2):
             with Horizontal(classes="fields"):
                 for name, value in fields[first : first + 2]:
-                    yield Label(name)
+                    yield Label("user" if name == "subject" else name)
                     yield ForeignInput(value or "", compact=True, id=f"field-{name}")
         yield Static(classes="dialog-error")
 

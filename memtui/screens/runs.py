@@ -214,7 +214,7 @@ def run_content(run: Run | None, now: datetime, zone: tzinfo | None, width: int)
     whose: list[Line] = [
         labelled("agent", ", ".join(run.agents)),
         labelled("project", ", ".join(run.projects)),
-        labelled("subject", ", ".join(run.subjects)),
+        labelled("user", ", ".join(run.subjects)),
         labelled("issue", ", ".join(run.issues)),
         labelled("by", ", ".join(run.principals)),
         labelled("through", ", ".join(run.doors)),

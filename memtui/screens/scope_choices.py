@@ -1,4 +1,4 @@
-"""The scope chooser: every company, project, agent, subject, issue and run that is known."""
+"""The scope chooser: every company, project, agent, user, issue and run that is known."""
 
 from __future__ import annotations
 
@@ -103,6 +103,7 @@ def offered(text: str, known: Sequence[Choice[ScopeStep]] = ()) -> list[Choice[S
     What is `known` comes first where its name is nearly what was typed.
     """
     word, _, value = text.partition(":")
+    word = "user" if word == "subject" else word  # as filters and options name it
     if value and word in FIELDS:
         return [Choice(ScopeStep(FIELDS[word], value), f"{value}  — as written", word)]
     names = {one.value.value or "" for one in known} - {""}

@@ -354,7 +354,7 @@ class Contexts(Group):
             parts = _parts(request)
             if not parts:
                 raise Invalid(
-                    "A context needs somebody to be about: name a subject, project or agent."
+                    "A context needs somebody to be about: name a user, project or agent."
                 )
             if request.delivered and caller.as_of is not None:
                 raise Invalid("A model is told only the present; leave out --delivered.")

@@ -60,7 +60,7 @@ class PurgeRequest(Model):
     def _names_one(self) -> Self:
         named = (self.record_id, self.subject_id, self.project_id, self.before)
         if sum(one is not None for one in named) != 1:
-            raise Invalid("Name a record, a subject, a project or an age, and one of them only.")
+            raise Invalid("Name a record, a user, a project or an age, and one of them only.")
         if self.forget and self.before is not None:
             raise Invalid("What an age erases is in the log, and no record is forgotten for it.")
         return self

@@ -36,7 +36,7 @@ _DIFF_LINES = 60
 SCOPE_WORDS = {
     "project_id": "project",
     "agent_id": "agent",
-    "subject_id": "subject",
+    "subject_id": "user",
     "issue_id": "issue",
     "run_id": "run",
 }

@@ -311,8 +311,8 @@ async def test_an_altered_segment_stops_a_purge_before_anything_is_forgotten(
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({}, "Name a record, a subject, a project or an age, and one of them only."),
-        ({"record_id": "a", "subject_id": "b"}, "Name a record, a subject"),
+        ({}, "Name a record, a user, a project or an age, and one of them only."),
+        ({"record_id": "a", "subject_id": "b"}, "Name a record, a user"),
         ({"before": datetime(2026, 1, 1, tzinfo=UTC), "forget": True}, "What an age erases"),
     ],
 )

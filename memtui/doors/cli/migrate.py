@@ -57,7 +57,7 @@ async def migrate(
 ) -> int:
     """Move a binding's records into another, or prove that nothing was lost.
 
-    Of the whole company, unless a project, agent or subject is given. Run --dry-run, --apply and
+    Of the whole company, unless a project, agent or user is given. Run --dry-run, --apply and
     --verify in this order. The source is only read. Stopped at any
     moment and run again, --apply goes on and doubles nothing. Exit 1 if a record could not be
     moved, or is not the same on both sides, and if --verify could not read all that SRC holds.

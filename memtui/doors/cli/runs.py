@@ -147,7 +147,7 @@ def _replay(session: Session, replay: Replay) -> Iterator[Line]:
         [
             ("agent", ", ".join(run.agents)),
             ("project", ", ".join(run.projects)),
-            ("subject", ", ".join(run.subjects)),
+            ("user", ", ".join(run.subjects)),
             ("issue", ", ".join(run.issues)),
             ("by", ", ".join(run.principals)),
             ("through", ", ".join(run.doors)),

@@ -96,7 +96,7 @@ def operation_columns(now: Callable[[], datetime]) -> list[Column[Operation]]:
         Column("project", "project", lambda one: one.scope.project_id, 10, keep=55),
         Column("issue", "issue", lambda one: one.scope.issue_id, 8, keep=55),
         Column("run", "run", lambda one: one.scope.run_id, 9, keep=55),
-        Column("subject", "subject", lambda one: one.scope.subject_id, 9, keep=55),
+        Column("subject", "user", lambda one: one.scope.subject_id, 9, keep=55),
         Column("what", "what", about, 16, flexible=True, keep=95, share=0.33),
         Column("source", "source", _source, 16, flexible=True, keep=43),
         Column("door", "door", lambda one: one.door, 6, keep=50),
