@@ -40,7 +40,7 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
         return f"There is no {what} {name}; there are none yet."
     if near := get_close_matches(name, names, n=1):
         return f"There is no {what} {name}; did you mean {near[0]}?"
-    plural = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+    plural = f"{what[:-1]}ies" if what.endswith("y") and not what.endswith("ey") else f"{what}s"
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return f"There is no {what} {name}; the {plural} are {', '.join(names[:_NAMED])}{more}."
 

@@ -19,6 +19,8 @@ from memtui.actions import (
 from memtui.widgets.frame import FooterEntry
 
 _MODIFIERS = frozenset({"ctrl", "shift", "alt", "super", "hyper", "meta"})
+_SENT = {"ctrl+i": "tab", "ctrl+m": "enter", "ctrl+left_square_bracket": "escape"}
+"""What most terminals send for a key that they cannot tell apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,25 +88,35 @@ def _keys_of(action_id: str, text: str) -> tuple[str, ...]:
 
 def _key_named(key: str, action_id: str) -> str:
     *modifiers, last = key.split("+") if key != "+" else [key]
-    known = _key_names()
+    known, held = _key_names(), sorted(set(modifiers))
     if len(last) == 1 and last.isprintable():
+        if held == ["shift"] and last.isalpha():
+            held, last = [], last.upper()
+        elif held == ["ctrl"]:
+            last = last.lower()
         last = known.get(last, last)
     elif last not in known.values():
         raise _unfit(f"{_unknown('key', last, known.values())} The keymap gives it to {action_id}.")
-    if wrong := [name for name in modifiers if name not in _MODIFIERS]:
+    if wrong := [name for name in held if name not in _MODIFIERS]:
         raise _unfit(
             f"The keymap gives {action_id} the key {key!r} with an unknown modifier {wrong[0]!r}; "
             f"modifiers are {', '.join(sorted(_MODIFIERS))}."
         )
-    return "+".join([*modifiers, last])
+    named = "+".join([*held, last])
+    if sent := _SENT.get(named):
+        raise _unfit(
+            f"The keymap gives {action_id} the key {key}, which terminals send as {sent}; "
+            "give it another key."
+        )
+    return named
 
 
 def _key_names() -> dict[str, str]:
     """Return the name of each key; a printable character maps to its long name."""
     from textual.keys import Keys, _character_to_key
 
-    named = {key.value: key.value for key in Keys if "+" not in key.value and "<" not in key.value}
-    return named | {
+    names = [key.value for key in Keys if key.value.isalnum() and key is not Keys.Return]
+    return {name: name for name in names} | {
         char: _character_to_key(char) for char in string.printable if char.isprintable()
     }
 

@@ -26,6 +26,14 @@ def test_a_character_becomes_the_name_of_its_key() -> None:
     assert load_keymap({"app.help": "!"}).keys("app.help") == ("exclamation_mark",)
 
 
+@pytest.mark.parametrize(
+    ("written", "key"),
+    [("shift+z", "Z"), ("ctrl+X", "ctrl+x"), ("shift+ctrl+up", "ctrl+shift+up")],
+)
+def test_a_key_is_what_a_terminal_sends_for_it(written: str, key: str) -> None:
+    assert load_keymap({"app.tour": written}).keys("app.tour") == (key,)
+
+
 def test_two_actions_may_swap() -> None:
     keymap = load_keymap({"records.edit": "d", "records.forget": "e"})
     assert keymap.keys("records.edit") == ("d",)
@@ -38,6 +46,8 @@ def test_two_actions_may_swap() -> None:
         ({"zzz": "x"}, "docs/keys.md"),
         ({"records.forget": "ctlr+x"}, "unknown modifier 'ctlr'"),
         ({"records.forget": "escpe"}, "did you mean escape?"),
+        ({"records.forget": "ctrl+i"}, "terminals send as tab"),
+        ({"records.forget": "zzzzz"}, "the keys are"),
         ({"records.forget": " , "}, "no key"),
         ({"records.forget": "e"}, "same key e in Records"),
         ({"records.forget": "q"}, "app.quit"),

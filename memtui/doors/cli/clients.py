@@ -61,7 +61,7 @@ def carried_out(invocation: Invocation, plan: Plan, yes: str | None, done: str, 
         "done": False,
     }
     if plan.command is None and not plan.changes:
-        out.answer({**document, "done": True}, [f"{done} already."])
+        out.answer({**document, "done": True}, [f"Nothing to do: {done}."])
         return 0
     if yes is not None and yes != plan.token:
         raise Conflict(

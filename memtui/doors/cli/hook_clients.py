@@ -94,5 +94,5 @@ def hook_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = No
 
     chosen = find_client(client)
     plan = Plan(None, (uninstalling(chosen, chosen.file(Path.home())),))
-    done = f"{chosen.name} calls memtui no more"
+    done = f"{chosen.name} no longer calls memtui"
     return carried_out(invocation, plan, yes, done, "sessions that run now still may")

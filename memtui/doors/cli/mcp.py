@@ -223,7 +223,7 @@ def mcp_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = Non
 
     chosen = find_client(client)
     plan = plan_uninstall(chosen, Path.home())
-    return carried_out(invocation, plan, yes, f"{chosen.name} has memtui no more", "restart it")
+    return carried_out(invocation, plan, yes, f"{chosen.name} no longer has memtui", "restart it")
 
 
 async def _serve_http(session: Session, served: HttpServer, host: str, port: int) -> None:
