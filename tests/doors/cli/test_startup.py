@@ -46,6 +46,15 @@ def test_a_query_loads_no_engine_even_beside_sealed_operations(tmp_path: Path) -
     assert loaded(*commands) == [set()] * len(commands)
 
 
+def test_what_the_app_froze_is_not_told_as_leaked_when_it_ends() -> None:
+    code = (
+        "import gc, duckdb; duckdb.connect(); gc.freeze(); import memtui.__main__ as program; "
+        "program._answer = lambda arguments: 0; program.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
 def test_the_first_paint_waits_for_textual_alone() -> None:
     code = "import memtui.doors.cli.session, memtui.app, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
