@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 
 _INTERRUPTED = 130
+_ALLOCATIONS_A_COLLECTION = 50_000
+"""Looking for garbage after Python's own 700 is a tenth of what a command costs, or more."""
 
 
 def main() -> None:
@@ -28,6 +30,7 @@ def main() -> None:
 
 
 def _answer(arguments: Sequence[str]) -> int:
+    gc.set_threshold(_ALLOCATIONS_A_COLLECTION)
     if "hook" not in arguments:
         return _run(arguments)
     from memtui.doors.helper.client import Call
