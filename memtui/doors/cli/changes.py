@@ -12,7 +12,7 @@ import typer
 from memtui.contract import Invalid
 from memtui.doors.cli.options import FilterLine, ScopeOptions, Until, filter_of
 from memtui.doors.cli.output import Dim, Line, columns, table
-from memtui.doors.cli.records import change_of, from_words
+from memtui.doors.cli.records import change_of, from_words, say_unknown_owners
 from memtui.doors.cli.session import Session
 from memtui.filters import Taker
 from memtui.widgets import format as shown
@@ -65,6 +65,8 @@ async def changes(
         session.caller, whole, earlier, later, chosen=chosen, binding_key=binding
     )
     session.out.answer(answer, _differences(session, answer), _summary(session, answer))
+    if not answer.differences and not answer.same:
+        await say_unknown_owners(session, whole, answer.binding_key)
 
 
 def _refuse_moment(session: Session, line: list[str] | None) -> None:

@@ -110,6 +110,10 @@ async def query(
         return
     answer = await session.service.query(session.caller, request)
     session.out.answer(answer, _snippets(session, answer), _summary(answer))
+    if not answer.snippets:
+        from memtui.doors.cli.records import say_unknown_owners
+
+        await say_unknown_owners(session, request.scope, answer.binding_key)
 
 
 def _stages(stages: Iterable[ExplainStage]) -> Iterator[Line]:
@@ -277,6 +281,10 @@ async def context(
     else:
         share = jsonable(answer.share) | {"over_target": answer.share.over_target}
         session.out.answer(jsonable(answer) | {"share": share}, _lines(answer))
+        if not delivered and not any(section.facts for section in answer.sections):
+            from memtui.doors.cli.records import say_unknown_owners
+
+            await say_unknown_owners(session, request.scope, scope.binding)
     kinds = {WarningKind.OVER_BUDGET, WarningKind.FAR_OVER_BUDGET}
     over = [one.message for one in answer.warnings if one.kind in kinds]
     if check and over:

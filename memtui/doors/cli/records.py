@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.contract import BrowseRequest, Filter, Record, Scope, SourceKind
+from memtui.contract import (
+    OWNER_FIELDS,
+    BrowseRequest,
+    Filter,
+    Record,
+    Scope,
+    SourceKind,
+    Unsupported,
+)
 from memtui.doors.cli.options import (
     AllBindings,
     AsOf,
@@ -135,6 +143,7 @@ async def browse(
     session.out.answer(answer, table(titles, rows), _page_summary(answer))
     if not answer.records and cursor is None:
         await say_unknown_of_records(session, chosen, request.scope, chosen.binding_key)
+        await say_unknown_owners(session, request.scope, chosen.binding_key)
 
 
 async def history(
@@ -340,6 +349,25 @@ async def say_unknown_of_records(
             known = {
                 str(other) for one in looked_at for other in held(one, condition.field) if other
             }
+            _say_unknown(session, name, value, known)
+
+
+async def say_unknown_owners(session: Session, scope: Scope, binding: str | None) -> None:
+    """Name each project, user and agent of a scope of whom nothing is kept; as above."""
+    for field in OWNER_FIELDS:
+        value = getattr(scope, field)
+        if value is None:
+            continue
+        own = Filter.model_validate({field: value})
+        request = BrowseRequest(scope=scope, binding_key=binding, filter=own, limit=1)
+        try:
+            kept = (await session.service.browse(session.caller, request)).records
+        except Unsupported:  # it lists nothing, so nobody can tell
+            return
+        if not kept:
+            seen = await session.service.log.scopes(session.caller, _LOOKED_AT)
+            known = {getattr(one, field) for one in seen} - {None, value}
+            [name] = [word for word in _NAMES if FIELDS[word] == field]
             _say_unknown(session, name, value, known)
 
 

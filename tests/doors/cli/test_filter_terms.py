@@ -66,6 +66,12 @@ def test_a_value_that_nobody_has_is_named_with_what_is_near(here: Run) -> None:
     assert "is called nope" in here("browse", "binding:default,nope").err
     assert "Nothing has" not in here("ops", "list", "type:forget", "agent:coding").err
 
+    for command in (["query", "coffee"], ["context"], ["changes"], ["browse"]):
+        done = here(*command, "--agent", "codign", "--project", "nope")
+        named = "Nothing has project:nope.\nNothing has agent:codign; near is agent:coding."
+        assert (done.code, named in done.err) == (0, True)
+    assert "Nothing has" not in here("query", "coffee", "--agent", "coding").err
+
     here("--principal", "user:mei", "note", "We test before")
     assert "Nothing has" not in here("ops", "list", "type:forget", "by:mei").err
     assert here("ops", "list", "by:MEI").err.count("Nothing has") == 1
