@@ -371,7 +371,7 @@ class View:
             seq = self._table.least
         if seq is None or (self._recent and seq >= self._recent[0]):
             return 0 if seq is None else self._held + bisect_left(self._recent, seq)
-        return 0 if self._table is None else self._table.position(seq)
+        return 0 if self._table is None else self._table.position(seq) or 0
 
     def place_of(self, seq: int) -> int | None:
         """Return the position of an operation; None where it is not there, or takes looking for."""
@@ -379,6 +379,16 @@ class View:
             return None
         place = bisect_left(self._recent, seq)
         return place if place < self.count and self._recent[place] == seq else None
+
+    def find(self, seq: int) -> int | None:
+        """Return the position of an operation; None where it is not there. Blocking."""
+        near = bisect_left(self._recent, seq)
+        place: int | None = None
+        if list(self._recent[near : near + 1]) == [seq]:
+            place = self._held + near
+        elif self._table is not None:
+            place = self._table.position(seq)
+        return self.count - 1 - place if self._turned and place is not None else place
 
     def tail(self, after: int) -> Tail:
         """Return what was appended above `seq` `after`. Blocking."""
@@ -414,10 +424,11 @@ class _Numbers:
         found = [seq for (seq,) in rows]
         return found[::-1] if self._newest_first else found
 
-    def position(self, seq: int) -> int:
-        """Return where a number that is there stands."""
-        [(row,)] = self._ask("SELECT rowid FROM view WHERE seq = $1", [seq])
-        return self.count - 1 - row if self._newest_first else int(row)
+    def position(self, seq: int) -> int | None:
+        """Return where a number stands; None where it is not there."""
+        for (row,) in self._ask("SELECT rowid FROM view WHERE seq = $1", [seq]):
+            return self.count - 1 - row if self._newest_first else int(row)
+        return None
 
     def close(self) -> None:
         """Free the table."""

@@ -65,6 +65,11 @@ class LogView:
         return self._view.place_of(seq)
 
     @in_thread
+    def find(self, seq: int) -> int | None:
+        """Return the position of an operation; None where it is not there."""
+        return self._view.find(seq)
+
+    @in_thread
     def position(self, moment: datetime) -> int:
         """Return where the operation stands that was the last to begin by a moment.
 

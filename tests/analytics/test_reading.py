@@ -322,6 +322,9 @@ def test_a_moment_has_its_place_in_every_view(
             for moment in moments:
                 expected = _place(found, moment) if found else 0
                 assert view.position(moment) == expected, (through, agent, sort, moment)
+            places = {one.seq: place for place, one in enumerate(found)}
+            for seq in (0, 1, 8, 30, 31, 32, 60, 99):
+                assert view.find(seq) == places.get(seq), (through, agent, sort, seq)
             view.close()
 
 

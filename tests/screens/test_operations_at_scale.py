@@ -53,6 +53,18 @@ def shown(app: MemtuiApp, count: int) -> list[int]:
     return [row.seq for index in range(count) if (row := rows.row(index)) is not None]
 
 
+async def test_an_old_operation_is_gone_to_among_those_that_a_filter_lets_through(
+    paths: Paths, settings: Settings, log: tuple[Operation, ...]
+) -> None:
+    old = next(one for one in log[-100:] if one.operation_type == "query")
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        go = GoTo("operations", filter_line="type:query", select=old.operation_id)
+        app.screen.post_message(go)
+        await until(pilot, lambda: listed(app).current == old)
+        assert listed(app).rows.count < len(log)
+
+
 async def press(pilot: Any, text: str) -> None:
     names = {" ": "space", ":": "colon", ">": "greater_than_sign", ".": "full_stop", "-": "minus"}
     await pilot.press(*(names.get(letter, letter) for letter in text))

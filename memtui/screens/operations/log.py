@@ -79,6 +79,7 @@ class LogFeed:
         """What the marked operations cost, with their number and the last of them."""
         self._sought: tuple[Operation, Callable[[Operation], None]] | None = None
         """What is to be gone to once the log is open, and who is told where it is not listed."""
+        self._looking = Background(screen, "log-place")
         self._windows = Background(screen, "log-pages")
         self._tail = Background(screen, "log-tail")
 
@@ -95,7 +96,7 @@ class LogFeed:
 
     def load(self, chosen: Filter) -> None:
         """Open the log with a filter, in `order`; an opening under way is stopped."""
-        for work in (self._tail, self._windows):
+        for work in (self._tail, self._windows, self._looking):
             work.forget()
         if not self.rows.count:
             self._screen.rows_list.notice = ("Reading the log …",)
@@ -216,11 +217,24 @@ class LogFeed:
         shown = self._screen.rows_list
         if shown.go_to_key(operation_key(operation)):
             return
-        place = self._place_of(operation)
-        if place is None:
+        view, place = self._view, self._place_of(operation)
+        if place is not None or view is None:
+            self._go_there(operation, place, apart)
+            return
+
+        def found(place: int | None) -> None:
+            if self._view is view:
+                self._go_there(operation, self._line_of(place), apart)
+
+        self._looking.latest(lambda: view.find(operation.seq), found, self._screen.fail)
+
+    def _go_there(
+        self, operation: Operation, line: int | None, apart: Callable[[Operation], None]
+    ) -> None:
+        if line is None:
             self._screen.call_after_refresh(apart, operation)  # after the row's own details
         else:
-            shown.go_to(place, in_the_middle=True)
+            self._screen.rows_list.go_to(line, in_the_middle=True)
 
     def _broken(self, error: MemtuiError, *, again: bool) -> None:
         self._sought = None
@@ -349,7 +363,12 @@ class LogFeed:
         if place is None:
             came = (n for n, one in enumerate(self._arrived) if one.seq == operation.seq)
             place = next((self._view.count + n for n in came), None)
-        return None if place is None else self.rows.count - 1 - place
+        return self._line_of(place)
+
+    def _line_of(self, place: int | None) -> int | None:
+        if place is None or not self._natural:
+            return place
+        return self.rows.count - 1 - place
 
     def _cost_of(self, marks: dict[str, Operation]) -> str:
         """Return what the marked operations cost together; nothing where that is nothing."""
