@@ -61,6 +61,8 @@ class UsedRecords:
         self._counter = TokenCounter(DEFAULT_MODEL)
         self._repeated: frozenset[RecordHandle] = frozenset()
         self._usage: tuple[Usage, ...] = ()
+        self._until: float | None = None
+        """When no more is read, where it is asked beside others."""
 
     async def page(self) -> BrowsePage:
         """Return one page; its total is known where all had to be read for it.
@@ -97,25 +99,18 @@ class UsedRecords:
 
     async def _found(self) -> FoundList:
         """Return what fits of all records, or of those that could be read in the time there is."""
-        page = await self._read(Filter(), None)
+        page = await self._read_first(Filter(), None)
         records = [*page.records]
-        limit = self._entry.limit
-        until = limit.when() if limit is not None else None
-        if limit is not None:
-            limit.reschedule(None)  # the provider answers: what it gave is not lost from here on
-        try:
-            async with asyncio.timeout_at(until):
-                while page.next_cursor is not None:
-                    self._told(len(records), page.total)
-                    page = await self._read(Filter(), page.next_cursor)
-                    records += page.records
-        except TimeoutError:
-            page = page.model_copy(
-                update={
-                    "at_least": True,
-                    "unread": (*page.unread, _compared(self._connection, len(records), page.total)),
-                }
-            )
+        while page.next_cursor is not None:
+            self._told(len(records), page.total)
+            more = await self._read_in_time(Filter(), page.next_cursor)
+            if more is None:
+                said = _compared(self._connection, len(records), page.total)
+                update = {"at_least": True, "unread": (*page.unread, said)}
+                page = page.model_copy(update=update)
+                break
+            page = more
+            records += page.records
         self._told(len(records), len(records))
         self._repeated = await asyncio.to_thread(
             self._connection.repeats.among,
@@ -132,8 +127,8 @@ class UsedRecords:
         request, narrowed = self._request, self._chosen.model_copy(update={"uses": ()})
         found: list[Record] = []
         following: str | None
+        page = await self._read_first(narrowed, cursor)
         while True:
-            page = await self._read(narrowed, cursor)
             fitting = (await self._fitting(page.records))[skipped:]
             missing = request.limit - len(found)
             found += fitting[:missing]
@@ -144,6 +139,10 @@ class UsedRecords:
             following = write_cursor(request.sort, cursor, 0) if cursor else None
             if cursor is None or len(found) == request.limit:
                 break
+            more = await self._read_in_time(narrowed, cursor)
+            if more is None:  # the list goes on from there
+                break
+            page = more
         is_all = request.cursor is None and following is None
         return await self._answer(found, following, page, total=len(found) if is_all else None)
 
@@ -168,6 +167,22 @@ class UsedRecords:
         self._usage += page.usage
         kept = readable(page.records, self._entry.scope, self._entry.sight)
         return page.model_copy(update={"records": kept})
+
+    async def _read_first(self, chosen: Filter, cursor: str | None) -> BrowsePage:
+        """Return a page; the provider answers then, and nothing of that is given up any more."""
+        page = await self._read(chosen, cursor)
+        if (limit := self._entry.limit) is not None:
+            self._until = limit.when()
+            limit.reschedule(None)
+        return page
+
+    async def _read_in_time(self, chosen: Filter, cursor: str) -> BrowsePage | None:
+        """Return a further page; None where it does not come in the time there is."""
+        try:
+            async with asyncio.timeout_at(self._until):
+                return await self._read(chosen, cursor)
+        except TimeoutError:
+            return None
 
     async def _retrievals(self, records: Sequence[Record]) -> dict[RecordHandle, Retrieval]:
         handles = {one.handle.provider_record_id: one.handle for one in records}

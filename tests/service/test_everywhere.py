@@ -266,6 +266,21 @@ async def test_what_repeats_is_told_of_the_records_that_could_be_read_in_time(
     assert page.at_least
     assert told == [(2, 3), (2, 2)]
 
+    stalled = 0
+
+    async def stalls_once(used: UsedRecords, chosen: Filter, cursor: str | None) -> BrowsePage:
+        nonlocal stalled
+        stalled += cursor is not None
+        if stalled == 1:
+            await asyncio.Event().wait()
+        return await read(used, chosen, cursor)
+
+    monkeypatch.setattr(UsedRecords, "_read", stalls_once)
+    chosen = Filter(uses=(UseTest(use=Use.READ),), binding_key="table")
+    request = BrowseRequest(scope=WEB, filter=chosen, sort="created_at")
+    page = await service.everywhere.browse(ANA, request, within_ms=300)
+    assert len(page.records) == 3, "what was not read in time was asked for again"
+
 
 async def test_tags_are_counted_and_found_over_all_scopes_and_bindings(
     service: MemoryService, plugin: tuple[Plugin, str]
