@@ -258,6 +258,11 @@ class _Writer:
         for row in rows:
             given = row.config.get("path")
             path = Path(given).expanduser() if isinstance(given, str) else None
+            if path is None and self._is_elsewhere(providers, row):
+                self._left_out.append(
+                    f"The binding {row.binding_id} keeps its memories elsewhere, in "
+                    f"{row.provider_key}; back them up there."
+                )
             if path is None or path.resolve().is_relative_to(self._paths.data.resolve()):
                 continue
             if not _keeps_memories(providers, row):
@@ -274,6 +279,13 @@ class _Writer:
                 places[name] = str(path)
                 (self._file if path.is_file() else self._folder)(path, name)
         return places
+
+    def _is_elsewhere(self, providers: Providers, row: BindingRow) -> bool:
+        """Whether a binding's config leads out of its own folder, as far as that is known."""
+        if not row.config or providers.is_foreign(row.provider_key):
+            return False
+        own = self._paths.data / "bindings" / row.binding_id
+        return not providers.load(row.provider_key).lives_in(own)
 
     def _folder(self, root: Path, name: str) -> None:
         """Take a folder in, but not what is derived from the rest, locks, and links."""

@@ -140,11 +140,13 @@ async def test_what_another_program_keeps_elsewhere_stays_there(
     theirs.mkdir()
     service = await open_service(lived.paths, lived.settings)
     await service.bindings.add(CALLER, "theirs", "memsearch", {"path": str(theirs)})
+    await service.bindings.add(CALLER, "far", "mem0", {"url": "http://127.0.0.1:9"})
     await service.close()
     taken = write(lived, tmp_path / "with.zip", vaults=True)
     assert taken.outside == {}
     assert taken.left_out == (
         f"The binding local/theirs reads {theirs}, which is another program's.",
+        "The binding local/far keeps its memories elsewhere, in mem0; back them up there.",
     )
 
 
