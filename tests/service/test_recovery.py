@@ -87,7 +87,7 @@ async def test_a_killed_mutation_shows_once_as_unknown_and_can_be_checked(
         await service.close()
     assert (operation.operation_type, operation.error_kind) == (kind, "interrupted")
     assert (operation.principal, operation.door) == ("agent:coding", "mcp")
-    assert (operation.scope, operation.binding_key) == (SCOPE, "default")
+    assert (operation.asked_scope, operation.binding_key) == (SCOPE, "default")
     assert is_intact(operation)
 
     service = await start(paths, settings, caller)

@@ -103,7 +103,6 @@ async def mcp_serve(
     from memtui.doors.hooks.joining import client_process, noted
     from memtui.doors.mcp.server import DOOR, serve_stdio
     from memtui.importing.projects import project_of
-    from memtui.service.visibility import AGENT_PREFIX
 
     if project_from_folder:
         project = project or project_of(Path(), str(Path.cwd()))
@@ -112,7 +111,7 @@ async def mcp_serve(
         session.service,
         own,
         DOOR,
-        name=agent or (own.principal.removeprefix(AGENT_PREFIX) if own.by_ai else "assistant"),
+        name=agent or own.agent_id or "assistant",
         project_id=project,
         run_id=run or _new_run(),
         binding_key=binding,

@@ -30,7 +30,6 @@ from memtui.doors.agent import Agent
 from memtui.doors.http.app import ErrorStyle, Guard
 from memtui.doors.mcp.server import DOOR, Context, MemoryServer
 from memtui.service import Caller, MemoryService
-from memtui.service.visibility import AGENT_PREFIX
 
 PATH = "/mcp"
 _CALLER = "memtui.caller"
@@ -107,10 +106,9 @@ class HttpServer:
         request = context.request
         assert isinstance(request, Request)  # noqa: S101 - the transport gives nothing else
         caller: Caller = request.scope[_CALLER]
-        is_agent = caller.principal.startswith(AGENT_PREFIX)
         scope = Scope(
             company_id=self.company_id,
-            agent_id=caller.principal.removeprefix(AGENT_PREFIX) if is_agent else None,
+            agent_id=caller.agent_id,
             project_id=caller.project_id or self.project_id,
             subject_id=await self.service.members.own_subject(caller),
         )
