@@ -485,11 +485,11 @@ def _files(paths: Paths, aim: Aim) -> list[tuple[Path, bytes | None]]:
         fresh = _without(document, aim)
         if fresh != document:
             found.append((path, json_text(fresh, indent=1).encode()))
-    if (raw := _read(paths.log_file)) is not None:
-        lines = raw.decode("utf-8", "surrogateescape").splitlines(keepends=True)
+    for path in sorted(paths.data.glob(f"{paths.log_file.name}*")):  # and those before it, rotated
+        lines = (_read(path) or b"").decode("utf-8", "surrogateescape").splitlines(keepends=True)
         kept = [line for line in lines if not aim.says(line)]
         if kept != lines:
-            found.append((paths.log_file, "".join(kept).encode("utf-8", "surrogateescape")))
+            found.append((path, "".join(kept).encode("utf-8", "surrogateescape")))
     for folder in sorted(paths.data.glob("draft-*")):
         drafts = [_read(path) or b"" for path in folder.iterdir()] if folder.is_dir() else []
         if any(aim.says(draft.decode("utf-8", "replace")) for draft in drafts):

@@ -535,7 +535,9 @@ async def test_the_apps_own_files_lose_what_names_it(service: MemoryService, pat
         "filters": [said, "x"],
     }
     paths.session_file.write_text(json.dumps(session))
-    paths.log_file.write_text(f"one\nwent wrong with {said!r}\nthree\n")
+    logs = [paths.log_file, paths.log_file.with_name("memtui.log.1")]
+    for log in logs:
+        log.write_text(f"one\nwent wrong with {said!r}\nthree\n")
     draft = paths.data / "draft-1"
     draft.mkdir()
     (draft / "memory.md").write_text(said)
@@ -545,7 +547,7 @@ async def test_the_apps_own_files_lose_what_names_it(service: MemoryService, pat
     assert json.loads(paths.session_file.read_text()) == {
         "companies": {"local": {"scope": scope, "filter_line": ""}}, "filters": ["x"]
     }  # fmt: skip
-    assert paths.log_file.read_text() == "one\nthree\n"
+    assert [log.read_text() for log in logs] == ["one\nthree\n"] * 2
     assert not draft.exists()
     await service.purging.apply(ANA, PurgeRequest(project_id="apollo"))
     assert json.loads(paths.session_file.read_text())["companies"]["local"]["scope"] is None

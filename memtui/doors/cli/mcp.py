@@ -203,6 +203,9 @@ def mcp_install(
     ]
     plan = plan_install(chosen, Path.home(), command, skill())
     then = f"restart it{_hooks_too(chosen.key, works_in)}"
+    paths = invocation.paths()
+    if invocation.names_home and not paths.is_begun:
+        then += f". There is no home in {paths.data} yet: its first start makes one"
     return carried_out(invocation, plan, yes, f"{chosen.name} has memtui", then)
 
 
