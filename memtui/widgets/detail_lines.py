@@ -109,6 +109,14 @@ def record_words(record: Record) -> str:
     return " ".join(record.shown[:2_000].split())
 
 
+def below_heading(text: str, title: str | None) -> str:
+    """Return a text without the Markdown heading that its title repeats."""
+    first, _, rest = text.lstrip().partition("\n")
+    marks, _, words = first.partition(" ")
+    is_heading = bool(title) and words.strip() == title and not marks.strip("#")
+    return rest if is_heading and rest.strip() else text
+
+
 def matches(word: str, words: Collection[str]) -> bool:
     """Whether a word begins as one of `words` does, or one of them as it does."""
     folded = word.casefold()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from memtui.contract import Location, OperationStatus, SourceKind, SourceRef, Usage
 from memtui.widgets import format as fmt
-from memtui.widgets.detail_lines import outcome_words
+from memtui.widgets.detail_lines import below_heading, outcome_words
 
 NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
 
@@ -153,3 +153,18 @@ def test_places() -> None:
     assert fmt.parse_place("/a/b.md:12") == Location(path="/a/b.md", line=12)
     assert fmt.parse_place("/a/b.md") == Location(path="/a/b.md")
     assert fmt.parse_place("https://x.test/a:1") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("# Code freeze\n\nIt begins in May.", "\nIt begins in May."),
+        ("## Code freeze ##\nIt begins.", "## Code freeze ##\nIt begins."),
+        ("# Code freeze", "# Code freeze"),
+        ("Code freeze\nIt begins.", "Code freeze\nIt begins."),
+        ("#freeze\nIt begins.", "#freeze\nIt begins."),
+    ],
+)
+def test_a_heading_that_is_the_title_is_not_said_twice(text: str, shown: str) -> None:
+    assert below_heading(text, "Code freeze") == shown
+    assert below_heading(text, None) == text

@@ -47,6 +47,7 @@ from memtui.widgets.detail_lines import (
     MARKED_WORD,
     SEPARATOR,
     Line,
+    below_heading,
     heading,
     joined,
     labelled,
@@ -808,7 +809,10 @@ def snippet_card(
     """
     lead = Content.styled(f"{rank:>3}  {fmt.score(snippet.score):>5}  ", DIM)
     title = display(snippet.title, limit=120, style=STRONG) if snippet.title else None
-    text = marked(display(_around(snippet.shown, words), limit=_TEXT_LIMIT), words)
+    text = marked(
+        display(_around(below_heading(snippet.shown, snippet.title), words), limit=_TEXT_LIMIT),
+        words,
+    )
     body = hanging(lead, line(title, text, gap="  "), width, most=_TEXT_LINES)
     place = display(binding, limit=40, style=ACCENT) if binding else None
     told = Content.styled(fmt.VERDICTS[said], ACCENT) if said else None

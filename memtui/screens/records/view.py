@@ -18,13 +18,13 @@ from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import (
     SEPARATOR,
     Line,
+    below_heading,
     joined,
     key_hint,
     labelled,
     marked,
     moment,
     outcome_words,
-    record_words,
     scope_words,
     who_and_when,
 )
@@ -69,7 +69,7 @@ def _place(record: Record) -> str | None:
 
 
 def _text(record: Record, now: datetime, *, is_ghost: bool) -> Cell:
-    words = record_words(record)
+    words = " ".join(below_heading(record.shown[:2_000], record.title).split())
     if record.title and not words.startswith(record.title):
         words = f"{record.title}: {words}"
     if is_ghost:
