@@ -774,8 +774,13 @@ class MemtuiApp(App[None]):
 
     def action_scope(self) -> None:
         """Choose company, project, agent, subject, issue and run."""
-        from memtui.screens.dialogs import Choice, Choose
-        from memtui.screens.scope_choices import chooser_title, offered, read_choices
+        from memtui.screens.dialogs import Choice
+        from memtui.screens.scope_choices import (
+            ChooseScope,
+            chooser_title,
+            offered,
+            read_choices,
+        )
         from memtui.screens.state import GoTo
 
         known: list[Choice[ScopeStep]] = []
@@ -784,7 +789,7 @@ class MemtuiApp(App[None]):
             known[:] = await read_choices(self.state)
             return known
 
-        chooser: Choose[ScopeStep] = Choose(
+        chooser = ChooseScope(
             chooser_title(self.state),
             read,
             placeholder="type a name, or run:4412",

@@ -315,6 +315,10 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         session = self.session
         read = partial(session.service.bindings.all, session.caller)
         bindings = await self.wait("reading the rules", read)
+        if not bindings:
+            raise NotFound(
+                "There is no binding whose writes could be held; a on screen 1 adds one."
+            )
         keys = [Choice(one.key, _with_rules(one)) for one in bindings]
         key = keys[0].value
         if len(keys) > 1:

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from memtui.contract import Scope
-from memtui.screens.dialogs import Choice
+from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.state import AppState, ServiceSession
 from memtui.widgets.detail_lines import SCOPE_WORDS
 from memtui.widgets.format import since
@@ -33,6 +33,12 @@ class ScopeStep:
         if self.field is None:
             return Scope(company_id=self.value or scope.company_id)
         return scope.model_copy(update={self.field: self.value})
+
+
+class ChooseScope(Choose[ScopeStep]):
+    """Offer whose memories to look at."""
+
+    NOTHING = "Nobody is in the log yet; a name that is typed is taken as it is."
 
 
 async def seen_scopes(session: ServiceSession) -> list[Scope]:

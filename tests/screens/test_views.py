@@ -214,7 +214,7 @@ def test_costs_are_words_where_there_is_no_number() -> None:
 
 
 def test_each_state_says_what_to_do_next() -> None:
-    assert state_of(QueryView()) == (
+    assert state_of(QueryView(past=())) == (
         "empty",
         "Nothing was asked here yet.",
         "Write a question above; every result names its source, every question its cost.",

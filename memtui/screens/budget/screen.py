@@ -530,6 +530,8 @@ class BudgetScreen(EditingScreen[FactRow]):
     @conversation
     async def action_add(self) -> None:
         """Write a new fact; a text that could not be written is taken up again."""
+        if self.state.resolution_problem:
+            raise NotFound(self.state.resolution_problem)
         begin = self._unwritten.text if self._unwritten else ""
         most = self.state.settings.fact_max_chars
         prompt = Prompt(

@@ -88,7 +88,8 @@ class QueryView:
     """Bindings and ids of its results that were changed or forgotten since."""
     said: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """What the person says of its results, by binding and id."""
-    past: tuple[Operation, ...] = ()
+    past: tuple[Operation, ...] | None = None
+    """The questions asked before; None until they are read."""
     asking: bool = False
     error: str = ""
     asked: int = 0
@@ -115,9 +116,10 @@ class QueryView:
 
     def past_at(self, index: int | None) -> Operation | None:
         """Return a past question by its place in the list."""
-        if self.answer is not None or index is None or index >= len(self.past):
+        past = self.past or ()
+        if self.answer is not None or index is None or index >= len(past):
             return None
-        return self.past[index]
+        return past[index]
 
 
 def of_all(answer: QueryAnswer | EverywhereQuery | None) -> EverywhereQuery | None:
@@ -383,7 +385,7 @@ class QueryScreen(MemtuiScreen):
             ) or before.answer is now.answer
             self._draw_cards((self._cards.highlighted or 0) if goes_on else 0)
         elif before.past != now.past and now.answer is None:
-            self._draw_cards(_place_of(before.past_at(self._cards.highlighted), now.past))
+            self._draw_cards(_place_of(before.past_at(self._cards.highlighted), now.past or ()))
         notice = self.query_one("#query-notice", Notice)
         if (state := state_of(now)) is None:
             notice.hide()
@@ -686,7 +688,7 @@ def state_of(view: QueryView) -> tuple[State, str, str] | None:
     if view.error:
         hint = "i asks again, B chooses another binding, 1 shows how the bindings are."
         return "error", view.error, hint
-    if view.answer is None and not view.past:
+    if view.answer is None and view.past == ():
         hint = "Write a question above; every result names its source, every question its cost."
         return "empty", "Nothing was asked here yet.", hint
     if view.answer is not None and not view.answer.snippets and not view.waiting:
@@ -699,7 +701,7 @@ def card_contents(view: QueryView, state: AppState, width: int) -> list[Content]
     """Return the cards of the list, `width` cells wide."""
     now = state.clock()
     if view.answer is None:
-        return [past_card(one, now, width) for one in view.past]
+        return [past_card(one, now, width) for one in view.past or ()]
     words = words_of(view.question)
     is_mixed = of_all(view.answer) is not None
     return [

@@ -333,6 +333,8 @@ class RecordsScreen(EditingScreen[Record]):
         self._begun = self._question = self._page = self._total = None
         self._rows.replace(())
         hint = "r reads again, B looks at another binding."
+        if not self.state.bindings:
+            hint = "There is none yet; a on screen 1 adds one."
         if isinstance(error, Unsupported):
             hint = "3 asks it a question instead, B looks at another binding."
         self.show_error(error, hint)
@@ -636,6 +638,8 @@ class RecordsScreen(EditingScreen[Record]):
     @conversation
     async def action_add(self) -> None:
         """Write a new record."""
+        if self.state.resolution_problem:
+            raise NotFound(self.state.resolution_problem)
         where, scope = self.where([None]), self.state.record_scope
         new = await self.ask(WriteRecord(where, scope, self._unwritten))
         self._unwritten = None
