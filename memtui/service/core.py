@@ -658,8 +658,9 @@ def _reason(found: Route, scope: Scope) -> str:
 def _nothing_serves(scope: Scope, binding_key: str | None) -> str:
     if binding_key is None:
         return (
-            f"No binding serves {scope.company_id}; "
-            "set one with `memtui bindings target set KEY company`."
+            f"No binding serves {scope.company_id}; add one on screen 1 or with "
+            "`memtui bindings add KEY PROVIDER`, and let it serve with "
+            "`memtui bindings target set KEY company`."
         )
     return (
         f"There is no binding {binding_key} in {scope.company_id}; "
