@@ -139,8 +139,6 @@ class RecordsScreen(EditingScreen[Record]):
         )
         limit = min(_MOST_AT_ONCE, max(PAGE_ROWS, self._rows.loaded))
         is_new = question != self._question or everywhere != self._everywhere
-        if not is_new and self._is_narrowed:
-            self._whole = None  # it is read again as it may be another number by now
         if is_new:
             self._question, self._everywhere, limit = question, everywhere, PAGE_ROWS
             self._outcomes = {}
@@ -363,6 +361,8 @@ class RecordsScreen(EditingScreen[Record]):
         """Read again what was changed on another screen or elsewhere; else count reads again."""
         shown = {None, *(self._outcomes or (self._binding_key,))}
         if news.is_part or any(one.binding_key in shown for one in news.changes(self)):
+            if self._is_narrowed:
+                self._whole = None  # others may have written, or forgotten, what does not pass
             self.reload()
         elif any(one.handles and one.binding_key in shown for one in news.operations):
             self._count_again()
@@ -413,7 +413,7 @@ class RecordsScreen(EditingScreen[Record]):
             return found
         if self._whole is None or self._whole[0] != self._asked_of:
             return f"{found} match"
-        return f"{found} of {fmt.count(self._whole[1])}"
+        return f"{found} of {fmt.count(max(self._whole[1], self._rows.loaded, total or 0))}"
 
     @property
     def _is_narrowed(self) -> bool:
@@ -423,10 +423,15 @@ class RecordsScreen(EditingScreen[Record]):
 
     @property
     def _asked_of(self) -> tuple[object, ...]:
-        """What the records were asked of, whatever the filter."""
-        asked = self._question
-        place = (asked.scope, asked.binding_key) if asked is not None else ()
-        return *place, self._everywhere, self.state.as_of
+        """What the records were asked of, whatever narrows them."""
+        asked, here = self._question, self.state.scope
+        if asked is None:
+            return ()
+        # A filter may name an owner: within the scope that narrows it, else it is another place.
+        named = here.model_dump(exclude_none=True)
+        within = asked.scope.model_dump(include=set(named)) == named
+        place = here if within else asked.scope
+        return place, asked.binding_key, self._everywhere, self.state.as_of
 
     # What an edit did, without asking the provider for the page again.
 
