@@ -24,7 +24,7 @@ from memtui.doors.cli.options import (
     target_id_of,
 )
 from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table, ticker
-from memtui.doors.cli.session import FirstSession, Session
+from memtui.doors.cli.session import FirstSession, Invocation, Session
 from memtui.widgets.format import counted, embedding_words, exact, held, held_words
 from memtui.wording import unknown
 
@@ -408,7 +408,7 @@ async def bindings_health(
 
 
 async def bindings_providers(
-    session: Session,
+    invocation: Invocation,
     key: Annotated[
         str | None,
         typer.Argument(
@@ -420,18 +420,22 @@ async def bindings_providers(
 
     A provider that is not used says why. Exit 1 if that is the one that was asked for.
     """
-    bindings = session.service.bindings
+    from memtui.service.providers import Providers
+    from memtui.threads import use_loose_threads
+
+    use_loose_threads()  # a stranger's import may hang
+    installed = Providers(timeout_ms=invocation.settings().provider_timeout_ms)
     if key is not None:
-        found = await bindings.provider_view(key)
-        session.out.answer(found, _provider(found))
+        found = await installed.view(key)
+        invocation.out.answer(found, _provider(found))
         return 0 if found.usable else 1
-    views = [await bindings.provider_view(name) for name in bindings.providers()]
+    views = [await installed.view(name) for name in installed.names()]
     rows = [
         [one.key, _package(one), one.opens if one.usable else f"✗ {one.problem}"] for one in views
     ]
     titles = columns("provider", "package", "opens*")
     taken = (one.problem or "" for one in views if one.usable)
-    session.out.answer({"providers": views}, table(titles, rows), *taken)
+    invocation.out.answer({"providers": views}, table(titles, rows), *taken)
     return 0
 
 
