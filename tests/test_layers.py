@@ -1,8 +1,7 @@
-"""Imports run downwards only, and what is below the screens starts without them."""
+"""What is below the screens starts without them; import-linter holds that imports run downwards."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,15 +34,6 @@ def modules(package: str) -> list[str]:
     files = sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
     names = (".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files)
     return [name.removesuffix(".__init__") for name in names]
-
-
-def test_imports_run_downwards_only() -> None:
-    command = shutil.which("lint-imports", path=str(Path(sys.executable).parent))
-    assert command is not None
-    checked = subprocess.run(
-        [command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert checked.returncode == 0, checked.stdout
 
 
 def test_nothing_below_the_screens_loads_an_interface() -> None:
