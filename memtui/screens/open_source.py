@@ -90,6 +90,9 @@ def _from_link(link: str) -> Opening | None:
     return None if "://" in link else parse_place(link)
 
 
+_NONE = "It has no source that could be opened."
+
+
 def open_source(
     screen: ServiceScreen,
     work: Background,
@@ -101,7 +104,8 @@ def open_source(
     link = session.company.link(source) if source is not None else None
     opening = find_opening(source, link, location)
     if opening is None:
-        screen.fail(Invalid(f"There is nothing to open for {source_line(source)}."))
+        told = f"There is nothing to open for {source_line(source)}." if source else _NONE
+        screen.fail(Invalid(told))
     elif isinstance(opening, LogEntries):
         screen.post_message(GoTo("operations", filter_line=format_filter(opening.filter)))
     elif isinstance(opening, WebAddress):
