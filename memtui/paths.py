@@ -43,6 +43,35 @@ def is_writable(folder: Path) -> bool:
     return has_names and disk.f_bavail * disk.f_frsize >= _LEAST_ROOM
 
 
+def check_target(target: Path, *, force: bool) -> None:
+    """Make sure that a new file may be made there.
+
+    Raises:
+        Conflict: it is there already and `force` is not given.
+        Invalid: it is a folder, or its folder is missing.
+    """
+    from memtui.contract import Conflict, Invalid
+
+    try:
+        if target.is_dir():
+            raise Invalid(f"{target} is a folder; name a file in it.")
+        if not target.parent.is_dir():
+            raise Invalid(
+                f"The folder {target.parent} does not exist; create it, or choose another place."
+            )
+        if not force and (target.exists() or target.is_symlink()):
+            raise Conflict(f"{target} is there already; name a new file, or give --force.")
+    except OSError as error:
+        raise unwritable(target, error) from error
+
+
+def unwritable(target: Path, error: OSError) -> Exception:
+    """Return the error for a file that cannot be written."""
+    from memtui.contract import Invalid
+
+    return Invalid(f"{target} cannot be written ({error.strerror}); choose another place.")
+
+
 @contextmanager
 def replacing(target: Path, mode: int = 0o600) -> Iterator[Path]:
     """A private file beside `target` to write; it takes its place, durably, if the block ends well.

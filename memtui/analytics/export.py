@@ -25,7 +25,7 @@ from memtui.analytics.layout import TABLES, Manifest
 from memtui.analytics.rows import LogEngine, among, fetch
 from memtui.analytics.source import columns_of
 from memtui.analytics.sql import VIEWS
-from memtui.contract import EVERYTHING, Conflict, Filter, Invalid, Scope, SourceRef, Usage
+from memtui.contract import EVERYTHING, Filter, Invalid, Scope, SourceRef, Usage
 from memtui.csv_text import cell_sql
 from memtui.scratch import Scratch
 from memtui.store.conditions import condition
@@ -236,44 +236,20 @@ def format_of(name: str) -> ExportFormat:
         ) from None
 
 
-def check_target(target: Path, *, force: bool) -> None:
-    """Make sure that a new file may be made there.
-
-    Raises:
-        Conflict: it is there already and `force` is not given.
-        Invalid: it is a folder, or its folder is missing.
-    """
-    try:
-        if target.is_dir():
-            raise Invalid(f"{target} is a folder; name a file in it.")
-        if not target.parent.is_dir():
-            raise Invalid(
-                f"The folder {target.parent} does not exist; create it, or choose another place."
-            )
-        if not force and (target.exists() or target.is_symlink()):
-            raise Conflict(f"{target} is there already; name a new file, or give --force.")
-    except OSError as error:
-        raise _unwritable(target, error) from error
-
-
 @contextmanager
 def replacing(target: Path, *, force: bool) -> Iterator[Path]:
     """A private file beside `target` to write to; it takes its place if the block ends well.
 
     Raises:
-        Conflict, Invalid: as `check_target`, or it cannot be written.
+        Conflict, Invalid: as `paths.check_target`, or it cannot be written.
     """
-    check_target(target, force=force)
+    paths.check_target(target, force=force)
     try:
         with paths.replacing(target) as fresh:
             yield fresh
-            check_target(target, force=force)
+            paths.check_target(target, force=force)
     except OSError as error:
-        raise _unwritable(target, error) from error
-
-
-def _unwritable(target: Path, error: OSError) -> Invalid:
-    return Invalid(f"{target} cannot be written ({error.strerror}); choose another place.")
+        raise paths.unwritable(target, error) from error
 
 
 def _flat(name: str, form: ExportFormat, *, guard: bool) -> str:

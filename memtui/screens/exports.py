@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from memtui.contract import Conflict, Invalid, Unavailable
-from memtui.paths import replacing
+from memtui.paths import check_target, replacing
 from memtui.screens.base import ServiceScreen
 from memtui.screens.dialogs import Confirm, Prompt
 
@@ -32,7 +32,7 @@ async def export(
         write: Writes to it.
     """
     hint = f"ends in {_forms(kinds)}   enter write   esc go back"
-    prompt = Prompt(title, value=name, hint=hint, check=lambda text: path_of(text, kinds))
+    prompt = Prompt(title, value=name, hint=hint, check=lambda text: _place_of(text, kinds))
     if (text := await screen.ask(prompt)) is None:
         return
     path = path_of(text, kinds)
@@ -55,8 +55,6 @@ def write_file(path: Path, write: Callable[[Path], object], *, overwrite: bool) 
         Invalid: it is a folder, or its folder is missing.
         Unavailable: it cannot be written.
     """
-    from memtui.analytics.export import check_target
-
     check_target(path, force=overwrite)
     try:
         with replacing(path) as work:
@@ -81,6 +79,13 @@ def path_of(text: str, kinds: Sequence[str]) -> Path:
         raise Invalid("That is not a file name; give one such as figures.csv.")
     if path.suffix.lower().removeprefix(".") not in kinds:
         raise Invalid(f"Give the file a name that ends in {_forms(kinds)}.")
+    return path
+
+
+def _place_of(text: str, kinds: Sequence[str]) -> Path:
+    """Return the file that a person named, in a folder that is there. Raises `Invalid`."""
+    path = path_of(text, kinds)
+    check_target(path, force=True)
     return path
 
 

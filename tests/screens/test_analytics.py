@@ -332,6 +332,10 @@ async def test_clicks_select_and_figures_go_into_private_files(
             await until(pilot, lambda: (path.stat().st_ino == before) is kept)  # noqa: B023
         await export(app, pilot, tmp_path / "figures.txt")
         await until(pilot, lambda: "a name that ends in" in screen_text(app))
+        app.screen.query_one(".dialog-input", Input).value = str(tmp_path / "none" / "figures.csv")
+        await pilot.press("enter")
+        await until(pilot, lambda: "does not exist" in screen_text(app))
+        assert app.screen.query(".dialog-input")
     with (tmp_path / "figures.csv").open() as file:
         written = list(csv.DictReader(file))
     assert sum(int(row["operation_count"]) for row in written) == 33

@@ -168,7 +168,7 @@ async def audit_export(
 
     The script that verifies it is in docs/audit.md; it needs nothing of memtui.
     """
-    from memtui.analytics.export import check_target
+    from memtui.paths import check_target
 
     check_target(to, force=force)
     count = await session.service.analysis.export_proof(session.caller, to)

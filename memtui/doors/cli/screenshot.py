@@ -37,8 +37,8 @@ async def screenshot(
     It is what the app shows of the company, of the whole of it unless options narrow it: look at it
     before you hand it on. What is read for it is in the log as the app's own reads.
     """
-    from memtui.analytics.export import check_target
     from memtui.doors.cli.pictures import Shot, take
+    from memtui.paths import check_target
     from memtui.screens.exports import path_of, write_file
 
     columns_and_rows = _size(size)

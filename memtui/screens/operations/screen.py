@@ -430,7 +430,7 @@ class OperationsScreen(ListScreen[Operation]):
         session = self.session
 
         async def write(path: Path, *, overwrite: bool) -> str:
-            from memtui.analytics.export import check_target
+            from memtui.paths import check_target
 
             await asyncio.to_thread(check_target, path, force=overwrite)
             count = await session.service.analysis.export_proof(session.caller, path)
