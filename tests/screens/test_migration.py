@@ -171,7 +171,7 @@ async def test_what_was_not_listed_whole_is_cut_over_only_by_its_name(
 ) -> None:
     server = Reference()
     async with serve(talk(server)) as url:
-        await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url, "max_searches": 9})
+        await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url})
         await service.bindings.set_target(caller, "project", "mech", "plugin")
         await service.namespaces.put(caller, "plugin", "workspace:mech")
         for number in range(130):
