@@ -144,6 +144,8 @@ class RecordsScreen(EditingScreen[Record]):
             self._outcomes = {}
             shown.selection.reset()
             shown.notice = ("Reading the records …",)
+        else:
+            self._whole = None  # what does not pass the filter may have changed too
         self._leave_out_alike(everywhere=everywhere)
         request = question.model_copy(update={"limit": limit})
         self._begun = request if is_new or not self._rows.loaded else None
@@ -361,8 +363,7 @@ class RecordsScreen(EditingScreen[Record]):
         """Read again what was changed on another screen or elsewhere; else count reads again."""
         shown = {None, *(self._outcomes or (self._binding_key,))}
         if news.is_part or any(one.binding_key in shown for one in news.changes(self)):
-            if self._is_narrowed:
-                self._whole = None  # others may have written, or forgotten, what does not pass
+            self._whole = None  # a reading that waits may be of another filter
             self.reload()
         elif any(one.handles and one.binding_key in shown for one in news.operations):
             self._count_again()
@@ -489,6 +490,8 @@ class RecordsScreen(EditingScreen[Record]):
         left = set(map(self._row_key, names - ghosts))
         held = sum(self._rows.index_of(one) is not None for one in left)
         self._add(-held)
+        if held < len(left):
+            self._whole = None
         reads_again = self._rows.more and held < len(left)
         self._rows.remove(left)
         self.rows_list.selection.drop(set(map(self._row_key, names)))
