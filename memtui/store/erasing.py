@@ -301,7 +301,8 @@ class Aim:
             return _NOWHERE
         written = canonical(self.subject_id)[1:-1]
         forms = "|".join(re.escape(one) for one in (self.subject_id, written))
-        return re.compile(rf"""(?:\bsubject:|["'])(?:{forms})(?=["'\\\s]|$)""")
+        named = r"""(?:\b(?i:subject)|(?<![\w:"'])(?i:user)):(?:[^\s"']*,)?"""  # not `by:user:`
+        return re.compile(rf"""(?:{named}|["'])(?:{forms})(?=["'\\\s,]|$)""")
 
     def says(self, text: str) -> bool:
         """Whether a text holds one of the gone records' or names the subject."""

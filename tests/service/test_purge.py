@@ -556,8 +556,11 @@ async def test_the_apps_own_files_lose_what_names_it(service: MemoryService, pat
 async def test_filters_and_statements_that_name_a_subject_go_with_it(
     service: MemoryService, paths: Paths
 ) -> None:
-    about = ["subject:zoë", 'type:write subject:"zoë"', "SELECT 1 WHERE subject_id = 'zoë'"]
-    others = ["subject:zoëlle", "by:user:zoë", "zoë"]
+    about = [
+        "subject:zoë", 'type:write subject:"zoë"', "SELECT 1 WHERE subject_id = 'zoë'",
+        "type:write user:zoë", "-User:zoë", "user:zoë,bea", "subject:bea,zoë,cy",
+    ]  # fmt: skip
+    others = ["subject:zoëlle", "user:zoëlle,bea", "by:user:zoë", "principal = 'user:zoë'", "zoë"]
     paths.queries_file.write_text(json.dumps([*about, *others]))
     await service.purging.apply(ANA, PurgeRequest(subject_id="zoë"))
     assert json.loads(paths.queries_file.read_text()) == others
