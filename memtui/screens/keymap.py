@@ -19,7 +19,14 @@ from memtui.actions import (
 from memtui.widgets.frame import FooterEntry
 
 _MODIFIERS = frozenset({"ctrl", "shift", "alt", "super", "hyper", "meta"})
-_SENT = {"ctrl+i": "tab", "ctrl+m": "enter", "ctrl+left_square_bracket": "escape"}
+_SENT = {
+    "ctrl+h": "backspace",
+    "ctrl+i": "tab",
+    "ctrl+left_square_bracket": "escape",
+    "ctrl+m": "enter",
+    "ctrl+slash": "ctrl+underscore",
+    "ctrl+space": "ctrl+@",
+}
 """What most terminals send for a key that they cannot tell apart."""
 
 
@@ -94,7 +101,10 @@ def _key_named(key: str, action_id: str) -> str:
             held, last = [], last.upper()
         elif held == ["ctrl"]:
             last = last.lower()
-        last = known.get(last, last)
+        elif held and last != last.lower():
+            held, last = sorted({*held, "shift"}), last.lower()
+        if (held, last) != (["ctrl"], "@"):  # which Textual calls so
+            last = known.get(last, last)
     elif last not in known.values():
         raise _unfit(f"{_unknown('key', last, known.values())} The keymap gives it to {action_id}.")
     if wrong := [name for name in held if name not in _MODIFIERS]:

@@ -28,10 +28,21 @@ def test_a_character_becomes_the_name_of_its_key() -> None:
 
 @pytest.mark.parametrize(
     ("written", "key"),
-    [("shift+z", "Z"), ("ctrl+X", "ctrl+x"), ("shift+ctrl+up", "ctrl+shift+up")],
+    [
+        ("shift+z", "Z"),
+        ("ctrl+X", "ctrl+x"),
+        ("alt+X", "alt+shift+x"),
+        ("shift+ctrl+up", "ctrl+shift+up"),
+        ("ctrl+@", "ctrl+@"),
+    ],
 )
 def test_a_key_is_what_a_terminal_sends_for_it(written: str, key: str) -> None:
     assert load_keymap({"app.tour": written}).keys("app.tour") == (key,)
+
+
+def test_the_default_keys_can_be_written_as_the_documents_name_them() -> None:
+    keymap = load_keymap({one.id: ",".join(one.keys) for one in ACTIONS.values() if one.keys})
+    assert all(keymap.keys(one.id) == one.keys for one in ACTIONS.values() if one.keys)
 
 
 def test_two_actions_may_swap() -> None:
@@ -47,6 +58,7 @@ def test_two_actions_may_swap() -> None:
         ({"records.forget": "ctlr+x"}, "unknown modifier 'ctlr'"),
         ({"records.forget": "escpe"}, "did you mean escape?"),
         ({"records.forget": "ctrl+i"}, "terminals send as tab"),
+        ({"records.forget": "ctrl+space"}, "terminals send as ctrl+@"),
         ({"records.forget": "zzzzz"}, "the keys are"),
         ({"records.forget": " , "}, "no key"),
         ({"records.forget": "e"}, "same key e in Records"),
