@@ -145,14 +145,22 @@ def _refuse_altered(duck: Any, manifest: Manifest, span: tuple[int, int]) -> Non
     sources = {table: f"({SELECTS[table]})" for table in TABLES}
     for first in range(span[0], span[1] + 1, _ROW_GROUP):
         last = min(first + _ROW_GROUP - 1, span[1])
-        found = fetch(duck, sources, f"seq BETWEEN {first} AND {last}")
+        try:
+            found = fetch(duck, sources, f"seq BETWEEN {first} AND {last}")
+        except (ValueError, TypeError, ArithmeticError) as error:
+            altered = f"One of the operations {first} to {last}", "it is none that can be read"
+            raise _altered(manifest, span, *altered) from error
         for seq, operation in sorted(found.items()):
             if not is_intact(operation, company):
-                raise Conflict(
-                    f"Operation {seq} of {manifest.company_id} was altered: it does not fit its "
-                    f"digest, so nothing from {span[0]} on was sealed. `memtui audit verify` tells "
-                    "more; bring the log back with `memtui restore`."
-                )
+                altered = f"Operation {seq}", "it does not fit its digest"
+                raise _altered(manifest, span, *altered)
+
+
+def _altered(manifest: Manifest, span: tuple[int, int], which: str, why: str) -> Conflict:
+    return Conflict(
+        f"{which} of {manifest.company_id} was altered: {why}, so nothing from {span[0]} on was "
+        "sealed. `memtui audit verify` tells more; bring the log back with `memtui restore`."
+    )
 
 
 def _last_to_seal(database: Database, company_id: str, before: datetime | None) -> int:
