@@ -138,6 +138,7 @@ class Conformance(RunScreen["CheckResult"]):
             verb="run",
             detail=WARNING,
             otherwise="leave it",
+            final=True,
         )
         if await self.ask(question) and not self.run.busy:
             self._begin()

@@ -238,6 +238,7 @@ class Migration(RunScreen[StepRow]):
             verb="move",
             detail=f"{found.source} is only read. x stops; a continues without duplicates.",
             otherwise="leave it",
+            final=True,
         )
         if await self.ask(question):
             self._take(

@@ -26,7 +26,7 @@ from tests.backends.plugin_v1.servers.loopback import Answer, Request, serve, ta
 from tests.backends.plugin_v1.servers.minimal import Minimal
 from tests.backends.plugin_v1.servers.reference import Reference
 from tests.screens.hostile import HOSTILE, assert_content_harmless, assert_harmless, screen_text
-from tests.screens.piloting import running, toasts, until
+from tests.screens.piloting import running, toasts, type_at_once, until
 from tests.screens.test_namespaces import to_binding
 
 
@@ -49,7 +49,7 @@ def results(report: Conformance) -> list[CheckResult]:
 
 
 async def run(app: MemtuiApp, pilot: Pilot[Any]) -> None:
-    await pilot.press("r")
+    type_at_once(app, "r", "y")
     await until(pilot, lambda: isinstance(app.screen, Confirm))
     assert "its own namespaces" in screen_text(app)
     await pilot.press("y")
