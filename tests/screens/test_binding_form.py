@@ -195,7 +195,7 @@ async def test_what_was_found_is_looked_through_and_changed_by_the_same_form(
         await until(pilot, lambda: "Added told" in str(toasts(app)))
         [_, told] = await service.bindings.all(caller)
         assert told.read_only
-        given = {"path": str(project), "agent_id": "x"}
+        given = {"path": str(project), "agent_id": "x", "project_id": "app"}
         assert {**told.config, "layout": "project"} == {**given, "layout": "project"}
 
         await to_binding(app, pilot, "told")
@@ -215,7 +215,7 @@ async def test_what_was_found_is_looked_through_and_changed_by_the_same_form(
         await pilot.press("enter")
         await until(pilot, lambda: "Saved the settings of told" in str(toasts(app)))
     [_, told] = await service.bindings.all(caller)
-    assert told.config == {"path": str(project), "layout": "user"}
+    assert told.config == {"path": str(project), "project_id": "app", "layout": "user"}
 
 
 async def test_a_strangers_words_are_harmless_in_the_form(paths: Paths, settings: Settings) -> None:
