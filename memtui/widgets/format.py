@@ -26,7 +26,7 @@ from memtui.contract import (
     SourceRef,
     Usage,
 )
-from memtui.store.operation import Operation, OperationHandle
+from memtui.store.operation import INFERRED, Operation, OperationHandle
 
 if TYPE_CHECKING:
     from memtui.service.answers import RetrievalCount, UndoCandidate
@@ -101,7 +101,8 @@ def configured(operation: Operation) -> str:
     """Return what was set: `update binding default: add rule hold per-run 2`; else empty."""
     if operation.operation_type != OperationType.CONFIGURE:
         return ""
-    words = [*filter(None, starmap(_set_words, operation.request.items()))]
+    told = ((name, value) for name, value in operation.request.items() if name != INFERRED)
+    words = [*filter(None, starmap(_set_words, told))]
     return ": ".join(filter(None, ("".join(words[:1]), ", ".join(words[1:]))))
 
 

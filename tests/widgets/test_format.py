@@ -45,7 +45,7 @@ def test_relative_times(back: timedelta, shown: str) -> None:
          "update binding default: add rule hold per-run 2"),
         ({"update_binding": "notes", "read_only": True, "enabled": False, "config": {}},
          "update binding notes: read only, not enabled"),
-        ({"set_target": "agent", "target_id": "scout", "key": "kb"},
+        ({"set_target": "agent", "target_id": "scout", "key": "kb", "inferred": ["agent_id"]},
          "set target agent: target scout, key kb"),
         ({"update_company": "acme", "name": None, "links": ["issue", "run"]},
          "update company acme: links issue run"),
