@@ -288,7 +288,8 @@ class BadConfig(Invalid):
     """A config that does not fit its provider; `fields` says of each setting what is wrong."""
 
     def __init__(self, provider: str, known: Sequence[str], error: ValidationError) -> None:
-        found = error.errors()
+        # What is misspelled is missing under its right name too: it is the mistake to name.
+        found = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
         where = ".".join(str(part) for part in found[0]["loc"])
         super().__init__(
             f"The config of {provider} does not fit{where and f' at {where}'}: {misfit(found[0])}; "

@@ -43,6 +43,11 @@ def test_a_class_may_be_added_and_wins() -> None:
     assert "fake" in registry.names()
 
 
+def test_a_misspelled_key_is_named_before_the_one_that_is_missing_for_it() -> None:
+    with pytest.raises(Invalid, match="at pth: it is not known; its keys are: path"):
+        Providers().check_config("instructions", {"pth": "/tmp"})
+
+
 def test_an_entry_point_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = installed(monkeypatch, fake="tests.service.fake:FakeAdapter")
     assert registry.load("fake") is registry.load("fake") is FakeAdapter
