@@ -13,6 +13,7 @@ from memtui.contract import (
     OWNER_FIELDS,
     BrowseRequest,
     Filter,
+    NotFound,
     Record,
     Scope,
     SourceKind,
@@ -143,7 +144,7 @@ async def browse(
     session.out.answer(answer, table(titles, rows), _page_summary(answer))
     if not answer.records and cursor is None:
         await say_unknown_of_records(session, chosen, request.scope, chosen.binding_key)
-        await say_unknown_owners(session, request.scope, chosen.binding_key)
+        await say_unknown_owners(session, request.scope, answer.binding_key)
 
 
 async def history(
@@ -358,12 +359,18 @@ async def say_unknown_owners(session: Session, scope: Scope, binding: str | None
         value = getattr(scope, field)
         if value is None:
             continue
-        own = Filter.model_validate({field: value})
-        request = BrowseRequest(scope=scope, binding_key=binding, filter=own, limit=1)
+        # Alone: of a user in a project there may be nothing, and much of each.
+        alone = {field: value}
+        request = BrowseRequest(
+            scope=Scope(company_id=scope.company_id, **alone),
+            binding_key=binding,
+            filter=Filter(**alone),
+            limit=1,
+        )
         try:
             kept = (await session.service.browse(session.caller, request)).records
-        except Unsupported:  # it lists nothing, so nobody can tell
-            return
+        except (Unsupported, NotFound):  # it lists nothing, or nothing serves them: nobody can tell
+            continue
         if not kept:
             seen = await session.service.log.scopes(session.caller, _LOOKED_AT)
             known = {getattr(one, field) for one in seen} - {None, value}

@@ -70,7 +70,9 @@ def test_a_value_that_nobody_has_is_named_with_what_is_near(here: Run) -> None:
         done = here(*command, "--agent", "codign", "--project", "nope")
         named = "Nothing has project:nope.\nNothing has agent:codign; near is agent:coding."
         assert (done.code, named in done.err) == (0, True)
-    assert "Nothing has" not in here("query", "coffee", "--agent", "coding").err
+    assert here("note", "The kettle is blue", "--project", "web").code == 0
+    done = here("query", "coffee", "--agent", "coding", "--project", "web")
+    assert (done.code, "Nothing has" in done.err) == (0, False)
 
     here("--principal", "user:mei", "note", "We test before")
     assert "Nothing has" not in here("ops", "list", "type:forget", "by:mei").err
