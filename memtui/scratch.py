@@ -30,7 +30,8 @@ class Scratch:
         _remove_left()
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         held = os.open(self.path, os.O_RDONLY)
-        fcntl.flock(held, fcntl.LOCK_EX)
+        with suppress(OSError):  # where folders cannot be locked, as on NFS, nobody removes others'
+            fcntl.flock(held, fcntl.LOCK_EX)
         self._end = weakref.finalize(self, _remove, self.path, held)
 
     def close(self) -> None:

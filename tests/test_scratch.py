@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import tempfile
@@ -59,3 +60,18 @@ def test_what_a_killed_process_left_goes_at_a_later_start(above: Path) -> None:
     with Scratch() as new:
         assert {*above.glob("memtui-*")} == {alive.path, other, new.path}
     alive.close()
+
+
+def test_a_folder_that_cannot_be_locked_can_be_used(
+    above: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with Scratch() as one:
+        os.utime(one.path, (0, 0))
+        scratch._remove_left.cache_clear()
+        with Scratch():
+            assert one.path.is_dir()
+    assert list(above.iterdir()) == []
