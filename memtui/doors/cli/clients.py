@@ -87,7 +87,8 @@ def carried_out(invocation: Invocation, plan: Plan, yes: str | None, done: str, 
 def _made_folders(invocation: Invocation) -> Iterator[set[Path]]:
     """The folders that were made for other programs' files, which go again when they are empty.
 
-    They are kept in the home, but none is made for them where somebody named it.
+    They are kept in the home, but none is made for them where somebody named it, and one that is
+    only to be read is left as it is.
     """
     file = invocation.paths().folders_file
     try:
@@ -98,7 +99,8 @@ def _made_folders(invocation: Invocation) -> Iterator[set[Path]]:
     try:
         yield made
     finally:
-        if made != before and (file.parent.is_dir() or not invocation.names_home):
+        may_write = file.parent.is_dir() or not invocation.names_home
+        if made != before and may_write and not invocation.read_only:
             try:
                 make_private(file.parent)
                 with replacing(file) as fresh:

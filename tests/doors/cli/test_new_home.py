@@ -40,3 +40,13 @@ def test_the_home_that_nobody_named_is_made_by_any_command(
     monkeypatch.setattr("memtui.doors.cli.session.Invocation.names_home", False)
     ran = here("bindings", "list")
     assert (ran.code, f"Made a new home of memtui in {home}." in ran.err) == (0, True)
+
+
+def test_setting_up_a_client_makes_no_home_that_is_only_to_be_read(
+    here: Run, home: Path, person: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memtui.doors.cli.session.Invocation.names_home", False)
+    asked = ("--read-only", "mcp", "install", "cursor")
+    token = here(*asked).err.split()[-1].rstrip(".")
+    assert here(*asked, "--yes", token).code == 0
+    assert not home.exists()
