@@ -45,8 +45,9 @@ class DimmingScreen(ModalScreen[ScreenResultType], SizedScreen[ScreenResultType]
         return self._seen_at if self.final else 0.0
 
     def on_mount(self) -> None:
-        """Take note of when it is seen."""
-        self.call_after_refresh(self._seen)
+        """Take note of when it is seen, where that matters."""
+        if self.final:
+            self.call_after_refresh(self._seen)
 
     def _seen(self) -> None:
         self._seen_at = Message().time
