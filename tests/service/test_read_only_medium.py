@@ -35,7 +35,7 @@ for arguments in json.loads(sys.argv[2]):
     sys.stdout, sys.stderr = out, err = Stream(), Stream()
     code = run(["--home", sys.argv[1], *arguments])
     answers.append([code, out.text(), err.text()])
-real.write(json.dumps(answers))
+print(json.dumps(answers), file=real, flush=True)
 """
 
 
