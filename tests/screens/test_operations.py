@@ -269,7 +269,8 @@ async def test_sorting_by_duration_and_back_and_a_jump_that_fails(
         await loaded(app, pilot)
         newest = current(app).seq
         await pilot.press("S")
-        assert listed(app).sort == ("type", True)
+        # That every row is a write is seen once they are drawn, and the column gives way then.
+        assert listed(app).sort in {("type", True), ("what", True)}
         header = listed(app).render_line(0).text
         await pilot.click(VirtualList, offset=(header.index("ms"), 0))
         await until(pilot, lambda: listed(app).sort == ("ms", True))
