@@ -773,7 +773,7 @@ class MemtuiApp(App[None]):
             self.frame.talk(show_over(self.frame, ReviewScreen(self.state)))
 
     def action_scope(self) -> None:
-        """Choose company, project, agent, subject, issue and run."""
+        """Choose company, project, agent, user, issue and run."""
         from memtui.screens.dialogs import Choice
         from memtui.screens.scope_choices import (
             ChooseScope,

@@ -41,13 +41,16 @@ class LogFile(RotatingFileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """Tell the first time that a line could not be written, and what it says."""
+        if not self.is_whole:
+            return
+        self.is_whole = False
         error = sys.exception()
-        if self.is_whole and isinstance(error, OSError):
-            self.is_whole = False
-            self._failed(
-                f"{self.baseFilename} cannot be written ({error.strerror}), so this is in no log: "
-                f"{record.getMessage()}"
-            )
+        if isinstance(error, OSError):
+            why = f"cannot be written ({error.strerror})"
+            said = record.getMessage()
+        else:  # what was to be logged does not fit its own words
+            why, said = f"does not take a line ({type(error).__name__})", str(record.msg)
+        self._failed(f"{self.baseFilename} {why}, so this is in no log: {said}")
 
     def close(self) -> None:
         """Close it; what the disk did not take is lost."""
