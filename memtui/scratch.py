@@ -11,8 +11,6 @@ import weakref
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 _PREFIX = "memtui-scratch-"
 _YOUNG_SECONDS = 60
@@ -37,17 +35,6 @@ class Scratch:
     def close(self) -> None:
         """Remove it; again does nothing."""
         self._end()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _remove(folder: Path, held: int) -> None:

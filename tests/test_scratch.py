@@ -6,6 +6,7 @@ import fcntl
 import os
 import signal
 import tempfile
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,7 +41,7 @@ def leave_one(above: Path) -> None:
 
 
 def test_a_folder_is_private_and_goes(above: Path) -> None:
-    with Scratch() as one:
+    with closing(Scratch()) as one:
         assert one.path.stat().st_mode & 0o777 == 0o700
         (one.path / "x").write_text("a memory")
         assert list(above.iterdir()) == [one.path]
@@ -57,7 +58,7 @@ def test_what_a_killed_process_left_goes_at_a_later_start(above: Path) -> None:
     for path in above.glob("memtui-*"):
         os.utime(path, (0, 0))
     scratch._remove_left.cache_clear()
-    with Scratch() as new:
+    with closing(Scratch()) as new:
         assert {*above.glob("memtui-*")} == {alive.path, other, new.path}
     alive.close()
 
@@ -69,9 +70,9 @@ def test_a_folder_that_cannot_be_locked_can_be_used(
         raise OSError
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with Scratch() as one:
+    with closing(Scratch()) as one:
         os.utime(one.path, (0, 0))
         scratch._remove_left.cache_clear()
-        with Scratch():
+        with closing(Scratch()):
             assert one.path.is_dir()
     assert list(above.iterdir()) == []

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from enum import StrEnum
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
@@ -120,7 +120,7 @@ class Exporter(LogEngine):
             raise Invalid("Parquet needs a file to be written to; name one, or choose csv.")
         if form is ExportFormat.JSONL:
             return self._write_lines(stream, chosen)
-        with Scratch() as scratch:
+        with closing(Scratch()) as scratch:
             made = scratch.path / "operations.csv"
             count = self._copy(made, form, chosen, exact=exact)
             with made.open("rb") as file:

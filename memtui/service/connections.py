@@ -8,7 +8,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
@@ -410,7 +410,7 @@ class Connections:
             Unavailable: the provider cannot be opened.
         """
         own = self._folder(binding)
-        with Scratch() as scratch:
+        with closing(Scratch()) as scratch:
             connection = await self._connect(
                 binding, read_only=read_only, breaker=Breaker(self.timer),
                 data_dir=own if own.is_dir() else scratch.path,
