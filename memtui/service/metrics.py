@@ -10,7 +10,8 @@ a company has members, facts and operations count that the asker may see.
   what an agent did about a subject makes nobody active. A drive that such an operation's scope
   names.
 * *Held*: a fact that was there at the end of the window.
-* *Saved*: written as a new fact; by the AI where the principal is an agent, else by a user.
+* *Saved*: written as a new fact; by the AI where an agent wrote it, also where a person let it in
+  from the review, else by a user.
 * *By hand*: by a principal that is not an agent. A fact was deleted by hand within 7 days if it was
   gone 7 days after it was saved (or is gone now, if that is sooner) and the last to touch it was
   no agent; one that came back by an undo is not gone.
@@ -181,7 +182,8 @@ class _Counts:
         for place, after in zip(saves, [*saves[1:], len(history)], strict=True):
             saved = history[place]
             if self.since <= saved.at:
-                self._count(saved, "saves_by_ai" if _by_ai(saved) else "saves_by_user")
+                by_ai = _by_ai(saved) or str(saved.created_by).startswith(AGENT_PREFIX)
+                self._count(saved, "saves_by_ai" if by_ai else "saves_by_user")
                 self.soon_deleted += _soon_deleted_by_hand(history[place:after])
         for step in history:
             if self.since <= step.at and (change := _change(step)):

@@ -32,7 +32,7 @@ from memtui.contract import (
 )
 from memtui.service.connections import Connection
 from memtui.service.redaction import redact, redact_json
-from memtui.service.visibility import Caller
+from memtui.service.visibility import Caller, agent_of
 from memtui.store import appending, journal
 from memtui.store.appending import Step
 from memtui.store.compiled import BindingRow, IntentRow
@@ -190,7 +190,9 @@ class RunningOperation:
 
     def draft(self) -> OperationDraft:
         """Return the entry as it stands."""
-        company_id, own = self.caller.company_id, self.caller.agent_id
+        company_id = self.caller.company_id
+        # What a person lets in or refuses is also the agent's that asked for it.
+        own = self.caller.agent_id or agent_of(self.request.get("author"))
         is_own = self.scope.agent_id is None and own is not None
         scope = {"company_id": company_id, **({"agent_id": own} if is_own else {})}
         filled_in = {"agent_id": is_own, "source": self.source_is_inferred}

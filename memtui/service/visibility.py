@@ -55,6 +55,13 @@ MODEL_DOOR = "mcp"
 """The door that only models come through."""
 
 
+def agent_of(principal: object) -> str | None:
+    """Return the name of the agent that a principal is; None: it is none."""
+    if not isinstance(principal, str) or not principal.startswith(AGENT_PREFIX):
+        return None
+    return principal.removeprefix(AGENT_PREFIX) or None
+
+
 class Caller(Model):
     """Who calls, through which door (`cli`, `tui`, `demo` …), for which company."""
 
@@ -88,8 +95,7 @@ class Caller(Model):
     @property
     def agent_id(self) -> str | None:
         """The agent that calls; None: it is no agent."""
-        name = self.principal.removeprefix(AGENT_PREFIX)
-        return name if name and name != self.principal else None
+        return agent_of(self.principal)
 
     @property
     def by_ai(self) -> bool:

@@ -703,7 +703,7 @@ def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iter
 
     The rows of one record (`binding_key`, `record_id`) follow each other, the oldest first. Each
     has `seq`, `at`, `operation_type`, `principal`, `was` and `is_now` (1 where the record was a
-    fact before and after it) and the ids of its scope.
+    fact before and after it), the ids of its scope, and who wrote it, as it says afterwards.
     """
     before = _readable(connection, JOURNAL.c.before)
     after = _readable(connection, JOURNAL.c.after)
@@ -718,6 +718,7 @@ def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iter
             JOURNAL.c.principal,
             was.label("was"),
             is_now.label("is_now"),
+            after["record"]["created_by"].as_string().label("created_by"),
             *(
                 func.coalesce(_scope_id(after, name), _scope_id(before, name)).label(name)
                 for name in ("project_id", "subject_id", "agent_id")

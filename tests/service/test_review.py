@@ -116,6 +116,14 @@ async def test_what_is_held_is_nowhere_until_a_person_lets_it_in(held_all: Memor
         "decision": "accept", "held": held.held_id, "author": "agent:bot",
     }.items()  # fmt: skip
     assert await waiting(service) == []
+    for line in (Filter(agent_id="bot"), Filter(principal="user:ana")):
+        line = line.model_copy(update={"operation_type": OperationType.WRITE})
+        found = (await service.log.page(ANA, line)).operations
+        assert answer.operation_id in {one.operation_id for one in found}
+    by_agent = await service.analysis.stats(ANA, by=("agent",))
+    assert {one.keys["agent"]: one.write_count for one in by_agent.groups} == {"bot": 1, None: 0}
+    figures = await service.metrics.facts(ANA)
+    assert (figures.saves_by_ai, figures.saves_by_user) == (1, 0)
 
     undone = await service.undo(ANA, answer.operation_id)
     assert (await stored(service), await waiting(service)) == ([], ["deploy_branch: release"])
