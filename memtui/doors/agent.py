@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from memtui.contract import Invalid, Scope, SourceKind, SourceRef
+from memtui.contract import (
+    Denied,
+    Invalid,
+    MemtuiError,
+    NotFound,
+    Scope,
+    SourceKind,
+    SourceRef,
+)
 from memtui.service import Caller, MemoryService, Resolution
 from memtui.service.visibility import AGENT_PREFIX
 
@@ -71,6 +80,25 @@ class Agent:
             NotFound: there is none.
         """
         return await self.service.resolve(self.caller, self.scope, self.binding_key)
+
+    async def reached(self) -> tuple[str, ...]:
+        """Return the bindings that serve it: its scope's, then its user's, project's and its own.
+
+        What it keeps of one of these alone may be in another than its scope's. Empty where nothing
+        serves its scope: an operation then says why.
+        """
+        try:
+            found = {(await self.resolve()).binding_key: None}
+        except MemtuiError:
+            return ()
+        for field in _OWNER_FIELDS.values() if self.binding_key is None else ():
+            name = getattr(self.scope, field)
+            if name is None:
+                continue
+            owner = Scope.model_validate({"company_id": self.scope.company_id, field: name})
+            with suppress(Denied, NotFound):  # nothing is kept where nothing serves or it is off
+                found[(await self.service.resolve(self.caller, owner)).binding_key] = None
+        return tuple(found)
 
 
 async def agent_of(

@@ -20,6 +20,7 @@ from memtui.contract import (
     Conflict,
     CorrectRequest,
     Denied,
+    Filter,
     ForgetRequest,
     Invalid,
     Json,
@@ -34,6 +35,7 @@ from memtui.contract import (
     Scope,
     Snippet,
     SourceRef,
+    Term,
     Unavailable,
     Unsupported,
     UtcDatetime,
@@ -82,7 +84,7 @@ class Memory(Model):
     revision: str | None = None
     """Give it to memory_correct, which then refuses if somebody changed the memory meanwhile."""
     binding: str | None = None
-    """The memory system that it is in, after a search over all; memory_get takes it."""
+    """The memory system that it is in, where there are several; give it with the id."""
 
     def words(self) -> str:
         """Return it as a text, marked as data."""
@@ -185,7 +187,8 @@ class Stored(Told):
         if self.held is not None:
             return self.held.sentence
         ids = ", ".join(map(visible, self.ids))
-        told = f"Stored as {ids}." if ids else "Taken in; the memory shows it later."
+        place = visible(self.binding)
+        told = f"Stored in {place} as {ids}." if ids else f"Taken in; {place} shows it later."
         taken = f" Taken out before it was stored: {', '.join(self.redacted)}."
         alike = ", ".join(f"{visible(one)} ({like:.2f})" for one, like in self.similar.items())
         there = f" Nearly the same is there already: {alike}." if alike else ""
@@ -265,7 +268,7 @@ class GetInput(Model):
     namespace: str | None = None
     """With a key: only under this heading."""
     binding: str | None = None
-    """With an id that memory_search found elsewhere: the `binding` of that memory."""
+    """With an id: the `binding` of that memory, where it names one."""
 
     @model_validator(mode="after")
     def _names_one(self) -> Self:
@@ -283,6 +286,8 @@ class CorrectInput(Model):
     """The whole new text; it replaces the old one, of a summarised memory the original."""
     revision: str | None = None
     """The revision that you read. The correction is refused if somebody changed it meanwhile."""
+    binding: str | None = None
+    """The `binding` of that memory, where it names one."""
 
 
 class ForgetInput(Model):
@@ -290,6 +295,8 @@ class ForgetInput(Model):
 
     ids: Annotated[tuple[_Id, ...], Field(min_length=1)]
     """Their ids, from memory_search or memory_browse."""
+    binding: str | None = None
+    """The `binding` of these memories, where they name one: those of one at a time."""
 
 
 class BrowseInput(Model):
@@ -368,7 +375,12 @@ async def search(agent: Agent, asked: SearchInput) -> Memories:
         binding_key=agent.binding_key,
     )
     if asked.all_bindings:
-        return await _search_all(agent, request)
+        _refuse_elsewhere(agent)
+        return await _search_several(agent, request.model_copy(update={"binding_key": None}))
+    served = await agent.reached()
+    if len(served) > 1:  # what save_memory kept of the user or the project may be in another
+        chosen = Filter(terms=(Term(field="binding_key", values=served),))
+        return await _search_several(agent, request.model_copy(update={"filter": chosen}))
     answer = await agent.service.query(agent.caller, request)
     return Memories(
         **_told(answer),
@@ -378,12 +390,9 @@ async def search(agent: Agent, asked: SearchInput) -> Memories:
     )
 
 
-async def _search_all(agent: Agent, request: QueryRequest) -> Memories:
-    """Search all bindings."""
-    _refuse_elsewhere(agent)
-    answer = await agent.service.everywhere.query(
-        agent.caller, request.model_copy(update={"binding_key": None})
-    )
+async def _search_several(agent: Agent, request: QueryRequest) -> Memories:
+    """Search the bindings that a filter lets through."""
+    answer = await agent.service.everywhere.query(agent.caller, request)
     found = _of_all(answer, answer.snippets, ranked=True)
     return found.model_copy(update={"incomplete": answer.capped})
 
@@ -394,7 +403,7 @@ def _of_all(
     *,
     ranked: bool = False,
 ) -> Memories:
-    """Return what all bindings answered, each memory with its own."""
+    """Return what several bindings answered, each memory with its own."""
     answered = [one for one in answer.bindings if one.operation_ids]
     return Memories(
         operation_id=answered[0].operation_ids[0],
@@ -408,12 +417,22 @@ def _of_all(
 
 
 def _refuse_elsewhere(agent: Agent) -> None:
-    """Refuse what lies outside of the binding that serves an agent, unless it may have it."""
+    """Refuse what lies outside of what serves an agent, unless it may have it."""
     if not agent.asks_all:
         raise Invalid(
-            "This memory server asks one memory only: leave that argument out. A person can start "
-            "it with --all-bindings."
+            "This memory server asks only what serves this project: leave that argument out. A "
+            "person can start it with --all-bindings."
         )
+
+
+async def _place(agent: Agent, named: str | None) -> str | None:
+    """Return the binding of an id that an agent changes: its own, or one that serves it too."""
+    if named is None or named in await agent.reached():
+        return named or agent.binding_key
+    raise Invalid(
+        "This memory server changes only what serves this project: leave binding out, or take it "
+        "from the memory in memory_search."
+    )
 
 
 async def browse(agent: Agent, asked: BrowseInput) -> Memories:
@@ -434,9 +453,10 @@ async def browse(agent: Agent, asked: BrowseInput) -> Memories:
         update = {"next_cursor": page.next_cursor, "incomplete": page.at_least}
         return listed.model_copy(update=update)
     answer = await agent.service.browse(agent.caller, request)
+    own = {"binding": answer.binding_key if len(await agent.reached()) > 1 else None}
     return Memories(
         **_told(answer),
-        memories=tuple(memory_of(one) for one in answer.records),
+        memories=tuple(memory_of(one).model_copy(update=own) for one in answer.records),
         next_cursor=answer.next_cursor,
         incomplete=answer.at_least,
         problems=_sentences(answer.problems),
@@ -446,7 +466,7 @@ async def browse(agent: Agent, asked: BrowseInput) -> Memories:
 async def get(agent: Agent, asked: GetInput) -> Found:
     """Answer `memory_get`."""
     if asked.key is None:
-        if asked.binding is not None:
+        if asked.binding is not None and asked.binding not in await agent.reached():
             _refuse_elsewhere(agent)
         one = await agent.service.get(
             agent.caller, asked.id or "", agent.scope,
@@ -480,12 +500,13 @@ async def save(agent: Agent, asked: SaveInput) -> Stored:
 
 async def correct(agent: Agent, asked: CorrectInput) -> Stored:
     """Answer `memory_correct`."""
+    place = await _place(agent, asked.binding)
     request = CorrectRequest(
         scope=agent.scope,
-        handle=await _handle(agent, asked.id),
+        handle=await _handle(agent, asked.id, place),
         text=asked.text,
         revision=asked.revision,
-        binding_key=agent.binding_key,
+        binding_key=place,
         source=agent.source,
     )
     answer = await agent.service.correct(agent.caller, request)
@@ -496,8 +517,9 @@ async def correct(agent: Agent, asked: CorrectInput) -> Stored:
 
 async def forget(agent: Agent, asked: ForgetInput) -> Removed:
     """Answer `memory_forget`."""
-    handles = [await _handle(agent, one) for one in dict.fromkeys(asked.ids)]
-    return await _forget(agent, agent.scope, handles)
+    place = await _place(agent, asked.binding)
+    handles = [await _handle(agent, one, place) for one in dict.fromkeys(asked.ids)]
+    return await _forget(agent, agent.scope, handles, place)
 
 
 async def remove(agent: Agent, asked: RemoveInput) -> Removed:
@@ -508,7 +530,8 @@ async def remove(agent: Agent, asked: RemoveInput) -> Removed:
     )
     if answer.record.kind != FACT or not owned([answer.record], scope):
         raise NotFound(f"{asked.factId} is not a fact of this {asked.scope}.")
-    return await _forget(agent, scope, [answer.record.handle], answer.record.revision)
+    found = answer.record
+    return await _forget(agent, scope, [found.handle], agent.binding_key, found.revision)
 
 
 async def profile(agent: Agent, _: NoInput) -> ProfileText:
@@ -533,13 +556,17 @@ async def _write(agent: Agent, scope: Scope, text: str, **more: Any) -> Stored:
 
 
 async def _forget(
-    agent: Agent, scope: Scope, handles: Sequence[RecordHandle], revision: str | None = None
+    agent: Agent,
+    scope: Scope,
+    handles: Sequence[RecordHandle],
+    binding_key: str | None,
+    revision: str | None = None,
 ) -> Removed:
     request = ForgetRequest(
         scope=scope,
         handles=tuple(handles),
         revisions={handles[0].provider_record_id: revision} if revision else {},
-        binding_key=agent.binding_key,
+        binding_key=binding_key,
         source=agent.source,
     )
     answer = await agent.service.forget(agent.caller, request)
@@ -552,10 +579,10 @@ async def _forget(
     )
 
 
-async def _handle(agent: Agent, record_id: str) -> RecordHandle:
+async def _handle(agent: Agent, record_id: str, binding_key: str | None) -> RecordHandle:
     """Return the handle of a record; where nothing serves the scope, the operation says so."""
     try:
-        found = await agent.service.resolve(agent.caller, agent.scope, agent.binding_key)
+        found = await agent.service.resolve(agent.caller, agent.scope, binding_key)
         provider_key = found.provider_key
     except MemtuiError:
         provider_key = "unresolved"

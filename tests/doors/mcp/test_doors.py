@@ -89,7 +89,7 @@ async def test_a_client_starts_it_over_stdio(tmp_path: Path) -> None:
             "save_memory",
         }
         stored = await client.call_tool("memory_note", {"text": "Told over stdio."})
-        assert text_of(stored).startswith("Stored as ")
+        assert text_of(stored).startswith("Stored in default as ")
         found = await client.call_tool("memory_search", {"query": "stdio"})
         assert found.structured_content["memories"][0]["written_by"] == "agent:coding"
 

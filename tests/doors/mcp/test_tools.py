@@ -388,6 +388,34 @@ async def test_a_members_agent_gets_what_the_role_allows(
     assert [one.operation_type for one in denied.operations] == [OperationType.FORGET]
 
 
+async def test_what_is_saved_is_found_also_where_the_project_has_a_binding_of_its_own(
+    connect: Connect, service: MemoryService, caller: Caller
+) -> None:
+    await service.bindings.add(caller, "kb", "facts", {})
+    await service.bindings.set_target(caller, "project", PROJECT, "kb")
+    await service.bindings.add(caller, "away", "facts", {})
+    agent = await connect()
+    saved = await agent.call_tool("save_memory", {"scope": "user", "fact": "Ana likes short mail"})
+    [name] = saved.structured_content["ids"]
+    assert text_of(saved) == f"Stored in default as {name}."
+    await agent.call_tool("memory_note", {"text": "Mail goes through the relay"})
+    found = await agent.call_tool("memory_search", {"query": "mail"})
+    memories = {one["text"]: one for one in found.structured_content["memories"]}
+    places = {text: one["binding"] for text, one in memories.items()}
+    assert places == {"Ana likes short mail": "default", "Mail goes through the relay": "kb"}
+    listed = await agent.call_tool("memory_browse", {"scope": "user"})
+    assert [one["binding"] for one in listed.structured_content["memories"]] == ["default"]
+    here = {"id": name, "binding": "default"}
+    assert not (await agent.call_tool("memory_get", here)).is_error
+    mended = await agent.call_tool("memory_correct", {**here, "text": "Ana likes long mail"})
+    assert not mended.is_error
+    [name] = mended.structured_content["ids"]
+    refused = await agent.call_tool("memory_forget", {"ids": [name], "binding": "away"})
+    assert refused.is_error
+    gone = await agent.call_tool("memory_forget", {"ids": [name], "binding": "default"})
+    assert gone.structured_content["ids"] == [name]
+
+
 async def test_two_companies_cannot_see_each_other(
     service: MemoryService, caller: Caller, url: str, connect: Connect
 ) -> None:
