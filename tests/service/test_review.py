@@ -116,9 +116,9 @@ async def test_what_is_held_is_nowhere_until_a_person_lets_it_in(held_all: Memor
         "decision": "accept", "held": held.held_id, "author": "agent:bot",
     }.items()  # fmt: skip
     assert await waiting(service) == []
-    for line in (Filter(agent_id="bot"), Filter(principal="user:ana")):
-        line = line.model_copy(update={"operation_type": OperationType.WRITE})
-        found = (await service.log.page(ANA, line)).operations
+    writes = Filter(operation_type=OperationType.WRITE)
+    for narrowed in ({"agent_id": "bot"}, {"principal": "user:ana"}):
+        found = (await service.log.page(ANA, writes.model_copy(update=narrowed))).operations
         assert answer.operation_id in {one.operation_id for one in found}
     by_agent = await service.analysis.stats(ANA, by=("agent",))
     assert {one.keys["agent"]: one.write_count for one in by_agent.groups} == {"bot": 1, None: 0}
