@@ -15,7 +15,7 @@ from memtui.contract import Model, OperationStatus, OperationType, Record, Scope
 from memtui.store import compiled, held
 from memtui.store.appending import Step, keep, record
 from memtui.store.database import Connection
-from memtui.store.operation import Operation, OperationDraft
+from memtui.store.operation import Operation, OperationDraft, as_member
 from memtui.store.settings import HELD, SettingChange
 
 _NO_RECORD = ""
@@ -319,7 +319,7 @@ def kept(connection: Connection, company_id: str, operation_id: str) -> Undoable
         [(count,)] = compiled.COUNT_STEPS.rows(connection, **place)
     if lasting is None and not count:
         lasting = f"What it changed was erased by {erased_by}, so nobody can put it back."
-    return Undoable(operation_id, OperationStatus(status), count, lasting)
+    return Undoable(operation_id, as_member(OperationStatus, status), count, lasting)
 
 
 def link(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -16,6 +17,7 @@ from memtui.contract import (
     OperationType,
     RecordHandle,
     Scope,
+    SourceKind,
     SourceRef,
     Usage,
     UtcDatetime,
@@ -204,6 +206,7 @@ class OperationPage(Model):
 
 
 Loaded = Mapping[Any, Any]
+WordT = TypeVar("WordT", bound=StrEnum)
 
 TITLES = {name: field.title for name, field in OperationDraft.model_fields.items() if field.title}
 """The fields that are shown as they are, and what they are called there."""
@@ -244,14 +247,32 @@ _SOURCE = {
 }
 
 
+def as_member(kind: type[WordT], word: str) -> WordT:
+    """Return the member of an enumeration; for a word that it lacks, one that only says so.
+
+    A row that another version wrote, or that somebody altered, is shown as it is.
+    """
+    try:
+        return kind(word)
+    except ValueError:
+        foreign = str.__new__(kind, word)
+        foreign._name_ = foreign._value_ = word
+        return foreign
+
+
 def to_operation(
     row: Loaded, usage: Iterable[Loaded] = (), handles: Iterable[Loaded] = ()
 ) -> Operation:
     """Build the operation of a row and of its usage and handle rows, in order."""
     source = {name: row[column] for name, column in _SOURCE.items()}
+    if source["kind"]:
+        source["kind"] = as_member(SourceKind, source["kind"])
     own_binding = row["binding_key"]
+    own = {name: row[name] for name in OWN_FIELDS}
+    own["operation_type"] = as_member(OperationType, own["operation_type"])
+    own["status"] = as_member(OperationStatus, own["status"])
     return Operation(
-        **{name: row[name] for name in OWN_FIELDS},
+        **own,
         **{name: row[name] for name in ("seq", "previous_digest", "digest", "salt")},
         absent=row["absent"] or {},
         salts=row["salts"] or {},

@@ -76,8 +76,8 @@ _OUTCOMES = {
 
 
 def outcome(status: OperationStatus) -> Outcome:
-    """Return the symbol, word and tone of a status."""
-    return _OUTCOMES[status]
+    """Return the symbol, word and tone of a status, also of one that memtui does not know."""
+    return _OUTCOMES.get(status) or Outcome("!", f"{status} (no status)", "error")
 
 
 def done(operation: Operation) -> str:
@@ -403,7 +403,7 @@ def _source_words(source: SourceRef) -> str:
         SourceKind.EXTERNAL_DOCUMENT: reference(source.external_ref or ""),
         SourceKind.MANUAL_NOTE: "manual note",
     }
-    return words[source.kind]
+    return words.get(source.kind, "")
 
 
 def _named(word: str, identifier: str | None) -> str:

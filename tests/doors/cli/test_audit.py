@@ -30,12 +30,13 @@ def verified(path: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def alter(database: Database, seq: int) -> None:
+def alter(database: Database, seq: int, column: str = "door", value: str = "x") -> None:
     with database.write() as connection:
         connection.execute(text("DROP TRIGGER IF EXISTS memory_operations_append_only"))
         connection.execute(
             text(
-                f"UPDATE memory_operations SET door = 'x' WHERE company_id = 'acme' AND seq = {seq}"
+                f"UPDATE memory_operations SET {column} = '{value}' "
+                f"WHERE company_id = 'acme' AND seq = {seq}"
             )
         )
 
@@ -52,6 +53,21 @@ def test_a_log_is_proved_and_an_altered_one_is_not(here: Run, logged: Database) 
     assert "Operation 41 was altered" in here("audit", "verify").out
     other = here("--company", "other", "audit", "verify", "--json")
     assert (other.code, other.document["seq"]) == (0, 5)
+
+
+def test_a_row_with_unknown_words_is_shown_as_it_is(here: Run, logged: Database) -> None:
+    for seq, column in enumerate(("status", "operation_type", "source_kind"), start=41):
+        alter(logged, seq, column, "melted")
+    alter(logged, 43, "source_run_id", "")
+    found = here("ops", "list", "--json").document["operations"]
+    assert len(found) == 60
+    odd = {one["seq"]: one for one in found}
+    assert (odd[41]["status"], odd[42]["operation_type"]) == ("melted", "melted")
+    assert odd[43]["source"]["kind"] == "melted"
+    assert "! melted (no status)" in here("ops", "show", "41").out
+    assert here("ops", "show", "42").out.startswith("melted #42")
+    assert "melted" in here("ops", "show", "43").out
+    assert "Operation 41 was altered" in here("audit", "verify").out
 
 
 def test_an_earlier_digest_is_compared(here: Run, logged: Database, home: Path) -> None:
