@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import typer
@@ -62,7 +63,7 @@ def report(error: Exception, invocation: Invocation, *, as_json: bool) -> int:
         say("Nothing was changed.")
         return 1
     if isinstance(error, typer.TyperException):
-        return _tell(Output(as_json), "invalid", _usage_sentence(error))
+        return _tell(Output(as_json), "invalid", usage_sentence(error))
     if isinstance(error, Conflict):
         return _tell_conflict(Output(as_json), error)
     if isinstance(error, MemtuiError):
@@ -140,7 +141,7 @@ def _tell_fault(out: Output, error: Exception, invocation: Invocation) -> int:
     )
 
 
-def _usage_sentence(error: typer.TyperException) -> str:
+def usage_sentence(error: typer.TyperException) -> str:
     """Return Typer's message as one sentence, with the command whose help explains it."""
     cause: Any = error.__cause__
     if hasattr(cause, "errors") and isinstance(error, typer.BadParameter):
@@ -156,5 +157,39 @@ def _usage_sentence(error: typer.TyperException) -> str:
     if context is not root and name in {word for one in root.command.params for word in one.opts}:
         rest = context.command_path.removeprefix(f"{root.info_name} ")
         return f"{name} goes before the command: {root.info_name} {name} … {rest}."
+    if hasattr(error, "possibilities"):
+        near = _nearest(name, [one for param in context.command.params for one in param.opts])
+        message = f"{error.message}; did you mean {near}?" if near else error.message
     end = " See" if message.endswith("?") else "; see"
     return f"{message}{end} {context.command_path} --help."
+
+
+_ALIKE = (
+    {"--limit", "--last", "--top-k", "--max", "--count", "--number", "-n"},
+    {"--user", "--person", "--subject"},
+    {"--drive", "--workspace", "--repo", "--project"},
+    {"--to", "--out", "--output", "--file", "-o"},
+    {"--since", "--from", "--after", "--start"},
+    {"--until", "--before", "--end"},
+    {"--yes", "--force", "--confirm", "--overwrite"},
+    {"--dry-run", "--check", "--preview"},
+    {"--reason", "--message", "--why", "-m"},
+    {"--text", "--search", "--grep", "--query"},
+    {"--follow", "--watch", "--tail"},
+    {"--by", "--group", "--group-by"},
+    {"--sort", "--order", "--order-by"},
+    {"--expires", "--ttl", "--expires-at"},
+)
+"""Options of one meaning, here or in other programs."""
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    """Return which option was meant: one of the same meaning, else of nearly the same letters."""
+    from difflib import get_close_matches
+
+    for alike in _ALIKE:
+        if name in alike and (meant := [one for one in known if one in alike]):
+            return meant[0]
+    words = {one.removeprefix("--"): one for one in known if one.startswith("--")}
+    near = get_close_matches(name.lower().lstrip("-").replace("_", "-"), words, n=1, cutoff=0.7)
+    return words[near[0]] if near else ""

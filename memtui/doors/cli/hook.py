@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from memtui.contract import Invalid, MemtuiError, Unavailable
-from memtui.doors.cli.errors import close_quietly, is_unwritten
+from memtui.doors.cli.errors import close_quietly, is_unwritten, usage_sentence
 from memtui.doors.cli.input import read_stdin
 from memtui.doors.cli.options import FromFolder, complete_binding, complete_name
 from memtui.doors.cli.output import say, write_exactly
@@ -160,7 +160,7 @@ def failed(error: Exception, invocation: Invocation) -> int:
 
     sentence = str(error) or type(error).__name__
     if isinstance(error, typer.TyperException):
-        sentence = error.format_message()
+        sentence = usage_sentence(error)
     elif isinstance(error, OSError):
         sentence = f"{error.filename or 'The answer'}: {error.strerror or error}."
     say(sentence)
