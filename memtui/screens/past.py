@@ -13,7 +13,7 @@ from textual.containers import Container, Vertical
 from textual.events import Event, Key
 from textual.widgets import Input, Static
 
-from memtui.contract import Filter, Invalid, MemtuiError, OperationStatus, OperationType
+from memtui.contract import Filter, Invalid, MemtuiError, OperationStatus, OperationType, Term
 from memtui.filters import parse_when
 from memtui.screens.dialogs import READING, Dialog
 from memtui.screens.operations.view import about
@@ -300,17 +300,14 @@ async def _done_on(state: AppState, day: date, moments: Sequence[datetime]) -> S
     if session is None or not moments:
         return ()
     begin = datetime.combine(day, time(), state.local_zone)
-    found: list[Operation] = []
-    for kind in _CHANGES:
-        chosen = Filter(
-            since=begin - _LONGEST,
-            until=begin + timedelta(days=1),
-            operation_type=kind,
-            status=OperationStatus.OK,
-        )
-        page = await session.service.log.page(_now(session), chosen, limit=_MOST)
-        found += page.operations
-    return sorted(found, key=lambda one: -one.seq)
+    chosen = Filter(
+        since=begin - _LONGEST,
+        until=begin + timedelta(days=1),
+        status=OperationStatus.OK,
+        terms=(Term(field="operation_type", values=_CHANGES),),
+    )
+    page = await session.service.log.page(_now(session), chosen, limit=_MOST)
+    return page.operations
 
 
 def _now(session: ServiceSession) -> Caller:

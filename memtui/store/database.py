@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from memtui.contract import Denied, Invalid, NotFound, Unavailable
 from memtui.paths import is_writable
@@ -84,7 +84,12 @@ def stored_optional_json(value: object) -> str | None:
 
 def loaded_json(value: Any) -> Any:
     """Return what a JSON column holds."""
-    return None if value is None else json.loads(value)
+    if value is None:
+        return None
+    try:
+        return from_json(value)
+    except ValueError:  # half of a surrogate pair, as above; Python's own takes half as long again
+        return json.loads(value)
 
 
 def loaded_flag(value: Any) -> bool | None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import calendar
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import date, timedelta
+from functools import lru_cache
 from math import sqrt
 from typing import NamedTuple
 
-from textual.content import Content
+from rich.cells import cell_len
+from rich.segment import Segment
 from textual.events import Click
 from textual.message import Message
 from textual.reactive import reactive
+from textual.strip import Strip
+from textual.style import Style
 from textual.widget import Widget
 
 from memtui.widgets import format as fmt
-from memtui.widgets.display import ACCENT, DIM, STRONG, lines
+from memtui.widgets.display import ACCENT, DIM, STRONG
 
 MARKS = " ▁▃▅▇"
 """How much happened on a day, from nothing to as much as on the busiest."""
@@ -42,6 +46,7 @@ class Month(NamedTuple):
         """Return how many months it is after an earlier one."""
         return (self.year - earlier.year) * 12 + self.month - earlier.month
 
+    @lru_cache(24)  # noqa: B019 - of a value, and few are kept
     def weeks(self) -> list[list[date | None]]:
         """Return its weeks from Monday on, six of them; None stands for a day of no such month."""
         found = calendar.Calendar().monthdayscalendar(*self)
@@ -72,6 +77,10 @@ _KEYS = {
     "end": "last",
     "enter": "choose",
 }
+
+
+_Piece = tuple[str, str]
+"""A text and its style."""
 
 
 class Calendar(Widget):
@@ -178,36 +187,40 @@ class Calendar(Widget):
             return None
         return months[row][column].weeks()[week][cell // _DAY_CELLS] if 0 <= week < _WEEKS else None
 
-    def render(self) -> Content:
-        """Draw the months."""
-        most, gap = max(self.counts.values(), default=0), Content(" " * _GAP_CELLS)
-        rows = []
-        for months in self._months():
-            beside = zip(*(self._month(month, most) for month in months), strict=True)
-            rows.append(lines(gap.join(parts) for parts in beside))
-        return Content("\n\n").join(rows)
+    def render_line(self, y: int) -> Strip:
+        """Draw one line of the months that stand beside each other there."""
+        row, line = divmod(y, _MONTH_LINES + 1)
+        months = self._months()
+        shown = months[row] if row < len(months) and line < _MONTH_LINES else []
+        pieces: list[_Piece] = []
+        for month in shown:
+            pieces += [(" " * _GAP_CELLS, ""), *self._month(month, line)]
+        base = self.visual_style
+        tones = {style: (base + Style.parse(style)).rich_style for _, style in pieces}
+        segments = [Segment(text, tones[style]) for text, style in pieces[1:]]
+        return Strip(segments).adjust_cell_length(self.content_size.width, base.rich_style)
 
-    def _month(self, month: Month, most: int) -> Iterator[Content]:
-        """Yield the lines of a month."""
-        changes = sum(n for day, n in self.counts.items() if month_of(day) == month)
-        title = Content.styled(f"{calendar.month_name[month.month]} {month.year}", STRONG)
-        number = Content.styled(fmt.count(changes) if changes else "", DIM)
-        room = max(1, _MONTH_CELLS - 2 - title.cell_length - number.cell_length)
-        yield (title + Content(" " * room) + number).pad_right(2)
-        yield Content.styled(
-            "".join(f"{name[:2]:<{_DAY_CELLS}}" for name in calendar.day_abbr), DIM
-        )
-        for week in month.weeks()[self._weeks_above :]:
-            yield Content("").join(self._cell(day, most) for day in week)
+    def _month(self, month: Month, line: int) -> list[_Piece]:
+        """Return a line of a month: its name, the weekdays' names, or a week."""
+        if line == 0:
+            number = sum(n for day, n in self.counts.items() if month_of(day) == month)
+            title, changes = f"{calendar.month_name[month.month]} {month.year}", fmt.count(number)
+            room = _MONTH_CELLS - 2 - cell_len(title)
+            return [(title, STRONG), (f"{changes if number else '':>{room}}", DIM), ("  ", "")]
+        if line == 1:
+            return [("".join(f"{name[:2]:<{_DAY_CELLS}}" for name in calendar.day_abbr), DIM)]
+        weeks = month.weeks()[self._weeks_above :]
+        days = weeks[line - 2] if line - 2 < len(weeks) else [None] * 7
+        most = max(self.counts.values(), default=0)
+        return [piece for day in days for piece in self._cell(day, most)]
 
-    def _cell(self, day: date | None, most: int) -> Content:
+    def _cell(self, day: date | None, most: int) -> list[_Piece]:
         if day is None:
-            return Content(" " * _DAY_CELLS)
+            return [(" " * _DAY_CELLS, "")]
         count = self.counts.get(day, 0)
         style = DIM if day > self._today or not count else ""
         if day == self._today:
             style = f"{style} underline"
         if day == self.day:
             style = "bold reverse" if self.has_cursor else "bold underline"
-        number = Content.styled(f"{day.day:>2}", style)
-        return number + Content.styled(mark(count, most), ACCENT) + Content(" ")
+        return [(f"{day.day:>2}", style), (mark(count, most), ACCENT), (" ", "")]
