@@ -280,15 +280,16 @@ class MemtuiApp(App[None]):
 
         Nothing is read for them of which the log would get a row.
 
-        Each step waits until the person did nothing for a while. Textual mounts only what is in a
-        stack; in that of the mode which the app began in nothing is shown any more.
+        Modules are imported whenever nothing is read; each other step waits until the person did
+        nothing for a while. Textual mounts only what is in a stack; in that of the mode which the
+        app began in nothing is shown any more.
         """
         for mode in _MODES:
-            found = await self._when_idle(partial(_screen_class, mode))
+            found = await self._between(partial(_screen_class, mode))
             for module in found.READS_WITH:
-                await self._when_idle(partial(importlib.import_module, module))
+                await self._between(partial(importlib.import_module, module))
         for module in _OPENED:
-            await self._when_idle(partial(importlib.import_module, f"memtui.screens.{module}"))
+            await self._between(partial(importlib.import_module, f"memtui.screens.{module}"))
         for mode in _MODES:
             await self._until_idle()
             if mode not in {frame.MODE for frame in self._frames}:
@@ -335,14 +336,15 @@ class MemtuiApp(App[None]):
         else:
             self.set_timer(_RESTED_SECONDS, self._count_rested)
 
-    async def _when_idle(self, work: Callable[[], T]) -> T:
-        await self._until_idle()
+    async def _between(self, work: Callable[[], T]) -> T:
+        """Do something in a thread where nothing is read; keys are taken all the same."""
+        await self._until_idle(0)
         return await asyncio.to_thread(work)
 
-    async def _until_idle(self) -> None:
+    async def _until_idle(self, seconds: float = _IDLE_SECONDS) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            is_busy, left = self._is_busy(), self._last_input + _IDLE_SECONDS - loop.time()
+            is_busy, left = self._is_busy(), self._last_input + seconds - loop.time()
             if not is_busy and left <= 0:
                 return
             await asyncio.sleep(max(left, _LOOK_SECONDS))
