@@ -18,6 +18,7 @@ from memtui.analytics.daily import LATENCY_ERROR
 from memtui.analytics.engine import opened
 from memtui.analytics.figures import Bucket, Figures, HitSign
 from memtui.analytics.layout import Folder
+from memtui.analytics.rows import LogEngine
 from memtui.analytics.stats import Dashboard, Rollups
 from memtui.store.database import Database
 
@@ -128,7 +129,7 @@ class Raw:
 def measure(home: Path, rows: int) -> list[Line]:
     """Ask everything; the log under `home` is all sealed."""
     database = Database.open(home / "memtui.db")
-    raw, rollups = Raw(home), Rollups(database, home / "archive", COMPANY)
+    raw, rollups = Raw(home), Rollups(LogEngine(database, home / "archive", COMPANY))
     rollups.stats()
     score = HitSign.SCORE
     lines = [
@@ -159,7 +160,7 @@ def measure(home: Path, rows: int) -> list[Line]:
         lines.extend(_of_sqlite(home, rows, rollups))
     else:
         lines.append(Line("against SQLite", f"not asked above {MOST_IN_SQLITE:,} operations"))
-    rollups.close()
+    rollups.log.close()
     database.close()
     return lines
 

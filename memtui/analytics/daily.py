@@ -6,8 +6,8 @@ model; `latency` by day, binding and bin; each also by whether the operations ar
 log; their numbers are added. A bin holds latencies that differ by 1 %, so that a percentile made of
 bins is off by at most `LATENCY_ERROR` of itself.
 
-They lie in `<company>/daily-<what they depend on>/<sealed through>/` and can be deleted: the next
-question makes them again.
+They lie in `<company>/daily-<what they depend on>/<sealed through>/`, or beside what DuckDB spills
+where nothing can be written there, and can be deleted: the next question makes them again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from memtui.analytics.figures import (
 from memtui.analytics.layout import TABLES, Manifest, Segment
 from memtui.analytics.rows import LogEngine
 from memtui.paths import is_writable, sync_folder
-from memtui.scratch import Scratch
 from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import quoted
 from memtui.store.operation import OWN
@@ -127,20 +126,15 @@ class Daily:
         if not manifest.segments:
             return {}
         through = self._folder / f"{manifest.sealed_through:012d}"
+        if not through.is_dir() and not is_writable(self._folder.parent):
+            self._folder = self._log.private_folder / self._folder.name
+            through = self._folder / through.name
         if not through.is_dir():
-            if not is_writable(self._folder.parent):
-                through = self._elsewhere() / through.name
             self._make(duck, manifest, through)
         return {
             table: f"SELECT * FROM read_parquet({quoted(through / f'{table}.parquet')})"
             for table in _KEYS
         }
-
-    def _elsewhere(self) -> Path:
-        """Keep the figures in a private folder, for as long as they are asked for."""
-        self._scratch = Scratch()
-        self._folder = self._scratch.path
-        return self._folder
 
     def _make(self, duck: duckdb.DuckDBPyConnection, manifest: Manifest, through: Path) -> None:
         self._folder.mkdir(mode=0o700, exist_ok=True)

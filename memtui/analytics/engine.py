@@ -42,7 +42,7 @@ class Engine:
         self._zone = zone
         self._only = only
         self._lock = threading.Lock()
-        self._spill: Scratch | None = None
+        self._private: Scratch | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
 
     @property
@@ -53,10 +53,16 @@ class Engine:
                 self._connection = self._start()
             return self._connection
 
+    @property
+    def private_folder(self) -> Path:
+        """A private folder that goes with it: what it spills lies there, and what readers keep."""
+        if self._private is None:
+            self._private = Scratch()
+        return self._private.path
+
     def _start(self) -> duckdb.DuckDBPyConnection:
         import duckdb
 
-        self._spill = Scratch()
         connection = duckdb.connect(
             ":memory:",
             config={
@@ -64,7 +70,7 @@ class Engine:
                 "autoload_known_extensions": False,
                 "python_enable_replacements": False,
                 "memory_limit": f"{self._memory_mb}MB",
-                "temp_directory": str(self._spill.path),
+                "temp_directory": str(self.private_folder),
                 "max_temp_directory_size": f"{8 * self._memory_mb}MB",
             },
         )
@@ -90,9 +96,9 @@ class Engine:
         with self._lock:
             if self._connection is not None:
                 _close(self._connection)
-            if self._spill is not None:
-                self._spill.close()
-            self._connection = self._spill = None
+            if self._private is not None:
+                self._private.close()
+            self._connection = self._private = None
 
 
 def _close(connection: duckdb.DuckDBPyConnection) -> None:

@@ -64,6 +64,8 @@ class ExportFormat(StrEnum):
 class Exporter(LogEngine):
     """Exports what may be seen of one company's log. Blocking; close it when done."""
 
+    kept = None
+
     def __init__(
         self, database: Database, root: Path, company_id: str, *, sight: Sight | None = None
     ) -> None:

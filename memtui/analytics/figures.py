@@ -38,8 +38,8 @@ _COUNTED = {
     "answered_count": _ANSWERED,
     "empty_count": f"{_ANSWERED} AND result_count = 0",
 }
-SPENT = ("input_tokens", "output_tokens", "embedding_tokens", "cost_pico", "usage_count",
-         "unpriced_count")  # fmt: skip
+TOKENS = ("input_tokens", "output_tokens", "embedding_tokens")
+SPENT = (*TOKENS, "cost_pico", "usage_count", "unpriced_count")
 SAID = {"helped_count": 1, "not_helped_count": 0}
 """What is said of results, by the score of its handle."""
 NUMBERS = (*_COUNTED, "hit_count", *SAID, *SPENT)

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 from memtui.analytics.engine import Stop, guarded
 from memtui.analytics.layout import TABLES, Segment
 from memtui.analytics.rows import LogEngine, among, fetch
-from memtui.analytics.source import columns_of
 from memtui.contract import EVERYTHING, Filter
-from memtui.store.conditions import READ, condition, ordering
+from memtui.store.conditions import condition, ordering
 from memtui.store.database import Connection, quoted
 from memtui.store.log import LogReader
 from memtui.store.operation import OWN, Operation
@@ -43,13 +42,6 @@ Tell = Callable[[tuple[Operation, ...]], None]
 
 class OperationLog(LogEngine):
     """What may be seen of a company's operations, hot and sealed. Blocking; close it when done."""
-
-    tables = ("operations",)
-    kept = {
-        "operations": [name for name in columns_of("operations") if name in READ],
-        "usage": ("seq", "input_tokens", "output_tokens", "embedding_tokens", "cost_usd"),
-        "handles": ("seq", "score"),
-    }
 
     _own_sealed: tuple[int, array[int]] = (0, array("q"))
     """How far the sealed operations were looked through for the app's own, and their numbers."""

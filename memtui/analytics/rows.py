@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import JSON, select
 
 from memtui.analytics.archive import refuse_gap
-from memtui.analytics.engine import MEMORY_MB, Engine, Stop
+from memtui.analytics.engine import Engine, Stop
+from memtui.analytics.figures import OF_OPERATION, OF_USAGE, TOKENS
 from memtui.analytics.layout import TABLES, Folder, LogEnds, Manifest, Segment, log_ends
-from memtui.analytics.source import HOT, SELECTS, load_raw
+from memtui.analytics.source import HOT, SELECTS, columns_of, load_raw
 from memtui.store.columns import ForeignText, Portable
-from memtui.store.conditions import visible_to
+from memtui.store.conditions import READ, visible_to
 from memtui.store.database import Connection, Database
 from memtui.store.operation import Operation, to_operation
 from memtui.store.sight import Sight
@@ -24,6 +25,7 @@ from memtui.store.sight import Sight
 if TYPE_CHECKING:
     import duckdb
 
+MEMORY_MB = 512
 BATCH = 10_000
 """Operations copied at a time; between two times the copying can be stopped."""
 
@@ -32,14 +34,20 @@ class LogEngine(Engine):
     """A DuckDB over one company's log: the sealed files, and a copy of the hot rows.
 
     The log is only ever appended to, so the copy grows by what is new and loses what was sealed.
-    What is out of the asker's sight is in neither. Safe for several threads, each with a cursor of
-    its own.
+    What is out of the asker's sight is in neither. The copy's tables are called `hot_operations`
+    and so on. Safe for several threads, each with a cursor of its own.
     """
 
-    tables: Sequence[str] = TABLES
-    """What the copy has; its tables are called `hot_operations` and so on."""
-    kept: Mapping[str, Sequence[str]] | None = None
-    """The columns that are copied, by table; None: all."""
+    kept: Mapping[str, Sequence[str]] | None = {
+        "operations": [
+            name
+            for name in columns_of("operations")
+            if name in READ or name in OF_OPERATION.values()
+        ],
+        "usage": ("seq", "ordinal", *OF_USAGE.values(), *TOKENS, "cost_usd"),
+        "handles": ("seq", "rank", "binding_key", "operation_type", "provider_record_id", "score"),
+    }
+    """The columns that are copied, by table: what views and figures ask for. None: all."""
 
     def __init__(
         self,
@@ -132,7 +140,7 @@ class LogEngine(Engine):
             self._above = self.through = sealed
         elif sealed > self._above:
             with stop.reaching(cursor):
-                for table in self.tables:
+                for table in TABLES:
                     # Deleted rows would keep their memory.
                     left = f"SELECT * FROM hot_{table} WHERE seq > {sealed}"
                     cursor.execute(f"CREATE OR REPLACE TABLE hot_{table} AS {left}")
@@ -146,7 +154,7 @@ class LogEngine(Engine):
             load_raw(cursor, hot, company_id, self.through + 1, through, only=self.kept)
             cursor.begin()
             try:
-                for table in self.tables:
+                for table in TABLES:
                     rows = _seen(f"({SELECTS[table]})", table, "raw_operations", self.visible)
                     if self._anew:
                         cursor.execute(f"CREATE OR REPLACE TABLE hot_{table} AS {rows}")

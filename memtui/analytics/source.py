@@ -45,11 +45,11 @@ def stored_text(value: str) -> str:
 
 
 def create_raw(duck: Any, only: Mapping[str, Sequence[str]] | None = None) -> None:
-    """Create the empty tables `raw_*` that rows arrive in, with all columns or `only` these."""
+    """Create a cursor's tables `raw_*` that rows arrive in, with all columns or `only` these."""
     for table in HOT:
         kinds = columns_of(table)
         columns = ", ".join(f"{name} {kinds[name]}" for name in (only or {}).get(table, kinds))
-        duck.execute(f"CREATE OR REPLACE TABLE raw_{table} ({columns})")
+        duck.execute(f"CREATE OR REPLACE TEMP TABLE raw_{table} ({columns})")
 
 
 def load_raw(

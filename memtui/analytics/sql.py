@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memtui.analytics.engine import POLL_SECONDS, first_line, guarded
-from memtui.analytics.rows import LogEngine, text_of
+from memtui.analytics.layout import TABLES
+from memtui.analytics.rows import MEMORY_MB, LogEngine, text_of
 from memtui.analytics.source import columns_of, stored_text
 from memtui.analytics.statement import check_statement
 from memtui.contract import Invalid, Model, field_docstrings
@@ -147,10 +148,14 @@ class Column(Model):
     meaning: str = ""
 
 
+def _shown(table: str) -> list[str]:
+    """Return the columns of a table that a statement can read."""
+    return [name for name in columns_of(table) if name not in {"company_id", "salt", "salts"}]
+
+
 def _meanings(table: str) -> dict[str, str]:
     known = _OF_FIELDS | _DERIVED | _MEANINGS
-    hidden = {"company_id", "salt", "salts"}
-    return {name: known[name] for name in columns_of(table) if name not in hidden}
+    return {name: known[name] for name in _shown(table)}
 
 
 VIEWS = {
@@ -201,7 +206,6 @@ def _load_bindings(duck: Any, database: Database, company_id: str) -> None:
 
 
 TIME_LIMIT_S = 60.0
-MEMORY_MB = 512
 MAX_ROWS = 10_000
 
 _NO_LIMIT = 2**62
@@ -224,8 +228,12 @@ class SqlConsole(LogEngine):
     """A DuckDB that holds what may be seen of one company, and can reach nothing else. Blocking.
 
     Views (`VIEWS` lists their columns): `operations`, `usage`, `handles`, `records` and `bindings`.
-    Every run sees what was logged until it began.
+    Every run sees what was logged until it began. It shares no DuckDB with views and figures: the
+    locks are those of a whole DuckDB, what a statement takes of its memory the others would lack,
+    and an internal error that a statement provokes makes all of it unusable.
     """
+
+    kept = {table: _shown(table) for table in TABLES}
 
     def __init__(
         self,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import date
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memtui.analytics.daily import LATENCY_ERROR, Daily, bin_value, first_opened, merged
@@ -20,6 +19,7 @@ from memtui.analytics.figures import (
     OF_OPERATION,
     OF_USAGE,
     SPENT,
+    TOKENS,
     Bucket,
     Cut,
     Figures,
@@ -35,12 +35,11 @@ from memtui.analytics.figures import (
 )
 from memtui.analytics.layout import Manifest
 from memtui.analytics.rows import LogEngine, text_of
-from memtui.analytics.source import columns_of, stored_text
+from memtui.analytics.source import stored_text
 from memtui.contract import EVERYTHING, Filter, Invalid, Model
-from memtui.store.conditions import READ, condition
-from memtui.store.database import Database, quoted
+from memtui.store.conditions import condition
+from memtui.store.database import quoted
 from memtui.store.operation import OWN
-from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
     import duckdb
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 TOGETHER = 2_000_000
 """The longest log whose latencies are held in memory once for each of several cuts."""
 
-_TOKENS = ("input_tokens", "output_tokens", "embedding_tokens")
 _SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _NEEDED = ("seq", "started_at", "operation_type", "status", "principal", "result_count",
            "latency_ms", "best_score", "binding_key")  # fmt: skip
@@ -64,42 +62,22 @@ class Dashboard(Model):
     """By bucket of time and provider, where anything was used: tokens, cost and usage only."""
 
 
-class Rollups(LogEngine):
-    """The figures of one company's log. Blocking; close it when done."""
+class Rollups:
+    """The figures of one company's log. Blocking."""
 
     short = 40_000
     """The longest log of which exact figures are made sooner than those by day are put together."""
-    kept = {
-        "operations": [
-            name
-            for name in columns_of("operations")
-            if name in READ or name in OF_OPERATION.values()
-        ],
-        "usage": ("seq", "ordinal", *OF_USAGE.values(), *_TOKENS, "cost_usd"),
-        "handles": (
-            "seq",
-            "rank",
-            "binding_key",
-            "operation_type",
-            "provider_record_id",
-            "score",
-        ),
-    }
 
     def __init__(
         self,
-        database: Database,
-        root: Path,
-        company_id: str,
+        log: LogEngine,
         *,
         zone: str = "UTC",
         score_threshold: float = 0.5,
         thresholds: Mapping[str, float] | None = None,
-        sight: Sight | None = None,
-        memory_mb: int = 512,
     ) -> None:
         """Set it up; `score_threshold`, and `thresholds` by binding: from there on a hit."""
-        super().__init__(database, root, company_id, sight=sight, zone=zone, memory_mb=memory_mb)
+        self.log = log
         self._zone = zone
         single = "".join(
             f" WHEN {quoted(stored_text(key))} THEN {value!r}"
@@ -110,7 +88,7 @@ class Rollups(LogEngine):
             f"coalesce(best_score >= {limit if single else repr(score_threshold)}, false)"
         )
         self._daily = Daily(
-            self,
+            log,
             zone=zone,
             good_score=self._good_score,
             depends={"threshold": score_threshold, "thresholds": dict(thresholds or {})},
@@ -140,9 +118,9 @@ class Rollups(LogEngine):
         for name in by:
             if name not in DIMENSIONS:
                 raise Invalid(f"There is no dimension {name}; choose from {', '.join(DIMENSIONS)}.")
-        state = self.refresh()
+        state = self.log.refresh()
         cuts = (Cut(tuple(by), bucket),) if by or bucket else ()
-        with self.asking() as cursor:
+        with self.log.asking() as cursor:
             stats, groups = self._exact(cursor, state, chosen or EVERYTHING, hit_sign, cuts)
         return stats.model_copy(update={"groups": groups[0]}) if groups else stats
 
@@ -162,7 +140,7 @@ class Rollups(LogEngine):
         left_out = 0
         if chosen.leaves_out_own:
             where = " AND ".join(filter(None, (OWN, condition(chosen.with_own()))))
-            own = self.everything(manifest, "operations", "1", where, last=last)
+            own = self.log.everything(manifest, "operations", "1", where, last=last)
             [(left_out,)] = cursor.execute(f"SELECT count(*) FROM ({own})").fetchall()
         stats = _answer(total, sign, bindings)
         return stats.model_copy(update={"left_out_count": left_out, "last_seq": last}), groups
@@ -192,8 +170,8 @@ class Rollups(LogEngine):
         """
         if bucket is Bucket.HOUR:
             raise Invalid("The dashboard has days, weeks and months; ask stats for hours.")
-        manifest, last = self.refresh()
-        with self.asking() as cursor:
+        manifest, last = self.log.refresh()
+        with self.log.asking() as cursor:
             if last <= self.short:
                 begin, end = (day and begin_of(day, self._zone) for day in (since, until))
                 chosen = Filter(since=begin, until=end)
@@ -249,23 +227,23 @@ class Rollups(LogEngine):
 
     def prepare(self) -> None:
         """Make the partial figures of what is sealed, if the next dashboard needs them."""
-        manifest, ends = self.place()
+        manifest, ends = self.log.place()
         if ends.head > self.short:
-            with self.asking() as cursor:
+            with self.log.asking() as cursor:
                 self._daily.sealed_rows(cursor, manifest)
 
     def feedback(self, manifest: Manifest) -> str:
         """Return the query of the last words about results (`last_words`)."""
         of_words = "operation_type = 'feedback'"
-        operations = self.everything(manifest, "operations", _SAID, of_words)
-        handles = self.everything(
+        operations = self.log.everything(manifest, "operations", _SAID, of_words)
+        handles = self.log.everything(
             manifest, "handles", "seq, binding_key AS at_binding, provider_record_id", of_words
         )
         return last_words(operations, handles)
 
     def _sign(self, cursor: duckdb.DuckDBPyConnection, manifest: Manifest) -> HitSign:
         used = f"{is_use('operation_type')} AND NOT {OWN}"
-        uses = self.everything(manifest, "operations", "1", used)
+        uses = self.log.everything(manifest, "operations", "1", used)
         found = cursor.execute(f"SELECT 1 FROM ({uses}) LIMIT 1").fetchone()
         return HitSign.USED if found else HitSign.SCORE
 
@@ -389,7 +367,7 @@ class _Exact:
         columns = ", ".join(dict.fromkeys((*_NEEDED, *dimensions, *spent)))
         kept = ", ".join(dict.fromkeys(("seq", "started_at", "latency_ms", *dimensions, *spent)))
         where = " AND ".join(filter(None, (self._where, within)))
-        everything = self._rows.everything(
+        everything = self._rows.log.everything(
             self._manifest, "operations", columns, where, last=self._last
         )
         # Numbers, because texts would make what is joined to the usage several times as wide.
@@ -397,8 +375,8 @@ class _Exact:
         if not of_usage:
             return judged
         split = ", ".join(of_usage)
-        spent_on = f"seq, {split}, {', '.join(_TOKENS)}, cost_pico"
-        usage = self._rows.everything(self._manifest, "usage", spent_on, within)
+        spent_on = f"seq, {split}, {', '.join(TOKENS)}, cost_pico"
+        usage = self._rows.log.everything(self._manifest, "usage", spent_on, within)
         return (
             f"SELECT o.*, u.* EXCLUDE (seq) FROM ({judged}) o LEFT JOIN ("
             f"SELECT seq, {split}, sum(input_tokens) AS input_tokens, "
@@ -412,7 +390,7 @@ class _Exact:
         """The queries of which a record was opened later, soon enough and through any door."""
         of_reads = f"operation_type = 'query' OR {is_use('operation_type')}"
         operations, handles = (
-            self._rows.everything(self._manifest, table, columns, of_reads)
+            self._rows.log.everything(self._manifest, table, columns, of_reads)
             for table, columns in (
                 ("operations", "seq, started_at, operation_type, status, door"),
                 ("handles", "seq, binding_key, provider_record_id"),

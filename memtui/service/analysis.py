@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
+from typing import IO, TYPE_CHECKING, TypeVar, cast
 
 from memtui.contract import Denied, Filter, Invalid, OperationType, Unavailable
 from memtui.service.core import Group, in_thread
@@ -452,35 +452,24 @@ class Analysis(Group):
 
     def figures(self, company_id: str, sight: Sight | None, zone: str = "UTC") -> Rollups:
         """Return who adds up what may be seen of a log. Only the service's own parts call it."""
+        from memtui.analytics.reading import OperationLog
         from memtui.analytics.stats import Rollups
 
-        return self._engine(
-            Rollups,
-            company_id,
-            sight,
-            zone,
+        return Rollups(
+            self._engine(OperationLog, company_id, sight),
+            zone=zone,
             score_threshold=self._service.settings.score_threshold,
             thresholds=self._service.settings.score_thresholds,
         )
 
     def _engine(
-        self,
-        kind: type[EngineT],
-        company_id: str,
-        sight: Sight | None,
-        zone: str = "UTC",
-        **settings: Any,
+        self, kind: type[EngineT], company_id: str, sight: Sight | None, zone: str = "UTC"
     ) -> EngineT:
         place = kind, company_id, sight, zone
         with self._making:
             if place not in self._engines:
                 self._engines[place] = kind(
-                    self.database,
-                    self.archive_folder,
-                    company_id,
-                    sight=sight,
-                    zone=zone,
-                    **settings,
+                    self.database, self.archive_folder, company_id, sight=sight, zone=zone
                 )
             return cast("EngineT", self._engines[place])
 

@@ -13,6 +13,7 @@ from memtui.analytics.archive import recover
 from memtui.analytics.daily import LATENCY_ERROR
 from memtui.analytics.figures import Bucket, Figures, Group, HitSign
 from memtui.analytics.layout import Folder
+from memtui.analytics.rows import LogEngine
 from memtui.analytics.stats import Dashboard, Rollups
 from memtui.contract import Filter, Invalid
 from memtui.store.database import Database
@@ -84,7 +85,7 @@ def check(rollups: Rollups, sign: HitSign, bucket: Bucket = Bucket.DAY) -> Dashb
 def test_the_dashboard_equals_the_figures_at_every_stage_of_sealing(
     database: Database, root: Path, sign: HitSign, zone: str, stages: list[tuple[int, Bucket]]
 ) -> None:
-    rollups = LongRollups(database, root, "acme", zone=zone, thresholds=THRESHOLDS)
+    rollups = LongRollups(LogEngine(database, root, "acme"), zone=zone, thresholds=THRESHOLDS)
     started = [NOW + timedelta(hours=5 * n) for n in range(1, 201)]
     doors = ["tui" if n % 11 == 0 else "test" for n in range(1, 201)]
     both = enumerate(zip(started, doors, strict=True), 1)
@@ -94,13 +95,13 @@ def test_the_dashboard_equals_the_figures_at_every_stage_of_sealing(
         cut = NOW + timedelta(hours=5 * (through + 1))
         seal(database, root, "acme", before=cut, segment_rows=35)
         assert check(rollups, sign, bucket).stats.hit_count > 0
-    rollups.close()
+    rollups.log.close()
 
 
 def test_what_was_kept_is_used_and_can_be_deleted(database: Database, root: Path) -> None:
     fill(database, 100)
     seal(database, root, "acme", segment_rows=30)
-    rollups = LongRollups(database, root, "acme")
+    rollups = LongRollups(LogEngine(database, root, "acme"))
     rollups.prepare()
     folder = Folder(root, "acme").path
     [kept] = folder.glob("daily-*/*")
@@ -112,7 +113,7 @@ def test_what_was_kept_is_used_and_can_be_deleted(database: Database, root: Path
     shutil.rmtree(kept.parent)
     check(rollups, HitSign.USED)
     assert kept.is_dir()
-    rollups.close()
+    rollups.log.close()
 
 
 def test_a_short_log_is_added_up_exactly_and_nothing_is_kept(
@@ -120,7 +121,7 @@ def test_a_short_log_is_added_up_exactly_and_nothing_is_kept(
 ) -> None:
     fill(database, 100)
     seal(database, root, "acme", before=draft(60).started_at, segment_rows=30)
-    rollups = Rollups(database, root, "acme")
+    rollups = Rollups(LogEngine(database, root, "acme"))
     rollups.short = 100
     rollups.prepare()
     painted = check(rollups, HitSign.USED)
@@ -128,7 +129,7 @@ def test_a_short_log_is_added_up_exactly_and_nothing_is_kept(
     assert not list(Folder(root, "acme").path.glob("daily-*"))
     append(database, [draft(101)])
     assert check(rollups, HitSign.USED).stats.latency_error == LATENCY_ERROR
-    rollups.close()
+    rollups.log.close()
 
 
 def test_another_threshold_is_another_dashboard(database: Database, root: Path) -> None:
@@ -136,9 +137,9 @@ def test_another_threshold_is_another_dashboard(database: Database, root: Path) 
     seal(database, root, "acme")
     hits = []
     for threshold in (0.1, 0.9):
-        rollups = LongRollups(database, root, "acme", score_threshold=threshold)
+        rollups = LongRollups(LogEngine(database, root, "acme"), score_threshold=threshold)
         hits.append(check(rollups, HitSign.SCORE).stats.hit_count)
-        rollups.close()
+        rollups.log.close()
     assert hits[0] > hits[1]
 
 
@@ -153,7 +154,7 @@ def test_an_opening_counts_for_a_query_that_was_sealed_before_it(
         "binding_key": "b",
     }
     query = opening | {"operation_type": "query"}
-    rollups = LongRollups(database, root, "acme")
+    rollups = LongRollups(LogEngine(database, root, "acme"))
     append(database, [draft(1, **query), draft(2, **query)])
     seal(database, root, "acme")
     assert rollups.dashboard(hit_sign=HitSign.USED).stats.hit_count == 0
@@ -166,31 +167,31 @@ def test_an_opening_counts_for_a_query_that_was_sealed_before_it(
     late = NOW + timedelta(seconds=61 * 5, hours=25)
     append(database, [draft(6, **opening | {"started_at": late})])
     assert check(rollups, HitSign.USED).stats.hit_count == 2
-    rollups.close()
+    rollups.log.close()
 
 
 @pytest.mark.parametrize("kind", [Rollups, LongRollups])
 def test_days_can_be_chosen(database: Database, root: Path, kind: type[Rollups]) -> None:
     append(database, [draft(n, started_at=NOW + timedelta(hours=7 * n)) for n in range(1, 60)])
     seal(database, root, "acme", before=NOW + timedelta(days=9))
-    rollups = kind(database, root, "acme", zone="Europe/Berlin")
+    rollups = kind(LogEngine(database, root, "acme"), zone="Europe/Berlin")
     painted = rollups.dashboard(since=date(2026, 3, 12), until=date(2026, 3, 20))
     exact = rollups.stats(
         Filter(since="2026-03-11T23:00:00Z", until="2026-03-19T23:00:00Z"), bucket=Bucket.DAY
     )
     same(painted.stats, exact)
     same_groups(painted.stats.groups, exact.groups)
-    rollups.close()
+    rollups.log.close()
 
 
 def test_an_empty_log_and_an_hour(database: Database, root: Path) -> None:
-    rollups = LongRollups(database, root, "acme")
+    rollups = LongRollups(LogEngine(database, root, "acme"))
     painted = rollups.dashboard()
     assert (painted.stats.operation_count, painted.spending) == (0, ())
     assert painted.stats.latency_ms.p50 is None
     with pytest.raises(Invalid, match="days, weeks and months"):
         rollups.dashboard(Bucket.HOUR)
-    rollups.close()
+    rollups.log.close()
 
 
 @pytest.mark.slow
@@ -210,7 +211,7 @@ def test_random_logs(
     home = tmp_path_factory.mktemp("random")
     shutil.copy(empty_database, home)
     database = Database.open(home / "memtui.db")
-    rollups = LongRollups(database, home / "archive", "acme", thresholds=THRESHOLDS)
+    rollups = LongRollups(LogEngine(database, home / "archive", "acme"), thresholds=THRESHOLDS)
     append(
         database,
         [
@@ -223,5 +224,5 @@ def test_random_logs(
         seal(database, home / "archive", "acme", before=before, segment_rows=5)
         check(rollups, sign)
     check(rollups, sign)
-    rollups.close()
+    rollups.log.close()
     database.close()

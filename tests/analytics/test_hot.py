@@ -18,6 +18,7 @@ from memtui.analytics import rows as copying
 from memtui.analytics.engine import Interrupted, Stop
 from memtui.analytics.layout import Folder
 from memtui.analytics.reading import OperationLog
+from memtui.analytics.stats import Rollups
 from memtui.contract import Comparison, Filter, Measure
 from memtui.fuzzy import finds
 from memtui.store.database import Database
@@ -85,6 +86,7 @@ def test_the_copy_answers_as_the_log_does_after_every_change(
         nonlocal written
         written = [*(one for one in written if one.seq <= sealed), *hot(database)]
         assert answers(operations) == expected(written)
+        assert Rollups(operations).stats(Filter(own=True)).operation_count == len(written)
 
     sealed = 0
     check()

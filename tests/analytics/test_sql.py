@@ -76,6 +76,9 @@ def test_the_views_show_hot_and_sealed_rows_of_one_company(database: Database, r
         ("handles", sum(len(o.handles) for o in written)),
     ]:
         assert console.run(f"SELECT count(*) FROM {view}").rows == ((count,),)
+    # What the views hide is not in the memory that a statement runs in.
+    held = console.connection.execute("SELECT column_name FROM duckdb_columns() WHERE NOT internal")
+    assert {"salt", "salts"}.isdisjoint(name for (name,) in held.fetchall())
     console.close()
 
 
