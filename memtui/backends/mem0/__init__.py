@@ -11,7 +11,12 @@ from typing import ClassVar, Self
 
 from memtui.backends.mem0 import memories
 from memtui.backends.mem0.config import Mem0Config
-from memtui.backends.mem0.library import LibraryStore, places_of, read_library_config
+from memtui.backends.mem0.library import (
+    LibraryStore,
+    import_parts,
+    places_of,
+    read_library_config,
+)
 from memtui.backends.mem0.memories import KEY, Memory, Rows, handle_of
 from memtui.backends.mem0.stores import PlatformStore, ServerStore, Store
 from memtui.contract import (
@@ -118,6 +123,7 @@ class Mem0Adapter(Adapter):
         config = Mem0Config.of(context)
         if config.library is not None:
             held = await asyncio.to_thread(read_library_config, config.library)
+            await asyncio.to_thread(import_parts, held)  # a call would have no time for it
             return cls(context, config, LibraryStore(held))
         key = config.find_key(context)
         store = PlatformStore(config, key) if config.is_platform else ServerStore(config, key)

@@ -8,8 +8,10 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from datetime import date
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,6 +45,12 @@ _LOCAL_STORES = {"qdrant": "/tmp/qdrant", "faiss": None, "chroma": "db"}  # noqa
 """The vector stores that are folders, and where mem0 puts them unless told."""
 _OLDEST = (2, 2)
 """Versions before 2 empty the folder of a store that is not said to be on disk."""
+_PARTS = (
+    ("vector_store", "vector_stores", "qdrant"),
+    ("embedder", "embeddings", "openai"),
+    ("llm", "llms", "openai"),
+)
+"""What a config names, the package of the library that has it, and which it is unless told."""
 _ERROR_CHARS = 200
 _KEPT_TEXTS = """
 SELECT old_memory FROM history WHERE memory_id IN (SELECT value FROM json_each(?))
@@ -216,6 +224,22 @@ def _library() -> Any:
             f"{'.'.join(map(str, _OLDEST))} or newer; install memtui[mem0]."
         )
     return mem0
+
+
+def import_parts(config: Json) -> None:
+    """Import the library and what a config names of it, which takes seconds. Blocking.
+
+    Raises:
+        Invalid: the library is not installed, or too old.
+    """
+    _library()
+    for part, package, usual in _PARTS:
+        provider = (config.get(part) or {}).get("provider", usual)
+        module = f"mem0.{package}.{provider}"
+        # What it does not have, or lacks packages of, its first call says in its own words.
+        if str(provider).isidentifier() and find_spec(module) is not None:
+            with suppress(ImportError):
+                import_module(module)
 
 
 def _number(version: str) -> tuple[int, ...]:

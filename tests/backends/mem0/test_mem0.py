@@ -403,6 +403,16 @@ async def test_what_stays_on_this_machine_passes_no_proxy(
     assert not elsewhere.calls
 
 
+async def test_a_library_is_imported_before_a_call_has_to_end_in_time(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "mem0.vector_stores.qdrant", raising=False)
+    adapter = await Mem0Adapter.open(context(library=str(library)))
+    assert "mem0.vector_stores.qdrant" in sys.modules
+    assert not (library.parent / "qdrant").exists()
+    await adapter.close()
+
+
 async def test_a_library_that_cannot_be_opened_says_why(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
