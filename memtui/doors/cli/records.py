@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,9 @@ import typer
 from memtui.contract import (
     OWNER_FIELDS,
     BrowseRequest,
+    Comparison,
     Filter,
+    Measure,
     NotFound,
     Record,
     Scope,
@@ -312,6 +315,7 @@ _LOOKED_AT = 500
 _NEAR = 75
 """From this likeness on, of 100, a value is near."""
 _MOST_NEAR = 3
+_ANSWERED = Comparison(measure=Measure.RESULTS, sign=">", value=Decimal(0))
 _NAMES = (
     "agent", "project", "issue", "comment", "run", "subject", "binding", "door", "by", "topic",
     "tag", "kind",
@@ -336,21 +340,25 @@ async def say_unknown_of_records(
     session: Session, chosen: Filter, scope: Scope, binding: str | None
 ) -> None:
     """Name each value of a filter that no record has; for where it found none."""
-    from memtui.provider_kit.matching import conditions, held
+    from memtui.provider_kit.matching import conditions, held, matcher
 
-    async def browsed(only: Filter, limit: int) -> tuple[Record, ...]:
+    async def browsed(only: Filter, limit: int) -> BrowseAnswer:
         request = BrowseRequest(scope=scope, binding_key=binding, filter=only, limit=limit)
-        return (await session.service.browse(session.caller, request)).records
+        return await session.service.browse(session.caller, request)
 
-    given = _given(chosen, but="binding")
-    looked_at = await browsed(Filter(), _LOOKED_AT) if given else ()
+    if not (given := _given(chosen, but="binding")):
+        return
+    looked_at = await browsed(Filter(), _LOOKED_AT)
     for name, value, only in given:
-        if not await browsed(only, 1):
+        is_there = any(map(matcher(only), looked_at.records))
+        if not is_there and looked_at.next_cursor is not None:
+            is_there = bool((await browsed(only, 1)).records)
+        if not is_there:
             [condition] = conditions(only)
-            known = {
-                str(other) for one in looked_at for other in held(one, condition.field) if other
-            }
-            _say_unknown(session, name, value, known)
+            read = (held(one, condition.field) for one in looked_at.records)
+            _say_unknown(
+                session, name, value, {str(other) for one in read for other in one if other}
+            )
 
 
 async def say_unknown_owners(session: Session, scope: Scope, binding: str | None) -> None:
@@ -359,8 +367,12 @@ async def say_unknown_owners(session: Session, scope: Scope, binding: str | None
         value = getattr(scope, field)
         if value is None:
             continue
-        # Alone: of a user in a project there may be nothing, and much of each.
+        # Alone: of a user in a project there may be nothing, and much of each. Of whom the log
+        # tells that something was found, nobody is asked, as that would be one more row in it.
         alone = {field: value}
+        answered = Filter.model_validate({**alone, "comparisons": (_ANSWERED,)})
+        if (await session.service.log.page(session.caller, answered, limit=1)).total:
+            continue
         request = BrowseRequest(
             scope=Scope(company_id=scope.company_id, **alone),
             binding_key=binding,

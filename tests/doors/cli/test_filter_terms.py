@@ -74,6 +74,13 @@ def test_a_value_that_nobody_has_is_named_with_what_is_near(here: Run) -> None:
     done = here("query", "coffee", "--agent", "coding", "--project", "web")
     assert (done.code, "Nothing has" in done.err) == (0, False)
 
+    browses = ("ops", "list", "type:browse", "--json")
+    before = here(*browses).document["total"]
+    here("query", "coffee", "--agent", "coding", "--project", "web")
+    assert here(*browses).document["total"] == before, "names that the log knows are not looked up"
+    here("browse", "topic:none,deploy", "kind:none")
+    assert here(*browses).document["total"] == before + 2
+
     here("--principal", "user:mei", "note", "We test before")
     assert "Nothing has" not in here("ops", "list", "type:forget", "by:mei").err
     assert here("ops", "list", "by:MEI").err.count("Nothing has") == 1
