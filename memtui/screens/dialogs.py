@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar, Generic, Literal, TypeVar
@@ -407,7 +407,8 @@ def _detail(text: str) -> Iterator[Static]:
 class Prompt(Dialog[str]):
     """Ask for one line of text.
 
-    `check` is called with the text and raises one of the contract's errors to refuse it.
+    `check` is called with the text and raises one of the contract's errors to refuse it; so does
+    what `look` returns, which is awaited then, for what a disk has to tell.
     """
 
     def __init__(
@@ -418,11 +419,14 @@ class Prompt(Dialog[str]):
         placeholder: str = "",
         hint: str = "enter ok   esc go back",
         check: Callable[[str], object] = str,
+        look: Callable[[str], Awaitable[object]] | None = None,
     ) -> None:
         super().__init__(title, hint)
         self._value = value
         self._placeholder = placeholder
         self._check = check
+        self._look = look
+        self._looking = Background(self, "look")
 
     def body(self) -> ComposeResult:
         """Yield the line to write in."""
@@ -439,17 +443,26 @@ class Prompt(Dialog[str]):
     def on_input_changed(self, event: Input.Changed) -> None:
         """Take back what was said of another text."""
         event.stop()
+        self._looking.forget()
         self.refuse("")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Take the text if it passes the check."""
         event.stop()
+        text = event.value
         try:
-            self._check(event.value)
+            self._check(text)
         except MemtuiError as error:
             self.refuse(str(error))
-        else:
-            self.dismiss(event.value)
+            return
+        if (look := self._look) is None:
+            self.dismiss(text)
+            return
+
+        def take(_: object) -> None:
+            self.dismiss(text)
+
+        self._looking.latest(lambda: look(text), take, lambda error: self.refuse(str(error)))
 
 
 class TypedConfirm(Prompt):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,7 +33,13 @@ async def export(
         write: Writes to it.
     """
     hint = f"ends in {_forms(kinds)}   enter write   esc go back"
-    prompt = Prompt(title, value=name, hint=hint, check=lambda text: _place_of(text, kinds))
+    prompt = Prompt(
+        title,
+        value=name,
+        hint=hint,
+        check=lambda text: path_of(text, kinds),
+        look=lambda text: asyncio.to_thread(check_target, path_of(text, kinds), force=True),
+    )
     if (text := await screen.ask(prompt)) is None:
         return
     path = path_of(text, kinds)
@@ -79,13 +86,6 @@ def path_of(text: str, kinds: Sequence[str]) -> Path:
         raise Invalid("That is not a file name; give one such as figures.csv.")
     if path.suffix.lower().removeprefix(".") not in kinds:
         raise Invalid(f"Give the file a name that ends in {_forms(kinds)}.")
-    return path
-
-
-def _place_of(text: str, kinds: Sequence[str]) -> Path:
-    """Return the file that a person named, in a folder that is there. Raises `Invalid`."""
-    path = path_of(text, kinds)
-    check_target(path, force=True)
     return path
 
 

@@ -6,6 +6,7 @@ import asyncio
 import csv
 import json
 import stat
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -26,6 +27,7 @@ from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import Filter, Invalid, Scope, Usage
 from memtui.filters import parse_filter
+from memtui.paths import check_target
 from memtui.screens.analytics.board import (
     Board,
     Period,
@@ -305,8 +307,15 @@ async def test_a_bar_and_a_group_lead_to_their_operations(log: Paths, settings: 
 
 @pytest.mark.slow
 async def test_clicks_select_and_figures_go_into_private_files(
-    log: Paths, settings: Settings, tmp_path: Path
+    log: Paths, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    looking: set[threading.Thread] = set()
+
+    def look(path: Path, *, force: bool) -> None:
+        looking.add(threading.current_thread())
+        check_target(path, force=force)
+
+    monkeypatch.setattr("memtui.screens.exports.check_target", look)
     async with charted(log, settings) as (app, pilot):
         await pilot.click(ChartGrid, offset=(10, 4))
         await until(pilot, lambda: grid(app).bucket == 0)
@@ -336,6 +345,7 @@ async def test_clicks_select_and_figures_go_into_private_files(
         await pilot.press("enter")
         await until(pilot, lambda: "does not exist" in screen_text(app))
         assert app.screen.query(".dialog-input")
+    assert threading.main_thread() not in looking, "a disk may hang"
     with (tmp_path / "figures.csv").open() as file:
         written = list(csv.DictReader(file))
     assert sum(int(row["operation_count"]) for row in written) == 33
