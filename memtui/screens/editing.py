@@ -125,8 +125,8 @@ class EditingScreen(ListScreen[R]):
         """Return the key of the binding that holds a record; None asks for that of new ones."""
         raise NotImplementedError
 
-    def changed(self, name: Named, record: Record) -> None:
-        """Show a record as it is now; `name` is what it was called until then."""
+    def changed(self, now: Mapping[Named, Record]) -> None:
+        """Show records as they are now, by what they were called until then."""
         raise NotImplementedError
 
     def lists(self, name: Named) -> bool:
@@ -298,7 +298,7 @@ class EditingScreen(ListScreen[R]):
         if theirs is None:
             self.gone({self.name_of(record)}, set())
         else:
-            self.changed(self.name_of(record), theirs)
+            self.changed({self.name_of(record): theirs})
 
     async def correct(self, record: Record, **fields: Any) -> MutationAnswer:
         """Change some fields of a record, and show it as it is then; raises why it cannot be."""
@@ -313,7 +313,7 @@ class EditingScreen(ListScreen[R]):
         answer = await self.change(lambda: session.service.correct(session.caller, request))
         self.own(answer)
         for now in answer.records:
-            self.changed(self.name_of(record), now)
+            self.changed({self.name_of(record): now})
         return answer
 
     @conversation
@@ -396,9 +396,9 @@ class EditingScreen(ListScreen[R]):
             lambda: session.service.write(session.caller, request, tell_similar=True)
         )
         self.own(answer)
-        for record in answer.records:
-            self.changed(Named(answer.binding_key, record_key(record)), record)
         if answer.records:
+            there = {Named(answer.binding_key, record_key(one)): one for one in answer.records}
+            self.changed(there)
             self.select(record_key(answer.records[0]))
         if answer.similar:
             instead = await self.ask(_same_or_near(answer))
@@ -422,7 +422,7 @@ class EditingScreen(ListScreen[R]):
         self.own(*undone, answer)
         self._show_reversed(undone)
         for now in answer.records:
-            self.changed(Named(answer.binding_key, record_key(record)), now)
+            self.changed({Named(answer.binding_key, record_key(record)): now})
             self.select(record_key(now))
         self.toast("Changed that one, and the new one is gone. u takes both back.")
 
@@ -629,8 +629,7 @@ class EditingScreen(ListScreen[R]):
             now |= {Named(answer.binding_key, record_key(one)): one for one in answer.records}
         self.ghosts -= named
         if now.keys() == named and all(map(self.lists, named)):
-            for name, record in now.items():
-                self.changed(name, record)
+            self.changed(now)
         else:
             self.load()
         return self.came_back(answers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 R = TypeVar("R")
@@ -188,11 +188,15 @@ class AppendedRows(Generic[R]):
         self.more = more
         self._pages += 1
 
-    def change(self, key: str, row: R) -> None:
-        """Put a row in the place of the one with this key; without one it goes to the top."""
-        index = self._indexes.get(key)
-        rows = self._rows
-        self._hold([row, *rows] if index is None else [*rows[:index], row, *rows[index + 1 :]])
+    def change(self, changed: Mapping[str, R]) -> None:
+        """Put rows in the places of those with these keys; without one they go to the top."""
+        rows, new = list(self._rows), []
+        for key, row in changed.items():
+            if (index := self._indexes.get(key)) is None:
+                new.append(row)
+            else:
+                rows[index] = row
+        self._hold([*reversed(new), *rows])
 
     def remove(self, keys: Collection[str]) -> None:
         """Let go of the rows with these keys."""

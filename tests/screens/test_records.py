@@ -25,6 +25,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.screens.dialogs import Choose, Confirm, ConflictScreen, EditText, Prompt, WriteRecord
+from memtui.screens.editing import Named
 from memtui.screens.records.screen import RecordsScreen
 from memtui.service import Caller, MemoryService
 from memtui.service.answers import BrowseAnswer, MutationAnswer
@@ -445,12 +446,23 @@ async def test_pages_come_as_a_person_scrolls(
 
 
 async def test_what_is_undone_and_redone_stays_where_it_stands_in_the_list(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     records = await write_notes(service, caller, [f"note {number}" for number in range(40)])
     async with running(paths, settings, "records", (120, 24)) as (app, pilot):
         await until(pilot, lambda: len(texts(app)) == 40)
         shown, record = listed(app), records[5]
+        drawn: list[int] = []
+        monkeypatch.setattr(shown, "rows_changed", lambda: drawn.append(shown.cursor))
+        app.frame.changed(  # type: ignore[union-attr]
+            {Named("default", one.handle.provider_record_id): one for one in records[:20]}
+        )
+        monkeypatch.undo()
+        assert len(drawn) == 1
         place = shown.rows.index_of(record.handle.provider_record_id)
         assert place is not None
         shown.go_to(place)

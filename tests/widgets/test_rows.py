@@ -85,8 +85,7 @@ def test_appended_rows_ask_for_the_next_page_only_near_the_end() -> None:
 def test_appended_rows_change_in_place_and_a_new_one_goes_on_top() -> None:
     rows: AppendedRows[str] = AppendedRows(lambda row: row.partition("=")[0])
     rows.replace(["a=1", "b=1"])
-    rows.change("b", "b=2")
-    rows.change("c", "c=1")
+    rows.change({"b": "b=2", "c": "c=1"})
     assert [row for _, row in rows.held()] == ["c=1", "a=1", "b=2"]
     rows.remove({"a"})
     assert rows.index_of("b") == 1

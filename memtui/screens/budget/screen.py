@@ -514,9 +514,9 @@ class BudgetScreen(EditingScreen[FactRow]):
         owner = owner_of(place.scope)
         return [record for record in records if owner_of(record.scope) == owner]
 
-    def changed(self, name: Named, record: Record) -> None:
-        """Assemble again after a record changed."""
-        del name, record
+    def changed(self, now: Mapping[Named, Record]) -> None:
+        """Assemble again after records changed."""
+        del now
         self.load()
 
     def gone(self, names: set[Named], ghosts: set[Named]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -460,17 +460,17 @@ class RecordsScreen(EditingScreen[Record]):
         """Return whether a record is on a page that came."""
         return self._rows.index_of(self._row_key(name)) is not None
 
-    def changed(self, name: Named, record: Record) -> None:
-        """Put the record, as it is now, in its place; a new one goes to the top."""
+    def changed(self, now: Mapping[Named, Record]) -> None:
+        """Put the records, as they are now, in their places; new ones go to the top."""
         from memtui.service.everywhere import ListedRecord
 
-        key = self._row_key(name)
-        if self._rows.index_of(key) is None:
-            self._add(1)
-        if self._everywhere:
+        if new := [name for name in now if not self.lists(name)]:
+            self._add(len(new))
+        rows: dict[str, Record] = {}
+        for name, record in now.items():
             fields = dict(record) | {"binding_key": name.binding_key}
-            record = ListedRecord(**fields)
-        self._rows.change(key, record)
+            rows[self._row_key(name)] = ListedRecord(**fields) if self._everywhere else record
+        self._rows.change(rows)
         self.rows_list.rows_changed()
         self.look()
 
@@ -548,7 +548,7 @@ class RecordsScreen(EditingScreen[Record]):
             raise
         found = Named(key, record_key(answer.record))
         self._links[found] = Links.like(answer)
-        self.changed(found, answer.record)
+        self.changed({found: answer.record})
         self._go_to(*found)
 
     def moved(self) -> None:
