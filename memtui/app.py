@@ -199,6 +199,11 @@ class MemtuiApp(App[None]):
             self._variables = variables
             super().refresh_css(animate)
 
+    def update_styles(self, node: DOMNode, animate: bool = True) -> None:  # noqa: FBT001, FBT002
+        """Style a node anew; one that is yet to be mounted is styled then, and not for nothing."""
+        if node is self or node.parent is not None:
+            super().update_styles(node, animate)
+
     def _dress(self, theme: str, mode: str, keymap: Keymap) -> None:
         self.theme = theme if theme in self.available_themes else DEFAULT
         if not self.is_running:
