@@ -109,6 +109,8 @@ class Split(Container):
         super().__init__(name=name, id=id, classes=classes)
         self._shares = dict(shares)
         self._dragged = False
+        self._given: tuple[bool, int] | None = None
+        """Which way the parts stand, and the list's share, as given to them; None: not given."""
 
     @property
     def _beside(self) -> bool:
@@ -155,6 +157,10 @@ class Split(Container):
 
     def _apply(self) -> None:
         share = self._shares.get(self._place)
+        given = None if share is None else (self._beside, share)
+        if given == self._given:  # Textual would lay out and paint all again
+            return
+        self._given = given
         for part, percent in zip(self.children, (share, share and 100 - share), strict=False):
             size = None if percent is None else f"{percent}fr"
             part.styles.width = size if self._beside else None
