@@ -5,6 +5,7 @@ Nothing here needs pydantic: the terminal app paints with it before it imports t
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
@@ -40,7 +41,26 @@ def is_writable(folder: Path) -> bool:
         return False
     disk = os.statvfs(folder)
     has_names = disk.f_favail > 0 or disk.f_files == 0  # some file systems do not count them
-    return has_names and disk.f_bavail * disk.f_frsize >= _LEAST_ROOM
+    has_room = disk.f_bavail * disk.f_frsize >= _LEAST_ROOM
+    return has_names and has_room and _allows_more(folder)
+
+
+def _allows_more(folder: Path) -> bool:
+    """Whether a quota leaves room, which shows only when some is taken, by a file without a name.
+
+    Where there are none of these, or nothing is said, it does.
+    """
+    if not hasattr(os, "O_TMPFILE"):
+        return True
+    try:
+        work = os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o600)
+        try:
+            os.posix_fallocate(work, 0, _LEAST_ROOM)
+        finally:
+            os.close(work)
+    except OSError as error:
+        return error.errno not in {errno.ENOSPC, errno.EDQUOT}
+    return True
 
 
 def check_target(target: Path, *, force: bool) -> None:

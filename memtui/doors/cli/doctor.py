@@ -113,11 +113,7 @@ def _home(paths: Paths, invocation: Invocation) -> Iterator[Check]:
             yield Check("home", "broken", f"{folder} cannot be written", advice)
             continue
         yield _private(folder, 0o700)
-        free = shutil.disk_usage(folder).free
-        if free < _LOW_DISK_BYTES:
-            status: Status = "warning" if is_writable(folder) else "broken"
-            advice = "Make some room, or read with --read-only: nothing is recorded then."
-            yield Check("disk", status, f"{free // 1_000_000} MB are left", advice)
+        yield from _room(folder)
     for file in (paths.database, paths.config_file, paths.log_file):
         try:
             yield _private(file, 0o600)
@@ -125,6 +121,16 @@ def _home(paths: Paths, invocation: Invocation) -> Iterator[Check]:
             continue
         except OSError as error:
             yield Check("home", "broken", f"{file} cannot be read ({error.strerror})")
+
+
+def _room(folder: Path) -> Iterator[Check]:
+    free, has_room = shutil.disk_usage(folder).free, is_writable(folder)
+    is_low = free < _LOW_DISK_BYTES
+    if is_low or not has_room:
+        used_up = f"nothing more fits into {folder}: a quota, or its number of files, is used up"
+        left = f"{free // 1_000_000} MB are left" if is_low else used_up
+        advice = "Make some room, or read with --read-only: nothing is recorded then."
+        yield Check("disk", "warning" if has_room else "broken", left, advice)
 
 
 def _missing(name: str, what: str, invocation: Invocation) -> Check:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from memtui.analytics.layout import Folder
+from memtui.paths import is_writable
 from memtui.store.database import Database
 from tests.doors.cli.conftest import Run
 
@@ -165,3 +168,20 @@ def test_a_repair_says_first_what_it_will_do(here: Run, home: Path) -> None:
     added = here("--principal", "user:ana", "note", "x", "--binding", "notes")
     assert added.code == 0, added.err
     assert here("doctor", "--repair").code == 2
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_quota_that_is_used_up_is_a_full_disk(
+    here: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def used_up(*_: int) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    names = set(home.iterdir())
+    assert is_writable(home)
+    assert set(home.iterdir()) == names
+    monkeypatch.setattr(os, "posix_fallocate", used_up)
+    assert not is_writable(home)
+    done = here("--read-only", "ops", "list")
+    assert (done.code, "nothing of this is recorded" in done.err) == (0, True)
+    assert f"✗ disk: nothing more fits into {home}" in here("doctor").out
