@@ -13,11 +13,11 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Button, Input, Label, Select, Static, Switch
+from textual.widgets import Button, Input, Select, Static, Switch
 
 from memtui.contract import MemtuiError
 from memtui.screens.dialogs import HIGH, Confirm, Dialog, KeyLine
-from memtui.widgets.display import BAD, DIM, display
+from memtui.widgets.display import BAD, DIM, MUTED, display
 
 T = TypeVar("T")
 
@@ -33,7 +33,11 @@ _BESIDE = 6
 
 
 class FieldRow(Vertical):
-    """One field: its name, what it is written in, and what helps or is wrong."""
+    """One field: its name, what it is written in, and what helps or is wrong.
+
+    The name is drawn beside the widget, or above it, in the blank that the styles leave there: a
+    form has many fields, and a label for each would be a third of what opening it takes.
+    """
 
     def __init__(self, name: str, label: str, widget: Widget, help: Content) -> None:  # noqa: A002
         super().__init__(classes="form-field")
@@ -41,16 +45,24 @@ class FieldRow(Vertical):
         self.widget = widget
         self._label = label
         self._help = help
+        self._wrong = ""
 
     def compose(self) -> ComposeResult:
         """Lay the field out."""
-        is_switch = isinstance(self.widget, Switch)
-        with Horizontal(classes="form-line -switch" if is_switch else "form-line"):
-            yield Label(display(self._label, limit=100), classes="form-label")
-            yield self.widget
-            if is_switch:
-                yield Label(classes="form-word")
+        yield self.widget
         yield Static(self._help, classes="form-help")
+
+    def render(self) -> Content:
+        """Draw the name, and what a switch says."""
+        name = display(self._label, limit=100, style=MUTED)
+        room = self.widget.styles.margin.left
+        if not room:
+            return name
+        if isinstance(self.widget, Switch):
+            word = "yes" if self.value else "no"
+            blanks = " " * (self.widget.outer_size.width + 1)
+            return name.truncate(room, ellipsis=True, pad=True) + blanks + word
+        return name.truncate(room - 1, ellipsis=True)
 
     @property
     def value(self) -> Any:
@@ -62,10 +74,11 @@ class FieldRow(Vertical):
 
     def say(self, wrong: str = "") -> None:
         """Say what is wrong with the field, else what helps; and what a switch says."""
-        told = display(f"✗ {wrong}", limit=400, style=BAD) if wrong else self._help
-        self.query_one(".form-help", Static).update(told)
-        for word in self.query(".form-word").results(Label):
-            word.update("yes" if self.value else "no")
+        if wrong != self._wrong:
+            self._wrong = wrong
+            told = display(f"✗ {wrong}", limit=400, style=BAD) if wrong else self._help
+            self.query_one(".form-help", Static).update(told)
+        self.refresh()
 
 
 class Form(Dialog[T]):
@@ -115,9 +128,8 @@ class Form(Dialog[T]):
         return {name: row.value for name, row in self.fields.items()}
 
     def on_mount(self) -> None:
-        """Say what the switches say."""
-        for row in self.query(FieldRow):
-            row.say()
+        """Be as high as the fields need from the start."""
+        self.on_resize()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Take back what was said of another text."""
