@@ -92,7 +92,7 @@ OPENED = {
         "edit": ["e"],
         "new record": ["a"],
         "forget": ["d"],
-        "erase": ["X"],
+        "erase, with its traces": ["X"],
         "undo": ["u"],
         "expiry": ["x"],
         "summary": ["m"],
@@ -143,7 +143,7 @@ OPENED = {
     "6": {
         "group by": ["d"],
         "figures: export": ["x"],
-        "insights": ["n"],
+        "insights, with its records": ["n"],
     },
     "6t": {
         "views of SQL": ["\x1bOQ"],
