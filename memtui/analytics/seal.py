@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ from memtui.analytics.archive import (
     remove_hot,
     remove_older,
 )
-from memtui.analytics.engine import guarded, opened
+from memtui.analytics.engine import Engine, guarded, opened
 from memtui.analytics.layout import (
     TABLES,
     Folder,
@@ -103,7 +104,7 @@ def seal(
     folder = Folder(root, company_id)
     with usable(folder):
         folder.create()
-    with locked(folder):
+    with locked(folder), closing(Engine(memory_mb=_MEMORY_MB)) as engine:
         recover_locked(database, folder)
         manifest = folder.read()
         if not manifest.segments:
@@ -117,7 +118,8 @@ def seal(
             end = min(last, first + segment_rows - 1)
             work = folder.path / f"{_NEW}{first}-{end}"
             made = Made(at=now or datetime.now(UTC), by=principal)
-            with opened(memory_mb=_MEMORY_MB) as duck:
+            with guarded():
+                duck = engine.connection
                 with database.read() as connection:
                     load_raw(duck, connection, company_id, first, end)
                 _refuse_altered(duck, manifest, (first, end))

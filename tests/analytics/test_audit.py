@@ -132,10 +132,9 @@ def rewrite(root: Path, table: str, change: str) -> int:
     """Alter every row of a sealed file; returns the first operation that it is about."""
     folder = Folder(root, "acme")
     path = folder.file(folder.read().segments[1], table)
-    with duckdb.connect() as duck:
-        rows = f"(SELECT * REPLACE ({change}) FROM read_parquet('{path}'))"
-        duck.execute(f"COPY {rows} TO '{path}.new' (FORMAT parquet)")
-        found = duck.execute(f"SELECT min(seq) FROM {rows}").fetchone()
+    rows = f"(SELECT * REPLACE ({change}) FROM read_parquet('{path}'))"
+    duckdb.execute(f"COPY {rows} TO '{path}.new' (FORMAT parquet)")
+    found = duckdb.execute(f"SELECT min(seq) FROM {rows}").fetchone()
     Path(f"{path}.new").replace(path)
     return found[0] if found else 0
 
@@ -209,11 +208,10 @@ def test_statistics_that_hide_rows_are_named(proved_log: Database, root: Path) -
     """A sealed row could be hidden from filters with both proofs green."""
     folder = Folder(root, "acme")
     path = folder.file(folder.read().segments[1], "operations")
-    with duckdb.connect() as duck:
-        [(least, at)] = duck.execute(
-            f"SELECT stats_min_value, 0 FROM parquet_metadata('{path}') "
-            "WHERE path_in_schema = 'principal'"
-        ).fetchall()
+    [(least, at)] = duckdb.execute(
+        f"SELECT stats_min_value, 0 FROM parquet_metadata('{path}') "
+        "WHERE path_in_schema = 'principal'"
+    ).fetchall()
     assert at == 0
     whole = path.read_bytes()
     place = whole.rindex(least.encode())

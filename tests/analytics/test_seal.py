@@ -37,14 +37,13 @@ def hot_counts(database: Database, company: str = "acme") -> list[int]:
 
 def sealed(root: Path, column: str = "seq", table: str = "operations") -> list[int]:
     folder = Folder(root, "acme")
-    with duckdb.connect() as duck:
-        return [
-            value
-            for segment in folder.read().segments
-            for (value,) in duck.execute(
-                f"SELECT {column} FROM read_parquet('{folder.file(segment, table)}')"
-            ).fetchall()
-        ]
+    return [
+        value
+        for segment in folder.read().segments
+        for (value,) in duckdb.execute(
+            f"SELECT {column} FROM read_parquet('{folder.file(segment, table)}')"
+        ).fetchall()
+    ]
 
 
 @ON_BOTH

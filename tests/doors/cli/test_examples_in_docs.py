@@ -369,7 +369,7 @@ def test_the_statements_of_the_pages_run(shell: Shell, home: Path, built: Built)
         for statement in "".join(one.code for one in of(page, "sql")).split(";\n"):
             local = statement.replace("s3://company-memory/log", str(home / "archive"))
             if "read_parquet" in local:
-                assert duckdb.connect().execute(local).fetchall()
+                assert duckdb.execute(local).fetchall()
             elif local.strip():
                 ran = shell.here("sql", local)
                 assert ran.code == 0, ran.err
