@@ -6,8 +6,9 @@ import json
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import JSON, select
 
@@ -28,6 +29,15 @@ if TYPE_CHECKING:
 MEMORY_MB = 512
 BATCH = 10_000
 """Operations copied at a time; between two times the copying can be stopped."""
+
+
+class State(NamedTuple):
+    """A log as it was at a moment, for a cursor that sees nothing newer."""
+
+    cursor: duckdb.DuckDBPyConnection
+    manifest: Manifest
+    last: int
+    """The newest `seq`."""
 
 
 class LogEngine(Engine):
@@ -82,7 +92,7 @@ class LogEngine(Engine):
         self.begun = 0
         """How often it was begun: once more where the database turned out to hold another log."""
         self._database = database
-        self._copying = threading.Lock()
+        self._copying = threading.RLock()
         self._above = 0
         self._anew = True
         """Whether the copy has to be begun, as there is none or it is of another log."""
@@ -116,6 +126,16 @@ class LogEngine(Engine):
             self.copy(manifest, ends.head, Stop())
             if self.stood_still(manifest):
                 return manifest, ends.head
+
+    @contextmanager
+    def reading(self) -> Iterator[State]:
+        """A state of the log that lasts, whatever is copied or taken out meanwhile."""
+        with self.asking() as cursor:
+            with self._copying:
+                manifest, last = self.refresh()
+                cursor.begin()
+                cursor.execute("FROM hot_operations LIMIT 0")  # what it sees begins here
+            yield State(cursor, manifest, last)
 
     def copy(self, manifest: Manifest, through: int, stop: Stop) -> None:
         """Bring the copy up to a `seq`, and take out what is sealed.

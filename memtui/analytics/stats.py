@@ -34,7 +34,7 @@ from memtui.analytics.figures import (
     numbers_of,
 )
 from memtui.analytics.layout import Manifest
-from memtui.analytics.rows import LogEngine, text_of
+from memtui.analytics.rows import LogEngine, State, text_of
 from memtui.analytics.source import stored_text
 from memtui.contract import EVERYTHING, Filter, Invalid, Model
 from memtui.store.conditions import condition
@@ -118,24 +118,18 @@ class Rollups:
         for name in by:
             if name not in DIMENSIONS:
                 raise Invalid(f"There is no dimension {name}; choose from {', '.join(DIMENSIONS)}.")
-        state = self.log.refresh()
         cuts = (Cut(tuple(by), bucket),) if by or bucket else ()
-        with self.log.asking() as cursor:
-            stats, groups = self._exact(cursor, state, chosen or EVERYTHING, hit_sign, cuts)
+        with self.log.reading() as state:
+            stats, groups = self._exact(state, chosen or EVERYTHING, hit_sign, cuts)
         return stats.model_copy(update={"groups": groups[0]}) if groups else stats
 
     def _exact(
-        self,
-        cursor: duckdb.DuckDBPyConnection,
-        state: tuple[Manifest, int],
-        chosen: Filter,
-        hit_sign: HitSign | None,
-        cuts: Sequence[Cut],
+        self, state: State, chosen: Filter, hit_sign: HitSign | None, cuts: Sequence[Cut]
     ) -> tuple[Stats, list[tuple[Group, ...]]]:
         """Return the figures in all and by binding, and the groups of each cut."""
-        manifest, last = state
+        cursor, manifest, last = state
         sign = hit_sign or self._sign(cursor, manifest)
-        asked = _Exact(self, cursor, state, condition(chosen), sign)
+        asked = _Exact(self, state, condition(chosen), sign)
         [total], bindings, *groups = asked.groups((Cut(), Cut(("binding",)), *cuts))
         left_out = 0
         if chosen.leaves_out_own:
@@ -170,15 +164,13 @@ class Rollups:
         """
         if bucket is Bucket.HOUR:
             raise Invalid("The dashboard has days, weeks and months; ask stats for hours.")
-        manifest, last = self.log.refresh()
-        with self.log.asking() as cursor:
+        with self.log.reading() as state:
+            cursor, manifest, last = state
             if last <= self.short:
                 begin, end = (day and begin_of(day, self._zone) for day in (since, until))
                 chosen = Filter(since=begin, until=end)
                 cuts = (Cut(bucket=bucket), Cut(("provider",), bucket))
-                stats, (groups, spending) = self._exact(
-                    cursor, (manifest, last), chosen, hit_sign, cuts
-                )
+                stats, (groups, spending) = self._exact(state, chosen, hit_sign, cuts)
                 spent = tuple(one for one in spending if one.usage_count)
                 return Dashboard(stats=stats.model_copy(update={"groups": groups}), spending=spent)
             days = " AND ".join(
@@ -187,18 +179,11 @@ class Rollups:
                 if day is not None
             )
             sign = hit_sign or self._sign(cursor, manifest)
-            return self._painted(cursor, (manifest, last), days, sign, bucket)
+            return self._painted(state, days, sign, bucket)
 
-    def _painted(
-        self,
-        cursor: duckdb.DuckDBPyConnection,
-        state: tuple[Manifest, int],
-        days: str,
-        sign: HitSign,
-        bucket: Bucket,
-    ) -> Dashboard:
+    def _painted(self, state: State, days: str, sign: HitSign, bucket: Bucket) -> Dashboard:
         """Return the figures of a condition on `day`, from those by day."""
-        manifest, last = state
+        cursor, manifest, last = state
         left_out = 0
         kept = self._daily.rows(cursor, manifest, last)
         kept["totals"] += f" UNION ALL BY NAME {self._daily.said(self.feedback(manifest))}"
@@ -279,24 +264,18 @@ def _sums(names: Sequence[str]) -> str:
 class _Exact:
     """What is asked of the operations that a filter lets through, out of their own rows."""
 
-    def __init__(
-        self,
-        rows: Rollups,
-        cursor: duckdb.DuckDBPyConnection,
-        state: tuple[Manifest, int],
-        where: str,
-        sign: HitSign,
-    ) -> None:
-        """Take a state of the log (`Rollups.refresh`) and the SQL of a filter, empty for all."""
+    def __init__(self, rows: Rollups, state: State, where: str, sign: HitSign) -> None:
+        """Take a state of the log and the SQL of a filter, empty for all."""
         self._rows = rows
-        self._cursor = cursor
-        self._manifest, self._last = state
+        self._cursor, self._manifest, self._last = state
         self._where = where
         self._hit = rows._good_score  # noqa: SLF001 — its own part
         self._zone = rows._zone  # noqa: SLF001
-        cursor.execute(f"CREATE OR REPLACE TEMP TABLE said AS {rows.feedback(self._manifest)}")
+        self._cursor.execute(
+            f"CREATE OR REPLACE TEMP TABLE said AS {rows.feedback(self._manifest)}"
+        )
         if sign is HitSign.USED:
-            cursor.execute(f"CREATE OR REPLACE TEMP TABLE used AS {self._used()}")
+            self._cursor.execute(f"CREATE OR REPLACE TEMP TABLE used AS {self._used()}")
             self._hit = "seq IN (SELECT seq FROM used)"
         self._numbers = numbers_of(self._hit, last_word="seq IN (SELECT seq FROM said)")
 

@@ -170,6 +170,17 @@ def test_an_opening_counts_for_a_query_that_was_sealed_before_it(
     rollups.log.close()
 
 
+def test_a_state_lasts_though_all_of_it_is_sealed_meanwhile(database: Database, root: Path) -> None:
+    fill(database, 20)
+    log = LogEngine(database, root, "acme")
+    with log.reading() as (cursor, manifest, last):
+        seal(database, root, "acme")
+        log.refresh()
+        rows = log.everything(manifest, "operations", "seq", last=last)
+        assert cursor.execute(f"SELECT count(*) FROM ({rows})").fetchall() == [(20,)]
+    log.close()
+
+
 @pytest.mark.parametrize("kind", [Rollups, LongRollups])
 def test_days_can_be_chosen(database: Database, root: Path, kind: type[Rollups]) -> None:
     append(database, [draft(n, started_at=NOW + timedelta(hours=7 * n)) for n in range(1, 60)])
