@@ -735,6 +735,7 @@ class Filter(Model):
     binding_key: str | None = None
     door: str | None = None
     principal: str | None = None
+    """`agent:` with nothing behind it is every agent."""
     comparisons: Annotated[tuple[Comparison, ...], AfterValidator(_few)] = ()
     """All of them must hold."""
     terms: Annotated[tuple[Term, ...], AfterValidator(_in_order)] = ()

@@ -39,6 +39,8 @@ FIELDS: dict[str, str] = {
 }
 """The words before a colon, and the `Filter` field each one sets."""
 _WORD_OF = {field: word for word, field in FIELDS.items()}
+_KINDS = ("user", "agent", "plugin")
+"""What principals begin with."""
 _ALSO = {"user": "subject"}
 """As screens call it, which name a memory's subject as what it is: `user ana`."""
 
@@ -368,10 +370,13 @@ def _values(name: str, written: str) -> list[str]:
 
 
 def _meant(name: str, part: str) -> tuple[str, ...]:
-    """Return what a value means: `by:ana` is whoever is called so, in quotes it is as it stands."""
+    """Return what a value means.
+
+    `by:ana` is whoever is called so, and `by:agent` every agent; in quotes it is as it stands.
+    """
     value = _unquoted(part)
     if name == "by" and value and value == part and ":" not in value:
-        return value, f"user:{value}", f"agent:{value}"
+        return (f"{value}:",) if value in _KINDS else (value, f"user:{value}", f"agent:{value}")
     return (value,)
 
 

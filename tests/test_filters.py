@@ -187,6 +187,9 @@ def test_every_field_of_the_filter_can_be_typed() -> None:
             topic="deploy", tag="ci", kind="fact", binding_key="mem0", door="mcp",
             principal="user:ana")),
         ("by:'ana'", Filter(principal="ana")),
+        ("by:agent", Filter(principal="agent:")),
+        ("-by:user,plugin", Filter(terms=(Term(
+            field="principal", values=("user:", "plugin:"), excluded=True),))),
         ("-by:ana,plugin:x", Filter(terms=(Term(
             field="principal", values=("ana", "user:ana", "agent:ana", "plugin:x"),
             excluded=True),))),

@@ -147,9 +147,11 @@ def _asks(test: FieldTest) -> str:
         mentions = _mentions if field == "text" else _nearly_mentions
         found = " OR ".join(map(mentions, values))
     elif places := _PLACES.get(field):
-        among = ", ".join(map(_text, values))
-        is_one = f"= {among}" if len(values) == 1 else f"IN ({among})"
-        found = " OR ".join(f"{place} {is_one}" for place in places)
+        kinds, names = _kinds_and_names(test)
+        equal = [f"{place} IN ({', '.join(map(_text, names))})" for place in places if names]
+        if len(names) == 1:
+            equal = [f"{place} = {_text(names[0])}" for place in places]
+        found = " OR ".join([*equal, *(f"starts_with({field}, {_text(one)})" for one in kinds)])
     else:
         return ""
     return f"NOT coalesce({found}, false)" if test.excluded else f"({found})"
@@ -239,10 +241,20 @@ def _asked(company_id: str, test: FieldTest) -> ColumnElement[bool] | None:
 
 def among(column: Column[Any], test: FieldTest) -> ColumnElement[bool]:
     """Return that a column has one of the values, or none of them."""
-    texts = [str(value) for value in test.values]
+    kinds, texts = _kinds_and_names(test)
+    if kinds:
+        found = or_(column.in_(texts), *(func.substr(column, 1, len(one)) == one for one in kinds))
+        return not_(found) if test.excluded else found
     if test.excluded:
         return or_(column.is_(None), column.not_in(texts))
     return column == texts[0] if len(texts) == 1 else column.in_(texts)
+
+
+def _kinds_and_names(test: FieldTest) -> tuple[list[str], list[str]]:
+    """Return the values that stand for all principals of a kind, such as `agent:`, and others."""
+    texts = [str(value) for value in test.values]
+    kinds = [one for one in texts if test.field == "principal" and one.endswith(":")]
+    return kinds, [one for one in texts if one not in kinds]
 
 
 def _seqs_of(company_id: str, places: Sequence[str], values: Sequence[str]) -> CompoundSelect[int]:

@@ -104,7 +104,8 @@ def _said(chosen: Filter, zone: tzinfo) -> Iterator[str]:
 def _tested(test: FieldTest) -> str:
     values, no = _joined(test.values, "or"), "not " if test.excluded else ""
     if test.field == "principal":
-        return f"{no}by {values}"
+        who = [f"any {one[:-1]}" if one.endswith(":") else one for one in test.values]
+        return f"{no}by {_joined(who, 'or')}"
     below = " or below" if test.field == "tag" else ""
     return f"{_WORDS_OF[test.field]} is {no}{values}{below}"
 

@@ -90,6 +90,8 @@ FILTERS = [
     Filter(operation_type="query", status="ok"),
     Filter(binding_key="mem0", principal="user:ana", door="test"),
     Filter(since=NOW + timedelta(seconds=61 * 40), until=NOW + timedelta(seconds=61 * 90)),
+    Filter(terms=(Term(field="principal", values=("user:", "agent:bo")),)),
+    Filter(terms=(Term(field="principal", values=("user:",), excluded=True),)),
     Filter(text="DEPLOY branch"),
     Filter(text="развёртывание"),
     Filter(text="drop %"),

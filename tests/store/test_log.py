@@ -219,6 +219,9 @@ def test_money_is_exact_and_unpriced_is_not_zero(database: Database) -> None:
         (Filter(text="развёртывание"), [3]),
         (Filter(text="100%"), []),
         (Filter(binding_key="mem0", principal="user:bob"), [5]),
+        (Filter(principal="agent:"), [2]),
+        (Filter(terms=(Term(field="principal", values=("agent:", "user:bob")),)), [5, 2]),
+        (Filter(terms=(Term(field="principal", values=("user:",), excluded=True),)), [2]),
         (Filter(project_id="none"), []),
         (Filter(comment_id="7"), [4]),
         (Filter(text="iss-1"), [4]),
@@ -238,7 +241,12 @@ def test_filters(database: Database, chosen: Filter, expected: list[int]) -> Non
     append(
         database,
         draft(1, request={"query": "which branch do we deploy"}),
-        draft(2, operation_type="write", scope=Scope(company_id="acme", agent_id="coding")),
+        draft(
+            2,
+            operation_type="write",
+            scope=Scope(company_id="acme", agent_id="coding"),
+            principal="agent:coding",
+        ),
         draft(3, status="denied", request={"query": "РАЗВЁРТЫВАНИЕ"}),
         draft(4, source=comment),
         draft(

@@ -41,8 +41,9 @@ def test_a_term_is_completed_by_fields_and_what_they_take(line: str, offered: li
         ("", ""),
         ("-type:query agent:coding,ops since:2026-11-16T06:00", (
             "agent is coding or ops, type is not query, since 2026-11-16 06:00")),
-        ("tag:ci -tag:old by:user:ana until:2026-11-16", (
-            "tag is ci or below, tag is not old or below, by user:ana, before 2026-11-16 00:00")),
+        ("tag:ci -tag:old by:user:ana,agent until:2026-11-16", (
+            "tag is ci or below, tag is not old or below, by user:ana or any agent, "
+            "before 2026-11-16 00:00")),
         ("cost>0.01 took<=2s tokens=1000 score<0.3 results>=1", (
             "cost over $0.01, took at most 2,000 ms, tokens exactly 1,000, best score under 0.3, "
             "results at least 1")),

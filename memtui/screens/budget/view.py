@@ -254,7 +254,10 @@ def narrowed(
 
 _TESTS: dict[str, Callable[[ContextFact, str], bool]] = {
     "kind": lambda fact, value: fact.kind == value,
-    "principal": lambda fact, value: fact.created_by == value,
+    "principal": lambda fact, value: (
+        fact.created_by == value
+        or (value.endswith(":") and (fact.created_by or "").startswith(value))
+    ),
     "text": lambda fact, word: word.casefold() in fact.text.casefold(),
     "fuzzy": lambda fact, word: finds(word, fact.text),
 }
