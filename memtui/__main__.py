@@ -25,7 +25,6 @@ def main() -> None:
             sys.stdout.flush()
         # A thread that nobody waits for may be in C++, which aborts where Python ends the thread.
         os._exit(code)
-    gc.unfreeze()  # what is frozen at the end, DuckDB reports on the terminal as leaked
     sys.exit(code)
 
 

@@ -902,6 +902,7 @@ def run_app(
     try:
         app.run(mouse=app.mouse)
     finally:
+        gc.unfreeze()  # what is frozen at the end, DuckDB reports on the terminal as leaked
         app.stop_reading()
         sys.__stderr__ = output  # type: ignore[misc]
         logger.removeHandler(handler)

@@ -400,6 +400,7 @@ async def ops_import(
                 report=lambda what, count: show(f"{count:,} {what}"),
             )
     finally:
+        gc.unfreeze()
         work.close()
         _tell_bad(session, work)
     session.out.answer(report, _lines(report))

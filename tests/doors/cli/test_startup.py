@@ -46,12 +46,16 @@ def test_a_query_loads_no_engine_even_beside_sealed_operations(tmp_path: Path) -
     assert loaded(*commands) == [set()] * len(commands)
 
 
-def test_what_the_app_froze_is_not_told_as_leaked_when_it_ends() -> None:
+def test_what_the_app_froze_is_not_told_as_leaked_when_it_ends(tmp_path: Path) -> None:
     code = (
-        "import gc, duckdb; duckdb.connect(); gc.freeze(); import memtui.__main__ as program; "
-        "program._answer = lambda arguments: 0; program.main()"
+        "import gc, duckdb; duckdb.connect(); gc.freeze(); from memtui import app; "
+        "from memtui.config import Settings, find_paths; "
+        "app.MemtuiApp.run = lambda self, mouse: None; app.run_app(find_paths(), Settings())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    home = os.environ | {"MEMTUI_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=home
+    )
     assert done.stderr == ""
 
 
