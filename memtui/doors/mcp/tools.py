@@ -856,13 +856,29 @@ _NEXT: Mapping[type[MemtuiError], str] = {
 }
 
 
+_TOOLS_OF = {
+    "`memtui browse`": "memory_browse",
+    "`memtui facts get`": "memory_get",
+}
+"""The tools that do what a sentence tells a person to do with a command."""
+
+
+def _for_agent(error: MemtuiError) -> str:
+    """Return what an error says, with tools in the place of commands, or whose these are."""
+    said = str(error)
+    for command, tool in _TOOLS_OF.items():
+        said = said.replace(command, tool)
+    return f"{said} That command is for your user to run." if "`memtui " in said else said
+
+
 def _refused(error: MemtuiError) -> str:
+    said = _for_agent(error)
     if isinstance(error, Conflict):
         now = "" if error.current is None else f" It reads now:\n{memory_of(error.current).words()}"
-        return f"{error} Somebody changed it meanwhile: read it again, and decide again.{now}"
+        return f"{said} Somebody changed it meanwhile: read it again, and decide again.{now}"
     if isinstance(error, Unavailable) and error.sent and error.operation_id:
         return (
-            f"{error} Whether it happened is not known (operation {error.operation_id}); search "
+            f"{said} Whether it happened is not known (operation {error.operation_id}); search "
             "for it before you try again."
         )
-    return f"{error} {_NEXT.get(type(error), '')}".rstrip()
+    return f"{said} {_NEXT.get(type(error), '')}".rstrip()

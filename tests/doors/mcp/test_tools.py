@@ -282,6 +282,18 @@ async def test_a_fact_by_its_key(connect: Connect) -> None:
         assert (await client.call_tool("memory_get", refused)).is_error
 
 
+async def test_an_agent_is_told_of_tools_or_that_a_command_is_for_its_user(
+    connect: Connect, service: MemoryService, caller: Caller
+) -> None:
+    client = await connect()
+    missing = text_of(await client.call_tool("memory_get", {"id": "nothing.md"}))
+    assert "memory_browse lists those there are, and memory_get finds" in missing
+    assert "`memtui" not in missing
+    await service.bindings.update(caller, "default", enabled=False)
+    refused = text_of(await client.call_tool("memory_search", {"query": "x"}))
+    assert "`memtui bindings enable default` turns it on. That command is for your user" in refused
+
+
 async def test_an_agent_says_whether_a_memory_helped(
     connect: Connect, service: MemoryService, caller: Caller
 ) -> None:
