@@ -243,12 +243,11 @@ class Import:
             self.bad.append(BadRow(file=path.name, line=line, reason=reason))
 
     def _refusal(self) -> Invalid:
-        first = self.bad[0]
-        rows = "1 row does" if self.bad_count == 1 else f"{self.bad_count:,} rows do"
-        return Invalid(
-            f"{rows} not fit, the first is {first.file} line {first.line}: {first.reason}. "
-            "Nothing was imported; say --skip-bad to import the others."
-        )
+        place = f"{self.bad[0].file} line {self.bad[0].line}"  # why is told of each
+        rows = f"1 row does not fit, {place}"
+        if self.bad_count > 1:
+            rows = f"{self.bad_count:,} rows do not fit, from {place} on"
+        return Invalid(f"{rows}. Nothing was imported; say --skip-bad to import the others.")
 
     def _nothing(self) -> Invalid:
         where = self.files[0].name if len(self.files) == 1 else f"{len(self.files):,} files"
