@@ -24,6 +24,7 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
+from memtui.screens.operations.view import about, asked
 from memtui.screens.state import GoTo
 from memtui.service import Caller, ContextRequest, MemoryService
 from memtui.store.operation import Operation
@@ -49,6 +50,18 @@ def current(app: MemtuiApp) -> Operation:
 
 async def loaded(app: MemtuiApp, pilot: Any) -> None:
     await until(pilot, lambda: listed(app).current is not None)
+
+
+async def test_a_company_wide_write_is_about_its_record(
+    service: MemoryService, caller: Caller
+) -> None:
+    company = Scope(company_id="local")
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    request = WriteRequest(scope=company, source=source, content="We deploy on Fridays")
+    [handle] = (await service.write(caller, request)).handles
+    [written, *_] = (await service.log.page(caller)).operations
+    assert asked(written) == handle.provider_record_id
+    assert about(written) == handle.provider_record_id.rpartition("/")[2]
 
 
 async def test_an_operation_is_read_and_leads_to_its_record(

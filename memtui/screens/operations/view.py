@@ -118,7 +118,7 @@ def _type(operation: Operation) -> Cell:
 def about(operation: Operation) -> str:
     """Return what an operation was about in a few words; empty where it says nothing."""
     words = asked(operation)
-    if words and words == operation.request.get("record_id"):
+    if words and words in {operation.request.get("record_id"), _withheld(operation)}:
         words = words.rstrip("/").rpartition("/")[2]  # the folders before it are alike
     return words
 
@@ -163,14 +163,26 @@ def asked(operation: Operation) -> str:
             break  # what was told stands in the details
         if isinstance(value, str) and value:
             return " ".join(value[:400].split())
-    for name, noun in _COUNTED.items():
-        if isinstance(count := operation.request.get(name), int):
-            return fmt.counted(count, noun)
-    if words := fmt.judged(operation) or fmt.reversal(operation):
-        return words
+    for words_of in (_withheld, _counted, fmt.judged, fmt.reversal):
+        if words := words_of(operation):
+            return words
     if operation.operation_type is OperationType.PURGE:
         return str(operation.request.get("what", "proof"))
     return "erased" if operation.erased else ""
+
+
+def _withheld(operation: Operation) -> str:
+    """Return the record of a company-wide text, which the log does not get; else nothing."""
+    if "content_chars" in operation.request and operation.handles and not operation.erased:
+        return operation.handles[0].provider_record_id
+    return ""
+
+
+def _counted(operation: Operation) -> str:
+    for name, noun in _COUNTED.items():
+        if isinstance(count := operation.request.get(name), int):
+            return fmt.counted(count, noun)
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
