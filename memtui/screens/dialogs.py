@@ -30,6 +30,8 @@ _CHOICES = 200
 """Choices that are drawn at once; typing finds the rest."""
 HIGH = 16
 """Lines from which on there is room around what a dialog says."""
+_LOW = 8
+"""Lines below which a dialog has no frame either."""
 _AROUND_SHEET = 8
 """Lines of frame, title and keys, and the blanks between them."""
 _AROUND_LIST = 10
@@ -42,6 +44,8 @@ _LIST_CELLS = 66
 """Cells of a line in a list, where there is room for them."""
 _AROUND_FLAT_SHEET = 4
 """Lines of frame, title and keys alone."""
+_AROUND_LOW_SHEET = 2
+"""Lines of title and keys alone."""
 _WAITING_SECONDS = 0.3
 """How long `Waiting` waits before it shows itself."""
 
@@ -92,6 +96,10 @@ class Dialog(DimmingScreen[T]):
     def action_back(self) -> None:
         """Go back without an answer."""
         self.dismiss(None)
+
+    def on_resize(self) -> None:
+        """Leave the frame away where question and keys need its lines."""
+        self.set_class(self.app.size.height < _LOW, "-low")
 
     @property
     def is_written(self) -> bool:
@@ -757,6 +765,8 @@ class Sheet(Dialog[None]):
 
     def most_lines(self, height: int) -> int:
         """Return how many lines of text are shown at once on so many lines."""
+        if height < _LOW:
+            return height - _AROUND_LOW_SHEET
         return height - _AROUND_FLAT_SHEET if height < HIGH else height * 9 // 10 - _AROUND_SHEET
 
     def action_scroll(self, by: int) -> None:

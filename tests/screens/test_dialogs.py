@@ -6,8 +6,9 @@ from textual.widgets import Input
 from memtui.app import styles_path
 from memtui.config import Paths, Settings
 from memtui.contract import Invalid
-from memtui.screens.dialogs import Choice, Choose, ChooseAll, Prompt, WriteRecord
+from memtui.screens.dialogs import Choice, Choose, ChooseAll, Confirm, Prompt, WriteRecord
 from memtui.widgets.choice_list import ChoiceList
+from memtui.widgets.display import toast
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import running, type_at_once, until
 
@@ -80,6 +81,31 @@ async def test_a_long_list_is_moved_in_narrowed_and_clicked() -> None:
         await pilot.click(ChoiceList, offset=(3, listed.size.height - 3))
         await pilot.pause()
         assert answers == [77, 88]
+
+
+async def test_a_question_keeps_its_answers_on_five_lines() -> None:
+    app = _Styled()
+    async with app.run_test(size=(20, 5)) as pilot:
+        long = "Forget 1 record from a binding with a very long name?"
+        await app.push_screen(Confirm(long, verb="forget", detail="It says a lot. " * 20))
+        await pilot.pause()
+        assert screen_text(app).splitlines()[-1].strip() == "y forget   esc …"
+        await app.push_screen(Prompt(long, value="written"))
+        await pilot.pause()
+        shown = screen_text(app)
+        assert "written" in shown
+        assert "enter ok   esc …" in shown
+
+
+async def test_a_toast_leaves_the_answers_of_a_low_dialog_to_be_seen() -> None:
+    app = _Styled()
+    async with app.run_test(size=(40, 10), notifications=True) as pilot:
+        await app.push_screen(Confirm("Forget 1 record?", verb="forget", detail="text " * 40))
+        toast(app, "Copied. " * 20)
+        await until(pilot, lambda: "Copied." in screen_text(app))
+        shown = screen_text(app)
+        assert "y forget" in shown
+        assert all("Copied." not in line for line in shown.splitlines()[2:])
 
 
 async def test_a_click_beside_a_dialog_goes_back() -> None:
