@@ -55,13 +55,22 @@ class DimmingScreen(ModalScreen[ScreenResultType], SizedScreen[ScreenResultType]
     def render(self) -> Any:
         """Return the screen below, dimmed, or a plain background where nothing of it is seen."""
         below = super().render()
-        return _Dimmed(below.screen, below.color) if isinstance(below, BackgroundScreen) else below
+        if not isinstance(below, BackgroundScreen):
+            return below
+        plain = None
+        if self.app.has_class("-few-colours") and below.color.a:
+            text = below.screen.styles.color + below.color
+            ground = self.background_colors[1]
+            plain = TerminalStyle(color=text.rich_color, bgcolor=ground.rich_color)
+        return _Dimmed(below.screen, below.color, plain)
 
 
 class _Dimmed(Visual):
-    def __init__(self, screen: Screen[Any], tint: Color) -> None:
+    def __init__(self, screen: Screen[Any], tint: Color, plain: TerminalStyle | None) -> None:
+        """Dim with a tint; with one plain style where 16 colours have no dimmed one of each."""
         self._screen = screen
         self._tint = tint
+        self._plain = plain
 
     def render_strips(
         self, width: int, height: int | None, style: Style, options: RenderOptions
@@ -72,7 +81,8 @@ class _Dimmed(Visual):
         return [Strip(map(self._dim, strip), strip.cell_length) for strip in below]
 
     def _dim(self, segment: Segment) -> Segment:
-        return Segment(segment.text, _tinted(segment.style or TerminalStyle.null(), self._tint))
+        style = self._plain or _tinted(segment.style or TerminalStyle.null(), self._tint)
+        return Segment(segment.text, style)
 
     def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
         """Return the width of what it is drawn on."""

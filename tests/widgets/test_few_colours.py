@@ -7,12 +7,17 @@ from rich.color import Color as TerminalColor
 from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
+from textual.app import App, ComposeResult
 from textual.color import Color
 from textual.filter import dim_color
 from textual.theme import Theme
+from textual.widgets import Static
 
 from memtui.screens.themes import own_themes
+from memtui.widgets.dimmed import DimmingScreen
 from memtui.widgets.few_colours import PlainOnGround
+from tests.screens.hostile import screen_text
+from tests.screens.piloting import until
 
 
 def drawn(style: str, page: str) -> Style:
@@ -52,6 +57,23 @@ def test_dim_text_and_what_is_selected_differ_from_the_rest(theme: Theme) -> Non
     )
     assert len({numbered(page), numbered(text), numbered(dim_color(page, text))}) == 3
     assert numbered(page) not in {numbered(one) for one in grounds}
+
+
+async def test_the_chosen_row_under_a_dialog_is_dimmed_as_the_rest() -> None:
+    class Below(App[None]):
+        CSS = "DimmingScreen { background: black 60%; } #chosen { background: blue; color: white; }"
+
+        def compose(self) -> ComposeResult:
+            yield Static("a row")
+            yield Static("the chosen row", id="chosen")
+
+    app = Below()
+    async with app.run_test(size=(20, 2)) as pilot:
+        app.add_class("-few-colours")
+        await app.push_screen(DimmingScreen[None]())
+        await until(pilot, lambda: "a row" in screen_text(app))
+        below, chosen = app.screen._compositor.render_strips()
+        assert {part.style for part in below} == {part.style for part in chosen}
 
 
 def numbered(colour: TerminalColor) -> int | None:
