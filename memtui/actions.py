@@ -849,7 +849,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
     "sql": (
         _do("run", "ctrl+r f5 ctrl+enter", "Run the statement.", _SERVICE),
         _do("leave", "escape", "Stop a running statement, or leave it.", label="results"),
-        _do("complete", "ctrl+n ctrl+@", "Complete the word."),
+        _do("complete", "ctrl+n ctrl+@ ctrl+space", "Complete the word."),
         _do("save", "ctrl+s", "Save the statement under a name."),
         _do("saved", "ctrl+o", "Open a saved or earlier statement.", label="open"),
         _do("views", "f2", "Show the views and their columns."),

@@ -27,7 +27,7 @@ _SENT = {
     "ctrl+slash": "ctrl+underscore",
     "ctrl+space": "ctrl+@",
 }
-"""What most terminals send for a key that they cannot tell apart."""
+"""What terminals send for a key that they tell apart only with the kitty keyboard protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,16 @@ class Keymap:
     def labels(self, action_id: str) -> str:
         """Return all keys of an action as a person reads them."""
         return " ".join(key_label(key) for key in self.keys(action_id))
+
+    @property
+    def doubt(self) -> str:
+        """Which keys many terminals send as others, or nothing."""
+        moved = [(name, key) for name, keys in self.moved.items() for key in keys if key in _SENT]
+        return " ".join(
+            f"Only with the kitty keyboard protocol do terminals send {key_label(key)}, which "
+            f"{name} has; others send {_SENT[key]}."
+            for name, key in moved
+        )
 
     def for_textual(self) -> dict[str, str]:
         """Return the moved keys in the form that `App.set_keymap` takes."""
@@ -112,13 +122,7 @@ def _key_named(key: str, action_id: str) -> str:
             f"The keymap gives {action_id} the key {key!r} with an unknown modifier {wrong[0]!r}; "
             f"modifiers are {', '.join(sorted(_MODIFIERS))}."
         )
-    named = "+".join([*held, last])
-    if sent := _SENT.get(named):
-        raise _unfit(
-            f"The keymap gives {action_id} the key {key}, which terminals send as {sent}; "
-            "give it another key."
-        )
-    return named
+    return "+".join([*held, last])
 
 
 def _key_names() -> dict[str, str]:

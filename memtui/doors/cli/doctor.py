@@ -73,7 +73,7 @@ async def run_checks(invocation: Invocation) -> AsyncIterator[Check]:
         "editor", lambda: _editor(settings), "warning", "Set $EDITOR to the editor you use."
     )
     yield _tried("theme", lambda: _theme(settings), advice="Fix the theme in the settings.")
-    yield _tried("keymap", lambda: _keymap(settings), advice="Fix the keymap in the settings.")
+    yield _keymap(settings)
     yield _terminal()
     yield _helper(invocation, settings)
     async for check in _providers(settings):
@@ -162,11 +162,16 @@ def _theme(settings: Settings) -> str:
     return settings.theme
 
 
-def _keymap(settings: Settings) -> str:
+def _keymap(settings: Settings) -> Check:
     from memtui.screens.keymap import load_keymap
 
-    load_keymap(settings.keymap)
-    return f"it fits, with {len(settings.keymap)} remapped"
+    try:
+        keymap = load_keymap(settings.keymap)
+    except MemtuiError as error:
+        return Check("keymap", "broken", str(error), "Fix the keymap in the settings.")
+    if keymap.doubt:
+        return Check("keymap", "warning", keymap.doubt, "Give it a second key in the settings.")
+    return Check("keymap", "ok", f"it fits, with {len(keymap.moved)} remapped")
 
 
 def _terminal() -> Check:
