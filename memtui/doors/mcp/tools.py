@@ -425,6 +425,11 @@ def _refuse_elsewhere(agent: Agent) -> None:
         )
 
 
+async def _where(agent: Agent, binding_key: str) -> dict[str, str]:
+    """Return the binding that a memory names, where several serve the agent."""
+    return {"binding": binding_key} if len(await agent.reached()) > 1 else {}
+
+
 async def _place(agent: Agent, named: str | None) -> str | None:
     """Return the binding of an id that an agent changes: its own, or one that serves it too."""
     if named is None or named in await agent.reached():
@@ -453,10 +458,10 @@ async def browse(agent: Agent, asked: BrowseInput) -> Memories:
         update = {"next_cursor": page.next_cursor, "incomplete": page.at_least}
         return listed.model_copy(update=update)
     answer = await agent.service.browse(agent.caller, request)
-    own = {"binding": answer.binding_key if len(await agent.reached()) > 1 else None}
+    there = await _where(agent, answer.binding_key)
     return Memories(
         **_told(answer),
-        memories=tuple(memory_of(one).model_copy(update=own) for one in answer.records),
+        memories=tuple(memory_of(one).model_copy(update=there) for one in answer.records),
         next_cursor=answer.next_cursor,
         incomplete=answer.at_least,
         problems=_sentences(answer.problems),
@@ -472,15 +477,18 @@ async def get(agent: Agent, asked: GetInput) -> Found:
             agent.caller, asked.id or "", agent.scope,
             binding_key=asked.binding or agent.binding_key,
         )  # fmt: skip
-        return Found(**_told(one), memory=memory_of(one.record, whole=True))
+        there = await _where(agent, one.binding_key)
+        whole = memory_of(one.record, whole=True).model_copy(update=there)
+        return Found(**_told(one), memory=whole)
     request = FactRequest(
         scope=agent.scope, namespace=asked.namespace, binding_key=agent.binding_key
     )
     fact = await agent.service.facts.get(agent.caller, asked.key, request)
+    there = await _where(agent, fact.binding_key)
     return Found(
         operation_id=fact.operation_ids[0],
         binding=fact.binding_key,
-        memory=memory_of(fact.record),
+        memory=memory_of(fact.record).model_copy(update=there),
         value=fact.value,
         why=fact.why,
         hidden=tuple(Hidden.like(one) for one in fact.hidden),

@@ -418,7 +418,8 @@ async def test_what_is_saved_is_found_also_where_the_project_has_a_binding_of_it
     listed = await agent.call_tool("memory_browse", {"scope": "user"})
     assert [one["binding"] for one in listed.structured_content["memories"]] == ["default"]
     here = {"id": name, "binding": "default"}
-    assert not (await agent.call_tool("memory_get", here)).is_error
+    read = await agent.call_tool("memory_get", here)
+    assert read.structured_content["memory"]["binding"] == "default"
     mended = await agent.call_tool("memory_correct", {**here, "text": "Ana likes long mail"})
     assert not mended.is_error
     [name] = mended.structured_content["ids"]
