@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -26,6 +27,27 @@ def paths(new_paths: Paths, empty_database: Path) -> Paths:
     return new_paths
 
 
+@pytest.fixture(scope="session")
+def begun(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with its first company, to be copied: making that takes longer than most tests."""
+    paths = find_paths(tmp_path_factory.mktemp("begun") / "home")
+    paths.create()
+    shutil.copy(empty_database, paths.database)
+
+    async def begin() -> None:
+        service = await open_service(paths, load_settings(paths, principal="user:ana"))
+        await service.close()
+
+    asyncio.run(begin())
+    return paths.data
+
+
+def furnish(paths: Paths, settings: Settings, template: Path) -> None:
+    """Make a copy of a home out of one with an empty database, unless that is in PostgreSQL."""
+    if not settings.database_url:
+        shutil.copytree(template, paths.data, dirs_exist_ok=True)
+
+
 @pytest.fixture
 def settings(paths: Paths) -> Settings:
     return load_settings(paths, principal="user:ana")
@@ -37,7 +59,8 @@ def caller() -> Caller:
 
 
 @pytest.fixture
-async def service(paths: Paths, settings: Settings) -> AsyncIterator[MemoryService]:
+async def service(paths: Paths, settings: Settings, begun: Path) -> AsyncIterator[MemoryService]:
+    furnish(paths, settings, begun)
     opened = await open_service(paths, settings)
     yield opened
     await opened.close()

@@ -14,6 +14,7 @@ from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.contract import QueryRequest, Scope, SourceKind, SourceRef, WriteRequest
 from memtui.service import Caller, MemoryService, open_service
 from memtui.service.core import SETUP_DOOR
+from tests.homes import furnish
 from tests.service.fake import FakeAdapter
 
 
@@ -49,10 +50,27 @@ async def start(
     return opened
 
 
+@pytest.fixture(scope="session")
+def acme(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home that was started like that, to be copied."""
+    paths = find_paths(tmp_path_factory.mktemp("acme") / "home")
+    paths.create()
+    shutil.copy(empty_database, paths.database)
+    caller = Caller(company_id="acme", principal="user:ana", door="test")
+
+    async def begin() -> None:
+        opened = await start(paths, load_settings(paths, principal="user:ana"), caller)
+        await opened.close()
+
+    asyncio.run(begin())
+    return paths.data
+
+
 @pytest.fixture
 async def service(
-    paths: Paths, settings: Settings, caller: Caller, fake: type[FakeAdapter]
+    paths: Paths, settings: Settings, caller: Caller, acme: Path, fake: type[FakeAdapter]
 ) -> AsyncIterator[MemoryService]:
+    furnish(paths, settings, acme)
     opened = await start(paths, settings, caller)
     yield opened
     await opened.close()

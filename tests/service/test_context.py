@@ -42,6 +42,7 @@ from memtui.service import (
     open_service,
 )
 from tests.contexts import seed_context
+from tests.homes import furnish
 from tests.service.fake import FakeAdapter
 
 CALLER = Caller(company_id="local", principal="user:ana", door="test")
@@ -63,8 +64,9 @@ def settings(paths: Paths, database_url: str) -> Settings:
 
 
 @pytest.fixture
-async def service(paths: Paths, settings: Settings) -> AsyncIterator[MemoryService]:
+async def service(paths: Paths, settings: Settings, begun: Path) -> AsyncIterator[MemoryService]:
     """The company `local` over a vault, on either database."""
+    furnish(paths, settings, begun)
     opened = await open_service(paths, settings)
     yield opened
     await opened.close()

@@ -48,6 +48,7 @@ from memtui.service import (
 )
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
+from tests.homes import furnish
 from tests.processes import killed_by_itself
 from tests.service.purger import purge_and_die
 
@@ -66,7 +67,8 @@ def settings(paths: Paths, database_url: str) -> Settings:
 
 
 @pytest_asyncio.fixture
-async def service(paths: Paths, settings: Settings) -> AsyncIterator[MemoryService]:
+async def service(paths: Paths, settings: Settings, begun: Path) -> AsyncIterator[MemoryService]:
+    furnish(paths, settings, begun)
     opened = await open_service(paths, settings)
     yield opened
     await opened.close()

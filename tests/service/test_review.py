@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from sqlalchemy import update
@@ -40,6 +41,7 @@ from memtui.service.answers import Held, ReviewRule, RuleAction, RuleTest
 from memtui.service.context import ContextRequest
 from memtui.store.tables import HELD
 from memtui.widgets.format import author
+from tests.homes import furnish
 from tests.processes import killed_by_itself
 from tests.service.accepter import accept_and_die
 from tests.service.fake import FakeAdapter
@@ -52,7 +54,8 @@ ALL = ReviewRule(action="hold", test="all")
 
 
 @pytest.fixture
-async def service(paths: Paths, settings: Settings) -> AsyncIterator[MemoryService]:
+async def service(paths: Paths, settings: Settings, begun: Path) -> AsyncIterator[MemoryService]:
+    furnish(paths, settings, begun)
     opened = await open_service(paths, settings)
     yield opened
     await opened.close()

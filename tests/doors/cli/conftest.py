@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import unicodedata
@@ -80,17 +81,28 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def home(paths: Paths) -> Path:
-    return paths.data
+def home(new_paths: Paths, begun: Path) -> Path:
+    """A home with its first company."""
+    return Path(shutil.copytree(begun, new_paths.data))
 
 
 @pytest.fixture
-def fake(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeAdapter]]:
+def empty_home(home: Path, empty_database: Path) -> Path:
+    """The same home without a company."""
+    shutil.rmtree(home)
+    paths = find_paths(home)
+    paths.create()
+    shutil.copy(empty_database, paths.database)
+    return home
+
+
+@pytest.fixture
+def fake(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeAdapter]]:
     """The company `local` with the provider in memory behind the binding `default`."""
     FakeAdapter.reset()
     opener = partial(open_service, providers={"fake": FakeAdapter})
     monkeypatch.setattr(service, "open_service", opener)
-    asyncio.run(_prepare(home))
+    asyncio.run(_prepare(empty_home))
     yield FakeAdapter
     FakeAdapter.reset()
 
@@ -132,9 +144,9 @@ def here(home: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.fixture
-def empty_log(home: Path) -> Iterator[Database]:
+def empty_log(empty_home: Path) -> Iterator[Database]:
     """The database of a home in which nothing happened: the companies `acme` and `other`."""
-    database = Database.open(home / "memtui.db")
+    database = Database.open(empty_home / "memtui.db")
     moment = datetime(2026, 3, 1, tzinfo=UTC)
     with database.write() as connection:
         for name in ("acme", "other"):
