@@ -69,9 +69,8 @@ class Engine:
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
                 "python_enable_replacements": False,
-                "memory_limit": f"{self._memory_mb}MB",
                 "temp_directory": str(self.private_folder),
-                "max_temp_directory_size": f"{8 * self._memory_mb}MB",
+                **self._limits(),
             },
         )
         connection.execute(f"SET GLOBAL TimeZone = {quoted(self._zone)}")
@@ -80,6 +79,21 @@ class Engine:
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
         return connection
+
+    def allow(self, memory_mb: int) -> None:
+        """Let it use so much of memory from now on, if it may not already."""
+        with self._lock:
+            if memory_mb > self._memory_mb:
+                self._memory_mb = memory_mb
+                if self._connection is not None:
+                    for name, value in self._limits().items():
+                        self._connection.execute(f"SET GLOBAL {name} = {quoted(value)}")
+
+    def _limits(self) -> dict[str, str]:
+        return {
+            "memory_limit": f"{self._memory_mb}MB",
+            "max_temp_directory_size": f"{8 * self._memory_mb}MB",
+        }
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Return a connection to the same memory for one thread's use."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import JSON, select
 
 from memtui.analytics.archive import refuse_gap
-from memtui.analytics.engine import Engine, Stop
+from memtui.analytics.engine import MEMORY_MB, Engine, Stop
 from memtui.analytics.figures import OF_OPERATION, OF_USAGE, TOKENS
 from memtui.analytics.layout import TABLES, Folder, LogEnds, Manifest, Segment, log_ends
 from memtui.analytics.source import HOT, SELECTS, columns_of, load_raw
@@ -26,7 +26,6 @@ from memtui.store.sight import Sight
 if TYPE_CHECKING:
     import duckdb
 
-MEMORY_MB = 512
 BATCH = 10_000
 """Operations copied at a time; between two times the copying can be stopped."""
 

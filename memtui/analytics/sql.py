@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memtui.analytics.engine import POLL_SECONDS, first_line, guarded
 from memtui.analytics.layout import TABLES
-from memtui.analytics.rows import MEMORY_MB, LogEngine, text_of
+from memtui.analytics.rows import LogEngine, text_of
 from memtui.analytics.source import columns_of, stored_text
 from memtui.analytics.statement import check_statement
 from memtui.contract import Invalid, Model, field_docstrings
@@ -206,6 +206,7 @@ def _load_bindings(duck: Any, database: Database, company_id: str) -> None:
 
 
 TIME_LIMIT_S = 60.0
+MEMORY_MB = 512
 MAX_ROWS = 10_000
 
 _NO_LIMIT = 2**62

@@ -11,6 +11,16 @@ import pytest
 from memtui.analytics.engine import Engine
 
 
+def test_more_memory_can_be_allowed_before_and_after_it_starts() -> None:
+    limits = []
+    engine = Engine(memory_mb=100)
+    for memory_mb in (200, 300, 150):
+        engine.allow(memory_mb)
+        limits += engine.connection.execute("SELECT current_setting('memory_limit')").fetchall()
+    engine.close()
+    assert limits == [("190.7 MiB",), ("286.1 MiB",), ("286.1 MiB",)]
+
+
 @pytest.mark.parametrize("is_closed", [True, False])
 def test_nothing_spilled_outlives_its_engine(
     is_closed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
