@@ -8,17 +8,18 @@ matches them with the same widgets. That was two thirds of what a test of a scre
 from __future__ import annotations
 
 import asyncio
-from functools import cache
+from functools import cache, lru_cache
 from time import process_time
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from textual import _callback as textual_callback
 from textual import app as textual_app
 from textual import pilot as textual_pilot
 from textual._context import active_app, visible_screen_stack
 from textual.app import App
 from textual.css.model import RuleSet
-from textual.css.stylesheet import Stylesheet
+from textual.css.stylesheet import CssSource, Stylesheet
 from textual.dom import DOMNode
 from textual.pilot import Pilot
 from textual.screen import Screen
@@ -32,9 +33,13 @@ _USED_SECONDS = 0.0005
 _paint: Any = Screen._compositor_refresh
 _parse = Stylesheet._parse_rules
 _match: Any = Stylesheet.apply
+_begin: Any = Stylesheet.__init__
+_add: Any = Stylesheet.add_source
 _FLAGS = ("_has_hover_style", "_has_focus_within", "_has_order_style", "_has_odd_or_even")
 """What the rules that were looked at tell of a node, besides its styles."""
 
+_brought: dict[Any, CssSource] = {}
+"""The styles that widgets brought along, of all apps there were so far."""
 _matched: dict[Any, dict[Any, tuple[list[Any], Any]]] = {}
 _sheets: WeakKeyDictionary[Stylesheet, tuple[Any, dict[Any, Any]]] = WeakKeyDictionary()
 
@@ -48,6 +53,9 @@ def pytest_configure() -> None:
         (Screen, "_compositor_refresh", _paint_later),
         (Stylesheet, "_parse_rules", _parse_once),
         (Stylesheet, "apply", _match_once),
+        (Stylesheet, "__init__", _begin_with_known),
+        (Stylesheet, "add_source", _add_and_know),
+        (textual_callback, "_count_parameters", lru_cache(textual_callback._count_parameters)),
     ):
         setattr(owner, name, ours)
 
@@ -131,6 +139,24 @@ def _rules(
 
 def _parse_once(sheet: Stylesheet, css: str, read_from: Any, *how: Any, **more: Any) -> Any:
     return _rules(frozenset(sheet._variables.items()), css, read_from, *how, *more.values())
+
+
+def _begin_with_known(sheet: Stylesheet, **variables: Any) -> None:
+    """Begin with the styles of all widgets that were mounted in this process.
+
+    Apps that mount the same ones in another order share what was matched, and parse no more.
+    """
+    _begin(sheet, **variables)
+    sheet.source.update(_brought)
+    sheet._require_parse = True
+
+
+def _add_and_know(
+    sheet: Stylesheet, css: str, read_from: Any = None, is_default_css: bool = False, **how: Any
+) -> None:
+    _add(sheet, css, read_from, is_default_css, **how)
+    if is_default_css:
+        _brought.setdefault(read_from, sheet.source[read_from])
 
 
 def _match_once(
