@@ -18,6 +18,7 @@ from tests.journeys.terminal import opened
 ENTER = "\r"
 ESCAPE = "\x1b"
 SAVE = "\x13"
+CLEAR = "\x0c"
 EMPTY = "No memories here yet."
 
 pytestmark = pytest.mark.slow
@@ -29,9 +30,16 @@ def environment() -> dict[str, str]:
     return {name: os.environ[name] for name in wanted if name in os.environ}
 
 
-def test_write_find_edit_forget_and_take_back(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_typed_before_the_first_screen_then_write_find_edit_forget_and_take_back(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
     with opened(tmp_path, columns=120, rows=40, environment=environment) as terminal:
-        terminal.until("4 Records", EMPTY)
+        terminal.press(*"2/type:")  # before Python itself is there
+        time.sleep(0.4)
+        terminal.press(*"configure", ENTER)
+        terminal.until("/ type:configure", "vault·default", "add company")
+        terminal.press(CLEAR, "4")
+        terminal.until("4 Records", EMPTY, gone="/ type:configure")
         terminal.press("n")
         terminal.until("New record in vault·default")
         terminal.press("We deploy from the release branch", SAVE)
@@ -73,18 +81,6 @@ def test_write_find_edit_forget_and_take_back(tmp_path: Path, environment: dict[
     assert note.read_text().endswith("\nWe deploy from the release branch on Mondays\n")
 
 
-def test_what_is_typed_before_the_first_screen_is_there_is_kept(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    with opened(tmp_path, columns=120, rows=40, environment=environment) as terminal:
-        terminal.press(*"2/type:")  # before Python itself is there
-        time.sleep(0.4)
-        terminal.press(*"configure", ENTER)
-        terminal.until("/ type:configure", "vault·default", "add company")
-        terminal.press("q")
-        assert terminal.until_ended() == 0
-
-
 def test_a_setting_that_does_not_fit_ends_the_app_with_a_sentence(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
@@ -96,7 +92,7 @@ def test_a_setting_that_does_not_fit_ends_the_app_with_a_sentence(
         assert "Traceback" not in terminal.output
 
 
-def test_the_smallest_usual_terminal_shows_list_and_detail(
+def test_the_smallest_usual_terminal_and_a_signal_that_ends_the_app(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
     with opened(tmp_path, columns=80, rows=24, environment=environment) as terminal:
@@ -119,7 +115,7 @@ def test_the_smallest_usual_terminal_shows_list_and_detail(
 
         terminal.press("/", "agent:nobody", ENTER)
         terminal.until("No record matches.", "0 of 1")
-        terminal.press("\x0c")
+        terminal.press(CLEAR)
         terminal.until(gone="0 of 1")
         terminal.press("1")
         terminal.until(
@@ -131,8 +127,13 @@ def test_the_smallest_usual_terminal_shows_list_and_detail(
         terminal.until("Keys", "esc close")
         terminal.press(ESCAPE)
         terminal.until("a add", gone="esc close")
-        terminal.press("q")
-        assert terminal.until_ended() == 0
+
+        terminal.child.kill(signal.SIGTERM)
+        assert terminal.until_ended() == 128 + signal.SIGTERM
+        for restored in ("\x1b[?1049l", "\x1b[?1000l", "\x1b[?25h"):
+            assert terminal.output.rfind(restored) > terminal.output.rfind("1 Bindings")
+    kept = load_session(tmp_path / "memtui" / "session.json")
+    assert kept.of("local").screen == "bindings"
 
 
 def test_a_redirected_stderr_is_refused_before_the_screen_goes_blank(
@@ -146,18 +147,3 @@ def test_a_redirected_stderr_is_refused_before_the_screen_goes_blank(
     child.close()
     assert child.exitstatus == 2
     assert "needs a terminal" in said.read_text(encoding="utf-8")
-
-
-def test_a_signal_to_end_restores_the_terminal_and_keeps_the_session(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    with opened(tmp_path, columns=80, rows=24, environment=environment) as terminal:
-        terminal.until("No memories here yet.", "● ok")
-        terminal.press("1")
-        terminal.until("used here: the binding `default`")
-        terminal.child.kill(signal.SIGTERM)
-        assert terminal.until_ended() == 128 + signal.SIGTERM
-        for restored in ("\x1b[?1049l", "\x1b[?1000l", "\x1b[?25h"):
-            assert terminal.output.rfind(restored) > terminal.output.rfind("1 Bindings")
-    kept = load_session(tmp_path / "memtui" / "session.json")
-    assert kept.of("local").screen == "bindings"

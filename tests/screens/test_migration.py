@@ -174,7 +174,7 @@ async def test_what_was_not_listed_whole_is_cut_over_only_by_its_name(
         await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url})
         await service.bindings.set_target(caller, "project", "mech", "plugin")
         await service.namespaces.put(caller, "plugin", "workspace:mech")
-        for number in range(130):
+        for number in range(105):
             body = {"content": f"Row {number}", "kind": "summary", "source": "agent"}
             server._write("workspace:mech", body)
         async with opened(paths, settings, "default", (200, 60), "plugin") as (app, pilot, screen):
