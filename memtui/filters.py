@@ -38,11 +38,12 @@ FIELDS: dict[str, str] = {
     "by": "principal",
 }
 """The words before a colon, and the `Filter` field each one sets."""
-_WORD_OF = {field: word for word, field in FIELDS.items()}
+WORD_OF = {field: word for word, field in FIELDS.items()} | {"subject_id": "user"}
+"""What each field is called on screens, and where a filter is written out."""
 _KINDS = ("user", "agent", "plugin")
 """What principals begin with."""
 _ALSO = {"user": "subject"}
-"""As screens call it, which name a memory's subject as what it is: `user ana`."""
+"""Other words before a colon."""
 
 MEASURES: dict[str, Measure] = {one.value: one for one in Measure} | {"took": Measure.LATENCY}
 """The words before `<`, `<=`, `=`, `>=` or `>`, and what each one compares with a number."""
@@ -107,7 +108,7 @@ def not_held(chosen: Filter, taker: Taker) -> list[str]:
     held = HELD[taker]
     terms = [
         f"{word}:"
-        for word, field in FIELDS.items()
+        for field, word in WORD_OF.items()
         if field not in held and getattr(chosen, field) is not None
     ]
     if "comparisons" not in held:
@@ -135,9 +136,9 @@ def refuse_not_held(chosen: Filter, taker: Taker) -> None:
             'such as "which branch do we deploy".'
         )
     if idle:
-        held = [f"{word}:" for word, field in FIELDS.items() if field in HELD[taker]]
+        held = [f"{word}:" for field, word in WORD_OF.items() if field in HELD[taker]]
         held += [f"{word}:" for word in USES if "uses" in HELD[taker]]
-        one = [f"{_WORD_OF[field]}:" for field in _WORD_OF if field in _CHOOSES.get(taker, ())]
+        one = [f"{WORD_OF[field]}:" for field in WORD_OF if field in _CHOOSES.get(taker, ())]
         only = (
             f" {' '.join(one)} {'takes' if len(one) == 1 else 'each take'} one value."
             if one
@@ -475,7 +476,7 @@ def build_filter(**values: object) -> Filter:
     except ValidationError as error:
         first = error.errors()[0]
         field = str(first["loc"][0])
-        word = next((short for short, long in FIELDS.items() if long == field), field)
+        word = WORD_OF.get(field, field)
         given = repr(first["input"])
         given = given if len(given) <= _MOST_SHOWN else f"{given[:_MOST_SHOWN]}…'"
         raise Invalid(
@@ -493,7 +494,7 @@ def taken_for_words(chosen: Filter) -> Iterator[str]:
 def format_filter(chosen: Filter, zone: tzinfo | None = None) -> str:
     """Return the filter line that parses to `chosen`; in `zone` its moments are short."""
     terms = []
-    for word, name in FIELDS.items():
+    for name, word in WORD_OF.items():
         value = getattr(chosen, name)
         if isinstance(value, datetime):
             terms.append(f"{word}:{shlex.quote(_moment(value, zone))}")
@@ -504,7 +505,7 @@ def format_filter(chosen: Filter, zone: tzinfo | None = None) -> str:
     terms.extend(map(_written_use, chosen.uses))
     terms.extend(_quoted_word(word) for word in (chosen.text or "").split())
     terms.extend(_quoted_fuzzy(word) for word in chosen.fuzzy)
-    terms.extend(_written(one) for one in chosen.terms if one.field not in _WORD_OF)
+    terms.extend(_written(one) for one in chosen.terms if one.field not in WORD_OF)
     return " ".join(terms)
 
 
@@ -513,7 +514,7 @@ def _written(term: Term) -> str:
         quoted = _quoted_word if term.field == "text" else _quoted_fuzzy
         return " ".join(f"-{quoted(word)}" for word in term.values)
     sign = "-" if term.excluded else ""
-    word = _WORD_OF[term.field]
+    word = WORD_OF[term.field]
     return f"{sign}{word}:{','.join(as_written(word, term.values))}"
 
 

@@ -263,10 +263,14 @@ def columns(clock: Callable[[], datetime]) -> list[Column[Namespace]]:
     """Return the columns of the list."""
     return [
         Column("name", "name", lambda one: one.name, 20, flexible=True, keep=100, share=0.5),
-        Column("kind", "kind", lambda one: one.kind, 9, keep=50, tone="muted"),
+        Column("kind", "kind", _kind, 9, keep=50, tone="muted"),
         Column("records", "records", fmt.held, 7, "right", keep=90),
         Column("expires", "expires", lambda one: _expires(one, clock()), 9, "right", keep=80),
     ]
+
+
+def _kind(one: Namespace) -> str | None:
+    return "user" if one.kind == "subject" else one.kind
 
 
 def _expires(one: Namespace, now: datetime) -> Cell:
@@ -293,7 +297,7 @@ def row_content(one: Namespace | None, now: datetime, zone: tzinfo | None, width
         return Content("")
     expires = moment(one.expires_at, now, zone) if one.expires_at else "never"
     about: list[Line] = [
-        labelled("kind", one.kind),
+        labelled("kind", _kind(one)),
         labelled("records", fmt.held(one) or "unknown"),
         labelled("expires", expires),
     ]

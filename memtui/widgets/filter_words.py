@@ -17,7 +17,7 @@ from memtui.contract import (
     Use,
     UseTest,
 )
-from memtui.filters import FIELDS, MEASURES, USES, span_words
+from memtui.filters import MEASURES, USES, WORD_OF, span_words
 from memtui.store.operation import OperationDraft
 from memtui.widgets.format import minute
 
@@ -52,7 +52,11 @@ def completions(line: str, known: Mapping[str, Sequence[str]]) -> list[str]:
     sign = "-" if term.startswith("-") else ""
     field, colon, written = term.removeprefix("-").partition(":")
     if not colon:
-        names = [name for name in (*FIELDS, *USES) if not sign or name not in {"since", "until"}]
+        names = [
+            name
+            for name in (*WORD_OF.values(), *USES)
+            if not sign or name not in {"since", "until"}
+        ]
         words = [f"{sign}{name}:" for name in names]
         if not sign:
             words += [f"{name}>" for name in MEASURES]
@@ -73,7 +77,6 @@ def completed(line: str, word: str) -> str:
     return f"{kept}{word}" if word.endswith((":", ">")) else f"{kept}{word} "
 
 
-_WORDS_OF = {field: word for word, field in FIELDS.items()}
 _SIGNS = {"<": "under", "<=": "at most", "=": "exactly", ">=": "at least", ">": "over"}
 _MEASURED = {Measure.LATENCY: "took", Measure.SCORE: "best score"}
 
@@ -85,7 +88,7 @@ def understood(chosen: Filter, zone: tzinfo) -> str:
 
 def _said(chosen: Filter, zone: tzinfo) -> Iterator[str]:
     tests = list(chosen.field_tests())
-    for field in _WORDS_OF:
+    for field in WORD_OF:
         yield from (_tested(test) for test in tests if test.field == field)
     if chosen.since is not None:
         yield f"since {minute(chosen.since, zone)}"
@@ -107,7 +110,7 @@ def _tested(test: FieldTest) -> str:
         who = [f"any {one[:-1]}" if one.endswith(":") else one for one in test.values]
         return f"{no}by {_joined(who, 'or')}"
     below = " or below" if test.field == "tag" else ""
-    return f"{_WORDS_OF[test.field]} is {no}{values}{below}"
+    return f"{WORD_OF[test.field]} is {no}{values}{below}"
 
 
 def _compared(one: Comparison) -> str:
@@ -146,7 +149,7 @@ def known_values(operations: Iterable[OperationDraft]) -> dict[str, tuple[str, .
             "project": scope.project_id,
             "issue": scope.issue_id,
             "run": scope.run_id,
-            "subject": scope.subject_id,
+            "user": scope.subject_id,
             "binding": one.binding_key,
             "door": one.door,
             "by": one.principal,

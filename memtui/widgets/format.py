@@ -107,7 +107,7 @@ def configured(operation: Operation) -> str:
 
 
 def _set_words(name: str, value: object) -> str:
-    noun = name.removesuffix("_id").replace("_", " ")
+    noun = "user" if name == "subject_id" else name.removesuffix("_id").replace("_", " ")
     if isinstance(value, bool):
         return noun if value else f"not {noun}"
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

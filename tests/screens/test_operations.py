@@ -210,6 +210,7 @@ async def test_of_marked_operations_one_chooses_which_record_to_go_to(
         await until(pilot, lambda: listed(app).rows.count == 3)
         await pilot.press("A", "b")
         await until(pilot, lambda: "3 marked operations touched 2 records" in screen_text(app))
+        assert "(1 record by more than one)" in " ".join(screen_text(app).split())
         assert "correct, write one again" in screen_text(app)
         await pilot.press("down", "enter")
         await until(pilot, lambda: app.frame is not None and app.frame.MODE == "records")

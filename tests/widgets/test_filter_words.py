@@ -27,6 +27,7 @@ KNOWN = {"agent": ("coding", "code review", "ops"), "project": ("mech",)}
         ("-read:<3", ["-read:<30d"]),
         ("-ag", ["-agent:"]),
         ("-si", []),
+        ("use", ["user:"]),
         ("agent:ops,CO", ["agent:ops,coding", "agent:ops,'code review'"]),
         ("-agent:ops,", ["-agent:ops,coding", "-agent:ops,'code review'"]),
     ],
@@ -38,6 +39,7 @@ def test_a_term_is_completed_by_fields_and_what_they_take(line: str, offered: li
 @pytest.mark.parametrize(
     ("line", "said"),
     [
+        ("subject:ana", "user is ana"),
         ("", ""),
         ("-type:query agent:coding,ops since:2026-11-16T06:00", (
             "agent is coding or ops, type is not query, since 2026-11-16 06:00")),

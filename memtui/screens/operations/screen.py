@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -327,7 +327,7 @@ class OperationsScreen(ListScreen[Operation]):
         if len(chosen) > 1:
             title = (
                 f"{fmt.counted(len(chosen), 'marked operation')} touched "
-                f"{fmt.counted(len(touched), 'record')}"
+                f"{fmt.counted(len(touched), 'record')}{_why_fewer(chosen, touched)}"
             )
             offered = [_touched(one, by) for one, by in touched.items()]
             if (answer := await self.ask(Choose(title, offered))) is None:
@@ -482,6 +482,15 @@ class OperationsScreen(ListScreen[Operation]):
     async def action_redo(self) -> None:
         """Redo what was just undone."""
         await self.redo_last()
+
+
+def _why_fewer(chosen: Sequence[Operation], touched: Mapping[Place, Sequence[Operation]]) -> str:
+    """Say of marked operations which touched no record, and which records several touched."""
+    none = sum(not one.handles for one in chosen)
+    several = sum(len(by) > 1 for by in touched.values())
+    said = [f"{none} touched none"] if none else []
+    said += [f"{fmt.counted(several, 'record')} by more than one"] if several else []
+    return f" ({', '.join(said)})" if said else ""
 
 
 def _touched(place: Place, by: Sequence[Operation]) -> Choice[Place]:
