@@ -46,6 +46,7 @@ from memtui.contract import (
     Scope,
     SourceKind,
     SourceRef,
+    Unavailable,
 )
 from memtui.store.conditions import among, conditions
 from memtui.store.database import Connection
@@ -664,32 +665,46 @@ class LogReader:
 
         Where `record_ids` are given, their handles are those of these records alone: one operation
         may have forgotten ten thousands.
+
+        Raises:
+            Unavailable: one of them is damaged; it is named.
         """
-        only = HANDLES.c.provider_record_id.in_(record_ids) if record_ids else true()
         found: list[Operation] = []
         for part in parts(wanted):
-            operations, usage, handles = (
-                self.connection.execute(
-                    select(table)
-                    .where(
-                        table.c.company_id == self.company_id,
-                        _among(self.connection, table.c.seq, part),
-                        narrowed,
-                    )
-                    .order_by(*order)
-                ).all()
-                for table, order, narrowed in (
-                    (OPERATIONS, (), true()),
-                    (USAGE, (USAGE.c.seq, USAGE.c.ordinal), true()),
-                    (HANDLES, (HANDLES.c.seq, HANDLES.c.rank), only),
-                )
-            )
-            used, touched = _by_seq(usage), _by_seq(handles)
-            found += (
-                to_operation(row._mapping, used[row.seq], touched[row.seq])  # noqa: SLF001
-                for row in operations
-            )
+            try:
+                found += self._read(part, record_ids)
+            except (TypeError, ValueError) as error:
+                if len(wanted) == 1:
+                    raise Unavailable(
+                        f"Operation {wanted[0]} is damaged: the database holds what memtui never "
+                        "writes there; restore it from a backup."
+                    ) from error
+                found += (one for seq in part for one in self.by_seqs([seq], record_ids))
         return found
+
+    def _read(self, wanted: Sequence[int], record_ids: Sequence[str]) -> list[Operation]:
+        only = HANDLES.c.provider_record_id.in_(record_ids) if record_ids else true()
+        operations, usage, handles = (
+            self.connection.execute(
+                select(table)
+                .where(
+                    table.c.company_id == self.company_id,
+                    _among(self.connection, table.c.seq, wanted),
+                    narrowed,
+                )
+                .order_by(*order)
+            ).all()
+            for table, order, narrowed in (
+                (OPERATIONS, (), true()),
+                (USAGE, (USAGE.c.seq, USAGE.c.ordinal), true()),
+                (HANDLES, (HANDLES.c.seq, HANDLES.c.rank), only),
+            )
+        )
+        used, touched = _by_seq(usage), _by_seq(handles)
+        return [
+            to_operation(row._mapping, used[row.seq], touched[row.seq])  # noqa: SLF001
+            for row in operations
+        ]
 
     def _in_order(
         self, wanted: Sequence[int], record_ids: Sequence[str] = ()

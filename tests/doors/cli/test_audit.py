@@ -68,6 +68,10 @@ def test_a_row_with_unknown_words_is_shown_as_it_is(here: Run, logged: Database)
     assert here("ops", "show", "42").out.startswith("melted #42")
     assert "melted" in here("ops", "show", "43").out
     assert "Operation 41 was altered" in here("audit", "verify").out
+    for column, value in (("request", "{"), ("latency_ms", "x")):
+        alter(logged, 50, column, value)
+        damaged = here("ops", "list")
+        assert (damaged.code, "Operation 50 is damaged" in damaged.err) == (3, True)
 
 
 def test_an_earlier_digest_is_compared(here: Run, logged: Database, home: Path) -> None:
