@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -27,19 +27,31 @@ def paths(new_paths: Paths, empty_database: Path) -> Paths:
     return new_paths
 
 
-@pytest.fixture(scope="session")
-def begun(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with its first company, to be copied: making that takes longer than most tests."""
-    paths = find_paths(tmp_path_factory.mktemp("begun") / "home")
+Start = Callable[[Paths], Awaitable[MemoryService]]
+
+
+def make_home(folder: Path, empty_database: Path, start: Start) -> Path:
+    """Make a home to be copied: with what a service did that `start` opens in one without any."""
+    paths = find_paths(folder)
     paths.create()
     shutil.copy(empty_database, paths.database)
 
-    async def begin() -> None:
-        service = await open_service(paths, load_settings(paths, principal="user:ana"))
+    async def make() -> None:
+        service = await start(paths)
         await service.close()
 
-    asyncio.run(begin())
+    asyncio.run(make())
     return paths.data
+
+
+@pytest.fixture(scope="session")
+def begun(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with its first company, to be copied: making that takes longer than most tests."""
+
+    async def start(paths: Paths) -> MemoryService:
+        return await open_service(paths, load_settings(paths, principal="user:ana"))
+
+    return make_home(tmp_path_factory.mktemp("begun") / "home", empty_database, start)
 
 
 def furnish(paths: Paths, settings: Settings, template: Path) -> None:

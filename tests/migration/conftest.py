@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ from memtui.migration.ends import Ends, Part, open_ends
 from memtui.migration.parcel import as_json, unpack
 from memtui.service import Caller, MemoryService, open_service
 from memtui.testing import InMemoryAdapter
+from tests.homes import furnish, make_home
 
 from .providers import BareAdapter, LossyAdapter
 
@@ -46,13 +48,27 @@ def settings(paths: Paths) -> Settings:
     return load_settings(paths, principal="user:ana", fact_max_count=0)
 
 
+@pytest.fixture(scope="session")
+def bound(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the bindings, to be copied."""
+    caller = Caller(company_id="local", principal="user:ana", door="test")
+
+    async def start(paths: Paths) -> MemoryService:
+        settings = load_settings(paths, principal="user:ana")
+        opened = await open_service(paths, settings, providers=PROVIDERS)
+        await opened.bindings.add(caller, "second", "vault", {})
+        await opened.bindings.add(caller, "memory", "memory", {})
+        await opened.bindings.add(caller, "lossy", "lossy", {})
+        await opened.bindings.add(caller, "bare", "bare", {})
+        return opened
+
+    return make_home(tmp_path_factory.mktemp("bound") / "home", empty_database, start)
+
+
 @pytest.fixture
-async def service(paths: Paths, settings: Settings, caller: Caller) -> AsyncIterator[MemoryService]:
+async def service(paths: Paths, settings: Settings, bound: Path) -> AsyncIterator[MemoryService]:
+    furnish(paths, settings, bound)
     opened = await open_service(paths, settings, providers=PROVIDERS)
-    await opened.bindings.add(caller, "second", "vault", {})
-    await opened.bindings.add(caller, "memory", "memory", {})
-    await opened.bindings.add(caller, "lossy", "lossy", {})
-    await opened.bindings.add(caller, "bare", "bare", {})
     yield opened
     await opened.close()
 

@@ -14,7 +14,7 @@ from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.contract import QueryRequest, Scope, SourceKind, SourceRef, WriteRequest
 from memtui.service import Caller, MemoryService, open_service
 from memtui.service.core import SETUP_DOOR
-from tests.homes import furnish
+from tests.homes import furnish, make_home
 from tests.service.fake import FakeAdapter
 
 
@@ -53,17 +53,12 @@ async def start(
 @pytest.fixture(scope="session")
 def acme(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home that was started like that, to be copied."""
-    paths = find_paths(tmp_path_factory.mktemp("acme") / "home")
-    paths.create()
-    shutil.copy(empty_database, paths.database)
     caller = Caller(company_id="acme", principal="user:ana", door="test")
 
-    async def begin() -> None:
-        opened = await start(paths, load_settings(paths, principal="user:ana"), caller)
-        await opened.close()
+    async def begin(paths: Paths) -> MemoryService:
+        return await start(paths, load_settings(paths, principal="user:ana"), caller)
 
-    asyncio.run(begin())
-    return paths.data
+    return make_home(tmp_path_factory.mktemp("acme") / "home", empty_database, begin)
 
 
 @pytest.fixture

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
-from memtui.config import Paths, Settings
+from memtui.config import Paths, Settings, load_settings
 from memtui.contract import (
     EVERYTHING,
     BrowseRequest,
@@ -34,6 +35,7 @@ from memtui.service import (
 )
 from memtui.store.log import LogReader
 from memtui.store.operation import Operation
+from tests.homes import furnish, make_home
 
 SOURCE = SourceRef(kind="manual_note", company_id="local")
 ANA = Scope(company_id="local", subject_id="ana")
@@ -61,13 +63,11 @@ def fact(scope: Scope, text: str = "Prefers tabs", **fields: object) -> WriteReq
 
 @pytest.fixture
 def settings(paths: Paths, database_url: str) -> Settings:
-    from memtui.config import load_settings
-
     return load_settings(paths, principal="user:setup", database_url=database_url)
 
 
-@pytest.fixture
-async def opened(paths: Paths, settings: Settings) -> AsyncIterator[MemoryService]:
+async def start(paths: Paths, database_url: str = "") -> MemoryService:
+    settings = load_settings(paths, principal="user:setup", database_url=database_url)
     service = await open_service(paths, settings)
     setup = caller("user:setup")
     for member in (
@@ -79,6 +79,22 @@ async def opened(paths: Paths, settings: Settings) -> AsyncIterator[MemoryServic
     ):
         await service.members.set(setup, member)
         setup = person("boss")
+    return service
+
+
+@pytest.fixture(scope="session")
+def populated(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home that was started like that, to be copied."""
+    return make_home(tmp_path_factory.mktemp("populated") / "home", empty_database, start)
+
+
+@pytest.fixture
+async def opened(paths: Paths, settings: Settings, populated: Path) -> AsyncIterator[MemoryService]:
+    if settings.database_url:
+        service = await start(paths, settings.database_url)
+    else:
+        furnish(paths, settings, populated)
+        service = await open_service(paths, settings)
     yield service
     await service.close()
 
