@@ -616,9 +616,9 @@ def charts_of(timeline: Timeline, budget: int) -> tuple[Chart, ...]:
     sizes = tuple(day.average_context_tokens for day in days)
     return (
         chart(
-            "context size",
+            "each day's contexts",
             "No context of this scope was assembled yet; each look and each run counts.",
-            Series("day's average", sizes, "primary", "●"),
+            Series("their average", sizes, "primary", "●"),
             lines=True,
             limit=float(budget),
         ),
@@ -639,12 +639,17 @@ def charts_of(timeline: Timeline, budget: int) -> tuple[Chart, ...]:
 
 def charts_content(timeline: Timeline, budget: int, width: int) -> Content:
     """Return every chart large, and under them how well facts serve."""
+    words = (
+        "The bar of the total is one context, as it would be now. A day's average is of all that "
+        "were assembled for this scope, with whatever else belonged to them."
+    )
     drawn = [
         row
         for chart in charts_of(timeline, budget)
         for row in (*draw(chart, width, _CHART_LINES).lines, Content(""))
     ]
-    return lines([*drawn, metrics_content(timeline, width)])
+    said = display(words, style=DIM)
+    return lines([said, Content(""), *drawn, metrics_content(timeline, width)])
 
 
 def metrics_content(timeline: Timeline, width: int) -> Content:
