@@ -206,7 +206,9 @@ def _what(operation: Operation) -> str:
     if is_context and isinstance(tokens := operation.request.get("tokens"), int):
         return shown.counted(tokens, "token")
     if not operation.handles or operation.erased:
-        return "erased" if operation.erased else ""
+        purpose = operation.request.get("for")  # of what another command read on its way
+        told = f"for {purpose}" if isinstance(purpose, str) else ""
+        return "erased" if operation.erased else told
     more = operation.result_count - 1
     return operation.handles[0].provider_record_id + (f" and {more:,} more" if more > 0 else "")
 

@@ -41,6 +41,7 @@ def test_a_run_is_listed_and_replayed(here: Run, told: str) -> None:
     assert [one["state"] for one in asked["records"]] == ["unchanged"]
     assert wrote["operation"]["operation_type"] == "write"
     shown = here("runs", "show", "s-1").out
+    assert here("ops", "list", "type:get", "--limit", "1").out.endswith("  for replay\n")
     assert f"| - {FACT}" in shown
     assert "given    1 context" in shown
     assert_harmless(shown)
