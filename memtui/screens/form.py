@@ -17,7 +17,7 @@ from textual.widgets import Button, Input, Select, Static, Switch
 
 from memtui.contract import MemtuiError
 from memtui.screens.dialogs import HIGH, Confirm, Dialog, KeyLine
-from memtui.widgets.display import BAD, DIM, MUTED, display
+from memtui.widgets.display import BAD, DIM, display
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class FieldRow(Vertical):
 
     def render(self) -> Content:
         """Draw the name, and what a switch says."""
-        name = display(self._label, limit=100, style=MUTED)
+        name = display(self._label, limit=100, style=DIM)
         room = self.widget.styles.margin.left
         if not room:
             return name

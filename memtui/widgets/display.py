@@ -22,7 +22,6 @@ LONGEST = 20_000
 """Characters of one text that are ever laid out; the rest is counted, not drawn."""
 
 DIM = "dim"
-MUTED = "$text-muted"
 PRIMARY = "$text-primary"
 SECONDARY = "$text-secondary"
 ACCENT = "$text-accent"

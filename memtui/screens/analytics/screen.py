@@ -541,7 +541,7 @@ class AnalyticsScreen(MemtuiScreen):
             Choice(name, _words(name), "now" if name == self.dimension else "")
             for name in DIMENSIONS
         ]
-        name = await self.ask(Choose("Group by", choices))
+        name = await self.ask(Choose("Group by", choices, now=self.dimension))
         if name is not None:
             self.dimension = name
             self._draw_status_line()

@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 
 from memtui.contract import OperationStatus, OperationType, Record
+from memtui.filters import WORD_OF
 from memtui.store.operation import (
     ASKED,
     INFERRED,
@@ -249,7 +250,9 @@ def _value_words(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, dict):
-        parts = ((str(name).replace("_", " "), part) for name, part in value.items())
+        parts = (
+            (WORD_OF.get(name, str(name).replace("_", " ")), part) for name, part in value.items()
+        )
         return ", ".join(f"{name} {part}" for name, part in parts if part not in (None, ""))
     return str(value)
 
