@@ -287,7 +287,7 @@ def opened_on_screens(terminal: Terminal, words: list[str], rounds: int) -> dict
             if not words or any(word in name for word in words)
         }
         if wanted:
-            for key in (*screen, *BEFORE.get(screen, ())):
+            for key in ("\x1b", *screen, *BEFORE.get(screen, ())):  # out of the statement first
                 terminal.press(key)
             seen |= opened(terminal, wanted, rounds)
     return seen

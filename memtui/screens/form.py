@@ -78,7 +78,8 @@ class FieldRow(Vertical):
             self._wrong = wrong
             told = display(f"✗ {wrong}", limit=400, style=BAD) if wrong else self._help
             self.query_one(".form-help", Static).update(told)
-        self.refresh()
+        if isinstance(self.widget, Switch):
+            self.refresh()
 
 
 class Form(Dialog[T]):
@@ -144,9 +145,8 @@ class Form(Dialog[T]):
         self._changed(event.select)
 
     def _changed(self, widget: Widget) -> None:
-        for row in self.query(FieldRow):
-            if row.widget is widget:
-                row.say()
+        if isinstance(row := widget.parent, FieldRow):
+            row.say()
         if self._refused:
             self.say(Content(""), self._go)
         self.changed()
