@@ -121,7 +121,7 @@ OPENED = {
         "verify log, with its log": ["P"],
         "runs": ["t"],
         "runs: replay": ["t", "p"],
-        "what wrote": ["w"],
+        "what wrote, with its log": ["w"],
     },
     "1": {
         "company": ["N"],

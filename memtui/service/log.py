@@ -220,6 +220,8 @@ class CompanyLog:
     def sources(self, chosen: Filter, limit: int) -> list[SourceWrites]:
         """Return what writes came from, the last to write first."""
         hot, sealed, read = self._both(lambda one: one.sources(chosen, limit=limit))
+        if not sealed.through:
+            return hot
         newest = sorted((*hot, *(sealed.ask(read) or [])), key=lambda one: -one.last_seq)
         keys = list(dict.fromkeys(one.key for one in newest))[:limit]
         hot, sealed, read = self._both(lambda one: one.sources(chosen, among=keys))
