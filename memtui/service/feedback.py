@@ -87,7 +87,12 @@ class Feedback(Group):
         async with core.recorder.recorded(OperationType.FEEDBACK, caller, scope, asked) as entry:
             judged = await asyncio.to_thread(self._judged, caller, name, operation_id, binding_key)
             entry.request = asked | {"operation_id": judged.operation_id}
-            handle, key = _returned(judged, name, binding_key)
+            returned = _returned(judged, name, binding_key)
+            if returned is None:
+                raise NotFound(
+                    f"#{judged.seq} did not return {name}; `memtui ops show` lists what it did."
+                )
+            handle, key = returned
             entry.scope = judged.asked_scope.model_copy(update={"run_id": entry.scope.run_id})
             await core.admit(entry, key)
             entry.binding_reason = None  # nothing chose it: the record is there
@@ -107,19 +112,20 @@ class Feedback(Group):
     ) -> Operation:
         """Return the query or context that a caller speaks of."""
         log = self._core.log_of(caller)
+        keys = [binding_key] if binding_key else self._keys(caller)
+        reads = (
+            read.operation
+            for key in keys
+            for read in log.retrievals(key, name, _LOOKED_AT)[1]
+            if _was_given(caller, read.operation)
+        )
         if operation_id is None:
-            keys = [binding_key] if binding_key else self._keys(caller)
-            found = [
-                read.operation
-                for key in keys
-                for read in log.retrievals(key, name, _LOOKED_AT)[1]
-                if _was_given(caller, read.operation)
-            ]
-            if not found:
+            newest = max(reads, key=lambda one: one.seq, default=None)
+            if newest is None:
                 raise NotFound(
                     f"No query or context of yours returned {name}; name the operation that did."
                 )
-            return max(found, key=lambda one: one.seq)
+            return newest
         judged = log.named(operation_id)
         if judged.operation_type not in _RESULTS or judged.status is not OperationStatus.OK:
             raise Invalid(
@@ -130,6 +136,10 @@ class Feedback(Group):
             raise Denied(
                 "An agent can only speak of what it was given; name an operation of its own."
             )
+        together = judged.request.get("together")
+        if together and _returned(judged, name, binding_key) is None:
+            # A query over several bindings is one operation in each, and its answer names one.
+            return next((one for one in reads if one.request.get("together") == together), judged)
         return judged
 
     def _keys(self, caller: Caller) -> Iterable[str]:
@@ -144,10 +154,10 @@ def _was_given(caller: Caller, operation: Operation) -> bool:
 
 def _returned(
     operation: Operation, name: str, binding_key: str | None
-) -> tuple[OperationHandle, str]:
+) -> tuple[OperationHandle, str] | None:
     """Return the handle that an operation has of a record, and the key of its binding."""
     for handle in operation.handles:
         key, record_id = operation.place_of(handle)
         if record_id == name and name and binding_key in {None, key}:
             return handle, key
-    raise NotFound(f"#{operation.seq} did not return {name}; `memtui ops show` lists what it did.")
+    return None

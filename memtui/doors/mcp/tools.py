@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -348,6 +349,8 @@ class FeedbackInput(Model):
     """True: it helped with the task. False: it did not, or misled."""
     operation_id: str | None = None
     """The search that returned it, if it was not the newest one that did."""
+    binding: str | None = None
+    """The `binding` of that memory, where it names one."""
 
 
 class Said(Told):
@@ -380,7 +383,8 @@ async def search(agent: Agent, asked: SearchInput) -> Memories:
     served = await agent.reached()
     if len(served) > 1:  # what save_memory kept of the user or the project may be in another
         chosen = Filter(terms=(Term(field="binding_key", values=served),))
-        return await _search_several(agent, request.model_copy(update={"filter": chosen}))
+        with suppress(NotFound):  # one serves a project of others: asked alone, it says so
+            return await _search_several(agent, request.model_copy(update={"filter": chosen}))
     answer = await agent.service.query(agent.caller, request)
     return Memories(
         **_told(answer),
@@ -648,6 +652,7 @@ async def feedback(agent: Agent, asked: FeedbackInput) -> Said:
         asked.id,
         Verdict.HELPED if asked.helped else Verdict.NOT_HELPED,
         operation_id=asked.operation_id,
+        binding_key=asked.binding,
     )
     return Said(
         operation_id=answer.operation_id,

@@ -392,6 +392,10 @@ async def test_a_members_agent_gets_what_the_role_allows(
     refused = await of_cy.call_tool("memory_search", {"query": "tabs"})
     assert refused.is_error
     assert "not a member of apollo" in text_of(refused)
+    await service.bindings.add(caller, "kb", "facts", {})
+    await service.bindings.set_target(caller, "project", PROJECT, "kb")
+    refused = await of_cy.call_tool("memory_search", {"query": "tabs"})
+    assert "not a member of apollo" in text_of(refused)
     of_nobody = await connect("agent:coding", None)
     refused = await of_nobody.call_tool("memory_search", {"query": "tabs"})
     assert refused.is_error
@@ -415,6 +419,11 @@ async def test_what_is_saved_is_found_also_where_the_project_has_a_binding_of_it
     memories = {one["text"]: one for one in found.structured_content["memories"]}
     places = {text: one["binding"] for text, one in memories.items()}
     assert places == {"Ana likes short mail": "default", "Mail goes through the relay": "kb"}
+    for one in memories.values():
+        searched = {"operation_id": found.structured_content["operation_id"]}
+        place = {"id": one["id"], "binding": one["binding"]}
+        told = await agent.call_tool("memory_feedback", {**place, "helped": True, **searched})
+        assert told.structured_content["binding"] == one["binding"]
     listed = await agent.call_tool("memory_browse", {"scope": "user"})
     assert [one["binding"] for one in listed.structured_content["memories"]] == ["default"]
     here = {"id": name, "binding": "default"}
