@@ -244,9 +244,9 @@ class Import:
 
     def _refusal(self) -> Invalid:
         place = f"{self.bad[0].file} line {self.bad[0].line}"  # why is told of each
-        rows = f"1 row does not fit, {place}"
+        rows = f"1 row does not fit: {place}"
         if self.bad_count > 1:
-            rows = f"{self.bad_count:,} rows do not fit, from {place} on"
+            rows = f"{self.bad_count:,} rows do not fit; the first is {place}"
         return Invalid(f"{rows}. Nothing was imported; say --skip-bad to import the others.")
 
     def _nothing(self) -> Invalid:

@@ -673,7 +673,7 @@ class LogReader:
         for part in parts(wanted):
             try:
                 found += self._read(part, record_ids)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, ArithmeticError) as error:
                 if len(wanted) == 1:
                     raise Unavailable(
                         f"Operation {wanted[0]} is damaged: the database holds what memtui never "

@@ -195,7 +195,7 @@ async def test_nothing_is_imported_if_a_row_is_bad(
     path.write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
     work = Import([path], "theirs", map_of())
     caller = Caller(company_id="local", principal="user:ana", door="test")
-    with pytest.raises(Invalid, match=r"^11 rows do not fit, from a\.jsonl line 3 on\. N"):
+    with pytest.raises(Invalid, match=r"^11 rows do not fit; the first is a\.jsonl line 3\. N"):
         await work.run(service, caller)
     work.close()
     assert [one.company_id for one in await service.companies.all()] == ["local"]

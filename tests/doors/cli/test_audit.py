@@ -30,7 +30,7 @@ def verified(path: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def alter(database: Database, seq: int, column: str = "door", value: str = "x") -> None:
+def alter(database: Database, seq: int, column: str = "door", value: object = "x") -> None:
     with database.write() as connection:
         connection.execute(text("DROP TRIGGER IF EXISTS memory_operations_append_only"))
         connection.execute(
@@ -68,10 +68,12 @@ def test_a_row_with_unknown_words_is_shown_as_it_is(here: Run, logged: Database)
     assert here("ops", "show", "42").out.startswith("melted #42")
     assert "melted" in here("ops", "show", "43").out
     assert "Operation 41 was altered" in here("audit", "verify").out
-    for column, value in (("request", "{"), ("latency_ms", "x")):
-        alter(logged, 50, column, value)
-        damaged = here("ops", "list")
-        assert (damaged.code, "Operation 50 is damaged" in damaged.err) == (3, True)
+    damages = ("request", "{"), ("latency_ms", "x"), ("started_at", 9 * 10**18)
+    for seq, (column, value) in enumerate(damages, start=50):
+        alter(logged, seq, column, value)
+        damaged = here("ops", "show", str(seq))
+        assert (damaged.code, f"Operation {seq} is damaged" in damaged.err) == (3, True)
+    assert "is damaged" in here("ops", "list").err
 
 
 def test_an_earlier_digest_is_compared(here: Run, logged: Database, home: Path) -> None:
