@@ -119,7 +119,7 @@ def _type(operation: Operation) -> Cell:
 def about(operation: Operation) -> str:
     """Return what an operation was about in a few words; empty where it says nothing."""
     words = asked(operation)
-    if words and words in {operation.request.get("record_id"), _withheld(operation)}:
+    if words and words in (operation.request.get("record_id"), _withheld(operation)):
         words = words.rstrip("/").rpartition("/")[2]  # the folders before it are alike
     return words
 
