@@ -30,7 +30,7 @@ _CHOICES = 200
 """Choices that are drawn at once; typing finds the rest."""
 HIGH = 16
 """Lines from which on there is room around what a dialog says."""
-_LOW = 8
+LOW = 8
 """Lines below which a dialog has no frame either."""
 _AROUND_SHEET = 8
 """Lines of frame, title and keys, and the blanks between them."""
@@ -99,7 +99,7 @@ class Dialog(DimmingScreen[T]):
 
     def on_resize(self) -> None:
         """Leave the frame away where question and keys need its lines."""
-        self.set_class(self.app.size.height < _LOW, "-low")
+        self.set_class(self.app.size.height < LOW, "-low")
 
     @property
     def is_written(self) -> bool:
@@ -468,7 +468,8 @@ class Prompt(Dialog[str]):
             return
 
         def take(_: object) -> None:
-            self.dismiss(text)
+            if self.is_active:  # else what was opened meanwhile would be taken away
+                self.dismiss(text)
 
         self._looking.latest(lambda: look(text), take, lambda error: self.refuse(str(error)))
 
@@ -765,7 +766,7 @@ class Sheet(Dialog[None]):
 
     def most_lines(self, height: int) -> int:
         """Return how many lines of text are shown at once on so many lines."""
-        if height < _LOW:
+        if height < LOW:
             return height - _AROUND_LOW_SHEET
         return height - _AROUND_FLAT_SHEET if height < HIGH else height * 9 // 10 - _AROUND_SHEET
 

@@ -16,7 +16,7 @@ from textual.widget import Widget
 from textual.widgets import Button, Input, Select, Static, Switch
 
 from memtui.contract import MemtuiError
-from memtui.screens.dialogs import HIGH, Confirm, Dialog, KeyLine
+from memtui.screens.dialogs import HIGH, LOW, Confirm, Dialog, KeyLine
 from memtui.widgets.display import BAD, DIM, display
 
 T = TypeVar("T")
@@ -27,6 +27,8 @@ _AROUND = 10
 """Lines of frame, title, buttons and keys, and the blanks between them."""
 _AROUND_FLAT = 3
 """Lines of title, buttons and keys alone."""
+_AROUND_LOW = 2
+"""Lines of title and keys, where `ctrl+s` is the only way on."""
 _WIDEST = 120
 _BESIDE = 6
 """Cells of the frame and the blanks at both sides."""
@@ -56,13 +58,12 @@ class FieldRow(Vertical):
         """Draw the name, and what a switch says."""
         name = display(self._label, limit=100, style=DIM)
         room = self.widget.styles.margin.left
-        if not room:
-            return name
         if isinstance(self.widget, Switch):
             word = "yes" if self.value else "no"
             blanks = " " * (self.widget.outer_size.width + 1)
-            return name.truncate(room, ellipsis=True, pad=True) + blanks + word
-        return name.truncate(room - 1, ellipsis=True)
+            beside = name.truncate(room, ellipsis=True, pad=True) + blanks
+            return (beside if room else name + "  ") + word
+        return name.truncate(room - 1, ellipsis=True) if room else name
 
     @property
     def value(self) -> Any:
@@ -206,7 +207,12 @@ class Form(Dialog[T]):
         wide, high = self.app.size
         cells = max(1, min(wide * 9 // 10, _WIDEST) - _BESIDE)
         said = sum(max(1, -(-one.cell_length // cells)) for one in self._said.split("\n"))
-        around = _AROUND_FLAT if high < HIGH else _AROUND + (high // 10 if high >= _TALL else 0)
+        if high < LOW:
+            around, said = _AROUND_LOW, 1
+        elif high < HIGH:
+            around = _AROUND_FLAT
+        else:
+            around = _AROUND + (high // 10 if high >= _TALL else 0)
         self.query_one(VerticalScroll).styles.max_height = max(1, high - around - said)
 
 

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+
 from textual.app import App
+from textual.content import Content
 from textual.widgets import Input
 
 from memtui.app import styles_path
 from memtui.config import Paths, Settings
 from memtui.contract import Invalid
 from memtui.screens.dialogs import Choice, Choose, ChooseAll, Confirm, Prompt, WriteRecord
+from memtui.screens.form import FieldRow, Form
 from memtui.widgets.choice_list import ChoiceList
 from memtui.widgets.display import toast
 from tests.screens.hostile import screen_text
@@ -95,6 +100,45 @@ async def test_a_question_keeps_its_answers_on_five_lines() -> None:
         shown = screen_text(app)
         assert "written" in shown
         assert "enter ok   esc …" in shown
+
+
+class _Words(Form[None]):
+    def rows(self) -> Iterator[FieldRow]:
+        for name in ("path", "words"):
+            yield FieldRow(name, name, Input(compact=True), Content("It says a lot. " * 9))
+
+    def action_submit(self) -> None:
+        self.refused("It does not fit. " * 9, {"words": "It does not."})
+
+
+async def test_a_form_shows_on_five_lines_what_is_written_and_in_which_field() -> None:
+    app = _Styled()
+    async with app.run_test(size=(20, 5)) as pilot:
+        await app.push_screen(_Words("Settings of a long name", go="check"))
+        type_at_once(app, *"written")
+        await until(pilot, lambda: "written" in screen_text(app))
+        assert [row.strip() for row in screen_text(app).splitlines()[1:3]] == ["path", "written"]
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "It does no" in screen_text(app))
+        type_at_once(app, *"more")
+        await until(pilot, lambda: "more" in screen_text(app))
+        assert "words" in screen_text(app)
+
+
+async def test_what_is_looked_for_closes_nothing_that_was_opened_meanwhile() -> None:
+    answers: list[str | None] = []
+    app, found = _Host(), asyncio.Event()
+    async with app.run_test() as pilot:
+        asked = Prompt("Which file?", value="file", look=lambda _: found.wait())
+        app.push_screen(asked, answers.append)
+        await pilot.press("enter")
+        over = Confirm("Sure?", verb="go on")
+        await app.push_screen(over)
+        found.set()
+        await asked._looking.delivered()
+        assert app.screen is over
+        await pilot.press("escape", "enter")
+        await until(pilot, lambda: answers == ["file"])
 
 
 async def test_a_toast_leaves_the_answers_of_a_low_dialog_to_be_seen() -> None:
