@@ -234,11 +234,12 @@ def import_parts(config: Json) -> None:
     """
     _library()
     for part, package, usual in _PARTS:
-        provider = (config.get(part) or {}).get("provider", usual)
+        named = config.get(part)
+        provider = named.get("provider", usual) if isinstance(named, dict) else usual
         module = f"mem0.{package}.{provider}"
-        # What it does not have, or lacks packages of, its first call says in its own words.
+        # What it does not have, or what cannot be imported, its first call says in its own words.
         if str(provider).isidentifier() and find_spec(module) is not None:
-            with suppress(ImportError):
+            with suppress(Exception):
                 import_module(module)
 
 

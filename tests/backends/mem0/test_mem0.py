@@ -427,6 +427,9 @@ async def test_a_library_that_cannot_be_opened_says_why(
     adapter = await Mem0Adapter.open(context(library=str(odd)))
     with pytest.raises(Invalid, match="no-such-store"):
         await listed(adapter)
+    odd.write_text(json.dumps({**config, "embedder": "openai"}))
+    with pytest.raises(Invalid, match="embedder: Input should be"):
+        await listed(await Mem0Adapter.open(context(library=str(odd))))
     keyed = {"provider": "qdrant", "config": {"api_key": ["sk-sekret"]}}
     odd.write_text(json.dumps({**config, "vector_store": keyed}))
     with pytest.raises(Invalid, match="vector_store: api_key: Input should be") as caught:
