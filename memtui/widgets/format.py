@@ -90,7 +90,7 @@ def done(operation: Operation) -> str:
 def reversal(operation: Operation) -> str:
     """Return what an undo was of: `undoes the edit`, `redoes it`; empty for any other."""
     undone = operation.request.get("type")
-    if operation.operation_type is not OperationType.UNDO or undone not in set(OperationType):
+    if operation.operation_type is not OperationType.UNDO or undone not in tuple(OperationType):
         return ""
     if _redoes(operation):
         return "redoes it"

@@ -59,6 +59,9 @@ def test_a_row_with_unknown_words_is_shown_as_it_is(here: Run, logged: Database)
     for seq, column in enumerate(("status", "operation_type", "source_kind"), start=41):
         alter(logged, seq, column, "melted")
     alter(logged, 43, "source_run_id", "")
+    alter(logged, 44, "operation_type", "undo")
+    alter(logged, 44, "request", '{"type": []}')
+    assert here("ops", "list").code == 0
     found = here("ops", "list", "--json").document["operations"]
     assert len(found) == 60
     odd = {one["seq"]: one for one in found}
