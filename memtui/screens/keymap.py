@@ -50,12 +50,13 @@ class Keymap:
 
     @property
     def doubt(self) -> str:
-        """Which keys many terminals send as others, or nothing."""
-        moved = [(name, key) for name, keys in self.moved.items() for key in keys if key in _SENT]
+        """Which actions have only keys that many terminals send as others, or nothing."""
         return " ".join(
             f"Only with the kitty keyboard protocol do terminals send {key_label(key)}, which "
             f"{name} has; others send {_SENT[key]}."
-            for name, key in moved
+            for name, keys in self.moved.items()
+            if all(one in _SENT for one in keys)
+            for key in keys
         )
 
     def for_textual(self) -> dict[str, str]:

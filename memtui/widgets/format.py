@@ -137,7 +137,8 @@ def read_words(counted: RetrievalCount, now: datetime) -> str:
 def judged(operation: Operation) -> str:
     """Return what a person said of a memory or of what waited for review; empty where neither."""
     told = operation.request
-    if (verdict := told.get("verdict")) in VERDICTS:
+    verdict = told.get("verdict")
+    if isinstance(verdict, str) and verdict in VERDICTS:  # imported ones may be anything
         return VERDICTS[verdict]
     if operation.operation_type is not OperationType.REVIEW:
         return ""

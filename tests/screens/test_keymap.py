@@ -73,13 +73,13 @@ def test_what_does_not_fit_is_a_sentence(settings: dict[str, str], said: str) ->
 
 
 def test_a_key_that_few_terminals_tell_apart_is_taken_and_named() -> None:
-    keymap = load_keymap({"records.forget": "ctrl+i, f9", "app.help": "f2"})
-    assert keymap.keys("records.forget") == ("ctrl+i", "f9")
+    keymap = load_keymap({"records.forget": "ctrl+i", "app.help": "f2"})
+    assert keymap.keys("records.forget") == ("ctrl+i",)
     assert keymap.doubt == (
         "Only with the kitty keyboard protocol do terminals send ctrl+i, which records.forget has; "
         "others send tab."
     )
-    assert load_keymap({"app.help": "f2"}).doubt == ""
+    assert load_keymap({"records.forget": "ctrl+i, f9"}).doubt == "", "a second key is what helps"
 
 
 @given(st.dictionaries(st.sampled_from(list(ACTIONS)), st.text(max_size=12), max_size=3))

@@ -62,8 +62,19 @@ async def test_a_company_wide_write_is_about_its_record(
     [written, *_] = (await service.log.page(caller)).operations
     assert asked(written) == handle.provider_record_id
     assert about(written) == handle.provider_record_id.rpartition("/")[2]
-    foreign = written.model_copy(update={"request": {"record_id": ["a"], "query": "who?"}})
-    assert about(foreign) == "who?", "others' logs are imported as they are"
+
+
+async def test_a_request_of_an_imported_log_may_hold_anything(
+    service: MemoryService, caller: Caller
+) -> None:
+    [own, *_] = (await service.log.page(caller)).operations
+    undo = own.model_copy(update={"operation_type": OperationType.UNDO})
+    for request, words in (
+        ({"record_id": ["a"], "query": "who?"}, "who?"),
+        ({"verdict": ["good"]}, ""),
+        ({"type": {"a": 1}}, ""),
+    ):
+        assert about(undo.model_copy(update={"request": request})) == words
 
 
 async def test_an_operation_is_read_and_leads_to_its_record(
