@@ -17,7 +17,7 @@ from memtui.contract import (
     Use,
     UseTest,
 )
-from memtui.filters import MEASURES, USES, WORD_OF, span_words
+from memtui.filters import FIELDS, MEASURES, USES, WORD_OF, span_words
 from memtui.store.operation import OperationDraft
 from memtui.widgets.format import minute
 
@@ -61,7 +61,8 @@ def completions(line: str, known: Mapping[str, Sequence[str]]) -> list[str]:
         if not sign:
             words += [f"{name}>" for name in MEASURES]
         return [word for word in words if word.startswith(term)][:_MOST]
-    values = _VALUES.get(field) or known.get(field, ())
+    word = WORD_OF.get(FIELDS.get(field, ""), field)
+    values = _VALUES.get(word) or known.get(word, ())
     before, comma, part = written.rpartition(",")
     found = [value for value in values if value.casefold().startswith(part.casefold())]
     kept = f"{sign}{field}:{before}{comma}"

@@ -154,7 +154,7 @@ async def test_bars_price_share_text_and_charts(
         await until(pilot, lambda: "Conversation history" in screen_text(app))
         assert "Total with memory" in screen_text(app)
         await pilot.press("escape")
-        await until(pilot, lambda: "each day's contexts, 60 days" in screen_text(app))
+        await until(pilot, lambda: "contexts, 60 days" in screen_text(app))
         assert "█ added" in screen_text(app)
         await pilot.press("c")
         await until(pilot, lambda: isinstance(app.screen, Sheet))

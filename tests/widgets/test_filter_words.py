@@ -9,7 +9,7 @@ from memtui.filters import FIELDS, parse_filter
 from memtui.widgets.filter_words import completed, completions, known_values, understood
 from tests.analytics.logs import draft
 
-KNOWN = {"agent": ("coding", "code review", "ops"), "project": ("mech",)}
+KNOWN = {"agent": ("coding", "code review", "ops"), "project": ("mech",), "user": ("ana",)}
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,7 @@ KNOWN = {"agent": ("coding", "code review", "ops"), "project": ("mech",)}
         ("-ag", ["-agent:"]),
         ("-si", []),
         ("use", ["user:"]),
+        ("subject:a", ["subject:ana"]),
         ("agent:ops,CO", ["agent:ops,coding", "agent:ops,'code review'"]),
         ("-agent:ops,", ["-agent:ops,coding", "-agent:ops,'code review'"]),
     ],

@@ -616,9 +616,9 @@ def charts_of(timeline: Timeline, budget: int) -> tuple[Chart, ...]:
     sizes = tuple(day.average_context_tokens for day in days)
     return (
         chart(
-            "each day's contexts",
+            "contexts",
             "No context of this scope was assembled yet; each look and each run counts.",
-            Series("their average", sizes, "primary", "●"),
+            Series("day's average", sizes, "primary", "●"),
             lines=True,
             limit=float(budget),
         ),
