@@ -27,6 +27,7 @@ from memtui.filters import (
     HELD,
     MEASURES,
     USES,
+    WORD_OF,
     Taker,
     build_filter,
     format_filter,
@@ -480,7 +481,7 @@ def test_every_term_is_held_or_refused_as_the_document_says() -> None:
     ]
     assert header == ["Term", *Taker]
     terms = {
-        **{f"`{word}:`": field for word, field in FIELDS.items()},
+        **{f"`{word}:`": field for field, word in WORD_OF.items()},
         "`read:` `cost:` …": "uses",
         "`cost>` …": "comparisons",
         "words": "text",

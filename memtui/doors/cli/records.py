@@ -35,7 +35,7 @@ from memtui.doors.cli.options import (
 )
 from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, of_bindings, table
 from memtui.doors.cli.session import Session
-from memtui.filters import FIELDS, Taker, as_written, build_filter, names_bindings
+from memtui.filters import WORD_OF, Taker, as_written, build_filter, names_bindings
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
@@ -316,10 +316,8 @@ _NEAR = 75
 """From this likeness on, of 100, a value is near."""
 _MOST_NEAR = 3
 _ANSWERED = Comparison(measure=Measure.RESULTS, sign=">", value=Decimal(0))
-_NAMES = (
-    "agent", "project", "issue", "comment", "run", "subject", "binding", "door", "by", "topic",
-    "tag", "kind",
-)  # fmt: skip
+_KNOWN = {"source_kind", "operation_type", "status", "since", "until"}
+"""The fields whose values are known without a look at what is there."""
 
 
 async def say_unknown_of_operations(session: Session, chosen: Filter) -> None:
@@ -386,17 +384,16 @@ async def say_unknown_owners(session: Session, scope: Scope, binding: str | None
         if not kept:
             seen = await session.service.log.scopes(session.caller, _LOOKED_AT)
             known = {getattr(one, field) for one in seen} - {None, value}
-            [name] = [word for word in _NAMES if FIELDS[word] == field]
-            _say_unknown(session, name, value, known)
+            _say_unknown(session, WORD_OF[field], value, known)
 
 
 def _given(chosen: Filter, *, but: str = "") -> list[tuple[str, str, Filter]]:
     """Return each value that a filter asks for: its word, it, and a filter of it alone."""
     return [
-        (name, meant[0], _only(FIELDS[name], meant))
-        for name in _NAMES
-        if name != but
-        for meant in as_written(name, chosen.any_of(FIELDS[name])).values()
+        (name, meant[0], _only(field, meant))
+        for field, name in WORD_OF.items()
+        if field not in _KNOWN and name != but
+        for meant in as_written(name, chosen.any_of(field)).values()
     ]
 
 

@@ -85,7 +85,9 @@ def test_a_value_that_nobody_has_is_named_with_what_is_near(here: Run) -> None:
     here("browse", "topic:none,deploy", "kind:none")
     assert here(*browses).document["total"] == before + 2
 
-    here("--principal", "user:mei", "note", "We test before")
+    here("--principal", "user:mei", "note", "We test before", "--subject", "ana")
+    near = "Nothing has user:anna; near is user:ana."
+    assert near in here("ops", "list", "subject:anna").err
     assert "Nothing has" not in here("ops", "list", "type:forget", "by:mei").err
     assert here("ops", "list", "by:MEI").err.count("Nothing has") == 1
     assert "by:mei,bo cannot narrow records" in here("browse", "by:mei,bo").err
