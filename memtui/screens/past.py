@@ -39,7 +39,7 @@ _CHANGES = (
     OperationType.UNDO,
     OperationType.SYNC,
 )
-_MOST = 1_000
+_MOST = 5_000
 _LONGEST = timedelta(minutes=10)
 """What began longer before a day did not end on it."""
 _KEYS = "arrows, [ ] day   pgup pgdn month   enter choose   esc go back"
