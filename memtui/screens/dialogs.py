@@ -416,7 +416,7 @@ class Prompt(Dialog[str]):
     """Ask for one line of text.
 
     `check` is called with the text and raises one of the contract's errors to refuse it; so does
-    what `look` returns, which is awaited then, for what a disk has to tell.
+    what `look` returns, which is awaited then, for what a disk has to tell; keys wait for it.
     """
 
     def __init__(
@@ -434,7 +434,6 @@ class Prompt(Dialog[str]):
         self._placeholder = placeholder
         self._check = check
         self._look = look
-        self._looking = Background(self, "look")
 
     def body(self) -> ComposeResult:
         """Yield the line to write in."""
@@ -451,7 +450,6 @@ class Prompt(Dialog[str]):
     def on_input_changed(self, event: Input.Changed) -> None:
         """Take back what was said of another text."""
         event.stop()
-        self._looking.forget()
         self.refuse("")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -468,10 +466,13 @@ class Prompt(Dialog[str]):
             return
 
         def take(_: object) -> None:
-            if self.is_active:  # else what was opened meanwhile would be taken away
-                self.dismiss(text)
+            self.dismiss(text)
 
-        self._looking.latest(lambda: look(text), take, lambda error: self.refuse(str(error)))
+        def failed(error: MemtuiError) -> None:
+            self.refuse(str(error))
+
+        waiting = Waiting("looking there", lambda: look(text), take, failed)
+        self.app.push_screen(waiting, lambda _: None)
 
 
 class TypedConfirm(Prompt):

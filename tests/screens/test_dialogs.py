@@ -10,7 +10,7 @@ from textual.widgets import Input
 from memtui.app import styles_path
 from memtui.config import Paths, Settings
 from memtui.contract import Invalid
-from memtui.screens.dialogs import Choice, Choose, ChooseAll, Confirm, Prompt, WriteRecord
+from memtui.screens.dialogs import Choice, Choose, ChooseAll, Confirm, Prompt, Waiting, WriteRecord
 from memtui.screens.form import FieldRow, Form
 from memtui.widgets.choice_list import ChoiceList
 from memtui.widgets.display import toast
@@ -125,19 +125,17 @@ async def test_a_form_shows_on_five_lines_what_is_written_and_in_which_field() -
         assert "words" in screen_text(app)
 
 
-async def test_what_is_looked_for_closes_nothing_that_was_opened_meanwhile() -> None:
+async def test_what_is_typed_while_a_disk_is_looked_at_is_not_written_into_the_name(
+    paths: Paths, settings: Settings
+) -> None:
     answers: list[str | None] = []
-    app, found = _Host(), asyncio.Event()
-    async with app.run_test() as pilot:
+    async with running(paths, settings, "records") as (app, pilot):
+        found = asyncio.Event()
         asked = Prompt("Which file?", value="file", look=lambda _: found.wait())
-        app.push_screen(asked, answers.append)
-        await pilot.press("enter")
-        over = Confirm("Sure?", verb="go on")
-        await app.push_screen(over)
+        await app.push_screen(asked, answers.append)
+        type_at_once(app, "enter", "x")
+        await until(pilot, lambda: isinstance(app.screen, Waiting))
         found.set()
-        await asked._looking.delivered()
-        assert app.screen is over
-        await pilot.press("escape", "enter")
         await until(pilot, lambda: answers == ["file"])
 
 
