@@ -346,10 +346,10 @@ class MemtuiApp(App[None]):
         await self._until_idle(0)
         return await asyncio.to_thread(work)
 
-    async def _until_idle(self, seconds: float = _IDLE_SECONDS) -> None:
-        loop = asyncio.get_running_loop()
+    async def _until_idle(self, seconds: float | None = None) -> None:
+        loop, rest = asyncio.get_running_loop(), _IDLE_SECONDS if seconds is None else seconds
         while True:
-            is_busy, left = self._is_busy(), self._last_input + seconds - loop.time()
+            is_busy, left = self._is_busy(), self._last_input + rest - loop.time()
             if not is_busy and left <= 0:
                 return
             await asyncio.sleep(max(left, _LOOK_SECONDS))
@@ -867,12 +867,10 @@ def run_app(
     company: str | None = None,
     screen: str | None = None,
     terminal: list[Any] | None = None,
-    prepares: bool = True,
 ) -> int:
     """Run the terminal app until the person leaves; return the exit code.
 
-    `prepares`: screens are prepared while the person does nothing. `terminal` is what the
-    terminal's attributes were, where they were changed to keep keys.
+    `terminal` is what the terminal's attributes were, where they were changed to keep keys.
 
     Raises:
         Invalid: a setting does not fit, or there is no such screen.
@@ -891,7 +889,7 @@ def run_app(
         screen=screen,
         terminal=terminal,
         tours=True,
-        prepares=prepares,
+        prepares=True,
     )
     gc.set_threshold(_ALLOCATIONS_A_COLLECTION)
     handler = LogFile(paths.log_file, lambda said: app.call_later(toast, app, said))
