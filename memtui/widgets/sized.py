@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 
+from textual.await_complete import AwaitComplete
 from textual.screen import Screen, ScreenResultType
 
 AT_ONCE_SECONDS = 0.1
@@ -47,6 +48,16 @@ class SizedScreen(Screen[ScreenResultType]):
             self.refresh()
 
         self.run_worker(hold())
+
+    def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        """Answer, and leave; what was opened over it meanwhile goes first, without an answer.
+
+        Textual takes away whatever lies on top, and leaves this where it is.
+        """
+        shown = self.app.screen_stack
+        for over in reversed(shown[shown.index(self) + 1 :] if self in shown else ()):
+            over.dismiss()
+        return super().dismiss(result)
 
     def draw_ahead(self) -> None:
         """Lay out and draw all on it before it is first shown; Textual keeps what was drawn."""

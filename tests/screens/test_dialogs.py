@@ -158,6 +158,19 @@ async def test_a_click_beside_a_dialog_goes_back() -> None:
         assert app.answers == [None]
 
 
+async def test_an_answer_that_comes_late_takes_along_what_was_opened_over_the_dialog() -> None:
+    answers: list[object] = []
+    app: App[None] = App()
+    async with app.run_test() as pilot:
+        asked = Prompt("Its name?")
+        await app.push_screen(asked, answers.append)
+        await app.push_screen(Confirm("Throw it away?", verb="throw away"), answers.append)
+        asked.dismiss("new")
+        await pilot.pause()
+        assert app.screen_stack == [app.screen]
+    assert answers == [None, "new"]
+
+
 async def test_what_was_said_of_a_text_goes_when_the_text_changes() -> None:
     def check(text: str) -> None:
         raise Invalid(f"{text!r} will not do.")
