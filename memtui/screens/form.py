@@ -12,12 +12,13 @@ from typing import Any, ClassVar, TypeVar
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
+from textual.geometry import Size
 from textual.widget import Widget
 from textual.widgets import Button, Input, Select, Static, Switch
 
 from memtui.contract import MemtuiError
 from memtui.screens.dialogs import HIGH, LOW, Confirm, Dialog, KeyLine
-from memtui.widgets.display import BAD, DIM, display
+from memtui.widgets.display import BAD, DIM, display, lines
 
 T = TypeVar("T")
 
@@ -37,8 +38,9 @@ _BESIDE = 6
 class FieldRow(Vertical):
     """One field: its name, what it is written in, and what helps or is wrong.
 
-    The name is drawn beside the widget, or above it, in the blank that the styles leave there: a
-    form has many fields, and a label for each would be a third of what opening it takes.
+    The name is drawn beside the widget, or above it, in the blank that the styles leave there, and
+    what helps below it: a form has many fields, and widgets for both would be half of what opening
+    it takes.
     """
 
     def __init__(self, name: str, label: str, widget: Widget, help: Content) -> None:  # noqa: A002
@@ -47,15 +49,28 @@ class FieldRow(Vertical):
         self.widget = widget
         self._label = label
         self._help = help
-        self._wrong = ""
+        self._wrong = Content("")
 
     def compose(self) -> ComposeResult:
         """Lay the field out."""
         yield self.widget
-        yield Static(self._help, classes="form-help")
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Return the lines of the widget, and of what is said below it."""
+        return super().get_content_height(container, viewport, width) + len(self._below(width))
+
+    def _below(self, width: int) -> list[Content]:
+        """Return the lines of what helps or is wrong."""
+        indent, said = self.widget.styles.margin.left, self._wrong or self._help
+        return [one.pad_left(indent) for one in said.wrap(max(1, width - indent - 1))]
 
     def render(self) -> Content:
-        """Draw the name, and what a switch says."""
+        """Draw the name, what a switch says, and what helps or is wrong."""
+        below = self._below(self.content_size.width)
+        blank = max(0, self.content_size.height - 1 - len(below))
+        return lines([self._first_line(), *[Content("")] * blank, *below])
+
+    def _first_line(self) -> Content:
         name = display(self._label, limit=100, style=DIM)
         room = self.widget.styles.margin.left
         if isinstance(self.widget, Switch):
@@ -75,10 +90,10 @@ class FieldRow(Vertical):
 
     def say(self, wrong: str = "") -> None:
         """Say what is wrong with the field, else what helps; and what a switch says."""
-        if wrong != self._wrong:
-            self._wrong = wrong
-            told = display(f"✗ {wrong}", limit=400, style=BAD) if wrong else self._help
-            self.query_one(".form-help", Static).update(told)
+        told = display(wrong and f"✗ {wrong}", limit=400, style=BAD)
+        if told != self._wrong:
+            self._wrong = told
+            self.refresh(layout=True)
         if isinstance(self.widget, Switch):
             self.refresh()
 
