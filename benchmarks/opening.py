@@ -122,7 +122,7 @@ OPENED = {
         "operations: undo": ["u"],
         "verify log, with its log": ["P"],
         "runs": ["t"],
-        "runs: replay": ["t", "p"],
+        "runs: replay, with its records": ["t", "p"],
         "what wrote, with its log": ["w"],
     },
     "1": {
