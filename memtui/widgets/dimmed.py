@@ -20,6 +20,7 @@ from textual.screen import ModalScreen, ScreenResultType
 from textual.strip import Strip
 from textual.visual import Visual
 
+from memtui.widgets.few_colours import dimmed_on
 from memtui.widgets.sized import SizedScreen
 
 if TYPE_CHECKING:
@@ -59,9 +60,8 @@ class DimmingScreen(ModalScreen[ScreenResultType], SizedScreen[ScreenResultType]
             return below
         plain = None
         if self.app.has_class("-few-colours") and below.color.a:
-            text = below.screen.styles.color + below.color
             ground = self.background_colors[1]
-            plain = TerminalStyle(color=text.rich_color, bgcolor=ground.rich_color)
+            plain = TerminalStyle(color=dimmed_on(ground).rich_color, bgcolor=ground.rich_color)
         return _Dimmed(below.screen, below.color, plain)
 
 

@@ -12,8 +12,15 @@ from textual.color import Color
 from textual.filter import LineFilter
 
 _BLACK, _WHITE = Style(color="color(0)", dim=False), Style(color="color(15)", dim=False)
+_GREY, _SILVER = Color.parse("#555555"), Color.parse("#aaaaaa")
+"""The two greys between them; silver is hardly seen on white, grey not at all on itself."""
 _DARK_GROUNDS = {0, 1, 4, 5, 8, 12}
 """Black, red, blue, magenta, grey and bright blue, as terminals number them."""
+
+
+def dimmed_on(ground: Color) -> Color:
+    """Return the grey in which text on a ground is dimmed and can still be read."""
+    return _SILVER if _shown(ground.rich_color) == _shown(_GREY.rich_color) else _GREY
 
 
 class PlainOnGround(LineFilter):
@@ -35,7 +42,11 @@ class PlainOnGround(LineFilter):
 def _readable(style: Style, page: TerminalColor) -> Style:
     if style.bgcolor is None or style.reverse:
         return style
-    ground = style.bgcolor.downgrade(ColorSystem.STANDARD)
-    if ground.is_default or ground == page.downgrade(ColorSystem.STANDARD):
+    ground = _shown(style.bgcolor)
+    if style.bgcolor.is_default or ground == _shown(page):
         return style
-    return style + (_WHITE if ground.number in _DARK_GROUNDS else _BLACK)
+    return style + (_WHITE if ground in _DARK_GROUNDS else _BLACK)
+
+
+def _shown(colour: TerminalColor) -> int | None:
+    return colour.downgrade(ColorSystem.STANDARD).number

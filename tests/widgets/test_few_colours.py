@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from memtui.screens.themes import own_themes
 from memtui.widgets.dimmed import DimmingScreen
-from memtui.widgets.few_colours import PlainOnGround
+from memtui.widgets.few_colours import PlainOnGround, dimmed_on
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import until
 
@@ -59,6 +59,11 @@ def test_dim_text_and_what_is_selected_differ_from_the_rest(theme: Theme) -> Non
     assert numbered(page) not in {numbered(one) for one in grounds}
 
 
+@pytest.mark.parametrize(("ground", "grey"), [("#000000", 8), ("#ffffff", 8), ("#505050", 7)])
+def test_dimmed_text_is_the_grey_that_is_far_from_its_ground(ground: str, grey: int) -> None:
+    assert numbered(dimmed_on(Color.parse(ground)).rich_color) == grey
+
+
 async def test_the_chosen_row_under_a_dialog_is_dimmed_as_the_rest() -> None:
     class Below(App[None]):
         CSS = "DimmingScreen { background: black 60%; } #chosen { background: blue; color: white; }"
@@ -74,6 +79,9 @@ async def test_the_chosen_row_under_a_dialog_is_dimmed_as_the_rest() -> None:
         await until(pilot, lambda: "a row" in screen_text(app))
         below, chosen = app.screen._compositor.render_strips()
         assert {part.style for part in below} == {part.style for part in chosen}
+        assert {part.style and part.style.color for part in below} == {
+            dimmed_on(Color.parse("black")).rich_color
+        }
 
 
 def numbered(colour: TerminalColor) -> int | None:
