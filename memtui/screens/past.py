@@ -13,7 +13,7 @@ from textual.containers import Container, Vertical
 from textual.events import Event, Key
 from textual.widgets import Input, Static
 
-from memtui.contract import Filter, Invalid, MemtuiError, OperationStatus, OperationType, Term
+from memtui.contract import Invalid, MemtuiError
 from memtui.filters import parse_when
 from memtui.screens.dialogs import READING, Dialog
 from memtui.screens.operations.view import about
@@ -24,24 +24,14 @@ from memtui.widgets.columns import Column
 from memtui.widgets.detail_lines import actor
 from memtui.widgets.display import ACCENT, DIM, WARN, display, line
 from memtui.widgets.editor import ForeignInput
-from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import Opened, VirtualList
+from memtui.widgets.rows import PAGE_ROWS, WindowRows
+from memtui.widgets.virtual_list import Opened, PagesWanted, VirtualList
 
 if TYPE_CHECKING:
     from memtui.screens.state import AppState, ServiceSession
     from memtui.service.visibility import Caller
     from memtui.store.operation import Operation
 
-_CHANGES = (
-    OperationType.WRITE,
-    OperationType.CORRECT,
-    OperationType.FORGET,
-    OperationType.UNDO,
-    OperationType.SYNC,
-)
-_MOST = 5_000
-_LONGEST = timedelta(minutes=10)
-"""What began longer before a day did not end on it."""
 _KEYS = "arrows, [ ] day   pgup pgdn month   enter choose   esc go back"
 
 
@@ -58,8 +48,18 @@ def past_moment(text: str, state: AppState) -> datetime:
     return moment
 
 
-class DayMoment(NamedTuple):
+class _Moment(NamedTuple):
     """A moment of a day that can be gone to, and what had just happened then."""
+
+    at: datetime
+    operation_id: str | None = None
+    """The operation that changed something; None: no operation is known."""
+    edge: str = ""
+    """Which end of the day it is, if it is one."""
+
+
+class DayMoment(NamedTuple):
+    """A moment as it is shown."""
 
     at: datetime
     who: str
@@ -71,6 +71,7 @@ class _Known(NamedTuple):
 
     counts: Mapping[date, int]
     moments: Mapping[date, Sequence[datetime]]
+    binding_key: str
     problem: str
     """What of it is not known."""
 
@@ -122,11 +123,16 @@ class ChooseMoment(Dialog[datetime]):
         super().__init__(title, _KEYS)
         self._state = state
         self._zone = state.local_zone
-        self._rows: AppendedRows[DayMoment] = AppendedRows(lambda one: one.at.isoformat())
+        self._rows: WindowRows[DayMoment] = WindowRows(
+            lambda one: one.at.isoformat(), page_rows=PAGE_ROWS
+        )
+        self._moments: Sequence[_Moment] = ()
+        """Those of the day, the last one first."""
         self._known: _Known | None = None
         """None until it is read."""
         self._days = Background(self, "moment-days")
         self._changes = Background(self, "moment-changes")
+        self._pages = Background(self, "moment-pages")
 
     def body(self) -> ComposeResult:
         """Yield the line, the calendar and the changes of its day."""
@@ -174,7 +180,7 @@ class ChooseMoment(Dialog[datetime]):
             self._show_day()
 
         def failed(error: MemtuiError) -> None:
-            show(_Known({}, {}, ""))
+            show(_Known({}, {}, "", ""))
             self._failed(error)
 
         self._days.latest(lambda: _known_of(state), show, failed)
@@ -196,9 +202,16 @@ class ChooseMoment(Dialog[datetime]):
             return
         moments = known.moments.get(day, ())
 
-        def show(found: Sequence[Operation]) -> None:
+        async def read() -> tuple[Sequence[_Moment], Sequence[DayMoment]]:
+            found = _moments_of(day, moments, await _made_by(state, moments, known), state)
+            return found, await _as_shown(state, found[:PAGE_ROWS])
+
+        def show(read: tuple[Sequence[_Moment], Sequence[DayMoment]]) -> None:
+            self._moments, first = read
             listed = self.query_one(VirtualList)
-            self._rows.replace(self._moments(day, moments, found))
+            self._pages.forget()
+            self._rows.reset(len(self._moments))
+            self._rows.put(0, first)
             listed.show(self._rows)
             listed.go_to(0)
             name = display(f"{day:%a} {day.isoformat()}")
@@ -206,26 +219,24 @@ class ChooseMoment(Dialog[datetime]):
             title = line(name, display(number, style=DIM), gap="  ")
             self.query_one(".moment-day", Static).update(title)
 
-        self._changes.latest(lambda: _done_on(state, day, moments), show, self._failed)
+        self._changes.latest(read, show, self._failed)
 
-    def _moments(
-        self, day: date, moments: Sequence[datetime], found: Sequence[Operation]
-    ) -> list[DayMoment]:
-        """Return the moments of a day, the last one first; those of one operation are one."""
-        begin = datetime.combine(day, time(), self._zone)
-        end = (begin + timedelta(days=1)).astimezone(UTC) - timedelta(microseconds=1)
-        ends = [] if end > self._state.true_clock() else [DayMoment(end, "", "end of the day")]
-        changes: dict[object, DayMoment] = {}
-        for moment in sorted(moments, reverse=True):
-            operation = next((one for one in found if _is_during(moment, one)), None)
-            if operation is None:
-                changes[moment] = DayMoment(moment, "", "changed; no operation is known")
-            else:
-                words = about(operation) or fmt.counted(operation.result_count, "record")
-                what = f"{operation.operation_type.value}: {words}"
-                known = DayMoment(moment, actor(operation), what)
-                changes.setdefault(operation.operation_id, known)
-        return [*ends, *changes.values(), DayMoment(begin.astimezone(UTC), "", "start of the day")]
+    @on(PagesWanted)
+    def _read_on(self, event: PagesWanted) -> None:
+        """Read what was done at the moments that came into view."""
+        event.stop()
+        state, moments = self._state, self._moments
+
+        async def read() -> dict[int, Sequence[DayMoment]]:
+            bounds = {page: slice(*self._rows.page_bounds(page)) for page in event.pages}
+            return {page: await _as_shown(state, moments[part]) for page, part in bounds.items()}
+
+        def hold(found: dict[int, Sequence[DayMoment]]) -> None:
+            for page, rows in found.items():
+                self._rows.put(page, rows)
+            self.query_one(VirtualList).rows_changed()
+
+        self._pages.latest(read, hold, self._failed)
 
     def on_descendant_focus(self) -> None:
         """Tell the styles where the keys go: both parts have no room where lines are few."""
@@ -270,16 +281,45 @@ class ChooseMoment(Dialog[datetime]):
             self.refuse(str(error))
 
 
-def _is_during(moment: datetime, operation: Operation) -> bool:
-    took = timedelta(milliseconds=operation.latency_ms or 0)
-    return operation.started_at <= moment <= operation.started_at + took
+def _moments_of(
+    day: date, moments: Sequence[datetime], made_by: Sequence[str | None], state: AppState
+) -> list[_Moment]:
+    """Return the moments of a day, the last one first; those of one operation are one."""
+    zone = state.local_zone
+    begin = datetime.combine(day, time(), zone)
+    end = (begin + timedelta(days=1)).astimezone(UTC) - timedelta(microseconds=1)
+    ends = [] if end > state.true_clock() else [_Moment(end, edge="end of the day")]
+    changes: dict[object, _Moment] = {}
+    for moment, made in sorted(zip(moments, made_by, strict=True), key=lambda one: one[0])[::-1]:
+        changes.setdefault(made or moment, _Moment(moment, made))
+    return [*ends, *changes.values(), _Moment(begin.astimezone(UTC), edge="start of the day")]
+
+
+async def _as_shown(state: AppState, moments: Sequence[_Moment]) -> list[DayMoment]:
+    """Return moments with who did what."""
+    session, ids = state.session, [one.operation_id for one in moments if one.operation_id]
+    found: Mapping[str | None, Operation] = {}
+    if session is not None and ids:
+        known = await session.service.log.by_ids(_now(session), ids)
+        found = {one.operation_id: one for one in known}
+    shown: list[DayMoment] = []
+    for one in moments:
+        operation = found.get(one.operation_id)
+        if operation is None:
+            told = one.edge or "changed; no operation is known"
+            shown.append(DayMoment(one.at, "", told))
+        else:
+            words = about(operation) or fmt.counted(operation.result_count, "record")
+            what = f"{operation.operation_type.value}: {words}"
+            shown.append(DayMoment(one.at, actor(operation), what))
+    return shown
 
 
 async def _known_of(state: AppState) -> _Known:
     """Return when what the scope lists was changed, up to now."""
     session = state.session
     if session is None:
-        return _Known({}, {}, "")
+        return _Known({}, {}, "", "")
     zone = state.local_zone
     found = await session.service.past.moments(
         _now(session),
@@ -291,23 +331,17 @@ async def _known_of(state: AppState) -> _Known:
     for one in found.moments:
         moments[one.astimezone(zone).date()].append(one)
     counts = {one.day: one.added + one.changed + one.removed for one in found.days}
-    return _Known(counts, moments, fmt.not_read(found.problems))
+    return _Known(counts, moments, found.binding_key, fmt.not_read(found.problems))
 
 
-async def _done_on(state: AppState, day: date, moments: Sequence[datetime]) -> Sequence[Operation]:
-    """Return what was done through memtui around the moments of a day, newest first."""
+async def _made_by(
+    state: AppState, moments: Sequence[datetime], known: _Known
+) -> Sequence[str | None]:
+    """Return which operation changed something at each moment."""
     session = state.session
-    if session is None or not moments:
-        return ()
-    begin = datetime.combine(day, time(), state.local_zone)
-    chosen = Filter(
-        since=begin - _LONGEST,
-        until=begin + timedelta(days=1),
-        status=OperationStatus.OK,
-        terms=(Term(field="operation_type", values=_CHANGES),),
-    )
-    page = await session.service.log.page(_now(session), chosen, limit=_MOST)
-    return page.operations
+    if session is None:
+        return [None] * len(moments)
+    return await session.service.past.made_by(_now(session), moments, known.binding_key)
 
 
 def _now(session: ServiceSession) -> Caller:

@@ -44,6 +44,7 @@ from memtui.store.log import (
     Retrieved,
     RunFigures,
     SourceWrites,
+    Span,
     Word,
     owners,
 )
@@ -156,6 +157,11 @@ class CompanyLog:
             return hot
         older = sealed.ask(lambda one: self._reader(one).by_ids(missing, record_ids))
         return (*hot, *(older or ()))
+
+    def spans(self, chosen: Filter) -> list[Span]:
+        """Return when each operation of a filter was under way, the first to begin first."""
+        hot, sealed, read = self._both(lambda one: one.spans(chosen))
+        return sorted((*(sealed.ask(read) or []), *hot), key=lambda span: span.begins)
 
     def by_seqs(self, seqs: Sequence[int]) -> Sequence[Operation]:
         """Return the operations with these numbers, in no order."""
@@ -389,6 +395,11 @@ class Log(Group):
 
     def _get(self, caller: Caller, operation_id: str) -> Operation:
         return self._of(caller).named(operation_id)
+
+    @in_thread
+    def by_ids(self, caller: Caller, operation_ids: Sequence[str]) -> tuple[Operation, ...]:
+        """Return the operations with these ids that the caller sees, newest first."""
+        return self._of(caller).by_ids(operation_ids)
 
     @in_thread
     def changes(self, caller: Caller, operation_id: str) -> tuple[Change, ...]:

@@ -7,10 +7,12 @@ it and why is what the log has of the operation.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from enum import StrEnum
+from itertools import accumulate
 from typing import NamedTuple
 
 from memtui.contract import (
@@ -18,17 +20,19 @@ from memtui.contract import (
     Filter,
     Invalid,
     Model,
+    OperationStatus,
     OperationType,
     Record,
     RecordHandle,
     RecordVersion,
     Scope,
+    Term,
     UtcDatetime,
 )
 from memtui.service.answers import Answer, Change, HistoryAnswer
 from memtui.service.as_of import lists
 from memtui.service.connections import Connection
-from memtui.service.core import Group, problems
+from memtui.service.core import Group, in_thread, problems
 from memtui.service.recorder import RunningOperation
 from memtui.service.visibility import Caller, for_caller, may_read, readable
 from memtui.store import journal
@@ -36,6 +40,15 @@ from memtui.store.operation import Operation
 
 _SHOWN = ("text", "title", "topic", "kind", "tags", "pinned", "expires_at")
 """What of a record makes another of it, where two moments are compared."""
+_CHANGING = (
+    OperationType.WRITE,
+    OperationType.CORRECT,
+    OperationType.FORGET,
+    OperationType.UNDO,
+    OperationType.SYNC,
+)
+_LONGEST = timedelta(minutes=10)
+"""What began longer before a moment was over by then."""
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
@@ -168,6 +181,34 @@ class Past(Group):
                 both = step.was_there and step.is_there
                 events.append(_Event(step.at, ChangeKind.CHANGED if both else kind))
         return events
+
+    @in_thread
+    def made_by(
+        self, caller: Caller, moments: Sequence[datetime], binding_key: str
+    ) -> list[str | None]:
+        """Return the id of the operation that changed something at each of these moments.
+
+        None: it was done by other hands, or the caller does not see who did.
+        """
+        if not moments:
+            return []
+        chosen = Filter(
+            since=min(moments) - _LONGEST,
+            until=max(moments) + _MICROSECOND,
+            status=OperationStatus.OK,
+            binding_key=binding_key,
+            terms=(Term(field="operation_type", values=_CHANGING),),
+        )
+        spans = self._core.log_of(caller).spans(chosen)
+        ends = list(accumulate((span.ends for span in spans), max))
+        found: list[str | None] = []
+        for moment in moments:
+            place = bisect_right(spans, moment, key=lambda span: span.begins) - 1
+            while place >= 0 and spans[place].ends < moment:
+                # Those before it may have ended later, or all be over by then.
+                place = place - 1 if ends[place] >= moment else -1
+            found.append(spans[place].operation_id if place >= 0 else None)
+        return found
 
     async def compare(
         self,

@@ -11,7 +11,7 @@ import operator
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import reduce
 from typing import Any, NamedTuple, TypeVar
 
@@ -106,6 +106,14 @@ class SourceWrites(NamedTuple):
     first_at: datetime
     last_at: datetime
     last_seq: int
+
+
+class Span(NamedTuple):
+    """When an operation was under way, both ends included."""
+
+    operation_id: str
+    begins: datetime
+    ends: datetime
 
 
 class Word(NamedTuple):
@@ -352,6 +360,19 @@ class LogReader:
         )
         found = self.connection.execute(statement).one_or_none()
         return None if found is None else (found.started_at, found.seq)
+
+    def spans(self, chosen: Filter) -> list[Span]:
+        """Return when each operation of a filter was under way, the first to begin first."""
+        columns = OPERATIONS.c
+        statement = select(columns.operation_id, columns.started_at, columns.latency_ms)
+        found = self.connection.execute(
+            statement.where(*self._own, *self._matching(chosen)).order_by(columns.started_at, _SEQ)
+        )
+        # An imported operation may say that it took any time.
+        return [
+            Span(one, at, at + timedelta(milliseconds=min(took or 0, _DAY / 1_000)))
+            for one, at, took in found
+        ]
 
     def _successful(self, chosen: Filter) -> Any:
         """Return the successful operations of a filter, for a statement's FROM."""

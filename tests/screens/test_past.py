@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
@@ -15,6 +16,7 @@ from memtui.actions import SCREENS
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import Scope, SourceKind, SourceRef, WriteMode, WriteRequest
+from memtui.screens import past
 from memtui.screens.changes import Changes
 from memtui.screens.dialogs import Prompt
 from memtui.screens.past import ChooseMoment
@@ -120,6 +122,26 @@ async def test_a_moment_is_chosen_in_the_calendar_or_written(
             app.post_message(Key("space" if letter == " " else letter, letter))
         app.post_message(Key("enter", None))
         await until(pilot, is_the_past)
+
+
+async def test_each_change_of_a_long_day_says_who_made_it(
+    service: MemoryService,
+    caller: Caller,
+    paths: Paths,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(past, "PAGE_ROWS", 3)
+    await write_notes(service, caller, [f"note {number}" for number in range(20)])
+    async with running(paths, settings, "records", (100, 24)) as (app, pilot):
+        listing = (await choosing(app, pilot)).query_one(VirtualList)
+        await pilot.press("enter", "G")
+        seen: list[str] = []
+        for line in range(listing.rows.count):
+            listing.go_to(line)
+            await until(pilot, lambda: listing.current)
+            seen += [f"{one.who} {one.what[:12]}" for one in listing.chosen]
+    assert seen == ["ana write: note "] * 20 + [" start of the"]
 
 
 async def fact(service: MemoryService, caller: Caller, text: str) -> datetime:

@@ -148,6 +148,10 @@ async def test_moments_and_their_differences_tell_all_that_changed(
 ) -> None:
     account, past = await _live(service, key, Random(7), 25), service.past
     moments = (await past.moments(CALLER, SCOPE, binding_key=key)).moments
+    made_by = await past.made_by(CALLER, moments, key)
+    known = await service.log.by_ids(CALLER, [one for one in made_by if one is not None])
+    made = {one.operation_id: one for one in known}
+    assert all(made[one or ""].started_at <= at for at, one in zip(moments, made_by, strict=True))
     for (earlier, old), (later, new) in pairwise(account):
         assert (old != new) <= any(earlier < one <= later for one in moments)
     for number, (earlier, old) in enumerate(account[::4]):

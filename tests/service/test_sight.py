@@ -284,6 +284,23 @@ async def replayed(home: Home, caller: Caller) -> list[Any]:
     return [one.replace(run_id, "") if isinstance(one, str) else one for run_id, one in found]
 
 
+async def by_ids(home: Home, caller: Caller) -> list[str]:
+    names = {operation_id: name for name, operation_id in home.written.items()}
+    found = await home.service.log.by_ids(caller, [*names])
+    return [names[one.operation_id] for one in found]
+
+
+async def made_by(home: Home, caller: Caller) -> list[str]:
+    """Ask who made each write; the names of those that are told."""
+    names = {operation_id: name for name, operation_id in home.written.items()}
+    whole = home.service.core.log("local").by_ids([*names])
+    writes = {names[one.operation_id]: one for one in whole}
+    moments = [one.started_at for one in writes.values()]
+    found = await home.service.past.made_by(caller, moments, "default")
+    told = zip(writes.items(), found, strict=True)
+    return [name for (name, operation), made in told if made == operation.operation_id]
+
+
 def sql(statement: str) -> Call:
     return lambda h, c: h.service.analysis.sql(c, statement)
 
@@ -298,6 +315,8 @@ LOG: dict[str, list[Call]] = {
         lambda h, c: h.service.log.page(c, Filter(text="w"), limit=1_000, after=0),
     ],
     "log.get": [lambda h, c: each(h, lambda name: found(h, c, name))],
+    "past.made_by": [made_by],
+    "log.by_ids": [by_ids],
     "log.changes": [lambda h, c: each(h, lambda name: h.service.log.changes(c, h.written[name]))],
     "log.provenance": [
         lambda h, c: each(h, lambda name: h.service.log.provenance(c, "default", h.records[name]))
