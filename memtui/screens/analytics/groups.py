@@ -25,6 +25,11 @@ DIMENSIONS = tuple(name for name in figures.DIMENSIONS if name != "company")
 """What the table can group by."""
 
 
+def words_of(dimension: str) -> str:
+    """Return what a dimension is called; `by` is the word of the line that tells of one."""
+    return "who" if dimension == "principal" else dimension.replace("_", " ")
+
+
 def dimension_of(group: Group) -> str:
     """Return what a group of the table is one of."""
     [dimension] = group.keys
@@ -34,7 +39,7 @@ def dimension_of(group: Group) -> str:
 def name_of(group: Group) -> str:
     """Return what a group is called; one of nothing says so."""
     [(dimension, value)] = group.keys.items()
-    return value if value is not None else f"no {dimension.replace('_', ' ')}"
+    return value if value is not None else f"no {words_of(dimension)}"
 
 
 def _count(number: int, tone: Tone = "") -> Cell:
@@ -87,7 +92,7 @@ def group_columns(groups: Sequence[Group], dimension: str) -> list[Column[Group]
     def share(one: Group) -> str:
         return bar(one.operation_count, most, _BAR)
 
-    title = dimension.replace("_", " ")
+    title = words_of(dimension)
     columns: list[Column[Group]] = [
         Column("name", title, name, min(_NAME, width(title, name)), flexible=True, keep=100)
     ]

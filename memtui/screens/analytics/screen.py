@@ -43,6 +43,7 @@ from memtui.screens.analytics.groups import (
     sort_key,
     statement_of,
     statement_of_group,
+    words_of,
 )
 from memtui.screens.analytics.plots import Plot, Selected, figures_content, plots_of
 from memtui.screens.analytics.sql_pane import SqlPane
@@ -380,7 +381,7 @@ class AnalyticsScreen(MemtuiScreen):
         cut = line(
             time,
             part(f"by {self.bucket}", "analytics.bucket"),
-            part(f"by {_words(self.dimension)}", "analytics.dimension"),
+            part(f"by {words_of(self.dimension)}", "analytics.dimension"),
             chart,
             display(question.zone, style=DIM),
             gap="  ",
@@ -410,7 +411,7 @@ class AnalyticsScreen(MemtuiScreen):
     def _selected(self, board: Board) -> Selected:
         group, bucket = self._table.current, self._bucket
         if self._of_group and group is not None:
-            name, note = name_of(group)[:_LONGEST_NAME], _words(dimension_of(group))
+            name, note = name_of(group)[:_LONGEST_NAME], words_of(dimension_of(group))
             return Selected(name, group, note, "operations")
         if bucket is not None and bucket.begins is not None:
             name = bucket_words(board.question.bucket, bucket.begins)
@@ -538,7 +539,7 @@ class AnalyticsScreen(MemtuiScreen):
     async def action_dimension(self) -> None:
         """Choose what the table groups by."""
         choices = [
-            Choice(name, _words(name), "now" if name == self.dimension else "")
+            Choice(name, words_of(name), "now" if name == self.dimension else "")
             for name in DIMENSIONS
         ]
         name = await self.ask(Choose("Group by", choices, now=self.dimension))
@@ -654,9 +655,6 @@ class AnalyticsScreen(MemtuiScreen):
             raise NotFound("There are no figures to export yet.")
         if self._of_group:
             groups = [one for _, one in self._groups.held()]
-            return f"Export the figures by {_words(self.dimension)} to", files.figures_table(groups)
+            by = words_of(self.dimension)
+            return f"Export the figures by {by} to", files.figures_table(groups)
         return f"Export the figures by {self.bucket} to", files.figures_table(self.board.buckets)
-
-
-def _words(dimension: str) -> str:
-    return dimension.replace("_", " ")
