@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 
-from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Vertical
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.timer import Timer
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from memtui.contract import Filter, Invalid
 from memtui.filters import parse_filter
-from memtui.widgets.display import ACCENT, BAD, DIM, display, line
+from memtui.widgets.display import ACCENT, BAD, DIM, display, line, lines
 from memtui.widgets.editor import ForeignInput
 from memtui.widgets.filter_words import completed, completions, last_term, understood
 from memtui.widgets.keys import bindings_for
@@ -29,6 +29,11 @@ from memtui.widgets.keys import bindings_for
 PLACEHOLDER = "such as agent:coding,ops -draft since:7d words ~fuzzy"
 PAUSE_SECONDS = 0.15
 """How long a person stops writing before the line counts as typed."""
+_SIGN = Content.styled("/", f"bold {ACCENT}")
+_INDENT = 2
+_GAP = 2
+_MOST_WRONG = 3
+"""Lines that an error takes at most."""
 
 
 def _ending(word: str) -> str:
@@ -58,6 +63,8 @@ class FilterLine(Vertical):
 
     count: reactive[str] = reactive("")
     error: reactive[str] = reactive("")
+    words: reactive[Content | None] = reactive(None)
+    """What is said below the line; None where nothing is, and it takes no room."""
     known: reactive[Mapping[str, Sequence[str]]] = reactive(dict)
     """Values of fields that are offered."""
 
@@ -86,13 +93,42 @@ class FilterLine(Vertical):
         """Where days begin."""
 
     def compose(self) -> ComposeResult:
-        """Lay out the sign, the input, the count and the error."""
-        with Horizontal(id="filter-row"):
-            yield Static(Content.styled("/", f"bold {ACCENT}"), id="filter-sign")
-            yield ForeignInput(placeholder=PLACEHOLDER, compact=True, id="filter-input")
-            yield Static(id="filter-count")
-        yield Static(id="filter-words")
-        yield Static(id="filter-error")
+        """Lay out the input; all around it is drawn, as Textual lays out every widget by itself."""
+        yield ForeignInput(placeholder=PLACEHOLDER, compact=True, id="filter-input")
+
+    def render(self) -> Content:
+        """Draw the sign and the count around the input, and what is said below it."""
+        width = self.content_size.width
+        count = self._count(width)
+        between = max(0, width - 1 - count.cell_length)
+        return lines([line(_SIGN, count, gap=" " * between), *self._below(width)])
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Return one line, and those of what is said below it."""
+        del container, viewport
+        return 1 + len(self._below(width))
+
+    def _below(self, width: int) -> list[Content]:
+        """Return the lines of what is wrong, else of what the line says and may become."""
+        room = max(1, width - 2 * _INDENT)
+        said = []
+        if self.error:
+            said = display(f"✗ {self.error}", limit=400, style=BAD).wrap(room)[:_MOST_WRONG]
+        elif self.words is not None:
+            said = [self.words.truncate(room, ellipsis=True)]
+        return [one.pad_left(_INDENT) for one in said]
+
+    def _count(self, width: int) -> Content:
+        return display(self.count, style=DIM).truncate(width * 6 // 10, ellipsis=True)
+
+    def _make_room(self) -> None:
+        """Have the input end before the count."""
+        count = self._count(self.content_size.width).cell_length
+        self._input.styles.margin = (0, count and count + _GAP, 0, _INDENT)
+
+    def on_resize(self) -> None:
+        """Leave the count its part of another width."""
+        self._make_room()
 
     @property
     def _input(self) -> Input:
@@ -105,17 +141,16 @@ class FilterLine(Vertical):
 
     def _tell(self) -> None:
         """Show what the term may become while it is being written, and what the line says."""
-        place, is_written = self.query_one("#filter-words", Static), self._input.has_focus
+        is_written = self._input.has_focus
         words = completions(self._before, self.known) if is_written else []
         said = display(understood(self._chosen, self.zone), limit=400)
-        place.display = not self.error and (is_written or bool(said))
         if words and last_term(self._before):
             first = line(Content.styled("tab", ACCENT), display(words[0], limit=80))
             rest = [display(_ending(word), limit=80, style=DIM) for word in words[1:]]
             told = line(first, *rest, gap="  ")
         else:
             told = line(said, *(display(word, style=DIM) for word in words), gap="  ")
-        place.update(told, layout=False)  # it is one line, as wide as the screen
+        self.words = told if is_written or said else None
 
     def show_line(self, text: str, chosen: Filter) -> None:
         """Show the filter in force as it is written and read, unless another is being written."""
@@ -136,23 +171,19 @@ class FilterLine(Vertical):
         if self.is_mounted:
             self._tell()
 
-    def watch_count(self, before: str, count: str) -> None:
-        """Draw the count; it takes other room only where it is longer or shorter."""
+    def watch_count(self) -> None:
+        """Leave the count its room."""
         if self.is_mounted:
-            drawn, other = display(count, style=DIM), cell_len(before) != cell_len(count)
-            self.query_one("#filter-count", Static).update(drawn, layout=other)
+            self._make_room()
 
-    def watch_error(self, error: str) -> None:
-        """Show the error under the line, or close the gap."""
-        if self.is_mounted:
-            place = self.query_one("#filter-error", Static)
-            place.update(display(f"✗ {error}" if error else "", limit=400, style=BAD))
-            place.display = bool(error)
-            self._tell()
+    def watch_error(self) -> None:
+        """Take other room where lines come or go."""
+        self.refresh(layout=True)
 
-    def on_mount(self) -> None:
-        """Start without an error line."""
-        self.watch_error("")
+    def watch_words(self, before: Content | None, words: Content | None) -> None:
+        """Take other room where the line comes or goes."""
+        if (before is None) != (words is None):
+            self.refresh(layout=True)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Take an old error away while the person writes."""
