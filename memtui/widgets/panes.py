@@ -11,6 +11,7 @@ from textual.binding import BindingType
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
 from textual.events import Click, MouseDown, MouseMove
+from textual.geometry import Size
 from textual.message import Message
 from textual.visual import Visual
 from textual.widget import Widget
@@ -259,6 +260,12 @@ class OptionRows(ListMoves, OptionList):
     def page_lines(self) -> int:
         """Rows of a page, of two lines each; Textual's own fails before they were laid out."""
         return self.size.height // 2 + 1
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Return the lines of all rows; Textual would note them as it draws, and lay out again."""
+        height = super().get_content_height(container, viewport, width)
+        self.set_reactive(OptionRows.virtual_size, Size(width, height))
+        return height
 
     def on_resize(self) -> None:
         """Tell of another width."""

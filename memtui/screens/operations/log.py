@@ -20,22 +20,22 @@ from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.frame import PAST_SIGN
-from memtui.widgets.rows import PAGE_ROWS, WindowRows
+from memtui.widgets.rows import WindowRows
 
 if TYPE_CHECKING:
     from memtui.analytics.reading import Tail
     from memtui.service.analysis import LogView
 
 NEWEST_FIRST = ("when", True)
-ORDERED_ROWS = 64
-"""Rows of a page in another order, where each may lie in another place of the archive."""
-_PAGES = 24
+PAGE_ROWS = 64
+"""Rows of a page: in another order each may lie in another place of the archive."""
+_PAGES = 96
 _KEPT = 1_000
 """Operations that came since the view was opened and are held; beyond, it is opened again."""
 
 
 class _Opened(NamedTuple):
-    """A view in some order, and the page that is seen first."""
+    """A view in some order, and what is seen of it first, with the page that this begins at."""
 
     view: LogView
     order: tuple[str, bool]
@@ -124,11 +124,11 @@ class LogFeed:
             view = await session.service.analysis.open_log(
                 session.caller, chosen, "seq", early=early
             )
-            page = max(0, view.count - 1) // PAGE_ROWS
-            return _Opened(view, order, page, await view.window(page * PAGE_ROWS, PAGE_ROWS))
+            page = max(0, (view.count - 1) // PAGE_ROWS - 1)  # the last may hold a row alone
+            return _Opened(view, order, page, await view.window(page * PAGE_ROWS, 2 * PAGE_ROWS))
         sort = f"{'-' if order[1] else ''}{SORTS[order[0]]}"
         view = await session.service.analysis.open_log(session.caller, chosen, sort)
-        return _Opened(view, order, 0, await view.window(0, ORDERED_ROWS))
+        return _Opened(view, order, 0, await view.window(0, PAGE_ROWS))
 
     def _replace(self, view: LogView | None) -> Operation | None:
         """Put another view in place of the one there is; return what the cursor stood on."""
@@ -152,11 +152,12 @@ class LogFeed:
         self.rows = WindowRows(
             operation_key,
             newest_first=natural,
-            page_rows=PAGE_ROWS if natural else ORDERED_ROWS,
+            page_rows=PAGE_ROWS,
             max_pages=_PAGES,
         )
         self.rows.reset(count)
-        self.rows.put(page, rows)
+        for number, first in enumerate(range(0, len(rows), PAGE_ROWS), page):
+            self.rows.put(number, rows[first : first + PAGE_ROWS])
         self._screen.rows_list.show(self.rows, added_above=added)
 
     def _show_early(self, found: Sequence[Operation]) -> None:
