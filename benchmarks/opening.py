@@ -4,8 +4,8 @@ memtui and a bare Textual app run in terminals of 120x40. Each key is pressed, a
 used of the processor until it is at rest again is read from the kernel, all threads together. The
 bare app opens a box with an input and forty lines, which is what Textual itself takes. HOME is that
 of a demo; without one it is made first. First visits are measured in an app that prepared its
-screens while nobody pressed a key, and in one to which none of the half seconds came that it waits
-for: it has imported its screens, and no more. Records are shown already. With
+screens while nobody pressed a key, and in one to which none of the moments without a key came
+that it waits for: it has imported its screens, and no more. Records are shown already. With
 WORDS, only dialogs whose names have one of them are opened, and no screen is visited.
 
 What counts is the least of the rounds, as `timeit` has it: a processor that others share takes up
@@ -182,7 +182,7 @@ SCREENS = "123564"
 """The numbers of the screens; the last is shown from the start."""
 _STARTS = 3
 """How often an app is started for its first visits, of which each start has one."""
-_KEY_SECONDS = 0.2
+_KEY_SECONDS = 0.05
 """Shorter than a person has to do nothing before screens are prepared."""
 _REST_SECONDS = 0.15
 _AT_REST_MS = 1.5

@@ -63,7 +63,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 30
 _EMBED_SECONDS = 5
-_IDLE_SECONDS = 0.5
+_IDLE_SECONDS = 0.1
 """How long a person has to do nothing before something is prepared."""
 _RESTED_SECONDS = 10
 """And before it is counted how much could go."""
@@ -295,19 +295,27 @@ class MemtuiApp(App[None]):
                 await self._between(partial(importlib.import_module, module))
         for module in _OPENED:
             await self._between(partial(importlib.import_module, f"memtui.screens.{module}"))
-        for mode in _MODES:
-            await self._until_idle()
-            if mode not in {frame.MODE for frame in self._frames}:
-                screen = self._new_screen(mode)
-                await self.push_screen(screen, mode=self.DEFAULT_MODE)
-                await self._until_idle()
-                screen.stack_updates += 1  # Textual lays out nothing that was never shown
-                screen.post_message(Resize(self.size, self.size))
-                await self._read_ahead(screen)
-                await self._until_idle()
-                screen.draw_ahead()
-                await self._spare()
+        turn = asyncio.Lock()
+        last_first = reversed(_MODES)  # Analytics reads for as long as the others take together
+        await asyncio.gather(*(self._prepare_screen(mode, turn) for mode in last_first))
+        await self._spare()
         self.set_timer(_RESTED_SECONDS, self._count_rested)
+
+    async def _prepare_screen(self, mode: str, turn: asyncio.Lock) -> None:
+        """Mount and draw a screen in its turn, and read what it shows while others have theirs."""
+        async with turn:
+            await self._until_idle()
+            if mode in {frame.MODE for frame in self._frames}:
+                return
+            screen = self._new_screen(mode)
+            await self.push_screen(screen, mode=self.DEFAULT_MODE)
+            screen.stack_updates += 1  # Textual lays out nothing that was never shown
+            screen.post_message(Resize(self.size, self.size))
+        await self._read_ahead(screen)
+        async with turn:
+            await self._until_idle()
+            if not screen.is_current:
+                screen.draw_ahead()
 
     async def _read_ahead(self, screen: MemtuiScreen) -> None:
         """Have a screen read what it first shows; any key breaks that off until later."""
@@ -356,8 +364,8 @@ class MemtuiApp(App[None]):
 
     def _is_busy(self) -> bool:
         is_checked = self.state.health is not None or bool(self.state.resolution_problem)
-        is_reading = any(frame.reading for frame in self._frames)
-        return not is_checked or self._typed.held or self.frame is None or is_reading
+        is_shown = self.frame is not None and not self.frame.reading
+        return not is_checked or self._typed.held or not is_shown
 
     async def _show(self, mode: str) -> None:
         """Show a screen; what is typed waits until it has put its cursor where it begins."""
