@@ -49,6 +49,7 @@ from memtui.screens.analytics.sql_editor import (
     word_before,
 )
 from memtui.screens.analytics.sql_pane import ResultRow, SqlPane, place_of, result_columns
+from memtui.screens.following import News
 from memtui.screens.kept import SavedStatement, load_named
 from memtui.service import Caller, MemoryService
 from memtui.store.database import Database
@@ -243,20 +244,35 @@ async def test_figures_of_something_else_go_where_others_take_long(
     log: Paths, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_read = asyncio.Event()
+    boards: list[Board] = []
 
     async def read_later(*asked: Any) -> Board:
         await may_read.wait()
-        return await read_board(*asked)
+        boards.append(await read_board(*asked))
+        return boards[-1]
 
     async with charted(log, settings) as (app, pilot):
+        known = board(app).stats.last_seq
         monkeypatch.setattr("memtui.screens.analytics.screen.read_board", read_later)
+        monkeypatch.setattr("memtui.screens.analytics.screen._REST_SECONDS", 0)
         app.controller.choose(filter_line="agent:coding")
         await until(pilot, lambda: "Adding up" in screen_text(app))
         assert "33 operations" not in screen_text(app)
         assert "The last 30 d" not in screen_text(app)
+        session = app.controller.state.session
+        assert session is not None
+        page = await session.service.log.page(session.caller, Filter())
+        newest = page.operations[0]
+        assert newest.seq == known
+        figures = app.screen
+        assert isinstance(figures, AnalyticsScreen)
+        figures.happened(News((newest,)))  # which is in the figures that are being read
         may_read.set()
         await until(pilot, lambda: groups(app))
         assert "29 operations" in screen_text(app)
+        assert not figures._stale
+        figures.happened(News((newest.model_copy(update={"seq": known + 1}),)))
+        await until(pilot, lambda: len(boards) == 2)
 
 
 @pytest.mark.slow

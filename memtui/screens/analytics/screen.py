@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from datetime import UTC
 from pathlib import Path
 from time import monotonic
@@ -67,6 +68,7 @@ from memtui.widgets.virtual_list import ColumnsAsked, Highlighted, Opened, SortA
 if TYPE_CHECKING:
     from memtui.analytics.sql import SqlAnswer
     from memtui.screens.state import AppState
+    from memtui.store.operation import Operation
 
 _REST_SECONDS = 1.0
 _REST = 4
@@ -120,6 +122,8 @@ class AnalyticsScreen(MemtuiScreen):
         self._company = ""
         self._resting = False
         """Whether figures were added up just now, and what came since waits."""
+        self._came: Sequence[Operation] = ()
+        """What came into the log while figures were being read."""
         self._of_group = False
         """Whether the table had the focus last, not the charts."""
         self._left: Widget | None = None
@@ -219,11 +223,14 @@ class AnalyticsScreen(MemtuiScreen):
         if self._is_of_another(question):
             self.set_timer(_SOON_SECONDS, self._tell_loading)
         self._grouping.forget()
+        self._came = ()
         begun = monotonic()
 
         def show(board: Board) -> None:
             self._show(board)
             self._rest(monotonic() - begun)
+            if self._came:
+                self._take(self._came)
 
         self.reads.latest(lambda: read_board(session, question), show, self._broken)
         self._draw_status_line()
@@ -262,8 +269,14 @@ class AnalyticsScreen(MemtuiScreen):
 
     def happened(self, news: News) -> None:
         """Add up again, now or once the charts are shown; a busy log takes a fifth of the time."""
-        is_whole = self.board is not None and not (news.is_part or self.reads.busy)
-        board = self.board.with_own(news.operations) if self.board and is_whole else None
+        if self.reads.busy and not news.is_part:
+            self._came = *self._came, *news.operations  # which may be in what is being read
+        else:
+            self._take(() if news.is_part else news.operations)
+
+    def _take(self, came: Sequence[Operation]) -> None:
+        """Show figures that hold what came, or nothing where that is not known."""
+        board = self.board.with_own(came) if self.board and came else None
         if board is not None:
             self.board = board
             self._draw_status_line()
