@@ -786,6 +786,7 @@ class Waiting(DimmingScreen[bool], Generic[T]):
 
     keeps_keys = True
     BINDINGS = [("escape", "stop", "stop")]
+    KEYS = "esc stops it"
 
     def __init__(
         self,
@@ -805,11 +806,14 @@ class Waiting(DimmingScreen[bool], Generic[T]):
         """Lay out what is waited for."""
         with Vertical(classes="dialog"):
             yield Static(display(f"… {self._words}", limit=400))
-            yield KeyLine("esc stops it")
+            yield KeyLine(self.KEYS)
 
     def on_mount(self) -> None:
         """Begin to read."""
         self.set_timer(_WAITING_SECONDS, lambda: self.add_class("-shown"))
+        self._begin()
+
+    def _begin(self) -> None:
         self._reading.latest(self._work, self._read, self._broken)
         self.paint_with(self._reading.delivered)
 
@@ -824,3 +828,16 @@ class Waiting(DimmingScreen[bool], Generic[T]):
     def action_stop(self) -> None:
         """Stop reading."""
         self.dismiss(None)
+
+
+class Saving(Waiting[T]):
+    """Changes something, which nothing stops: it cannot be left before that is done or refused."""
+
+    KEYS = "it cannot be stopped any more"
+
+    def _begin(self) -> None:
+        self._reading.every(self._work, self._read, self._broken)
+        self.paint_with(self._reading.settled)
+
+    def action_stop(self) -> None:
+        """Wait on."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from memtui.config import Paths, Settings
-from memtui.contract import SourceKind, SourceRef
+from memtui.contract import SourceKind, SourceRef, Unavailable
 from memtui.screens.bindings.company import CompanyForm
-from memtui.screens.dialogs import Sheet
+from memtui.screens.dialogs import Saving, Sheet
 from memtui.service import Caller, MemoryService
+from memtui.service.answers import CompanyView
 from memtui.widgets.panes import OptionRows
+from tests.screens.held import Gate
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import running, toasts, until, write_notes
 from tests.screens.test_namespaces import to_binding
@@ -75,3 +79,31 @@ async def test_the_company_is_named_and_its_sources_get_links(
         await pilot.press("y")
         await until(pilot, lambda: screen_text(app).startswith(" Local "))
     assert await service.companies.get(caller) == before
+
+
+async def test_what_a_company_is_saved_as_cannot_be_thrown_away_meanwhile(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    company, gate = await service.companies.get(caller), Gate()
+    answers: list[CompanyView | None] = []
+
+    async def save(**values: Any) -> CompanyView:
+        await gate.through()
+        return await service.companies.update(caller, **values)
+
+    async with running(paths, settings, "bindings", size=(80, 24)) as (app, pilot):
+        form = CompanyForm(company, save)
+        await app.push_screen(form, answers.append)
+        form.fields["name"].widget.value = "Acme"  # type: ignore[attr-defined]
+        gate.close()
+        await pilot.press("ctrl+s", "escape")
+        await until(pilot, lambda: "it cannot be stopped any more" in screen_text(app))
+        assert isinstance(app.screen, Saving)
+        gate.error = Unavailable("The database is locked.")
+        gate.open()
+        await until(pilot, lambda: "The database is locked." in screen_text(app))
+        gate.error = None
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: answers)
+    assert answers == [await service.companies.get(caller)]
+    assert answers != [company]

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Protocol
 
 from memtui.contract import SourceKind
+from memtui.screens.dialogs import Saving
 from memtui.screens.form import FieldRow, Form
 from memtui.service.answers import CompanyView
 from memtui.service.companies import LINK_PLACES, link_problem
-from memtui.widgets.background import Background
 from memtui.widgets.display import DIM, display
 from memtui.widgets.editor import ForeignInput
 from memtui.widgets.format import counted
@@ -46,7 +46,6 @@ class CompanyForm(Form[CompanyView]):
         super().__init__(f"Settings of {company.company_id}", go="save", about=(_ABOUT, _PARTS))
         self._company = company
         self._save = save
-        self._saving = Background(self, "save")
         links = company.link_templates
         self._begin = {_NAME: company.name}
         self._begin |= {kind.value: links.get(kind, "") for kind in SourceKind}
@@ -77,7 +76,8 @@ class CompanyForm(Form[CompanyView]):
             self.refused(f"{counted(len(wrong), 'link template')} cannot be taken.", wrong)
         else:
             save = partial(self._save, name=name, link_templates=links)
-            self._saving.latest(save, self._saved, self.failed)
+            saving = Saving("saving the settings", save, self._saved, self.failed)
+            self.app.push_screen(saving, lambda _: None)
 
     def _saved(self, company: CompanyView) -> None:
         self.dismiss(company)
