@@ -328,8 +328,9 @@ def main() -> None:
             for start in range(1 if words else _STARTS):
                 with started(["-c", OUR_APP, COMPANY, how], variables) as ours:
                     before = ours.used()
+                    rested = ours.rest(_PREPARE_SECONDS if how == "prepared" else 0) - before
                     if how == "prepared":
-                        idle.append(ours.rest(_PREPARE_SECONDS) - before)
+                        idle.append(rested)
                     if not words:
                         for name, times in switched(ours, f"first, {how}", rounds).items():
                             seen.setdefault(name, []).extend(times)

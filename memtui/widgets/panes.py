@@ -202,7 +202,30 @@ class Split(Container):
             self.give(None)
 
 
-class DetailPane(ListMoves, VerticalScroll, can_focus=True):
+if TYPE_CHECKING:
+    _Part = Widget
+else:
+    _Part = object  # as Textual styles a widget like its first base that is one
+
+
+class LaidOutOnce(_Part):
+    """Is laid out and painted once for what it holds.
+
+    Textual does both a second time wherever something has become longer or shorter.
+    """
+
+    def _size_updated(
+        self,
+        size: Size,
+        virtual_size: Size,
+        container_size: Size,
+        layout: bool = True,  # noqa: FBT001, FBT002 - Textual's
+    ) -> bool:
+        del layout
+        return super()._size_updated(size, virtual_size, container_size, layout=False)
+
+
+class DetailPane(LaidOutOnce, ListMoves, VerticalScroll, can_focus=True):
     """The pane beside a list; it scrolls with the list's keys."""
 
     ACTION_GROUP = "list"
@@ -315,7 +338,7 @@ class OptionRows(ListMoves, OptionList):
         self.action_select()
 
 
-class Fitted(Static):
+class Fitted(LaidOutOnce, Static):
     """Draws a content of so many cells a line, as wide as it is laid out.
 
     A part of it that leads somewhere (`display.leading`) tells its place when it is clicked.
