@@ -209,7 +209,10 @@ class OperationLog(LogEngine):
                 raise
 
     def operations(self, seqs: Sequence[int]) -> tuple[Operation, ...]:
-        """Return the operations with these numbers, in this order."""
+        """Return the operations with these numbers, in this order.
+
+        For a row that is damaged stands one that only says so (`Operation.damaged`).
+        """
         found: dict[int, Operation] = {}
         missing: Sequence[int] = seqs
         while missing:
@@ -217,7 +220,8 @@ class OperationLog(LogEngine):
             sealed = [seq for seq in missing if seq <= manifest.sealed_through]
             with self._database.read() as connection:
                 hot = [seq for seq in missing if seq > manifest.sealed_through]
-                found |= {one.seq: one for one in self._reader(connection).by_seqs(hot)}
+                read = self._reader(connection).by_seqs(hot, strict=False)
+                found |= {one.seq: one for one in read}
             if sealed:
                 segments = [
                     one

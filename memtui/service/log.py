@@ -85,10 +85,14 @@ class CompanyLog:
         limit: int,
         before: int | None = None,
         after: int | None = None,
+        strict: bool = True,
     ) -> OperationPage:
-        """Return one page, newest first: the newest below `before`, or the oldest above `after`."""
+        """Return one page, newest first: the newest below `before`, or the oldest above `after`.
+
+        `strict`: a damaged row refuses the page; else `LogReader.by_seqs` says what stands for it.
+        """
         hot, sealed, read = self._both(
-            lambda one: one.page(chosen, limit=limit, before=before, after=after)
+            lambda one: one.page(chosen, limit=limit, before=before, after=after, strict=strict)
         )
         if not sealed.through:
             return hot
@@ -361,9 +365,12 @@ class Log(Group):
     ) -> OperationPage:
         """Return a page of the log, newest first; `after` gives the oldest ones above a `seq`.
 
-        `chosen` None is everything, what memtui's app did to draw its screens too.
+        `chosen` None is everything, what memtui's app did to draw its screens too. For a row that
+        is damaged stands one that only says so (`Operation.damaged`).
         """
-        return self._of(caller).page(chosen or EVERYTHING, limit=limit, before=before, after=after)
+        return self._of(caller).page(
+            chosen or EVERYTHING, limit=limit, before=before, after=after, strict=False
+        )
 
     @in_thread
     def scopes(self, caller: Caller, newest: int) -> list[Scope]:

@@ -11,7 +11,7 @@ import operator
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import Any, NamedTuple, TypeVar
 
@@ -52,7 +52,16 @@ from memtui.store.conditions import among, conditions
 from memtui.store.database import Connection
 from memtui.store.digest import CONTROL
 from memtui.store.limits import HALF, halves
-from memtui.store.operation import APP_DOOR, OWN, Loaded, Operation, OperationPage, to_operation
+from memtui.store.operation import (
+    APP_DOOR,
+    OWN,
+    Loaded,
+    Operation,
+    OperationPage,
+    damaged,
+    to_operation,
+    why_damaged,
+)
 from memtui.store.sight import Sight, seen
 from memtui.store.tables import HANDLES, HEADS, JOURNAL, OPERATIONS, USAGE
 
@@ -69,6 +78,7 @@ _IS_OWN: ColumnElement[bool] = literal_column(OWN, Boolean)
 _DAY = 86_400_000_000
 """Microseconds."""
 _ROWS_AT_ONCE = 2_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _CONSUMED = (
     USAGE.c.input_tokens,
@@ -240,22 +250,31 @@ class LogReader:
         return conditions(self.connection.dialect, self.company_id, chosen, self.sight)
 
     def page(
-        self, chosen: Filter, *, limit: int, before: int | None = None, after: int | None = None
+        self,
+        chosen: Filter,
+        *,
+        limit: int,
+        before: int | None = None,
+        after: int | None = None,
+        strict: bool = True,
     ) -> OperationPage:
-        """Return one page, newest first: the newest below `before`, or the oldest above `after`."""
+        """Return one page, newest first: the newest below `before`, or the oldest above `after`.
+
+        `strict`: a damaged row refuses the page; else `by_seqs` says what stands for it.
+        """
         total, left_out = self.count(chosen), self.left_out(chosen)
         if not total:
             return OperationPage(operations=(), total=0, left_out=left_out)
         matching = self._matching(chosen)
         if after is not None:
             found = self._numbers(after < _SEQ, *matching, order=_SEQ, limit=limit)
-            operations = self._in_order(found[::-1])
+            operations = self._in_order(found[::-1], strict=strict)
             return OperationPage(operations=operations, total=total, left_out=left_out)
         if before is not None:
             matching.append(before > _SEQ)
         found = self._numbers(*matching, order=_SEQ.desc(), limit=limit + 1)
         return OperationPage(
-            operations=self._in_order(found[:limit]),
+            operations=self._in_order(found[:limit], strict=strict),
             total=total,
             left_out=left_out,
             next_before=found[limit - 1] if len(found) > limit else None,
@@ -681,11 +700,14 @@ class LogReader:
         statement: Select[Any] = select(_SEQ).where(*self._own, *where)
         return self.connection.execute(statement.order_by(order).limit(limit)).scalars().all()
 
-    def by_seqs(self, wanted: Sequence[int], record_ids: Sequence[str] = ()) -> list[Operation]:
+    def by_seqs(
+        self, wanted: Sequence[int], record_ids: Sequence[str] = (), *, strict: bool = True
+    ) -> list[Operation]:
         """Return the operations with these numbers, those that are there, in no order.
 
         Where `record_ids` are given, their handles are those of these records alone: one operation
-        may have forgotten ten thousands.
+        may have forgotten ten thousands. Without `strict`, one that only says so stands for what is
+        damaged (`Operation.damaged`).
 
         Raises:
             Unavailable: one of them is damaged; it is named.
@@ -695,13 +717,27 @@ class LogReader:
             try:
                 found += self._read(part, record_ids)
             except (TypeError, ValueError, ArithmeticError) as error:
-                if len(wanted) == 1:
-                    raise Unavailable(
-                        f"Operation {wanted[0]} is damaged: the database holds what memtui never "
-                        "writes there; restore it from a backup."
-                    ) from error
-                found += (one for seq in part for one in self.by_seqs([seq], record_ids))
+                if len(wanted) > 1:
+                    each = (self.by_seqs([seq], record_ids, strict=strict) for seq in part)
+                    found += (one for alone in each for one in alone)
+                elif strict:
+                    raise Unavailable(why_damaged(wanted[0])) from error
+                else:
+                    found.append(self._damaged(wanted[0]))
         return found
+
+    def _damaged(self, seq: int) -> Operation:
+        columns = OPERATIONS.c
+
+        def value_of(column: Column[Any]) -> Any:
+            only = select(column).where(columns.company_id == self.company_id, _SEQ == seq)  # noqa: SIM300
+            return self.connection.execute(only).scalar()
+
+        try:
+            at = value_of(columns.started_at)
+        except (TypeError, ValueError, ArithmeticError):
+            at = _EPOCH
+        return damaged(seq, str(value_of(columns.operation_id)), self.company_id, at)
 
     def _read(self, wanted: Sequence[int], record_ids: Sequence[str]) -> list[Operation]:
         only = HANDLES.c.provider_record_id.in_(record_ids) if record_ids else true()
@@ -728,9 +764,9 @@ class LogReader:
         ]
 
     def _in_order(
-        self, wanted: Sequence[int], record_ids: Sequence[str] = ()
+        self, wanted: Sequence[int], record_ids: Sequence[str] = (), *, strict: bool = True
     ) -> tuple[Operation, ...]:
-        found = {one.seq: one for one in self.by_seqs(wanted, record_ids)}
+        found = {one.seq: one for one in self.by_seqs(wanted, record_ids, strict=strict)}
         return tuple(found[seq] for seq in wanted)
 
 

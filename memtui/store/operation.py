@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -166,6 +167,11 @@ class Operation(OperationDraft):
         return sum(priced, Decimal(0)) if priced else None
 
     @property
+    def damaged(self) -> bool:
+        """Whether it only stands for a row that cannot be read."""
+        return self.status.value == DAMAGED
+
+    @property
     def erased(self) -> bool:
         """Whether values of it were erased."""
         return any(not gone.withheld for gone in self.absent.values())
@@ -258,6 +264,36 @@ def as_member(kind: type[WordT], word: str) -> WordT:
         foreign = str.__new__(kind, word)
         foreign._name_ = foreign._value_ = word
         return foreign
+
+
+DAMAGED = "damaged"
+"""The type and the status of what stands in a list for a row that cannot be read."""
+
+
+def damaged(seq: int, operation_id: str, company_id: str, at: datetime) -> Operation:
+    """Return what a list shows of an operation that the database cannot tell."""
+    return Operation(
+        seq=seq,
+        operation_id=operation_id,
+        operation_type=as_member(OperationType, DAMAGED),
+        status=as_member(OperationStatus, DAMAGED),
+        scope=Scope(company_id=company_id),
+        principal="",
+        door="",
+        error_message=why_damaged(seq),
+        started_at=at,
+        latency_ms=None,
+        previous_digest="",
+        digest="",
+    )
+
+
+def why_damaged(seq: int) -> str:
+    """Return what to say of an operation that the database cannot tell."""
+    return (
+        f"Operation {seq} is damaged: the database holds what memtui never writes there; restore "
+        "it from a backup."
+    )
 
 
 def to_operation(

@@ -7,7 +7,7 @@ import io
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
@@ -58,16 +58,16 @@ async def ops_list(
         bool,
         typer.Option("--follow", "-f", help="Go on with new ones, as JSON one document a line."),
     ] = False,
-) -> None:
+) -> int:
     """List operations, newest first.
 
-    The scope options narrow the list. With --follow it goes on until ctrl+c.
+    The scope options narrow the list. With --follow it goes on until ctrl+c. Exit 1 if one of them
+    is damaged; it is named, and the others are listed.
     """
     chosen = which.filter(session, line, scope)
     page = await session.service.log.page(session.caller, chosen, limit=limit, before=before)
     if follow:
         await _follow(session, chosen, page.operations)
-        return
     titles = columns(
         "seq>", "when>", "", "type", "binding", "by", "agent", "project", "source", "took>",
         "cost>", "what*",
@@ -80,6 +80,7 @@ async def ops_list(
     )
     if not page.total:
         await say_unknown_of_operations(session, chosen)
+    return _say_damaged(session, page.operations)
 
 
 async def ops_show(session: Session, operation_id: OperationId) -> None:
@@ -144,7 +145,15 @@ async def ops_check(session: Session, operation_id: OperationId) -> None:
         session.out.say(f"memtui undo {operation.operation_id} undoes it.")
 
 
-async def _follow(session: Session, chosen: Filter, first: Sequence[Operation]) -> None:
+def _say_damaged(session: Session, operations: Sequence[Operation]) -> int:
+    """Name what cannot be read; return the exit code."""
+    found = [one for one in operations if one.damaged]
+    for one in found:
+        session.out.say(one.error_message or "")
+    return 1 if found else 0
+
+
+async def _follow(session: Session, chosen: Filter, first: Sequence[Operation]) -> NoReturn:
     """Print `first` oldest first, then every new operation as it comes, until interrupted."""
     import asyncio
 
@@ -159,6 +168,7 @@ async def _follow(session: Session, chosen: Filter, first: Sequence[Operation]) 
 
 
 def _print_each(session: Session, operations: Sequence[Operation]) -> None:
+    _say_damaged(session, operations)
     for operation in reversed(operations):
         if session.out.as_json:
             session.out.document(operation)

@@ -185,3 +185,24 @@ def test_a_quota_that_is_used_up_is_a_full_disk(
     done = here("--read-only", "ops", "list")
     assert (done.code, "nothing of this is recorded" in done.err) == (0, True)
     assert f"✗ disk: nothing more fits into {home}" in here("doctor").out
+
+
+def test_damaged_operations_are_named_and_the_others_listed(here: Run, logged: Database) -> None:
+    with logged.write() as connection:
+        connection.exec_driver_sql("DROP TRIGGER memory_operations_append_only")
+        for seq, column in ((58, "request"), (57, "started_at")):
+            connection.exec_driver_sql(
+                f"UPDATE memory_operations SET {column} = '[\x1b' "
+                f"WHERE seq = {seq} AND company_id = 'acme'"
+            )
+    told = here("ops", "list", "--limit", "5")
+    assert told.code == 1
+    assert [line.split()[0] for line in told.out.splitlines()[1:]] == ["60", "59", "58", "57", "56"]
+    assert [line for line in told.err.splitlines() if "is damaged" in line] == [
+        f"Operation {seq} is damaged: the database holds what memtui never writes there; restore "
+        "it from a backup."
+        for seq in (58, 57)
+    ]
+    found = here("ops", "list", "--limit", "5", "--json").document["operations"]
+    assert [one["status"] == "damaged" for one in found] == [False, False, True, True, False]
+    assert here("ops", "show", "58").code == 3
