@@ -68,7 +68,7 @@ from memtui.config import find_paths, load_settings
 
 paths = find_paths()
 if sys.argv[2] != "prepared":
-    app._IDLE_SECONDS = 3600
+    app._GAP_SECONDS = 3600
 app.run_app(paths, partial(load_settings, paths), company=sys.argv[1], screen="records")
 """
 LIMIT_MS = 100

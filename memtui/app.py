@@ -63,8 +63,10 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 30
 _EMBED_SECONDS = 5
-_IDLE_SECONDS = 0.1
-"""How long a person has to do nothing before something is prepared."""
+_GAP_SECONDS = 0.1
+"""How long a person has to do nothing before another step is prepared."""
+_IDLE_SECONDS = 0.5
+"""And before what a key broke off is read again."""
 _RESTED_SECONDS = 10
 """And before it is counted how much could go."""
 _LOOK_SECONDS = 0.1
@@ -321,9 +323,10 @@ class MemtuiApp(App[None]):
         """Have a screen read what it first shows; any key breaks that off until later."""
         from memtui.contract import MemtuiError
 
-        since = None
+        since, rest = None, _GAP_SECONDS
         while self._last_input != since:
-            await self._until_idle()
+            await self._until_idle(rest)
+            rest = _IDLE_SECONDS
             since = self._last_input
             try:
                 await screen.prepare()
@@ -355,7 +358,7 @@ class MemtuiApp(App[None]):
         return await asyncio.to_thread(work)
 
     async def _until_idle(self, seconds: float | None = None) -> None:
-        loop, rest = asyncio.get_running_loop(), _IDLE_SECONDS if seconds is None else seconds
+        loop, rest = asyncio.get_running_loop(), _GAP_SECONDS if seconds is None else seconds
         while True:
             is_busy, left = self._is_busy(), self._last_input + rest - loop.time()
             if not is_busy and left <= 0:

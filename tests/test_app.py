@@ -170,7 +170,7 @@ async def test_screens_are_prepared_while_nobody_types_and_ask_no_provider(
     paths: Paths, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(paths, settings, "Deploys happen from main")
-    monkeypatch.setattr("memtui.app._IDLE_SECONDS", 0)
+    monkeypatch.setattr("memtui.app._GAP_SECONDS", 0)
     async with running(paths, settings, screen="records", prepares=True) as (app, pilot):
         await until(pilot, lambda: len(app._frames) == len(SCREENS))
         await settle(pilot, app)
