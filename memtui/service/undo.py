@@ -315,7 +315,7 @@ class Undo(Group):
         def change(database: DatabaseConnection) -> None:
             there = settings.read(database, company_id, kinds)
             for one in reversed(changed):
-                now = there.get(settings.place_of(company_id, one))
+                now = settings.shown(there, settings.place_of(company_id, one))
                 if not settings.same(now, one.after):
                     raise Conflict(
                         f"The {one.name} has changed since operation "

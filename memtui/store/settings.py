@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from memtui.contract import Json, Model
 from memtui.store.database import Connection
 
 if TYPE_CHECKING:
+    from sqlalchemy import Row
     from sqlmodel import SQLModel
 
 NAMESPACE = "namespace"
@@ -29,7 +30,7 @@ _NOT_COMPARED = "capabilities"
 """What a provider can do is noted whenever it is opened; nobody sets it."""
 
 Place: TypeAlias = "tuple[str, tuple[str, ...]]"
-Rows: TypeAlias = "dict[Place, Json]"
+Rows: TypeAlias = "dict[Place, Row[Any]]"
 
 
 class SettingChange(Model):
@@ -55,34 +56,41 @@ class SettingChange(Model):
 
 
 def read(connection: Connection, company_id: str, kinds: Collection[str] = COMMON) -> Rows:
-    """Return a company's settings of these kinds by their places."""
+    """Return a company's settings of these kinds by their places, as the database has them."""
     from sqlalchemy import select
 
     found: Rows = {}
     for setting in kinds:
-        row_type = _tables()[setting]
-        table = row_type.__table__  # type: ignore[attr-defined]
-        for row in connection.execute(select(table).where(table.c.company_id == company_id)):
-            value = row_type(**row._mapping).model_dump(  # noqa: SLF001 — SQLAlchemy's public name
-                mode="json", exclude=set(_NOT_KEPT.get(setting, ()))
-            )
-            found[setting, tuple(value[name] for name in _key_of(setting))] = value
+        table = _tables()[setting].__table__  # type: ignore[attr-defined]
+        rows = connection.execute(select(table).where(table.c.company_id == company_id))
+        columns = list(rows.keys())
+        naming = [columns.index(name) for name in _key_of(setting)]
+        for row in rows:
+            found[setting, tuple(row[number] for number in naming)] = row
     return found
 
 
 def changes(before: Rows, after: Rows) -> list[SettingChange]:
     """Return what differs between two readings of one company's settings."""
-    places = dict.fromkeys([*before, *after])
-    return [
-        SettingChange(
-            setting=place[0],
-            key=_told(place),
-            before=before.get(place),
-            after=after.get(place),
-        )
-        for place in places
-        if not same(before.get(place), after.get(place))
-    ]
+    found: list[SettingChange] = []
+    for place in dict.fromkeys([*before, *after]):
+        if before.get(place) != after.get(place):  # most are as they were: no other work for them
+            was, is_now = (shown(rows, place) for rows in (before, after))
+            if not same(was, is_now):
+                key = _told(place)
+                found.append(SettingChange(setting=place[0], key=key, before=was, after=is_now))
+    return found
+
+
+def shown(rows: Rows, place: Place) -> Json | None:
+    """Return a setting as a change keeps it; None where there is none."""
+    setting, row = place[0], rows.get(place)
+    if row is None:
+        return None
+    kept: Json = _tables()[setting](**row._mapping).model_dump(  # noqa: SLF001 — SQLAlchemy's public name
+        mode="json", exclude=set(_NOT_KEPT.get(setting, ()))
+    )
+    return kept
 
 
 def same(row: Json | None, other: Json | None) -> bool:
