@@ -110,6 +110,9 @@ class MemtuiError(Exception):
         kinds = (kind.__name__ for kind in type(self).__mro__ if MemtuiError in kind.__bases__)
         return next(kinds, type(self).__name__)
 
+    details: Mapping[str, object] = {}
+    """What a program is told besides, by name: the rows of a file that do not fit."""
+
     moved: RecordHandle | None = None
     """The handle that a record has now, where a correction failed and put it back as a new one."""
 

@@ -499,7 +499,7 @@ def format_filter(chosen: Filter, zone: tzinfo | None = None) -> str:
         if isinstance(value, datetime):
             terms.append(f"{word}:{shlex.quote(_moment(value, zone))}")
         elif value is not None:
-            terms.append(f"{word}:{_quoted_value(word, str(value))}")
+            terms.append(f"{word}:{written_value(word, str(value))}")
         terms.extend(_written(one) for one in chosen.terms if one.field == name)
     terms.extend(f"{one.measure}{one.sign}{one.value:f}" for one in chosen.comparisons)
     terms.extend(map(_written_use, chosen.uses))
@@ -545,15 +545,18 @@ def as_written(word: str, values: Sequence[str]) -> dict[str, tuple[str, ...]]:
         bare = shlex.quote(left[0])
         meant = _meant(word, bare)
         if "," in bare or len(meant) == 1 or not set(meant) <= set(left):
-            bare, meant = _quoted_value(word, left[0]), (left[0],)
+            bare, meant = written_value(word, left[0]), (left[0],)
         found[bare] = meant
         left = [one for one in left if one not in meant]
     return found
 
 
-def _quoted_value(word: str, value: str) -> str:
+def written_value(word: str, value: str) -> str:
+    """Return the value of a field as a line has it."""
+    if value.endswith(":") and _meant(word, value[:-1]) == (value,):
+        return value[:-1]
     quoted = shlex.quote(value)
-    is_bare = "," in value or len(_meant(word, quoted)) > 1
+    is_bare = "," in value or _meant(word, quoted) != (value,)
     return f"'{value}'" if is_bare and quoted == value else quoted
 
 

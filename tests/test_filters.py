@@ -189,6 +189,7 @@ def test_every_field_of_the_filter_can_be_typed() -> None:
             principal="user:ana")),
         ("by:'ana'", Filter(principal="ana")),
         ("by:agent", Filter(principal="agent:")),
+        ("by:'agent'", Filter(principal="agent")),
         ("-by:user,plugin", Filter(terms=(Term(
             field="principal", values=("user:", "plugin:"), excluded=True),))),
         ("-by:ana,plugin:x", Filter(terms=(Term(

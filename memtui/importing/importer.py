@@ -247,7 +247,9 @@ class Import:
         rows = f"1 row does not fit: {place}"
         if self.bad_count > 1:
             rows = f"{self.bad_count:,} rows do not fit; the first is {place}"
-        return Invalid(f"{rows}. Nothing was imported; say --skip-bad to import the others.")
+        error = Invalid(f"{rows}. Nothing was imported; say --skip-bad to import the others.")
+        error.details = {"bad_count": self.bad_count, "bad": self.bad}
+        return error
 
     def _nothing(self) -> Invalid:
         where = self.files[0].name if len(self.files) == 1 else f"{len(self.files):,} files"

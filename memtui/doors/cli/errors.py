@@ -70,7 +70,7 @@ def report(error: Exception, invocation: Invocation, *, as_json: bool) -> int:
         unknown = {}
         if isinstance(error, Unavailable) and error.operation_id is not None:
             unknown = {"outcome": "unknown", "operation_id": error.operation_id}
-        return _tell(Output(as_json), kind_of(error), str(error), **unknown)
+        return _tell(Output(as_json), kind_of(error), str(error), **unknown, **error.details)
     return _tell_fault(Output(as_json), error, invocation)
 
 

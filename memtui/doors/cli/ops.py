@@ -217,7 +217,7 @@ def _what(operation: Operation) -> str:
         return shown.counted(tokens, "token")
     if not operation.handles or operation.erased:
         purpose = operation.request.get("for")  # of what another command read on its way
-        told = f"for {purpose}" if isinstance(purpose, str) else ""
+        told = f"for {purpose.replace('_', ' ')}" if isinstance(purpose, str) else ""
         return "erased" if operation.erased else told
     more = operation.result_count - 1
     return operation.handles[0].provider_record_id + (f" and {more:,} more" if more > 0 else "")

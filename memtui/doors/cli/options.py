@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -242,7 +243,12 @@ class OperationOptions:
     since: Since = None
     until: Until = None
     door: Annotated[str | None, typer.Option(help="Only through this door: cli, tui …")] = None
-    principal: Annotated[str | None, typer.Option(help="Only by this principal.")] = None
+    principal: Annotated[
+        str | None,
+        typer.Option(
+            help="Only by this principal, as by: takes it: user:ana, ana, or agent for each."
+        ),
+    ] = None
     text: Annotated[str | None, typer.Option(help="Every word must occur.")] = None
     own: Annotated[
         bool, typer.Option("--own", help="Also what memtui's app read to draw its screens.")
@@ -324,7 +330,10 @@ def filter_of(
         return Filter()
     for field in {"since", "until"} & given.keys():
         given[field] = session.moment(str(given[field]))
-    found = parse_filter(" ".join(line or ()), now=session.now, zone=session.zone)
+    terms = list(line or ())
+    if (who := given.pop("principal", None)) is not None:
+        terms.append(f"by:{shlex.quote(str(who))}")
+    found = parse_filter(" ".join(terms), now=session.now, zone=session.zone)
     parsed = found.model_dump(exclude_defaults=True)
     if parsed.get("text") and given.get("text"):
         given["text"] = f"{parsed['text']} {given['text']}"

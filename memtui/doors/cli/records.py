@@ -35,7 +35,14 @@ from memtui.doors.cli.options import (
 )
 from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, of_bindings, table
 from memtui.doors.cli.session import Session
-from memtui.filters import WORD_OF, Taker, as_written, build_filter, names_bindings
+from memtui.filters import (
+    WORD_OF,
+    Taker,
+    as_written,
+    build_filter,
+    names_bindings,
+    written_value,
+)
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
@@ -329,9 +336,9 @@ async def say_unknown_of_operations(session: Session, chosen: Filter) -> None:
         return
     newest = await log.page(session.caller, Filter(), limit=_LOOKED_AT)
     known = known_values(newest.operations)
-    for name, value, only in given:
+    for name, written, value, only in given:
         if not (await log.page(session.caller, only, limit=1)).total:
-            _say_unknown(session, name, value, known.get(name, ()))
+            _say_unknown(session, name, written, value, known.get(name, ()))
 
 
 async def say_unknown_of_records(
@@ -347,16 +354,15 @@ async def say_unknown_of_records(
     if not (given := _given(chosen, but="binding")):
         return
     looked_at = await browsed(Filter(), _LOOKED_AT)
-    for name, value, only in given:
+    for name, written, value, only in given:
         is_there = any(map(matcher(only), looked_at.records))
         if not is_there and looked_at.next_cursor is not None:
             is_there = bool((await browsed(only, 1)).records)
         if not is_there:
             [condition] = conditions(only)
             read = (held(one, condition.field) for one in looked_at.records)
-            _say_unknown(
-                session, name, value, {str(other) for one in read for other in one if other}
-            )
+            near = {str(other) for one in read for other in one if other}
+            _say_unknown(session, name, written, value, near)
 
 
 async def say_unknown_owners(session: Session, scope: Scope, binding: str | None) -> None:
@@ -384,16 +390,17 @@ async def say_unknown_owners(session: Session, scope: Scope, binding: str | None
         if not kept:
             seen = await session.service.log.scopes(session.caller, _LOOKED_AT)
             known = {getattr(one, field) for one in seen} - {None, value}
-            _say_unknown(session, WORD_OF[field], value, known)
+            name = WORD_OF[field]
+            _say_unknown(session, name, written_value(name, value), value, known)
 
 
-def _given(chosen: Filter, *, but: str = "") -> list[tuple[str, str, Filter]]:
-    """Return each value that a filter asks for: its word, it, and a filter of it alone."""
+def _given(chosen: Filter, *, but: str = "") -> list[tuple[str, str, str, Filter]]:
+    """Return each value that a filter asks for: its word, how it is written, it, and it alone."""
     return [
-        (name, meant[0], _only(field, meant))
+        (name, written, meant[0], _only(field, meant))
         for field, name in WORD_OF.items()
         if field not in _KNOWN and name != but
-        for meant in as_written(name, chosen.any_of(field)).values()
+        for written, meant in as_written(name, chosen.any_of(field)).items()
     ]
 
 
@@ -403,11 +410,13 @@ def _only(field: str, values: Sequence[str]) -> Filter:
     return build_filter(terms=({"field": field, "values": values},))
 
 
-def _say_unknown(session: Session, name: str, value: str, known: Iterable[str]) -> None:
+def _say_unknown(
+    session: Session, name: str, written: str, value: str, known: Iterable[str]
+) -> None:
     from rapidfuzz import process
 
     part_of = sorted(other for other in known if value.casefold() in other.casefold())
     alike = process.extract(value, list(known), limit=_MOST_NEAR, score_cutoff=_NEAR)
     found = part_of[:_MOST_NEAR] or [other for other, _, _ in alike]
-    near = " or ".join(f"{name}:{other}" for other in found)
-    session.out.say(f"Nothing has {name}:{value}" + (f"; near is {near}." if near else "."))
+    near = " or ".join(f"{name}:{written_value(name, other)}" for other in found)
+    session.out.say(f"Nothing has {name}:{written}" + (f"; near is {near}." if near else "."))

@@ -416,7 +416,10 @@ def _of_all(
             memory_of(one, rank if ranked else None).model_copy(update={"binding": one.binding_key})
             for rank, one in enumerate(found, start=1)
         ),
-        problems=(*_sentences(answer.problems), *(one.sentence for one in answer.failed)),
+        problems=(
+            *_sentences(answer.problems),
+            *(_for_agent(one.sentence) for one in answer.failed),
+        ),
     )
 
 
@@ -610,7 +613,7 @@ def _ids(handles: Sequence[RecordHandle]) -> tuple[str, ...]:
 
 
 def _sentences(problems: Sequence[Problem]) -> tuple[str, ...]:
-    return tuple(problem.sentence() for problem in problems)
+    return tuple(_for_agent(problem.sentence()) for problem in problems)
 
 
 def memory_of(record: Record, rank: int | None = None, *, whole: bool = False) -> Memory:
@@ -876,16 +879,15 @@ _TOOLS_OF = {
 """The tools that do what a sentence tells a person to do with a command."""
 
 
-def _for_agent(error: MemtuiError) -> str:
-    """Return what an error says, with tools in the place of commands, or whose these are."""
-    said = str(error)
+def _for_agent(said: str) -> str:
+    """Return a sentence with tools in the place of commands, or whose these are."""
     for command, tool in _TOOLS_OF.items():
         said = said.replace(command, tool)
     return f"{said} That command is for your user to run." if "`memtui " in said else said
 
 
 def _refused(error: MemtuiError) -> str:
-    said = _for_agent(error)
+    said = _for_agent(str(error))
     if isinstance(error, Conflict):
         now = "" if error.current is None else f" It reads now:\n{memory_of(error.current).words()}"
         return f"{said} Somebody changed it meanwhile: read it again, and decide again.{now}"

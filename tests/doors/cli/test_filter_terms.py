@@ -60,7 +60,7 @@ def test_a_value_that_nobody_has_is_named_with_what_is_near(here: Run) -> None:
         here("ops", "list", by, "--json").document["operations"] for by in ("by:user", "-by:agent")
     )
     assert people == no_agents != []
-    assert "Nothing has by:agent:." in here("ops", "list", "by:agent").err
+    assert "Nothing has by:agent." in here("ops", "list", "by:agent").err
 
     done = here("browse", "topic:deplyo", "agent:coding")
     assert done.code == 0
@@ -90,6 +90,11 @@ def test_a_value_that_nobody_has_is_named_with_what_is_near(here: Run) -> None:
     assert near in here("ops", "list", "subject:anna").err
     assert "Nothing has" not in here("ops", "list", "type:forget", "by:mei").err
     assert here("ops", "list", "by:MEI").err.count("Nothing has") == 1
+    for who in ("user", "mei", "user:mei", "mei,bo", "agent"):
+        by = here("ops", "list", f"by:{who}", "--json").document["total"]
+        assert here("ops", "list", "--principal", who, "--json").document["total"] == by
+        assert bool(by) == (who != "agent")
+    assert here("ops", "list", "by:bo", "--principal", "mei").code == 2
     assert "by:mei,bo cannot narrow records" in here("browse", "by:mei,bo").err
 
     done = here("tags", "nope")

@@ -45,6 +45,9 @@ def test_bad_rows_are_told_and_harmless(here: Run, tmp_path: Path) -> None:
     assert ran.err.count("a.jsonl line 2: it is not a JSON object") == 1
     assert "and 3 more that do not fit" in ran.err
     assert "13 rows do not fit" in ran.err
+    refused = here("ops", "import", str(path), "--company", "x", "--json").document["error"]
+    assert (refused["kind"], refused["bad_count"], len(refused["bad"])) == ("invalid", 13, 10)
+    assert refused["bad"][0]["reason"].startswith("it is not a JSON object")
     assert here("ops", "import", str(path), "--company", "x", "--dry-run").code == 1
     done = here("ops", "import", str(path), "--company", "x", "--skip-bad")
     assert done.code == 0

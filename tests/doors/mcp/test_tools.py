@@ -8,6 +8,7 @@ from typing import ClassVar
 import pytest
 from mcp.shared.exceptions import MCPError
 
+from memtui.backends.vault import VaultAdapter
 from memtui.config import Paths, Settings
 from memtui.contract import (
     BindingContext,
@@ -15,6 +16,7 @@ from memtui.contract import (
     Filter,
     OperationStatus,
     OperationType,
+    Problem,
     Profile,
     Scope,
     SourceKind,
@@ -286,6 +288,14 @@ async def test_an_agent_is_told_of_tools_or_that_a_command_is_for_its_user(
     connect: Connect, service: MemoryService, caller: Caller
 ) -> None:
     client = await connect()
+
+    async def problems(_vault: VaultAdapter, _scope: Scope) -> list[Problem]:
+        return [Problem(message="Half is read; `memtui doctor` helps, `memtui browse` shows all.")]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(VaultAdapter, "problems", problems)
+        told = text_of(await client.call_tool("memory_browse", {}))
+    assert "Not read: Half is read; `memtui doctor` helps, memory_browse shows all. That" in told
     missing = text_of(await client.call_tool("memory_get", {"id": "nothing.md"}))
     assert "memory_browse lists those there are, and memory_get finds" in missing
     assert "`memtui" not in missing
