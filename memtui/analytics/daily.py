@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memtui.analytics.figures import (
+    ACCEPTED,
     NUMBERS,
     SAID,
     SPENT,
@@ -41,7 +42,7 @@ from memtui.store.operation import OWN
 if TYPE_CHECKING:
     import duckdb
 
-_VERSION = 6
+_VERSION = 7
 _WIDTH = 1.01
 LATENCY_ERROR = (_WIDTH - 1) / (_WIDTH + 1)
 """How far a percentile made of bins may be off, as a share of it."""
@@ -194,7 +195,8 @@ class Daily:
             )
             handles += f" UNION ALL BY NAME SELECT * FROM {self._log.sealed(near, 'handles')}"
         opened = first_opened(around, handles, first)
-        numbers = numbers_of(self._good_score, "score_count")
+        accepted = f"SELECT seq FROM ({own['operations']}) WHERE {ACCEPTED}"
+        numbers = numbers_of(self._good_score, "score_count", accepted=accepted)
         spent = ", ".join(SPENT)
         day = f"{self._day} AS day, {OWN} AS own"
         key = f"{day}, binding_key"

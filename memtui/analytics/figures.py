@@ -21,7 +21,14 @@ USE_WITHIN = timedelta(hours=24)
 
 
 BY_HAND = "operation_type = 'correct' AND status = 'ok' AND NOT starts_with(principal, 'agent:')"
-"""The SQL of whether an operation is a correction made by hand."""
+"""The SQL of whether an operation is a correction made by hand, unless it is of `ACCEPTED`."""
+
+ACCEPTED = """operation_type = 'correct' AND status = 'ok' AND contains(request, '"decision"')
+AND regexp_matches(request, '"decision": ?"accept"')"""
+"""The SQL of whether a person let a correction in as the agent had it, which stays the agent's.
+
+As text: other members of a request might be no JSON to DuckDB.
+"""
 
 FAILED = "status NOT IN ('ok', 'cancelled', 'held')"
 """The SQL of whether an operation failed."""
@@ -46,17 +53,21 @@ NUMBERS = (*_COUNTED, "hit_count", *SAID, *SPENT)
 """What is added up, of one operation or of many."""
 
 
-def numbers_of(hit: str, name: str = "hit_count", *, last_word: str = "false") -> str:
+def numbers_of(
+    hit: str, name: str = "hit_count", *, accepted: str, last_word: str = "false"
+) -> str:
     """Return the SQL of 0 or 1 for each count of an operation, less what it spent.
 
     Args:
         hit: The SQL of whether a query is a hit.
         name: What to call the count of hits.
+        accepted: The query of the numbers of those that are `ACCEPTED`.
         last_word: The SQL of whether nobody said something else of the same result later.
     """
     is_word = f"operation_type = 'feedback' AND status = 'ok' AND {last_word}"
     said = {one: f"{is_word} AND best_score = {score}" for one, score in SAID.items()}
-    counted = _COUNTED | {name: f"{_ANSWERED} AND {hit}"} | said
+    by_hand = {"correction_count": f"{BY_HAND} AND seq NOT IN ({accepted})"}
+    counted = _COUNTED | by_hand | {name: f"{_ANSWERED} AND {hit}"} | said
     return ", ".join(f"coalesce({sql}, false)::INTEGER AS {name}" for name, sql in counted.items())
 
 
@@ -107,7 +118,8 @@ class Figures(Model):
     query_count: int = 0
     write_count: int = 0
     correction_count: int = 0
-    """Corrections made by hand: with status ok, and by a principal that is not an agent."""
+    """Corrections made by hand: with status ok, and by a principal that is not an agent. One of an
+    agent that a person let in as it was stays the agent's."""
     success_count: int = 0
     """Operations with status ok."""
     failure_count: int = 0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from memtui.analytics.daily import LATENCY_ERROR, Daily, bin_value, first_opened, merged
 from memtui.analytics.figures import (
+    ACCEPTED,
     DIMENSIONS,
     NUMBERS,
     OF_OPERATION,
@@ -281,7 +282,13 @@ class _Exact:
         if sign is HitSign.USED:
             self._cursor.execute(f"CREATE OR REPLACE TEMP TABLE used AS {self._used()}")
             self._hit = "seq IN (SELECT seq FROM used)"
-        self._numbers = numbers_of(self._hit, last_word="seq IN (SELECT seq FROM said)")
+        accepted = rows.log.everything(self._manifest, "operations", "seq", ACCEPTED)
+        self._cursor.execute(f"CREATE OR REPLACE TEMP TABLE accepted AS {accepted}")
+        self._numbers = numbers_of(
+            self._hit,
+            accepted="SELECT seq FROM accepted",
+            last_word="seq IN (SELECT seq FROM said)",
+        )
 
     def groups(self, cuts: Sequence[Cut]) -> list[tuple[Group, ...]]:
         """Return the groups of each cut, in order.

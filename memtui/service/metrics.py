@@ -12,7 +12,8 @@ a company has members, facts and operations count that the asker may see.
 * *Held*: a fact that was there at the end of the window.
 * *Saved*: written as a new fact; by the AI where an agent wrote it, also where a person let it in
   from the review, else by a user.
-* *By hand*: by a principal that is not an agent. A fact was deleted by hand within 7 days if it was
+* *By hand*: by a principal that is not an agent; what a person let in from the review as the agent
+  asked for it is the agent's. A fact was deleted by hand within 7 days if it was
   gone 7 days after it was saved (or is gone now, if that is sooner) and the last to touch it was
   no agent; one that came back by an undo is not gone.
 """
@@ -233,7 +234,7 @@ def _change(step: Any) -> str | None:
 def _soon_deleted_by_hand(life: Sequence[Any]) -> bool:
     last = [step for step in life if step.at < life[0].at + SOON][-1]
     is_deletion = not last.is_now and last.operation_type != OperationType.CORRECT
-    return is_deletion and not _by_ai(last)
+    return is_deletion and not _by_ai(last) and not last.accepted
 
 
 def _subjects(principals: set[str], named: Mapping[str, str]) -> set[str]:

@@ -608,13 +608,14 @@ JOURNAL_BINDINGS = Prepared(
 
 FORGOTTEN_BY_HAND = Prepared(
     "FORGOTTEN_BY_HAND",
-    'SELECT memory_undo_journal."before", memory_undo_journal.started_at FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.operation_type = ? AND memory_undo_journal.status = ? AND memory_undo_journal.principal LIKE ? AND memory_undo_journal.erased_by IS NULL AND NOT (EXISTS (SELECT * FROM memory_undo_journal AS memory_undo_journal_1 WHERE memory_undo_journal_1.company_id = memory_undo_journal.company_id AND memory_undo_journal_1.undoes = memory_undo_journal.operation_id AND memory_undo_journal_1.operation_type = ? AND memory_undo_journal_1.status = ?)) ORDER BY memory_undo_journal.seq DESC LIMIT ? OFFSET ?',
-    binds="company_id=text operation_type_1=text status_1=text principal_1=text operation_type_2=text status_2=text most=plain param_1=plain",
+    'SELECT memory_undo_journal."before", memory_undo_journal.started_at FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.operation_type = ? AND memory_undo_journal.status = ? AND memory_undo_journal.principal LIKE ? AND NOT (EXISTS (SELECT * FROM memory_undo_journal AS memory_undo_journal_1 WHERE memory_undo_journal_1.company_id = memory_undo_journal.company_id AND memory_undo_journal_1.seq = memory_undo_journal.seq AND memory_undo_journal_1.provider_record_id = ? AND memory_undo_journal_1.erased_by IS NULL)) AND memory_undo_journal.erased_by IS NULL AND NOT (EXISTS (SELECT * FROM memory_undo_journal AS memory_undo_journal_2 WHERE memory_undo_journal_2.company_id = memory_undo_journal.company_id AND memory_undo_journal_2.undoes = memory_undo_journal.operation_id AND memory_undo_journal_2.operation_type = ? AND memory_undo_journal_2.status = ?)) ORDER BY memory_undo_journal.seq DESC LIMIT ? OFFSET ?',
+    binds="company_id=text operation_type_1=text status_1=text principal_1=text provider_record_id_1=text operation_type_2=text status_2=text most=plain param_1=plain",
     results="json moment",
     constants={
         "operation_type_1": "forget",
         "status_1": "ok",
         "principal_1": "user:%",
+        "provider_record_id_1": "",
         "operation_type_2": "undo",
         "status_2": "ok",
         "param_1": 0,

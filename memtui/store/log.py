@@ -63,7 +63,7 @@ from memtui.store.operation import (
     why_damaged,
 )
 from memtui.store.sight import Sight, seen
-from memtui.store.tables import HANDLES, HEADS, JOURNAL, OPERATIONS, USAGE
+from memtui.store.tables import HANDLES, HEADS, JOURNAL, OPERATIONS, USAGE, of_review
 
 _SEQ: Column[int] = OPERATIONS.c.seq
 
@@ -775,11 +775,14 @@ def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iter
 
     The rows of one record (`binding_key`, `record_id`) follow each other, the oldest first. Each
     has `seq`, `at`, `operation_type`, `principal`, `was` and `is_now` (1 where the record was a
-    fact before and after it), the ids of its scope, and who wrote it, as it says afterwards.
+    fact before and after it), `accepted` (1 where a person let an agent's forget in), the ids of
+    its scope, and who wrote it, as it says afterwards.
     """
     before = _readable(connection, JOURNAL.c.before)
     after = _readable(connection, JOURNAL.c.after)
     was, is_now = (_is_fact(snapshot) for snapshot in (before, after))
+    is_forget = JOURNAL.c.operation_type == str(OperationType.FORGET)
+    is_accepted = is_forget & of_review(JOURNAL.c)
     statement = (
         select(
             JOURNAL.c.binding_key,
@@ -788,6 +791,7 @@ def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iter
             JOURNAL.c.started_at.label("at"),
             JOURNAL.c.operation_type,
             JOURNAL.c.principal,
+            case((is_accepted, 1), else_=0).label("accepted"),
             was.label("was"),
             is_now.label("is_now"),
             after["record"]["created_by"].as_string().label("created_by"),

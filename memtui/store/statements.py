@@ -318,6 +318,7 @@ FORGOTTEN_BY_HAND = (
         _step.operation_type == "forget",
         _step.status == "ok",
         _step.principal.like("user:%"),
+        ~tables.of_review(_step),
         _step.erased_by.is_(None),
         ~exists().where(
             _undone.c.company_id == _step.company_id,

@@ -9,7 +9,19 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, get_args, get_origin
 
 from pydantic import AwareDatetime
-from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, Index, LargeBinary, Table, text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    Double,
+    Index,
+    LargeBinary,
+    Table,
+    exists,
+    text,
+)
 from sqlmodel import Field, SQLModel
 
 from memtui.store.columns import ForeignText, PicoDollars, UtcMicroseconds
@@ -426,3 +438,17 @@ LINKS = table_of(HandleLinkRow)
 PLUGIN_IDS = table_of(PluginIdRow)
 SYNCS = table_of(SyncRow)
 SYNC_PAIRS = table_of(PairRow)
+
+
+def of_review(step: Any) -> ColumnElement[bool]:
+    """Whether the operation of a step of the journal let in what waited for review.
+
+    It took that out of the queue too, and the journal keeps it beside the records.
+    """
+    beside = JOURNAL.alias()
+    return exists().where(
+        beside.c.company_id == step.company_id,
+        beside.c.seq == step.seq,
+        beside.c.provider_record_id == "",
+        beside.c.erased_by.is_(None),
+    )

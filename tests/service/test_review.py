@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from memtui.analytics.figures import Bucket
+from memtui.analytics.stats import Rollups
 from memtui.config import Paths, Settings
 from memtui.contract import (
     BrowseRequest,
@@ -39,6 +41,7 @@ from memtui.service import (
 )
 from memtui.service.answers import Held, ReviewRule, RuleAction, RuleTest
 from memtui.service.context import ContextRequest
+from memtui.service.pruning import PruneRequest
 from memtui.store.tables import HELD
 from memtui.widgets.format import author
 from tests.homes import furnish
@@ -208,6 +211,42 @@ async def test_a_correction_and_a_removal_wait_too(held_all: MemoryService) -> N
     await service.undo(ANA)
     assert await texts(service) == ["deploy_branch: trunk"]
     assert len(await waiting(service)) == 1
+
+
+async def test_what_is_let_in_as_the_agent_asked_for_it_is_not_done_by_hand(
+    held_all: MemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = held_all
+
+    async def ask_to_correct(text: str) -> str:
+        [record] = await stored(service)
+        request = CorrectRequest(scope=SCOPE, handle=record.handle, text=text)
+        held = (await service.correct(BOT, request)).held
+        assert held is not None
+        return held.held_id
+
+    [handle] = (await service.write(ANA, fact("deploy_branch: main"))).handles
+    await service.review.accept(ANA, await ask_to_correct("deploy_branch: trunk"))
+    assert (await service.analysis.stats(ANA)).correction_count == 0
+    await service.review.accept(ANA, await ask_to_correct("x: 1"), text="deploy_branch: next")
+    assert (await service.analysis.stats(ANA)).correction_count == 1
+    await service.analysis.seal(ANA, everything=True)
+    monkeypatch.setattr(Rollups, "short", 0)
+    assert (await service.analysis.dashboard(ANA, Bucket.DAY)).stats.correction_count == 1
+
+    forget = ForgetRequest(scope=SCOPE, handles=(handle,))
+    removed = await service.forget(BOT, forget)
+    assert removed.held is not None
+    await service.review.accept(ANA, removed.held.held_id)
+    rules = PruneRequest(scope=SCOPE)
+    assert (await service.metrics.facts(ANA)).deleted_by_hand_within_7_days == 0
+    await service.write(ANA, fact("deploy_branch: next"))
+    assert not (await service.pruning.plan(ANA, rules)).plan.candidates
+    [again] = await stored(service)
+    await service.forget(ANA, forget.model_copy(update={"handles": (again.handle,)}))
+    assert (await service.metrics.facts(ANA)).deleted_by_hand_within_7_days == 1
+    await service.write(ANA, fact("deploy_branch: next"))
+    assert len((await service.pruning.plan(ANA, rules)).plan.candidates) == 1
 
 
 RULES = [
