@@ -286,7 +286,7 @@ class _Line:
     def _take_field(self, name: str, written: str, *, out: bool) -> None:
         if name not in FIELDS:
             known = [f"{one}:" for one in (*FIELDS, *USES)]
-            raise Invalid(unknown("filter field", f"{name}:", known))
+            raise Invalid(unknown("filter field", name, known))
         into, taken = FIELDS[name], _values(name, written)
         if into in _TIME:
             self._take_moment(name, taken, out=out)

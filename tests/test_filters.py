@@ -258,8 +258,8 @@ def test_lines(line: str, chosen: Filter) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("agnt:coding", "There is no filter field agnt:; did you mean agent:?"),
-        ("zzz:1", "There is no filter field zzz:; the filter fields are agent:, project:"),
+        ("agnt:coding", "There is no filter field agnt; did you mean agent:?"),
+        ("zzz:1", "There is no filter field zzz; the filter fields are agent:, project:"),
         ("agent:", "The filter field agent: needs a value"),
         ("agent:''", "needs a value"),
         ("project:'mech", "unclosed quote"),

@@ -207,7 +207,7 @@ def columns(state: AppState) -> list[Column[Version]]:
         Column("by", "by", lambda one: one.who, 10, keep=85),
         Column("why", "why", lambda one: one.source and fmt.source_line(one.source), 16, keep=70),
         Column("text", "text", lambda one: " ".join(one.entry.text[:400].split()), 20,
-               flexible=True, keep=90),
+               flexible=True, keep=90, share=0.4),
     ]  # fmt: skip
 
 

@@ -45,7 +45,7 @@ async def test_a_filter_is_applied_or_its_error_shown() -> None:
         await pilot.pause()
         await pilot.press(*"agnt:x", "enter")
         assert app.applied == []
-        assert line.error == "There is no filter field agnt:; did you mean agent:?"
+        assert line.error == "There is no filter field agnt; did you mean agent:?"
         assert "did you mean" in str(line.render())
         await pilot.press(*(["backspace"] * 6), *"agent:x", "enter")
         assert app.applied == ["agent:x"]

@@ -53,7 +53,7 @@ class CompanyForm(Form[CompanyView]):
     def rows(self) -> Iterator[FieldRow]:
         """Yield the name, and a template a kind of source."""
         for field, value in self._begin.items():
-            told = "For people."
+            told = "What the company is called on every screen."
             if field != _NAME:
                 told = "" if value else f"Such as {_EXAMPLES[SourceKind(field)]}"
             written = ForeignInput(value, placeholder="not set", compact=True)

@@ -75,7 +75,7 @@ def test_what_it_would_be_told_now(here: Run, told: str) -> None:
             "There is no run nobody; `memtui runs list` shows those there are.",
         ),
         (("show", ""), 2, "A run is named by its id; give one, or the beginning of it."),
-        (("list", "agnt:x"), 2, "There is no filter field agnt:; did you mean agent:?"),
+        (("list", "agnt:x"), 2, "There is no filter field agnt; did you mean agent:?"),
     ],
 )
 def test_bad_input_is_told_in_a_sentence(

@@ -60,7 +60,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["undo", "zzz"], 1, "zzz"),
     (["history", "nothing"], 1, "."),
     (["browse", "--limit", "0"], 2, "'--limit'"),
-    (["browse", "colour:red"], 2, "There is no filter field colour:"),
+    (["browse", "colour:red"], 2, "There is no filter field colour;"),
     (["browse", 'project:"x'], 2, "unclosed quote"),
     (["ops"], 2, "Missing command; see memtui ops --help."),
     (["ops", "list", "--type", "party"], 2, "'--type'"),
