@@ -553,8 +553,9 @@ def as_written(word: str, values: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 def written_value(word: str, value: str) -> str:
     """Return the value of a field as a line has it."""
-    if value.endswith(":") and _meant(word, value[:-1]) == (value,):
-        return value[:-1]
+    bare = value.removesuffix(":")
+    if bare in _KINDS and _meant(word, bare) == (value,):
+        return bare
     quoted = shlex.quote(value)
     is_bare = "," in value or _meant(word, quoted) != (value,)
     return f"'{value}'" if is_bare and quoted == value else quoted
