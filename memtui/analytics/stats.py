@@ -232,9 +232,12 @@ class Rollups:
         return last_words(operations, handles)
 
     def _sign(self, cursor: duckdb.DuckDBPyConnection, manifest: Manifest) -> HitSign:
-        used = f"{is_use('operation_type')} AND NOT {OWN}"
-        uses = self.log.everything(manifest, "operations", "1", used)
-        found = cursor.execute(f"SELECT 1 FROM ({uses}) LIMIT 1").fetchone()
+        used = is_use("operation_type")
+        uses = self.log.everything(manifest, "operations", "seq", f"{used} AND NOT {OWN}")
+        # What a command reads on its way, to replay a run or to compare two moments, opens none.
+        opened = self.log.everything(manifest, "handles", "seq", used)
+        both = f"SELECT 1 FROM ({uses}) SEMI JOIN ({opened}) USING (seq) LIMIT 1"
+        found = cursor.execute(both).fetchone()
         return HitSign.USED if found else HitSign.SCORE
 
 

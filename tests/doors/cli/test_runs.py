@@ -42,6 +42,7 @@ def test_a_run_is_listed_and_replayed(here: Run, told: str) -> None:
     assert wrote["operation"]["operation_type"] == "write"
     shown = here("runs", "show", "s-1").out
     assert here("ops", "list", "type:get", "--limit", "1").out.endswith("  for replay\n")
+    assert here("stats", "--json").document["hit_sign"] == "score", "a replay opens nothing"
     assert f"| - {FACT}" in shown
     assert "given    1 context" in shown
     assert_harmless(shown)
