@@ -27,6 +27,7 @@ from memtui.contract import (
 from memtui.screens.dialogs import Choose, Confirm, ConflictScreen, EditText, Prompt, WriteRecord
 from memtui.screens.editing import Named
 from memtui.screens.records.screen import RecordsScreen
+from memtui.screens.state import GoTo
 from memtui.service import Caller, MemoryService
 from memtui.service.answers import BrowseAnswer, MutationAnswer
 from memtui.widgets.editor import ForeignTextArea
@@ -441,6 +442,9 @@ async def test_pages_come_as_a_person_scrolls(
         await until(pilot, lambda: counted(app) == "1 match")
         await pilot.press("ctrl+l")
         await until(pilot, lambda: counted(app) == "300")
+        app.post_message(GoTo("records", select=unseen[-1].handle.provider_record_id))
+        await until(pilot, lambda: unseen[-1].text in texts(app))
+        assert counted(app) == "300"
         await pilot.press("G")
         await until(pilot, lambda: len(texts(app)) == 300)
 

@@ -462,10 +462,13 @@ class RecordsScreen(EditingScreen[Record]):
 
     def changed(self, now: Mapping[Named, Record]) -> None:
         """Put the records, as they are now, in their places; new ones go to the top."""
-        from memtui.service.everywhere import ListedRecord
-
         if new := [name for name in now if not self.lists(name)]:
             self._add(len(new))
+        self._place(now)
+
+    def _place(self, now: Mapping[Named, Record]) -> None:
+        from memtui.service.everywhere import ListedRecord
+
         rows: dict[str, Record] = {}
         for name, record in now.items():
             fields = dict(record) | {"binding_key": name.binding_key}
@@ -548,7 +551,7 @@ class RecordsScreen(EditingScreen[Record]):
             raise
         found = Named(key, record_key(answer.record))
         self._links[found] = Links.like(answer)
-        self.changed({found: answer.record})
+        self._place({found: answer.record})  # it is counted: a page that is to come has it
         self._go_to(*found)
 
     def moved(self) -> None:
