@@ -415,8 +415,9 @@ def _detail(text: str) -> Iterator[Static]:
 class Prompt(Dialog[str]):
     """Ask for one line of text.
 
-    `check` is called with the text and raises one of the contract's errors to refuse it; so does
-    what `look` returns, which is awaited then, for what a disk has to tell; keys wait for it.
+    `go` is what enter does; `hint` names the keys where there is more to say. `check` is called
+    with the text and raises one of the contract's errors to refuse it; so does what `look` returns,
+    which is awaited then, for what a disk has to tell; keys wait for it.
     """
 
     def __init__(
@@ -425,11 +426,12 @@ class Prompt(Dialog[str]):
         *,
         value: str = "",
         placeholder: str = "",
-        hint: str = "enter ok   esc go back",
+        go: str = "ok",
+        hint: str = "",
         check: Callable[[str], object] = str,
         look: Callable[[str], Awaitable[object]] | None = None,
     ) -> None:
-        super().__init__(title, hint)
+        super().__init__(title, hint or f"enter {go}   esc go back")
         self._value = value
         self._placeholder = placeholder
         self._check = check

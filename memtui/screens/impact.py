@@ -156,7 +156,9 @@ class ImpactScreen(RunScreen["Effect"]):
         """Ask how many of the newest questions to try."""
         title = "Try how many of the newest queries and contexts?"
         value = str(self._last)
-        if (text := await self.ask(Prompt(title, value=value, check=_number))) is not None:
+        if (
+            text := await self.ask(Prompt(title, value=value, go="try", check=_number))
+        ) is not None:
             self._last = _number(text)
             self.action_read()
 

@@ -167,7 +167,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
         check = partial(spending.parse_amount, measure)
         example = "0.25, 5" if measure == "usd" else "200000"
         while True:
-            prompt = Prompt(title, value=value, placeholder=example, check=check)
+            prompt = Prompt(title, value=value, placeholder=example, go="set", check=check)
             if (text := await self.ask(prompt)) is None:
                 return
             value, (target_type, target_id) = text, target

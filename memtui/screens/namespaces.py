@@ -163,7 +163,7 @@ class Namespaces(ModalListScreen[Namespace]):
 
         title, name = f"New namespace in {self._binding.key}", ""
         while True:
-            asked = Prompt(title, value=name, placeholder="workspace:web", check=check)
+            asked = Prompt(title, value=name, placeholder="workspace:web", go="go on", check=check)
             name = (await self.ask(asked) or "").strip()
             when = await self._ask_expiry(name) if name else None
             if when is None:

@@ -428,7 +428,7 @@ class PruneReview(ModalListScreen[Line]):
         """Ask after how many days without a reading a record is stale."""
         value = str(self._rules.stale_days)
         title = "Stale after how many days without being read?"
-        if (text := await self.ask(Prompt(title, value=value, check=_days))) is not None:
+        if (text := await self.ask(Prompt(title, value=value, go="set", check=_days))) is not None:
             self._rules = self._rules.model_copy(update={"stale_days": _days(text)})
             self._read()
 

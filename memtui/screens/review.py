@@ -243,7 +243,8 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         chosen = self._marked
         what = fmt.counted(len(chosen), "write")
         title = f"Why is this refused? ({what}; the reason may be empty)"
-        reason = await self.ask(Prompt(title, placeholder="not ours, wrong, a trick …"))
+        prompt = Prompt(title, placeholder="not ours, wrong, a trick …", go="refuse")
+        reason = await self.ask(prompt)
         if reason is None:
             return
 
@@ -267,7 +268,8 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
                 errors.append(error)
         self.action_read()
         if done:
-            self.toast(f"{said} {fmt.counted(done, 'write')}; u undoes the last.")
+            which = "it" if done == 1 else "the last"
+            self.toast(f"{said} {fmt.counted(done, 'write')}; u undoes {which}.")
         if errors:
             others = f" {fmt.counted(len(errors) - 1, 'other')} failed too." * (len(errors) > 1)
             self.fail(type(errors[0])(f"{errors[0]}{others}"))

@@ -77,7 +77,7 @@ async def _rename(screen: MemtuiScreen, view: SavedView, taken: set[str]) -> Non
         return name
 
     title = f"Another name for the view {view.name}"
-    text = await screen.ask(Prompt(title, value=view.name, check=check))
+    text = await screen.ask(Prompt(title, value=view.name, go="rename", check=check))
     if text is not None:
         path = screen.state.paths.views_file
         write = partial(rename_named, path, view, text)

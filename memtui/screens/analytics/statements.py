@@ -89,7 +89,7 @@ async def choose_statement(
             opened(chosen.statement)
             return
         if chosen.what == "rename":
-            prompt = Prompt(f"Rename {name} to", value=name, check=checked_name)
+            prompt = Prompt(f"Rename {name} to", value=name, go="rename", check=checked_name)
             if (other := await screen.ask(prompt)) is None:
                 return
             one = SavedStatement(name=name, statement=chosen.statement)

@@ -632,7 +632,7 @@ class BudgetScreen(EditingScreen[FactRow]):
     @conversation
     async def action_budget(self) -> None:
         """Set the token budget to look against."""
-        prompt = Prompt("Budget in tokens", value=str(self.view.budget), check=_budget)
+        prompt = Prompt("Budget in tokens", value=str(self.view.budget), go="set", check=_budget)
         if (text := await self.ask(prompt)) is not None:
             self.view = replace(self.view, budget=_budget(text))
             self.reload()

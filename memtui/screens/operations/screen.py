@@ -196,7 +196,8 @@ class OperationsScreen(ListScreen[Operation]):
         def moment(text: str) -> datetime:
             return parse_when(text.strip(), now=self.state.clock(), zone=zone)
 
-        prompt = Prompt("Go to a time", placeholder="2026-03-01, 14:30, 3d ago", check=moment)
+        example = "2026-03-01, 14:30, 3d ago"
+        prompt = Prompt("Go to a time", placeholder=example, go="go there", check=moment)
         if (text := await self.ask(prompt)) is not None:
             await self._feed.jump(moment(text))
 
