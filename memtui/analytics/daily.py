@@ -42,7 +42,7 @@ from memtui.store.operation import OWN
 if TYPE_CHECKING:
     import duckdb
 
-_VERSION = 7
+_VERSION = 8
 _WIDTH = 1.01
 LATENCY_ERROR = (_WIDTH - 1) / (_WIDTH + 1)
 """How far a percentile made of bins may be off, as a share of it."""

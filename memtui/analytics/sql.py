@@ -37,7 +37,7 @@ _DERIVED = {
     "unpriced_count": "How many of them have no price.",
     "handle_count": "Records that the operation returned or touched, and listed.",
     "best_score": "The highest score of a returned record.",
-    "own": "Whether memtui's app read it to draw a screen; figures leave that out.",
+    "own": "Whether memtui read it to draw a screen or for another answer; no figure counts it.",
 }
 _SOURCE = "Of the work object that the memory comes from."
 _MEANINGS = {

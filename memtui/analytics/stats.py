@@ -382,10 +382,11 @@ class _Exact:
     def _used(self) -> str:
         """The queries of which a record was opened later, soon enough and through any door."""
         of_reads = f"operation_type = 'query' OR {is_use('operation_type')}"
+        opening = "seq, started_at, operation_type, status"
         operations, handles = (
             self._rows.log.everything(self._manifest, table, columns, of_reads)
             for table, columns in (
-                ("operations", "seq, started_at, operation_type, status, door"),
+                ("operations", f"{opening}, door, binding_reason"),
                 ("handles", "seq, binding_key, provider_record_id"),
             )
         )

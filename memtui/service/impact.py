@@ -457,7 +457,7 @@ class Impacts(Group):
         core, scope = self._core, Scope(company_id=caller.company_id)
         asked = {"records": len(handles), "for": "impact", "last": last}
         async with core.recorder.recorded(OperationType.GET, caller, scope, asked) as entry:
-            entry.seen_only = True
+            entry.seen_only = entry.to_show = True
             routed = await core.admit(entry, key)
             if not await _has_copies(core, routed.binding.provider_key):
                 return None

@@ -39,7 +39,7 @@ from memtui.store.compiled import BindingRow, IntentRow
 from memtui.store.database import Connection as DatabaseConnection
 from memtui.store.database import Database
 from memtui.store.journal import Finding
-from memtui.store.operation import INFERRED, Absent, OperationDraft, OperationHandle
+from memtui.store.operation import INFERRED, TO_SHOW, Absent, OperationDraft, OperationHandle
 from memtui.store.settings import SettingChange
 from memtui.store.sight import Sight
 
@@ -79,6 +79,8 @@ class RunningOperation:
     """What the caller may see; None: the company has no members, and everybody sees everything."""
     seen_only: bool = False
     """Of the whole company it answers with what the caller sees, and is not refused."""
+    to_show: bool = False
+    """It reads for an answer about something else, and is memtui's own unless it fails."""
     limit: asyncio.Timeout | None = None
     """When it is given up, where it is asked beside others."""
     status: OperationStatus = OperationStatus.OK
@@ -203,6 +205,7 @@ class RunningOperation:
             scope=self.scope.model_copy(update=scope),
             binding_key=self.binding.key if self.binding else None,
             provider_key=self.binding.provider_key if self.binding else None,
+            binding_reason=TO_SHOW if self.to_show and not self.error else self.binding_reason,
             source=_own_source(self.source, company_id),
             principal=self.caller.principal,
             door=self.caller.door,

@@ -325,10 +325,11 @@ class Runs(Group):
     ) -> dict[Place, _There]:
         asked = {"records": len(handles), "for": "replay"}
         try:
-            async with self._core.connected(OperationType.GET, caller, scope, asked, key) as (
-                entry,
-                connection,
-            ):
+            async with self._core.recorder.recorded(
+                OperationType.GET, caller, scope, asked
+            ) as entry:
+                entry.to_show = True
+                connection = await self._core.connect(entry, key)
                 snapshots = await connection.snapshots(handles, scope)
                 gone = [one.handle for one in snapshots if one.record is None]
                 moved = await self._core.moved(connection, gone)

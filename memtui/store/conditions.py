@@ -106,10 +106,10 @@ SORTS = {
 """What operations can be sorted by, and the column, sum or text it is."""
 
 READ = {
-    *("seq", "operation_id", *chain(*_PLACES.values()), *_SEARCHED),
+    *("seq", "operation_id", "binding_reason", *chain(*_PLACES.values()), *_SEARCHED),
     *(name for name in SORTS if name in COLUMNS),
 }
-"""The columns of operations that a filter or an order asks for."""
+"""The columns of operations that a filter or an order asks for, and what is memtui's own."""
 
 
 def visible_to(sight: Sight | None) -> str:

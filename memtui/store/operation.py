@@ -40,7 +40,12 @@ LOOKS = (
 
 # No IN: of a long list DuckDB makes a join, which loses the order of rows.
 _LOOKS = " ".join(f"WHEN '{one}' THEN true" for one in LOOKS)
-OWN = f"(door = '{APP_DOOR}' AND CASE operation_type {_LOOKS} ELSE false END)"
+TO_SHOW = "to show something else"
+"""Why a binding was read for an answer that is about something else: a replay, an impact."""
+OWN = (
+    f"((door = '{APP_DOOR}' AND CASE operation_type {_LOOKS} ELSE false END) "
+    f"OR coalesce(binding_reason, '') = '{TO_SHOW}')"
+)
 """The SQL of `OperationDraft.own`, for every database; an index of the log is of these words."""
 
 ASKED = ("query", "prompt", "content", "text", "record_id")
@@ -143,12 +148,13 @@ class OperationDraft(Model):
 
     @property
     def own(self) -> bool:
-        """Whether it is a read by which memtui's app drew a screen.
+        """Whether it is a read by which memtui's app drew a screen, or a command its answer.
 
         It is in the log as any other, and is neither listed nor counted unless that is asked for
         (`Filter.leaves_out_own`): the log is about what is done with memories.
         """
-        return self.door == APP_DOOR and self.operation_type in LOOKS
+        is_look = self.door == APP_DOOR and self.operation_type in LOOKS
+        return is_look or self.binding_reason == TO_SHOW
 
 
 class Operation(OperationDraft):

@@ -32,7 +32,7 @@ CREATE INDEX memory_operations_agent_id ON memory_operations (company_id, agent_
 CREATE INDEX memory_operations_binding_key ON memory_operations (company_id, binding_key, seq);
 CREATE INDEX memory_operations_issue_id ON memory_operations (company_id, issue_id, seq);
 CREATE INDEX memory_operations_operation_type ON memory_operations (company_id, operation_type, seq);
-CREATE INDEX memory_operations_own ON memory_operations (company_id, seq) WHERE (door = 'tui' AND CASE operation_type WHEN 'browse' THEN true WHEN 'context' THEN true WHEN 'explain' THEN true WHEN 'get' THEN true WHEN 'history' THEN true WHEN 'namespaces' THEN true WHEN 'profile' THEN true ELSE false END);
+CREATE INDEX memory_operations_own ON memory_operations (company_id, seq) WHERE ((door = 'tui' AND CASE operation_type WHEN 'browse' THEN true WHEN 'context' THEN true WHEN 'explain' THEN true WHEN 'get' THEN true WHEN 'history' THEN true WHEN 'namespaces' THEN true WHEN 'profile' THEN true ELSE false END) OR coalesce(binding_reason, '') = 'to show something else');
 CREATE INDEX memory_operations_project_id ON memory_operations (company_id, project_id, seq);
 CREATE INDEX memory_operations_run_id ON memory_operations (company_id, run_id, seq);
 CREATE INDEX memory_operations_source_issue_id ON memory_operations (company_id, source_issue_id, seq);

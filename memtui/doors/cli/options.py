@@ -251,7 +251,10 @@ class OperationOptions:
     ] = None
     text: Annotated[str | None, typer.Option(help="Every word must occur.")] = None
     own: Annotated[
-        bool, typer.Option("--own", help="Also what memtui's app read to draw its screens.")
+        bool,
+        typer.Option(
+            "--own", help="Also what memtui read to draw its screens, or for another answer."
+        ),
     ] = False
 
     def filter(self, session: Session, line: list[str] | None, scope: ScopeOptions) -> Filter:

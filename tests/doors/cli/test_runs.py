@@ -34,14 +34,17 @@ def test_a_run_is_listed_and_replayed(here: Run, told: str) -> None:
     [run] = here("runs", "list", "since:1d", "--json").document["runs"]
     assert (run["run_id"], run["contexts"], run["queries"], run["writes"]) == ("s-1", 1, 1, 1)
     assert run["doors"] == ["cli", "hook"]
+    counted = here("stats", "--json").document["operation_count"]
     found = here("runs", "show", "s-", "--json").document
+    assert here("stats", "--json").document["operation_count"] == counted
     first, asked, wrote = found["steps"]
     assert first["context"]["text"] == told
     assert [one["text"] for one in first["records"]] == [FACT]
     assert [one["state"] for one in asked["records"]] == ["unchanged"]
     assert wrote["operation"]["operation_type"] == "write"
     shown = here("runs", "show", "s-1").out
-    assert here("ops", "list", "type:get", "--limit", "1").out.endswith("  for replay\n")
+    own = ("ops", "list", "type:get")
+    assert (here(*own).out, "  for replay\n" in here(*own, "--own").out) == ("", True)
     assert here("stats", "--json").document["hit_sign"] == "score", "a replay opens nothing"
     assert f"| - {FACT}" in shown
     assert "given    1 context" in shown
