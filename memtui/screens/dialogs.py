@@ -804,16 +804,14 @@ class Waiting(DimmingScreen[bool], Generic[T]):
         self._failed = failed
         self._reading = Background(self, "waiting")
 
-    def compose(self) -> ComposeResult:
-        """Lay out what is waited for."""
-        with Vertical(classes="dialog"):
-            yield Static(display(f"… {self._words}", limit=400))
-            yield KeyLine(self.KEYS)
-
     def on_mount(self) -> None:
         """Begin to read."""
-        self.set_timer(_WAITING_SECONDS, lambda: self.add_class("-shown"))
+        self.set_timer(_WAITING_SECONDS, self._show)
         self._begin()
+
+    async def _show(self) -> None:
+        words = Static(display(f"… {self._words}", limit=400))
+        await self.mount(Vertical(words, KeyLine(self.KEYS), classes="dialog"))
 
     def _begin(self) -> None:
         self._reading.latest(self._work, self._read, self._broken)
