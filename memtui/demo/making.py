@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 import shlex
 import shutil
 import uuid
@@ -164,8 +165,36 @@ async def _make_anew(
     return await _make(paths, settings, end, progress)
 
 
+class _Impatient(selectors.DefaultSelector):
+    """Passes over the time that nothing happens in."""
+
+    passed_over = 0.0
+    """Seconds."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Return what is ready; where nothing is, the time is what was waited for."""
+        if timeout is None or timeout <= 0:
+            return super().select(timeout)
+        found = super().select(0)
+        if not found:
+            self.passed_over += timeout
+        return found
+
+
 class _NoThreads(asyncio.SelectorEventLoop):
-    """Calls at once. Nothing else goes on here, and switching threads is a third of the work."""
+    """Calls at once, and waits for no moment.
+
+    Nothing else goes on here. Switching threads is a third of the work, and a provider that is down
+    in the story would be waited for in earnest before it is asked again.
+    """
+
+    def __init__(self) -> None:
+        self._impatient = _Impatient()
+        super().__init__(self._impatient)
+
+    def time(self) -> float:
+        """Return the loop's time, with what was passed over."""
+        return super().time() + self._impatient.passed_over
 
     def run_in_executor(  # type: ignore[override]  # typeshed calls it a coroutine function
         self, _: Executor | None, func: Callable[..., T], *args: Any
