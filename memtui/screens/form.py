@@ -62,6 +62,8 @@ class FieldRow(Vertical):
     def _below(self, width: int) -> list[Content]:
         """Return the lines of what helps or is wrong."""
         indent, said = self.widget.styles.margin.left, self._wrong or self._help
+        if not said:
+            return []  # nothing wraps to a line of its own
         return [one.pad_left(indent) for one in said.wrap(max(1, width - indent - 1))]
 
     def render(self) -> Content:

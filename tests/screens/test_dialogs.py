@@ -103,9 +103,11 @@ async def test_a_question_keeps_its_answers_on_five_lines() -> None:
 
 
 class _Words(Form[None]):
+    help = ("It says a lot. " * 9,) * 2
+
     def rows(self) -> Iterator[FieldRow]:
-        for name in ("path", "words"):
-            yield FieldRow(name, name, Input(compact=True), Content("It says a lot. " * 9))
+        for name, said in zip(("path", "words"), self.help, strict=True):
+            yield FieldRow(name, name, Input(compact=True), Content(said))
 
     def action_submit(self) -> None:
         self.refused("It does not fit. " * 9, {"words": "It does not."})
@@ -123,6 +125,16 @@ async def test_a_form_shows_on_five_lines_what_is_written_and_in_which_field() -
         type_at_once(app, *"more")
         await until(pilot, lambda: "more" in screen_text(app))
         assert "words" in screen_text(app)
+
+
+async def test_a_field_takes_no_line_for_what_nobody_says() -> None:
+    app = _Styled()
+    async with app.run_test(size=(80, 24)) as pilot:
+        form = _Words("Settings", go="check")
+        form.help = ("", "It says something.")
+        await app.push_screen(form)
+        await pilot.pause()
+        assert [row.size.height for row in form.query(FieldRow)] == [1, 2]
 
 
 async def test_what_is_typed_while_a_disk_is_looked_at_is_not_written_into_the_name(
