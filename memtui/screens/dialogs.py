@@ -546,8 +546,16 @@ class EditText(_Editor[str]):
 
     THROWN_AWAY = ("Throw your changes away?", "throw them away")
 
-    def __init__(self, title: str, original: str, text: str | None = None, note: str = "") -> None:
-        super().__init__(title, "ctrl+s save   esc go back")
+    def __init__(
+        self,
+        title: str,
+        original: str,
+        text: str | None = None,
+        note: str = "",
+        *,
+        go: str = "save",
+    ) -> None:
+        super().__init__(title, f"ctrl+s {go}   esc go back")
         self._original = original
         self._begin = original if text is None else text
         self._note = note

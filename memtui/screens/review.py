@@ -221,7 +221,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         one = self.row
         if not keeps(one.text):
             raise Invalid("This text cannot be edited in place; E opens it in your editor.")
-        text = await self.ask(EditText(f"Fix what {one.principal} wrote", one.text))
+        text = await self.ask(EditText(f"Fix what {one.principal} wrote", one.text, go="accept"))
         if text is not None:
             await self._accept_one(one, text)
 
@@ -449,7 +449,7 @@ def columns(age: Callable[[HeldWrite], str]) -> list[Column[HeldWrite]]:
     return [
         Column("age", "waits", age, 6, "right", keep=80, tone="muted"),
         Column("by", "by", lambda one: one.principal, 12, flexible=True, keep=90, share=0.15),
-        Column("does", "asks to", lambda one: one.operation_type.value, 7, keep=85),
+        Column("does", "asks to", lambda one: one.operation_type.value, 7, keep=85, share=0.05),
         Column("of", "of", _owners, 14, flexible=True, keep=60, share=0.15),
         Column("why", "rule", lambda one: ", ".join(one.reasons), 12, flexible=True, keep=70,
                share=0.2),

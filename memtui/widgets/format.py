@@ -477,7 +477,7 @@ def impact_words(found: Impact) -> Iterator[str]:
         those = f"{'all' if found.is_all else 'the last'} {count(found.asked)}"
         differ = f"{count(found.differ)} of {counted(found.tried, 'answer')} would differ"
         questions = counted(found.questions, "question")
-        yield f"{differ}: {those} that could have found {them}, to {questions}."
+        yield f"{differ}. Looked at: {those} that could have found {them}, to {questions}."
     if found.differ:
         yield _lost_words(found)
     for one in found.untried:
