@@ -18,7 +18,7 @@ from memtui.widgets.background import Background, Work
 from memtui.widgets.choice_list import ChoiceList
 from memtui.widgets.detail_lines import HINT_GAP, diff_lines, key_hint, spread
 from memtui.widgets.dimmed import DimmingScreen
-from memtui.widgets.display import ACCENT, BAD, DIM, STRONG, WARN, display, line, lines
+from memtui.widgets.display import ACCENT, BAD, DIM, STRONG, WARN, display, line, lines, toast
 from memtui.widgets.editor import ForeignInput, ForeignTextArea
 from memtui.widgets.panes import Fitted
 
@@ -554,8 +554,10 @@ class EditText(_Editor[str]):
         note: str = "",
         *,
         go: str = "save",
+        unchanged: str = "Unchanged, nothing was written.",
     ) -> None:
         super().__init__(title, f"ctrl+s {go}   esc go back")
+        self._unchanged = unchanged
         self._original = original
         self._begin = original if text is None else text
         self._note = note
@@ -572,7 +574,9 @@ class EditText(_Editor[str]):
         return self.text != self._original
 
     def action_save(self) -> None:
-        """Take the text; an unchanged one is not written."""
+        """Take the text; an unchanged one is not written, and that is told."""
+        if not self.is_written:
+            toast(self.app, self._unchanged)
         self.dismiss(self.text if self.is_written else None)
 
 

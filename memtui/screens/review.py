@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from memtui.service import BindingView, MutationAnswer
 
 _ABOUT = "Nothing of this is in any memory, query or context until a person accepts it."
+_UNCHANGED = "Unchanged; a accepts it as it is."
 _NEEDS_ROW = {"accept", "fix", "fix_external", "refuse", "rule", "open", "operation", "copy"}
 _TESTS = (RuleTest.AGENT, RuleTest.DOOR, RuleTest.TEXT, RuleTest.SUBJECT)
 
@@ -221,7 +222,9 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         one = self.row
         if not keeps(one.text):
             raise Invalid("This text cannot be edited in place; E opens it in your editor.")
-        text = await self.ask(EditText(f"Fix what {one.principal} wrote", one.text, go="accept"))
+        title = f"Fix what {one.principal} wrote"
+        edit = EditText(title, one.text, go="accept", unchanged=_UNCHANGED)
+        text = await self.ask(edit)
         if text is not None:
             await self._accept_one(one, text)
 
@@ -233,7 +236,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
             one.text, self.state.settings.editor, partial(run_in_terminal, self.app)
         ) as text:
             if text == one.text:
-                self.toast("Unchanged; a accepts it as it is.")
+                self.toast(_UNCHANGED)
             else:
                 await self._accept_one(one, text)
 

@@ -145,6 +145,10 @@ async def test_a_text_is_edited_or_thrown_away_and_no_version_is_lost_in_a_confl
         await until(pilot, lambda: "Throw your changes away?" in screen_text(app))
         await pilot.press("y")
         await until(pilot, lambda: app.screen is app.frame)
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "Unchanged, nothing was written." in toasts(app))
         assert (await service.log.page(caller)).total == before, "nothing was written"
 
         await pilot.press("e")
