@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -63,6 +64,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         self._problem = ""
         """Why the details cannot be read."""
         self._looking = Background(self, "review-details")
+        self._turn = asyncio.Lock()
 
     def make_list(self) -> VirtualList[HeldWrite]:
         """Return the list."""
@@ -265,7 +267,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         done, errors = 0, []
         for one in chosen:
             try:
-                await self.change(partial(decide, one))
+                await self.change(partial(self._in_turn, decide, one))
                 done += 1
             except MemtuiError as error:
                 errors.append(error)
@@ -276,6 +278,13 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         if errors:
             others = f" {fmt.counted(len(errors) - 1, 'other')} failed too." * (len(errors) > 1)
             self.fail(type(errors[0])(f"{errors[0]}{others}"))
+
+    async def _in_turn(
+        self, decide: Callable[[HeldWrite], Awaitable[object]], one: HeldWrite
+    ) -> object:
+        """Decide after what was decided before, so that what `u` undoes is the last."""
+        async with self._turn:
+            return await decide(one)
 
     def _let_go(self, decided: set[str]) -> None:
         """Take what is decided on out of the list: nobody is to decide on it again, or read it."""
