@@ -20,15 +20,16 @@ USE_WITHIN = timedelta(hours=24)
 """How long after a query an opening of its record still counts as a use of its answer."""
 
 
-BY_HAND = "operation_type = 'correct' AND status = 'ok' AND NOT starts_with(principal, 'agent:')"
-"""The SQL of whether an operation is a correction made by hand, unless it is of `ACCEPTED`."""
+_CORRECTED = "operation_type = 'correct' AND status = 'ok'"
+_LET_IN = """regexp_matches(request, '"decision": ?"accept"')"""
+# As text: other members of a request might be no JSON to DuckDB.
 
-ACCEPTED = """operation_type = 'correct' AND status = 'ok' AND contains(request, '"decision"')
-AND regexp_matches(request, '"decision": ?"accept"')"""
-"""The SQL of whether a person let a correction in as the agent had it, which stays the agent's.
+ACCEPTED = f"{_CORRECTED} AND {_LET_IN}"
+"""The SQL of whether a person let a correction in as the agent had it, which stays the agent's."""
 
-As text: other members of a request might be no JSON to DuckDB.
-"""
+_BY_NO_AGENT = f"{_CORRECTED} AND NOT starts_with(principal, 'agent:')"
+BY_HAND = f"{_BY_NO_AGENT} AND NOT {_LET_IN}"
+"""The SQL of whether an operation is a correction made by hand."""
 
 FAILED = "status NOT IN ('ok', 'cancelled', 'held')"
 """The SQL of whether an operation failed."""
@@ -38,7 +39,7 @@ _COUNTED = {
     "operation_count": "true",
     "query_count": "operation_type = 'query'",
     "write_count": "operation_type = 'write' AND status <> 'held'",
-    "correction_count": BY_HAND,
+    "correction_count": _BY_NO_AGENT,
     "success_count": "status = 'ok'",
     "failure_count": FAILED,
     "cancelled_count": "status = 'cancelled'",
@@ -66,7 +67,7 @@ def numbers_of(
     """
     is_word = f"operation_type = 'feedback' AND status = 'ok' AND {last_word}"
     said = {one: f"{is_word} AND best_score = {score}" for one, score in SAID.items()}
-    by_hand = {"correction_count": f"{BY_HAND} AND seq NOT IN ({accepted})"}
+    by_hand = {"correction_count": f"{_BY_NO_AGENT} AND seq NOT IN ({accepted})"}
     counted = _COUNTED | by_hand | {name: f"{_ANSWERED} AND {hit}"} | said
     return ", ".join(f"coalesce({sql}, false)::INTEGER AS {name}" for name, sql in counted.items())
 

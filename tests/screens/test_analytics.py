@@ -65,7 +65,7 @@ SLOW = "SELECT sum(a.i * b.i) FROM range(10000000) a(i), range(1000000) b(i)"
 
 
 def drafts(now: datetime) -> list[OperationDraft]:
-    """Make 30 operations of five days: queries that cost, writes, a failure, a correction."""
+    """Make 30 operations of five days: queries that cost, writes, a failure, corrections."""
 
     def one(number: int, kind: str, days: int, **changes: object) -> OperationDraft:
         values: dict[str, object] = {
@@ -89,7 +89,8 @@ def drafts(now: datetime) -> list[OperationDraft]:
     queried = {"usage": (paid, unpriced), "handles": (handle,), "result_count": 1}
     return [
         *(one(number, "query", 4 - number // 5, **queried) for number in range(1, 21)),
-        *(one(number, "write", 1) for number in range(21, 27)),
+        *(one(number, "write", 1) for number in range(21, 26)),
+        one(26, "correct", 1, request={"decision": "accept", "text": "t"}),
         one(27, "correct", 1),
         one(28, "forget", 0, status="error", scope=Scope(company_id="local", agent_id=TERMINAL)),
         one(29, "query", 0, binding_key="other"),
