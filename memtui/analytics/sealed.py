@@ -70,12 +70,13 @@ class Sealed:
         Raises:
             Unavailable: a file cannot be read.
         """
+        views = {
+            HOT[table].name: f"SELECT {columns} FROM "
+            f"{self._folder.parquet(self.manifest.segments, table)}"
+            for table, columns in _COLUMNS.items()
+        }
         with self._engine.asking() as cursor:
-            for table, columns in _COLUMNS.items():
-                rows = self._folder.parquet(self.manifest.segments, table)
-                name = HOT[table].name
-                cursor.execute(f"CREATE TEMP VIEW {name} AS SELECT {columns} FROM {rows}")
-            yield _Connection(cursor)
+            yield _Connection(cursor, views)
 
     def ask(self, question: Callable[[Connection], T]) -> T | None:
         """Return what a question finds; None where nothing is sealed."""
@@ -88,8 +89,10 @@ class Sealed:
 class _Connection(Connection):
     """DuckDB as a connection of the control plane's: it reads, and nothing else."""
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, views: dict[str, str]) -> None:
+        """Read from these views, each made when it is first named: that opens its files."""
         super().__init__("duckdb", cursor, lambda: None)
+        self._to_make = views
 
     def execute(self, statement: Any, parameters: Any = None) -> Any:
         """Run a SELECT, whose values stand in it."""
@@ -97,6 +100,7 @@ class _Connection(Connection):
         sql = statement.compile(dialect=_DIALECT, compile_kwargs={"literal_binds": True})
         columns = list(statement.selected_columns)
         loads = [load_of(column.type) for column in columns]
+        self._make_views(str(sql))
         found = self.driver.execute(str(sql)).fetchall()
         rows = (
             tuple(
@@ -106,6 +110,10 @@ class _Connection(Connection):
             for row in found
         )
         return IteratorResult(SimpleResultMetaData([column.key for column in columns]), rows)
+
+    def _make_views(self, sql: str) -> None:
+        for name in [name for name in self._to_make if name in sql]:
+            self.driver.execute(f"CREATE TEMP VIEW {name} AS {self._to_make.pop(name)}")
 
 
 class _Compiler(PGCompiler):
