@@ -727,17 +727,17 @@ class LogReader:
         return found
 
     def _damaged(self, seq: int) -> Operation:
+        def value_of(column: Column[T], otherwise: T) -> T:
+            only = select(column).where(OPERATIONS.c.company_id == self.company_id, _SEQ == seq)  # noqa: SIM300
+            try:
+                found: T = self.connection.execute(only).scalar_one()
+            except (TypeError, ValueError, ArithmeticError):
+                return otherwise
+            return found
+
         columns = OPERATIONS.c
-
-        def value_of(column: Column[Any]) -> Any:
-            only = select(column).where(columns.company_id == self.company_id, _SEQ == seq)  # noqa: SIM300
-            return self.connection.execute(only).scalar()
-
-        try:
-            at = value_of(columns.started_at)
-        except (TypeError, ValueError, ArithmeticError):
-            at = _EPOCH
-        return damaged(seq, str(value_of(columns.operation_id)), self.company_id, at)
+        operation_id = value_of(columns.operation_id, str(seq))
+        return damaged(seq, operation_id, self.company_id, value_of(columns.started_at, _EPOCH))
 
     def _read(self, wanted: Sequence[int], record_ids: Sequence[str]) -> list[Operation]:
         only = HANDLES.c.provider_record_id.in_(record_ids) if record_ids else true()

@@ -190,9 +190,9 @@ def test_a_quota_that_is_used_up_is_a_full_disk(
 def test_damaged_operations_are_named_and_the_others_listed(here: Run, logged: Database) -> None:
     with logged.write() as connection:
         connection.exec_driver_sql("DROP TRIGGER memory_operations_append_only")
-        for seq, column in ((58, "request"), (57, "started_at")):
+        for seq, column in ((58, "request"), (57, "started_at"), (56, "operation_id")):
             connection.exec_driver_sql(
-                f"UPDATE memory_operations SET {column} = '[\x1b' "
+                f"UPDATE memory_operations SET {column} = CAST('[\x1b' AS BLOB) "
                 f"WHERE seq = {seq} AND company_id = 'acme'"
             )
     told = here("ops", "list", "--limit", "5")
@@ -201,8 +201,8 @@ def test_damaged_operations_are_named_and_the_others_listed(here: Run, logged: D
     assert [line for line in told.err.splitlines() if "is damaged" in line] == [
         f"Operation {seq} is damaged: the database holds what memtui never writes there; restore "
         "it from a backup."
-        for seq in (58, 57)
+        for seq in (58, 57, 56)
     ]
     found = here("ops", "list", "--limit", "5", "--json").document["operations"]
-    assert [one["status"] == "damaged" for one in found] == [False, False, True, True, False]
+    assert [one["status"] == "damaged" for one in found] == [False, False, True, True, True]
     assert here("ops", "show", "58").code == 3
