@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 
 from memtui.contract import Invalid, MemtuiError
 from memtui.filters import parse_when
-from memtui.screens.dialogs import READING, Dialog
+from memtui.screens.dialogs import READING, Dialog, Waiting
 from memtui.screens.operations.view import about
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
@@ -127,7 +127,9 @@ class ChooseMoment(Dialog[datetime]):
             lambda one: one.at.isoformat(), page_rows=PAGE_ROWS
         )
         self._moments: Sequence[_Moment] = ()
-        """Those of the day, the last one first."""
+        """Those of `_day`, the last one first."""
+        self._day: date | None = None
+        """Whose changes are listed; those of the calendar's day may be on their way."""
         self._known: _Known | None = None
         """None until it is read."""
         self._days = Background(self, "moment-days")
@@ -207,7 +209,7 @@ class ChooseMoment(Dialog[datetime]):
             return found, await _as_shown(state, found[:PAGE_ROWS])
 
         def show(read: tuple[Sequence[_Moment], Sequence[DayMoment]]) -> None:
-            self._moments, first = read
+            self._day, (self._moments, first) = day, read
             listed = self.query_one(VirtualList)
             self._pages.forget()
             self._rows.reset(len(self._moments))
@@ -244,11 +246,22 @@ class ChooseMoment(Dialog[datetime]):
 
     @on(Calendar.Chosen)
     def _enter_day(self) -> None:
-        self.query_one(VirtualList).focus()
+        """Go to the changes of the day once they are read; keys wait for that too."""
+
+        def enter(_: object = None) -> None:
+            if self._day == self._calendar.day:
+                self.query_one(VirtualList).focus()
+
+        if self._day == self._calendar.day:
+            enter()
+        else:
+            waiting = Waiting("reading what was changed", self._read, enter, self._failed)
+            self.app.push_screen(waiting, lambda _: None)
 
     @on(Opened)
     def _take(self) -> None:
-        if (moment := self.query_one(VirtualList).current) is not None:
+        moment = self.query_one(VirtualList).current
+        if moment is not None and self._day == self._calendar.day:
             self.dismiss(moment.at)
 
     def action_back(self) -> None:

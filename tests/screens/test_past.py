@@ -18,7 +18,7 @@ from memtui.config import Paths, Settings
 from memtui.contract import Scope, SourceKind, SourceRef, WriteMode, WriteRequest
 from memtui.screens import past
 from memtui.screens.changes import Changes
-from memtui.screens.dialogs import Prompt
+from memtui.screens.dialogs import Prompt, Waiting
 from memtui.screens.past import ChooseMoment
 from memtui.screens.state import GoTo
 from memtui.screens.timeline import Timeline
@@ -26,6 +26,7 @@ from memtui.service import Caller, MemoryService
 from memtui.widgets import format as fmt
 from memtui.widgets.calendar import Calendar
 from memtui.widgets.virtual_list import VirtualList
+from tests.screens.held import Gate
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import running, toasts, until, write_notes
 
@@ -142,6 +143,34 @@ async def test_each_change_of_a_long_day_says_who_made_it(
             await until(pilot, lambda: listing.current)
             seen += [f"{one.who} {one.what[:12]}" for one in listing.chosen]
     assert seen == ["ana write: note "] * 20 + [" start of the"]
+
+
+async def test_what_is_taken_is_of_the_day_that_was_chosen_however_fast(
+    service: MemoryService,
+    caller: Caller,
+    paths: Paths,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate, as_shown = Gate(), past._as_shown
+
+    async def later(*asked: Any) -> Any:
+        await gate.through()
+        return await as_shown(*asked)
+
+    monkeypatch.setattr(past, "_as_shown", later)
+    await write_notes(service, caller, ["Deploy from main"])
+    async with running(paths, settings, "records", (80, 24)) as (app, pilot):
+        calendar = (await choosing(app, pilot)).query_one(Calendar)
+        day = calendar.day - timedelta(days=1)
+        calendar.counts = {day: 1, calendar.day: 1}
+        gate.close()
+        for key in ("left", "enter", "j", "enter"):
+            app.post_message(Key(key, key if len(key) == 1 else None))
+        await until(pilot, lambda: calendar.day == day and isinstance(app.screen, Waiting))
+        gate.open()
+        await until(pilot, lambda: app.state.as_of is not None)
+        assert app.state.as_of == datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 async def fact(service: MemoryService, caller: Caller, text: str) -> datetime:
