@@ -127,7 +127,9 @@ def filter_of_group(chosen: Filter, group: Group) -> Filter | None:
     if value is None or field not in FIELDS.values():
         return None
     only = build_filter(**{field: value})
-    return chosen.narrowed_to(**{field: getattr(only, field)})
+    narrowed = chosen.narrowed_to(**{field: getattr(only, field)})
+    # One that names a door takes in what is memtui's own, which the figures left out.
+    return narrowed if narrowed.leaves_out_own == chosen.leaves_out_own else None
 
 
 def filter_of_bucket(chosen: Filter, bucket: Group, about: Filter) -> Filter:
