@@ -746,7 +746,7 @@ class Filter(Model):
     uses: tuple[UseTest, ...] = ()
     """All of them must hold, of records."""
     own: bool = False
-    """Also what memtui's app read to draw its screens, where no door is named."""
+    """Also what memtui read to draw a screen or for another answer, where no door is named."""
 
     def field_tests(self) -> Iterator[FieldTest]:
         """Yield what is asked of each field but moments, words that must be there and numbers."""
@@ -777,7 +777,7 @@ class Filter(Model):
 
     @property
     def leaves_out_own(self) -> bool:
-        """Whether operations that memtui's app did to draw its screens are left out."""
+        """Whether such reads of memtui's own are left out."""
         return not self.own and all(one.field != "door" for one in self.field_tests())
 
     def with_own(self) -> Self:

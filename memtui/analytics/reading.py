@@ -82,7 +82,7 @@ class OperationLog(LogEngine):
         return bool(self.visible or condition(chosen))
 
     def _own(self, last: int) -> array[int]:
-        """Return the numbers up to `last` of what memtui's app did to draw its screens."""
+        """Return the numbers up to `last` of what is memtui's own."""
         while True:
             manifest, _ = self.place()
             sealed = manifest.sealed_through
@@ -98,7 +98,7 @@ class OperationLog(LogEngine):
                 return array("q", (*older, *hot))
 
     def left_out(self, chosen: Filter) -> int:
-        """Return how many match besides that memtui's app did to draw its screens."""
+        """Return how many match besides that are memtui's own."""
         if not chosen.leaves_out_own:
             return 0
         while True:
@@ -285,7 +285,7 @@ class Tail(NamedTuple):
     operations: tuple[Operation, ...]
     """Oldest first."""
     left_out: int
-    """How many came besides that memtui's app did to draw its screens."""
+    """How many came besides that are memtui's own."""
     last: int
     """The number to go on from."""
 
@@ -339,7 +339,7 @@ class View:
         self.count = self._held + len(recent)
         """How many there are."""
         self.left_out = log.left_out(chosen)
-        """How many match besides that memtui's app did to draw its screens."""
+        """How many match besides that are memtui's own."""
         self.last = last
         """The log's newest `seq` when the view was opened; `tail(last)` is what came since."""
 

@@ -50,7 +50,7 @@ class LogView:
         self.count = view.count
         """How many there are."""
         self.left_out = view.left_out
-        """How many match besides that memtui's app did to draw its screens."""
+        """How many match besides that are memtui's own."""
         self.last = view.last
         """The log's newest `seq` when the view was opened; `tail(last)` is what came since."""
 

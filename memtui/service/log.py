@@ -365,7 +365,7 @@ class Log(Group):
     ) -> OperationPage:
         """Return a page of the log, newest first; `after` gives the oldest ones above a `seq`.
 
-        `chosen` None is everything, what memtui's app did to draw its screens too. For a row that
+        `chosen` None is everything, what is memtui's own too. For a row that
         is damaged stands one that only says so (`Operation.damaged`).
         """
         return self._of(caller).page(

@@ -290,7 +290,7 @@ class LogReader:
         return int(found.scalar_one()) - self.left_out(chosen)
 
     def left_out(self, chosen: Filter) -> int:
-        """Return how many match besides that memtui's app did to draw its screens."""
+        """Return how many match besides that are memtui's own."""
         if not chosen.leaves_out_own:
             return 0
         return self._count(_IS_OWN, *self._matching(chosen.with_own()))
@@ -300,7 +300,7 @@ class LogReader:
         return int(self.connection.execute(statement).scalar_one())
 
     def own_seqs(self, first: int, last: int) -> Sequence[int]:
-        """Return the numbers, ends included, of what memtui's app did to draw its screens."""
+        """Return the numbers, ends included, of what is memtui's own."""
         return self._numbers(_IS_OWN, _SEQ.between(first, last), *seen(self.sight), order=_SEQ)
 
     def by_id(self, operation_id: str) -> tuple[Operation, ...]:

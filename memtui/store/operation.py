@@ -213,7 +213,7 @@ class OperationPage(Model):
     total: int
     """How many operations match, over all pages."""
     left_out: int = 0
-    """How many match besides that memtui's app did to draw its screens (`OperationDraft.own`)."""
+    """How many match besides that are memtui's own (`OperationDraft.own`)."""
     next_before: int | None = None
 
 

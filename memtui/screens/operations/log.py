@@ -71,7 +71,7 @@ class LogFeed:
         """What came since, where it is shown: in the natural order."""
         self._came_since = 0
         self._left_out = 0
-        """How many match besides that memtui did to draw its screens."""
+        """How many match besides that are memtui's own."""
         self._last_seq = 0
         self._seen = 0
         self._problem = ""
