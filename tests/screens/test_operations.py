@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,10 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
-from memtui.screens.operations.view import about, asked
+from memtui.screens.operations.view import OperationView, about, asked, foot, head
 from memtui.screens.state import GoTo
 from memtui.service import Caller, ContextRequest, MemoryService
-from memtui.store.operation import Operation
+from memtui.store.operation import Operation, damaged
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.panes import OptionRows
 from memtui.widgets.virtual_list import VirtualList
@@ -334,3 +335,11 @@ async def test_hostile_texts_are_shown_and_never_obeyed(
             await pilot.pause()
             assert_harmless(screen_text(app))
         assert app.is_running
+
+
+def test_the_details_of_a_damaged_row_tell_nothing_that_is_not_known() -> None:
+    now = datetime(2026, 3, 9, tzinfo=UTC)
+    view = OperationView(damaged(7, "op7", "acme", now), now)
+    title, _, _, *why = head(view, 300).plain.splitlines()
+    assert (title, why) == ("damaged  #7", [view.operation.error_message])
+    assert foot(view, 300).plain.split() == ["id", "op7"]

@@ -206,7 +206,7 @@ def head(view: OperationView, width: int) -> Content:
     title = line(
         display(operation.operation_type.value, style=STRONG),
         display(f"#{operation.seq:,}", style=DIM),
-        outcome_words(operation),
+        None if operation.damaged else outcome_words(operation),
         gap="  ",
     )
     when = display(
@@ -218,7 +218,7 @@ def head(view: OperationView, width: int) -> Content:
         [title, when],
         list(_asked(operation)),
         list(_ending(view)),
-        _origin(operation),
+        [] if operation.damaged else _origin(operation),
     ]
     return joined(blocks, width)
 
@@ -285,11 +285,11 @@ def _origin(operation: Operation) -> list[Line]:
 def foot(view: OperationView, width: int) -> Content:
     """Return everything below the handles: changes, usage, and where it stands in the chain."""
     operation = view.operation
+    name = labelled("id", display(operation.operation_id, style=DIM))
+    if operation.damaged:
+        return joined([[name]], width)
     digests = f"{fmt.digest(operation.digest)} after {fmt.digest(operation.previous_digest)}"
-    chain: list[Line] = [
-        labelled("id", display(operation.operation_id, style=DIM)),
-        labelled("digest", display(digests, style=DIM)),
-    ]
+    chain: list[Line] = [name, labelled("digest", display(digests, style=DIM))]
     found: list[list[Line]] = [list(_stages(operation))] if operation.stages else []
     return joined([*found, *map(_change, view.changes), list(usage_lines(operation)), chain], width)
 
