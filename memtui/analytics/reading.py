@@ -97,17 +97,18 @@ class OperationLog(LogEngine):
                 older = self._own_sealed[1] if sealed else ()
                 return array("q", (*older, *hot))
 
-    def left_out(self, chosen: Filter) -> int:
-        """Return how many match besides that are memtui's own."""
+    def left_out(self, chosen: Filter, last: int) -> int:
+        """Return how many match besides, up to a number, that are memtui's own."""
         if not chosen.leaves_out_own:
             return 0
         while True:
             manifest, _ = self.place()
             with self._database.read() as connection:
-                found = self._reader(connection, manifest.sealed_through).left_out(chosen)
+                found = self._reader(connection, manifest.sealed_through).left_out(chosen, last)
             if manifest.segments:
                 files = self.sealed(manifest.segments, "operations")
-                where = " AND ".join(filter(None, (OWN, condition(chosen.with_own()))))
+                parts = (OWN, f"seq <= {last}", condition(chosen.with_own()))
+                where = " AND ".join(filter(None, parts))
                 with self.asking() as cursor:
                     rows = cursor.execute(f"SELECT count(*) FROM {files} WHERE {where}").fetchall()
                 found += rows[0][0]
@@ -338,7 +339,7 @@ class View:
         self._turned = turned
         self.count = self._held + len(recent)
         """How many there are."""
-        self.left_out = log.left_out(chosen)
+        self.left_out = log.left_out(chosen, last)
         """How many match besides that are memtui's own."""
         self.last = last
         """The log's newest `seq` when the view was opened; `tail(last)` is what came since."""

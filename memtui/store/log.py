@@ -289,11 +289,12 @@ class LogReader:
         found = self.connection.execute(select(func.coalesce(last - first + 1, 0)))
         return int(found.scalar_one()) - self.left_out(chosen)
 
-    def left_out(self, chosen: Filter) -> int:
-        """Return how many match besides that are memtui's own."""
+    def left_out(self, chosen: Filter, through: int | None = None) -> int:
+        """Return how many match besides, up to a number, that are memtui's own."""
         if not chosen.leaves_out_own:
             return 0
-        return self._count(_IS_OWN, *self._matching(chosen.with_own()))
+        by_then = () if through is None else (through >= _SEQ,)
+        return self._count(_IS_OWN, *by_then, *self._matching(chosen.with_own()))
 
     def _count(self, *where: ColumnElement[bool]) -> int:
         statement = select(func.count()).select_from(OPERATIONS).where(*self._own, *where)

@@ -135,6 +135,9 @@ def test_a_filter_finds_the_same_as_in_the_hot_table(
         assert view.window(3, 4) == found[3:7]
         assert view.tail(60).operations == tuple(o for o in found[::-1] if o.seq > 60)
         view.close()
+    for chosen, whole in zip(FILTERS, everything, strict=True):
+        by_then = [one for one in whole.operations if one.own and one.seq <= COUNT // 2]
+        assert operations.left_out(chosen, COUNT // 2) == len(by_then) * chosen.leaves_out_own
 
 
 def _placed(name: str, operation: Operation) -> tuple[Any, int]:
