@@ -246,7 +246,8 @@ class OperationOptions:
     principal: Annotated[
         str | None,
         typer.Option(
-            help="Only by this principal, as by: takes it: user:ana, ana, or agent for each."
+            help="Only by this principal: user:ana, ana, or agent for every agent. "
+            "Several: with commas."
         ),
     ] = None
     text: Annotated[str | None, typer.Option(help="Every word must occur.")] = None
