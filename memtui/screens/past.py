@@ -318,8 +318,9 @@ async def _as_shown(state: AppState, moments: Sequence[_Moment]) -> list[DayMome
     shown: list[DayMoment] = []
     for one in moments:
         operation = found.get(one.operation_id)
-        if operation is None:
-            told = one.edge or "changed; no operation is known"
+        if operation is None or operation.damaged:
+            unknown = "the operation is damaged" if operation else "no operation is known"
+            told = one.edge or f"changed; {unknown}"
             shown.append(DayMoment(one.at, "", told))
         else:
             words = about(operation) or fmt.counted(operation.result_count, "record")

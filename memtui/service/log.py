@@ -148,18 +148,21 @@ class CompanyLog:
         return found[0]
 
     def by_ids(
-        self, operation_ids: Sequence[str], record_ids: Sequence[str] = ()
+        self, operation_ids: Sequence[str], record_ids: Sequence[str] = (), *, strict: bool = True
     ) -> tuple[Operation, ...]:
         """Return the operations with these ids, newest first.
 
-        Where `record_ids` are given, their handles are those of these records alone.
+        Where `record_ids` are given, their handles are those of these records alone. `strict` is as
+        in `page`.
         """
-        hot, sealed, _ = self._both(lambda one: one.by_ids(operation_ids, record_ids), whole=True)
+        hot, sealed, _ = self._both(
+            lambda one: one.by_ids(operation_ids, record_ids, strict=strict), whole=True
+        )
         known = {one.operation_id for one in hot}
         missing = [one for one in operation_ids if one not in known]
         if not missing:
             return hot
-        older = sealed.ask(lambda one: self._reader(one).by_ids(missing, record_ids))
+        older = sealed.ask(lambda one: self._reader(one).by_ids(missing, record_ids, strict=strict))
         return (*hot, *(older or ()))
 
     def spans(self, chosen: Filter) -> list[Span]:
@@ -405,8 +408,8 @@ class Log(Group):
 
     @in_thread
     def by_ids(self, caller: Caller, operation_ids: Sequence[str]) -> tuple[Operation, ...]:
-        """Return the operations with these ids that the caller sees, newest first."""
-        return self._of(caller).by_ids(operation_ids)
+        """Return the operations with these ids that the caller sees, newest first; as `page`."""
+        return self._of(caller).by_ids(operation_ids, strict=False)
 
     @in_thread
     def changes(self, caller: Caller, operation_id: str) -> tuple[Change, ...]:

@@ -327,16 +327,16 @@ class LogReader:
         return ()
 
     def by_ids(
-        self, operation_ids: Sequence[str], record_ids: Sequence[str] = ()
+        self, operation_ids: Sequence[str], record_ids: Sequence[str] = (), *, strict: bool = True
     ) -> tuple[Operation, ...]:
-        """Return the operations with these ids, newest first; see `by_seqs` for `record_ids`."""
+        """Return the operations with these ids, newest first; see `by_seqs` for the others."""
         column = OPERATIONS.c.operation_id
         found = [
             seq
             for part in parts(operation_ids)
             for seq in self._numbers(column.in_(part), *seen(self.sight))
         ]
-        return self._in_order(sorted(found, reverse=True), record_ids)
+        return self._in_order(sorted(found, reverse=True), record_ids, strict=strict)
 
     def latencies(self, binding_key: str, limit: int) -> list[float]:
         """Return the latencies of a binding's newest operations in milliseconds, oldest first."""

@@ -134,6 +134,12 @@ async def test_each_change_of_a_long_day_says_who_made_it(
 ) -> None:
     monkeypatch.setattr(past, "PAGE_ROWS", 3)
     await write_notes(service, caller, [f"note {number}" for number in range(20)])
+    with service.core.database.write() as connection:
+        connection.exec_driver_sql("DROP TRIGGER memory_operations_append_only")
+        connection.exec_driver_sql(
+            "UPDATE memory_operations SET request = '[' WHERE seq = "
+            "(SELECT max(seq) FROM memory_operations WHERE operation_type = 'write')"
+        )
     async with running(paths, settings, "records", (100, 24)) as (app, pilot):
         listing = (await choosing(app, pilot)).query_one(VirtualList)
         await pilot.press("enter", "G")
@@ -142,7 +148,7 @@ async def test_each_change_of_a_long_day_says_who_made_it(
             listing.go_to(line)
             await until(pilot, lambda: listing.current)
             seen += [f"{one.who} {one.what[:12]}" for one in listing.chosen]
-    assert seen == ["ana write: note "] * 20 + [" start of the"]
+    assert seen == [" changed; the", *["ana write: note "] * 19, " start of the"]
 
 
 async def test_what_is_taken_is_of_the_day_that_was_chosen_however_fast(
