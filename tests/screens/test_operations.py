@@ -163,6 +163,10 @@ async def test_what_the_app_reads_is_listed_only_where_its_door_is_asked_for(
         await until(pilot, lambda: own in app.screen.query_one(FilterLine).count)
         assert listed(app).rows.count == before
         assert current(app).operation_type is OperationType.QUERY
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "1 own left out" in app.screen.query_one(FilterLine).count)
+        await pilot.resize_terminal(120, 40)
+        await until(pilot, lambda: own in app.screen.query_one(FilterLine).count)
         app.screen.post_message(GoTo(filter_line="door:tui"))
         await until(pilot, lambda: listed(app).rows.count == 1)
         assert current(app).operation_type is OperationType.GET

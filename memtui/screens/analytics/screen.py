@@ -154,6 +154,10 @@ class AnalyticsScreen(MemtuiScreen):
         self.query_one("#analytics-notice", Notice).hide()
         self._show_half(sql=False)
 
+    def on_resize(self) -> None:
+        """Count in words for another width, once the screen is styled for it."""
+        self.call_later(self._draw_status_line)
+
     @property
     def _grid(self) -> ChartGrid:
         return self.query_one(ChartGrid)

@@ -108,6 +108,11 @@ class OperationsScreen(ListScreen[Operation]):
         """Let in what came while another screen was shown."""
         self._feed.poll()
 
+    def on_resize(self) -> None:
+        """Say how much there is in words for another width, once the screen is styled for it."""
+        if self._feed.count:
+            self.call_later(self.look)
+
     def watch_state(self, before: AppState, now: AppState) -> None:
         """Say whether the log is followed."""
         super().watch_state(before, now)
