@@ -12,7 +12,6 @@ from typing import Any
 
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
 from memtui.actions import ACTIONS, Need, screen_tab
@@ -20,6 +19,7 @@ from memtui.paths import Paths, flat, read_environment, read_file
 from memtui.screens.keymap import Keymap, footer_entries, load_keymap
 from memtui.widgets.display import ACCENT, DIM, STRONG
 from memtui.widgets.frame import ScopeBar, ScopeView, ScreenTabs, entry_content, fitting
+from memtui.widgets.sized import RestingScreen
 
 OPENING = "Opening your memories"
 HINT = "The keys work already; q quits."
@@ -71,7 +71,7 @@ def _table(found: Any) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-class Opening(Screen[None]):
+class Opening(RestingScreen[None]):
     """The frame of a numbered screen with nothing in it."""
 
     AUTO_FOCUS = ""

@@ -7,13 +7,26 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 
 from textual.await_complete import AwaitComplete
+from textual.geometry import Size
 from textual.screen import Screen, ScreenResultType
 
 AT_ONCE_SECONDS = 0.1
 """Within this what is asked for is there at once: it is worth no drawing of its own."""
 
 
-class SizedScreen(Screen[ScreenResultType]):
+class RestingScreen(Screen[ScreenResultType]):
+    """A screen that comes to rest where the terminal changes its size several times at once."""
+
+    def _screen_resized(self, size: Size) -> None:
+        """Lay out for the size there is by now, whatever it was when this was sent.
+
+        Of two sizes at once each would send itself again, and all be laid out for ever.
+        """
+        del size
+        super()._screen_resized(self.app.size)
+
+
+class SizedScreen(RestingScreen[ScreenResultType]):
     """A screen that has the classes of its size before anything stands on it.
 
     Textual sets them after the first layout, and then styles and lays out everything again. It also

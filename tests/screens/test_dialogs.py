@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 from textual.app import App
 from textual.content import Content
+from textual.events import Resize
+from textual.geometry import Size
 from textual.widgets import Input
 
 from memtui.app import styles_path
@@ -125,6 +127,16 @@ async def test_a_form_shows_on_five_lines_what_is_written_and_in_which_field() -
         type_at_once(app, *"more")
         await until(pilot, lambda: "more" in screen_text(app))
         assert "words" in screen_text(app)
+
+
+async def test_a_size_that_is_past_lays_nothing_out() -> None:
+    app = _Styled()
+    async with app.run_test(size=(80, 24)) as pilot:
+        form = _Words("Settings", go="check")
+        await app.push_screen(form)
+        form.post_message(Resize(Size(100, 30), Size(100, 30)))
+        await pilot.pause()
+        assert form._compositor.size == app.size
 
 
 async def test_a_field_takes_no_line_for_what_nobody_says() -> None:
