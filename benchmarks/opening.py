@@ -4,9 +4,9 @@ memtui and a bare Textual app run in terminals of 120x40. Each key is pressed, a
 used of the processor until it is at rest again is read from the kernel, all threads together. The
 bare app opens a box with an input and forty lines, which is what Textual itself takes. HOME is that
 of a demo; without one it is made first. First visits are measured in an app that prepared its
-screens while nobody pressed a key, and in one to which none of the moments without a key came
-that it waits for: it has imported its screens, and no more. Records are shown already. With
-WORDS, only dialogs whose names have one of them are opened, and no screen is visited.
+screens while nobody pressed a key, and in one where keys came too fast for that: it has imported
+its screens, and no more. Records are shown already. With WORDS, only dialogs whose names have one
+of them are opened, and no screen is visited.
 
 What counts is the least of the rounds, as `timeit` has it: a processor that others share takes up
 to twice the time for the same work, and never less. The middle one stands beside it.

@@ -351,7 +351,8 @@ class LogReader:
             .order_by(_SEQ.desc())
             .limit(limit)
         )
-        return list(self.connection.execute(newest).scalars())[::-1]
+        found = map(_milliseconds, self.connection.execute(newest).scalars())
+        return [one for one in found if one is not None][::-1]
 
     def seqs(self, chosen: Filter, first: int, last: int) -> Sequence[int]:
         """Return the numbers from `first` to `last`, ends included, that a filter lets through."""
@@ -382,17 +383,30 @@ class LogReader:
         return None if found is None else (found.started_at, found.seq)
 
     def spans(self, chosen: Filter) -> list[Span]:
-        """Return when each operation of a filter was under way, the first to begin first."""
+        """Return when each operation of a filter was under way, the first to begin first.
+
+        One of which it cannot be told how long it took is over as it begins.
+
+        Raises:
+            Unavailable: it cannot be told when one began.
+        """
         columns = OPERATIONS.c
         statement = select(columns.operation_id, columns.started_at, columns.latency_ms)
         found = self.connection.execute(
             statement.where(*self._own, *self._matching(chosen)).order_by(columns.started_at, _SEQ)
         )
-        # An imported operation may say that it took any time.
-        return [
-            Span(one, at, at + timedelta(milliseconds=min(took or 0, _DAY / 1_000)))
-            for one, at, took in found
-        ]
+        spans = []
+        try:
+            for operation_id, at, took in found:
+                # An imported operation may say that it took any time.
+                known = min(_milliseconds(took) or 0, _DAY / 1_000)
+                spans.append(Span(operation_id, at, at + timedelta(milliseconds=known)))
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise Unavailable(
+                "The log holds a moment that memtui never writes; `memtui ops list` names the "
+                "operations that are damaged."
+            ) from error
+        return spans
 
     def _successful(self, chosen: Filter) -> Any:
         """Return the successful operations of a filter, for a statement's FROM."""
@@ -769,6 +783,11 @@ class LogReader:
     ) -> tuple[Operation, ...]:
         found = {one.seq: one for one in self.by_seqs(wanted, record_ids, strict=strict)}
         return tuple(found[seq] for seq in wanted)
+
+
+def _milliseconds(value: object) -> float | None:
+    """Return a latency; None where there is none, or what somebody put in its place."""
+    return value if isinstance(value, (int, float)) else None
 
 
 def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iterator[Any]:

@@ -140,6 +140,10 @@ async def test_each_change_of_a_long_day_says_who_made_it(
             "UPDATE memory_operations SET request = '[' WHERE seq = "
             "(SELECT max(seq) FROM memory_operations WHERE operation_type = 'write')"
         )
+        connection.exec_driver_sql(
+            "UPDATE memory_operations SET latency_ms = 'long' WHERE seq = "
+            "(SELECT min(seq) FROM memory_operations WHERE operation_type = 'write')"
+        )
     async with running(paths, settings, "records", (100, 24)) as (app, pilot):
         listing = (await choosing(app, pilot)).query_one(VirtualList)
         await pilot.press("enter", "G")
@@ -148,7 +152,11 @@ async def test_each_change_of_a_long_day_says_who_made_it(
             listing.go_to(line)
             await until(pilot, lambda: listing.current)
             seen += [f"{one.who} {one.what[:12]}" for one in listing.chosen]
-    assert seen == [" changed; the", *["ana write: note "] * 19, " start of the"]
+        health = app.controller.state.health
+        assert health is not None
+        assert health.latencies_ms
+    of_damaged = " changed; the"
+    assert seen == [of_damaged, *["ana write: note "] * 18, of_damaged, " start of the"]
 
 
 async def test_what_is_taken_is_of_the_day_that_was_chosen_however_fast(

@@ -279,7 +279,7 @@ class AnalyticsScreen(MemtuiScreen):
             self._take(() if news.is_part else news.operations)
 
     def _take(self, came: Sequence[Operation]) -> None:
-        """Show figures that hold what came, or nothing where that is not known."""
+        """Have the figures hold what came; nothing came that is known where it is empty."""
         board = self.board.with_own(came) if self.board and came else None
         if board is not None:
             self.board = board

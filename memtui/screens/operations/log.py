@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from memtui.service.analysis import LogView
 
 NEWEST_FIRST = ("when", True)
-PAGE_ROWS = 64
+_PAGE_ROWS = 64
 """Rows of a page: in another order each may lie in another place of the archive."""
 _PAGES = 96
 _KEPT = 1_000
@@ -124,11 +124,11 @@ class LogFeed:
             view = await session.service.analysis.open_log(
                 session.caller, chosen, "seq", early=early
             )
-            page = max(0, (view.count - 1) // PAGE_ROWS - 1)  # the last may hold a row alone
-            return _Opened(view, order, page, await view.window(page * PAGE_ROWS, 2 * PAGE_ROWS))
+            page = max(0, (view.count - 1) // _PAGE_ROWS - 1)  # the last may hold a row alone
+            return _Opened(view, order, page, await view.window(page * _PAGE_ROWS, 2 * _PAGE_ROWS))
         sort = f"{'-' if order[1] else ''}{SORTS[order[0]]}"
         view = await session.service.analysis.open_log(session.caller, chosen, sort)
-        return _Opened(view, order, 0, await view.window(0, PAGE_ROWS))
+        return _Opened(view, order, 0, await view.window(0, _PAGE_ROWS))
 
     def _replace(self, view: LogView | None) -> Operation | None:
         """Put another view in place of the one there is; return what the cursor stood on."""
@@ -152,12 +152,12 @@ class LogFeed:
         self.rows = WindowRows(
             operation_key,
             newest_first=natural,
-            page_rows=PAGE_ROWS,
+            page_rows=_PAGE_ROWS,
             max_pages=_PAGES,
         )
         self.rows.reset(count)
-        for number, first in enumerate(range(0, len(rows), PAGE_ROWS), page):
-            self.rows.put(number, rows[first : first + PAGE_ROWS])
+        for number, first in enumerate(range(0, len(rows), _PAGE_ROWS), page):
+            self.rows.put(number, rows[first : first + _PAGE_ROWS])
         self._screen.rows_list.show(self.rows, added_above=added)
 
     def _show_early(self, found: Sequence[Operation]) -> None:
