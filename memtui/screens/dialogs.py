@@ -843,13 +843,20 @@ class Waiting(DimmingScreen[bool], Generic[T]):
 
 
 class Saving(Waiting[T]):
-    """Changes something, which nothing stops: it cannot be left before that is done or refused."""
+    """Changes something, which nothing stops: it cannot be left before that is done or refused.
+
+    Keys are dropped: they were meant for the dialog below it, which is gone once it is done.
+    """
 
     KEYS = "it cannot be stopped any more"
 
     def _begin(self) -> None:
         self._reading.every(self._work, self._read, self._broken)
         self.paint_with(self._reading.settled)
+
+    def _read(self, found: T) -> None:
+        self.dismiss(None)
+        self._then(found)
 
     def action_stop(self) -> None:
         """Wait on."""

@@ -103,7 +103,10 @@ async def test_what_a_company_is_saved_as_cannot_be_thrown_away_meanwhile(
         gate.open()
         await until(pilot, lambda: "The database is locked." in screen_text(app))
         gate.error = None
-        await pilot.press("ctrl+s")
+        gate.close()
+        await pilot.press("ctrl+s", "question_mark")
+        gate.open()
         await until(pilot, lambda: answers)
+        assert not app.screen_stack[1:], "a key for the form went to what is behind it"
     assert answers == [await service.companies.get(caller)]
     assert answers != [company]
