@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from textual.content import Content
 from textual.style import Style
+from textual.widgets._toast import Toast
 
 from memtui.visible import visible
 
@@ -102,12 +103,17 @@ def toast(
 ) -> None:
     """Show a toast; the message is shown as it is written, whatever it holds.
 
-    A warning or an error that is shown already is not repeated.
+    A warning or an error that is shown already is not repeated. An information takes the place of
+    the one before it, which may be false by now: "u undoes it", once it was undone. One with a
+    title or a time of its own tells of something else, and both stay.
     """
     shown = visible(message, limit=500)
     there = node.app._notifications  # noqa: SLF001 - Textual has no other way to ask
-    if severity != "information" and any(one.message == shown for one in there):
-        return
+    if severity != "information":
+        if any(one.message == shown for one in there):
+            return
+    elif not title and timeout is None:
+        _take_last_away(node.app)
     node.notify(
         shown,
         title=visible(title, limit=100),
@@ -115,3 +121,14 @@ def toast(
         timeout=timeout,
         markup=False,
     )
+
+
+def _take_last_away(app: App[Any]) -> None:
+    """Take away the information that has neither a title nor a time of its own."""
+    for one in list(app._notifications):  # noqa: SLF001 - nor a way to take one away
+        is_usual = not one.title and one.timeout == app.NOTIFICATION_TIMEOUT
+        if one.severity == "information" and is_usual:
+            app._unnotify(one, refresh=False)  # noqa: SLF001
+            for shown in app.screen.query(Toast):
+                if shown._notification is one:  # noqa: SLF001
+                    shown._expire()  # noqa: SLF001 - which leaves nothing of it in the screen

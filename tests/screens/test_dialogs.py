@@ -8,6 +8,7 @@ from textual.content import Content
 from textual.events import Resize
 from textual.geometry import Size
 from textual.widgets import Input
+from textual.widgets._toast import Toast, ToastHolder
 
 from memtui.app import styles_path
 from memtui.config import Paths, Settings
@@ -38,6 +39,19 @@ class _Styled(App[None]):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return {"rule": "grey", "thumb": "grey"}
+
+
+async def test_what_is_told_of_an_act_takes_the_place_of_what_was_told_of_the_one_before() -> None:
+    app: App[None] = App()
+    async with app.run_test(notifications=True) as pilot:
+        toast(app, "Remembered: tea", title="coding · mcp")
+        toast(app, "That cannot be.", severity="error")
+        for said in ("Changed. u undoes it.", "Undone: 1 record. U redoes it.", "Copied."):
+            toast(app, said)
+            await pilot.pause()
+        shown = [one._notification.message for one in app.query(Toast)]
+        assert shown == ["Remembered: tea", "That cannot be.", "Copied."]
+        assert len(app.query(ToastHolder)) == len(shown)
 
 
 async def test_each_choice_is_turned_by_itself_and_taken_together() -> None:
