@@ -386,7 +386,7 @@ class _Exact:
         operations, handles = (
             self._rows.log.everything(self._manifest, table, columns, of_reads)
             for table, columns in (
-                ("operations", f"{opening}, door, binding_reason"),
+                ("operations", f"{opening}, door, to_show"),
                 ("handles", "seq, binding_key, provider_record_id"),
             )
         )

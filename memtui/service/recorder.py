@@ -39,7 +39,7 @@ from memtui.store.compiled import BindingRow, IntentRow
 from memtui.store.database import Connection as DatabaseConnection
 from memtui.store.database import Database
 from memtui.store.journal import Finding
-from memtui.store.operation import INFERRED, TO_SHOW, Absent, OperationDraft, OperationHandle
+from memtui.store.operation import INFERRED, Absent, OperationDraft, OperationHandle
 from memtui.store.settings import SettingChange
 from memtui.store.sight import Sight
 
@@ -205,7 +205,7 @@ class RunningOperation:
             scope=self.scope.model_copy(update=scope),
             binding_key=self.binding.key if self.binding else None,
             provider_key=self.binding.provider_key if self.binding else None,
-            binding_reason=TO_SHOW if self.to_show and not self.error else self.binding_reason,
+            to_show=True if self.to_show and self.error is None else None,
             source=_own_source(self.source, company_id),
             principal=self.caller.principal,
             door=self.caller.door,

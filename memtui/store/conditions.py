@@ -106,7 +106,7 @@ SORTS = {
 """What operations can be sorted by, and the column, sum or text it is."""
 
 READ = {
-    *("seq", "operation_id", "binding_reason", *chain(*_PLACES.values()), *_SEARCHED),
+    *("seq", "operation_id", "to_show", *chain(*_PLACES.values()), *_SEARCHED),
     *(name for name in SORTS if name in COLUMNS),
 }
 """The columns of operations that a filter or an order asks for, and what is memtui's own."""

@@ -71,6 +71,7 @@ _KEPT = frozenset(
 _STRUCTURE = frozenset(
     {
         "binding_reason",
+        "to_show",
         "source.activity_id",
         "source.comment_id",
         *(f"request.{name}" for name in ("operation_id", "checks", "sort", "model", "kind")),

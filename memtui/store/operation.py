@@ -40,11 +40,9 @@ LOOKS = (
 
 # No IN: of a long list DuckDB makes a join, which loses the order of rows.
 _LOOKS = " ".join(f"WHEN '{one}' THEN true" for one in LOOKS)
-TO_SHOW = "to show something else"
-"""Why a binding was read for an answer that is about something else: a replay, an impact."""
 OWN = (
     f"((door = '{APP_DOOR}' AND CASE operation_type {_LOOKS} ELSE false END) "
-    f"OR coalesce(binding_reason, '') = '{TO_SHOW}')"
+    "OR coalesce(to_show, false))"
 )
 """The SQL of `OperationDraft.own`, for every database; an index of the log is of these words."""
 
@@ -107,6 +105,8 @@ class OperationDraft(Model):
     provider_key: str | None = None
     binding_reason: str | None = Field(default=None, title="why")
     """Why this binding was chosen."""
+    to_show: bool | None = None
+    """True: memtui read it only for an answer about something else, a replay or an impact."""
     scope: Scope
     source: SourceRef | None = None
     principal: str
@@ -154,7 +154,7 @@ class OperationDraft(Model):
         (`Filter.leaves_out_own`): the log is about what is done with memories.
         """
         is_look = self.door == APP_DOOR and self.operation_type in LOOKS
-        return is_look or self.binding_reason == TO_SHOW
+        return is_look or self.to_show is True
 
 
 class Operation(OperationDraft):

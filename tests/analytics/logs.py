@@ -85,9 +85,12 @@ def fill(database: Database, count: int, company: str = "acme", start: int = 1) 
 
 
 def fill_looked_at(database: Database, count: int) -> None:
-    """Fill a log of which the app did every third operation."""
-    doors = ("tui", "test", "test")
-    append(database, [draft(number, door=doors[number % 3]) for number in range(1, count + 1)])
+    """Fill a log of which the app did every third operation, and every fifth was to show one."""
+    drafts = (
+        draft(one, door="test" if one % 3 else "tui", to_show=None if one % 5 else True)
+        for one in range(1, count + 1)
+    )
+    append(database, list(drafts))
 
 
 def seal_unlogged(database: Database, root: Path, company: str, **how: Any) -> SealReport:

@@ -77,6 +77,7 @@ drafts = st.builds(
     usage=st.lists(usages, max_size=2).map(tuple),
     started_at=st.datetimes(timezones=st.just(UTC)),
     latency_ms=number,
+    to_show=st.none() | st.booleans(),
     **dict.fromkeys(TEXTS, maybe),
 )
 
@@ -88,7 +89,7 @@ def naive(draft: OperationDraft, seq: int, previous: str) -> dict[str, Any]:
     """The document as docs/audit.md describes it, written without any thought of speed."""
     document = draft.model_dump(mode="json", exclude={"absent"})
     document |= {"seq": seq, "previous_digest": previous, "withheld": []}
-    values = {name: document.pop(name) for name in ("binding_reason", "error_message")}
+    values = {name: document.pop(name) for name in ("binding_reason", "error_message", "to_show")}
     values["scope.subject_id"] = document["scope"].pop("subject_id")
     for name in ("activity_id", "comment_id", "document_key", "external_ref"):
         if document["source"]:
