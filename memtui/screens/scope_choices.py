@@ -74,10 +74,7 @@ def scope_choices(
     whole = Scope(company_id=scope.company_id)
 
     def counted(label: str, owner: Scope) -> str:
-        if owner not in could_go:
-            return label
-        could, there = could_go[owner]
-        return f"{label}  {could:,} of {there:,} could go"
+        return f"{label}  {going(owner, could_go)}".rstrip()
 
     choices = [
         Choice(ScopeStep(field, None), f"{getattr(scope, field)}  — remove", word)
@@ -91,7 +88,7 @@ def scope_choices(
         for one in companies
         if one.company_id != scope.company_id
     )
-    known = list(seen)
+    known = [*seen, *could_go]
     for word, field in FIELDS.items():
         values = dict.fromkeys(value for one in known if (value := getattr(one, field)))
         choices.extend(
@@ -101,6 +98,14 @@ def scope_choices(
             if value != getattr(scope, field)
         )
     return choices
+
+
+def going(owner: Scope, could_go: Mapping[Scope, tuple[int, int]]) -> str:
+    """Return how many of an owner's records could go; empty where that is not known."""
+    if owner not in could_go:
+        return ""
+    could, there = could_go[owner]
+    return f"{could:,} of {there:,} could go"
 
 
 def offered(text: str, known: Sequence[Choice[ScopeStep]] = ()) -> list[Choice[ScopeStep]]:

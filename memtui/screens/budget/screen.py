@@ -180,6 +180,12 @@ class BudgetScreen(EditingScreen[FactRow]):
             self.show_count("")
             self._finding.latest(lambda: find_offers(self.state), self._show_offers, self.fail)
 
+    def watch_state(self, before: AppState, now: AppState) -> None:
+        """Say how much could go of whom is offered, as soon as that is known."""
+        super().watch_state(before, now)
+        if self.is_mounted and before.prune_figures != now.prune_figures and not self.view.places:
+            self._draw_offers()
+
     def forget(self) -> None:
         """Take the context away."""
         self._compared = None
@@ -388,7 +394,8 @@ class BudgetScreen(EditingScreen[FactRow]):
         notice.display = not self.view.places
         notice.set_class(bool(found), "-over-offers")
         offers.display = bool(found) and not self.view.places
-        offers.show(offers_content(found), 0 if found else None)
+        at = (offers.option_count == len(found) and offers.highlighted) or 0
+        offers.show(offers_content(found, self.state), at)
         if found:
             hint = "enter looks at one; s adds the project to a user, or the user to a project."
         else:

@@ -28,7 +28,7 @@ from memtui.fuzzy import finds
 from memtui.pruning.uses import Used, is_used_as
 from memtui.screens.dialogs import Choice
 from memtui.screens.editing import Named, read_column
-from memtui.screens.scope_choices import ScopeStep, seen_scopes
+from memtui.screens.scope_choices import ScopeStep, going, seen_scopes
 from memtui.screens.state import AppState, ServiceSession
 from memtui.service.visibility import without_prefix
 from memtui.widgets import format as fmt
@@ -138,11 +138,16 @@ async def find_offers(state: AppState) -> list[Choice[ScopeStep]]:
         # Without them the log still names those that were worked with.
         with suppress(MemtuiError):
             spaces = await session.service.namespaces.all(session.caller, state.binding.key)
-    return offers_of(await seen_scopes(session), spaces)[:_MOST_OFFERS]
+    found = state.prune_figures
+    seen = [*await seen_scopes(session), *(found.owners if found else ())]
+    return offers_of(seen, spaces)[:_MOST_OFFERS]
 
 
 def offers_of(seen: Sequence[Scope], spaces: Iterable[Namespace]) -> list[Choice[ScopeStep]]:
-    """Return what can be offered, users first, each sort by name."""
+    """Return what can be offered, users first, each sort by name.
+
+    How much each has in the active binding is said where that is known.
+    """
     counts = {(one.kind, one.name.partition(":")[2]): one.records for one in spaces}
     found = []
     for word, name_field in _OFFERED.items():
@@ -150,8 +155,8 @@ def offers_of(seen: Sequence[Scope], spaces: Iterable[Namespace]) -> list[Choice
         names |= {value for kind, value in counts if kind == word}
         for name in sorted(filter(None, names)):
             records = counts.get((word, name))
-            held = "" if records is None else f"  {fmt.counted(records, 'record')}"
-            found.append(Choice(ScopeStep(name_field, name), f"{name}{held}", word))
+            held = "" if records is None else fmt.counted(records, "record")
+            found.append(Choice(ScopeStep(name_field, name), name, word, held))
     return found
 
 
@@ -522,10 +527,21 @@ def notes_content(view: BudgetView) -> Content:
     return lines(shown)
 
 
-def offers_content(offers: Sequence[Choice[ScopeStep]]) -> list[Content]:
-    """Return whose facts there are to look at, a line each."""
+def offers_content(offers: Sequence[Choice[ScopeStep]], state: AppState) -> list[Content]:
+    """Return whose facts there are to look at, a line each.
+
+    How much of all bindings could go is said rather than how much the active one has.
+    """
+    found, whole = state.prune_figures, Scope(company_id=state.scope.company_id)
+    could_go = found.owners if found else {}
     return [
-        display(f"{one.detail:<9}", style=DIM) + display(one.label, limit=200) for one in offers
+        line(
+            display(f"{one.detail:<7}", style=DIM),
+            display(one.label, limit=200),
+            display(going(one.value.applied_to(whole), could_go) or one.sentence, style=DIM),
+            gap="  ",
+        )
+        for one in offers
     ]
 
 
