@@ -104,3 +104,8 @@ class ForeignInput(Input):
         """Show of the placeholder the words that fit."""
         del event
         self.placeholder = whole_words(self._hint, self.scrollable_content_region.width)
+
+    def on_blur(self) -> None:
+        """Show the beginning of what is written, but where the whole terminal was left for once."""
+        if self.app.app_focus:
+            self.scroll_to(x=0, animate=False, force=True)

@@ -50,3 +50,23 @@ async def test_a_placeholder_loses_whole_words_where_it_does_not_fit() -> None:
             await pilot.resize_terminal(width, 3)
             await pilot.pause()
             assert app.query_one(ForeignInput).render_line(0).text.strip() == shown
+
+
+async def test_a_line_that_is_left_shows_its_beginning_unless_the_terminal_was_left() -> None:
+    class Ask(App[None]):
+        def compose(self) -> ComposeResult:
+            yield ForeignInput("agent:coding since:7d", compact=True)
+
+    app = Ask()
+    async with app.run_test(size=(12, 3)) as pilot:
+        line = app.query_one(ForeignInput)
+        await pilot.press("end", "x")
+        assert "since:7dx" in line.render_line(0).text
+        app.app_focus = False
+        await pilot.pause()
+        app.app_focus = True
+        await pilot.pause()
+        assert "since:7dx" in line.render_line(0).text
+        app.set_focus(None)
+        await pilot.pause()
+        assert line.render_line(0).text.startswith("agent:coding")
