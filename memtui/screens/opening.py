@@ -18,13 +18,18 @@ from memtui.actions import ACTIONS, Need, screen_tab
 from memtui.paths import Paths, flat, read_environment, read_file
 from memtui.screens.keymap import Keymap, footer_entries, load_keymap
 from memtui.widgets.display import ACCENT, DIM, STRONG
-from memtui.widgets.frame import ScopeBar, ScopeView, ScreenTabs, entry_content, fitting
+from memtui.widgets.frame import (
+    FILTER_PLACEHOLDER,
+    ScopeBar,
+    ScopeView,
+    ScreenTabs,
+    entry_content,
+    fitting,
+)
 from memtui.widgets.sized import RestingScreen
 
 OPENING = "Opening your memories"
 HINT = "The keys work already; q quits."
-PLACEHOLDER = "such as agent:coding,ops -draft since:7d words ~fuzzy"
-"""What the filter line shows while nothing is written in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,7 @@ class Opening(RestingScreen[None]):
         yield ScreenTabs(self._mode, id="tabs")
         if "filter" in screen_tab(self._mode).groups:
             sign = Content.styled("/ ", f"bold {ACCENT}")
-            yield Static(sign + Content.styled(PLACEHOLDER, DIM), id="opening-filter")
+            yield Static(sign + Content.styled(FILTER_PLACEHOLDER, DIM), id="opening-filter")
         said = [Content.styled(f"… {OPENING}", STRONG), Content(""), Content.styled(HINT, DIM)]
         yield Static(Content("\n").join(said), id="phase")
         entries = footer_entries(self._mode, self._look.keymap, _why_disabled, {})

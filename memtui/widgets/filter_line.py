@@ -24,9 +24,9 @@ from memtui.filters import parse_filter
 from memtui.widgets.display import ACCENT, BAD, DIM, display, line, lines
 from memtui.widgets.editor import ForeignInput
 from memtui.widgets.filter_words import completed, completions, last_term, understood
+from memtui.widgets.frame import FILTER_PLACEHOLDER
 from memtui.widgets.keys import bindings_for
 
-PLACEHOLDER = "such as agent:coding,ops -draft since:7d words ~fuzzy"
 PAUSE_SECONDS = 0.15
 """How long a person stops writing before the line counts as typed."""
 _SIGN = Content.styled("/", f"bold {ACCENT}")
@@ -94,7 +94,7 @@ class FilterLine(Vertical):
 
     def compose(self) -> ComposeResult:
         """Lay out the input; all around it is drawn, as Textual lays out every widget by itself."""
-        yield ForeignInput(placeholder=PLACEHOLDER, compact=True, id="filter-input")
+        yield ForeignInput(placeholder=FILTER_PLACEHOLDER, compact=True, id="filter-input")
 
     def render(self) -> Content:
         """Draw the sign and the count around the input, and what is said below it."""

@@ -24,8 +24,8 @@ _PRESSED = "pressed"
 _SCOPE_CELLS = 24
 """How much of the scope the spending badge leaves to see."""
 _GAP = 2
-_LONG_TABS, _SHORT_TABS = 60, 52
-"""Columns from which on all tabs fit with their long titles, or with their short ones."""
+FILTER_PLACEHOLDER = "such as agent:coding,ops -draft since:7d words ~fuzzy"
+"""What the filter line shows while nothing is written in it."""
 PAST_SIGN = "◷"
 """Stands wherever the past is shown."""
 
@@ -206,24 +206,26 @@ class ScreenTabs(PressedLine):
         self._active = active
 
     def draw(self, width: int) -> Content:
-        """Draw one tab for each screen there is."""
-        return Content("").join(self._tab(tab, width) for tab in SCREENS)
+        """Draw one tab for each screen, with the longest titles that fit; else only its own."""
+        titles = {tab: tab.short for tab in SCREENS}
+        row = self._row({tab: tab.title for tab in SCREENS}, "  ")
+        if row.rstrip().cell_length > width:
+            row = self._row(titles, " ")
+        if row.rstrip().cell_length > width:
+            own = {tab: title for tab, title in titles.items() if tab.mode == self._active}
+            row = self._row(own, " ")
+        return row
 
-    def _tab(self, tab: ScreenTab, width: int) -> Content:
-        """Return a tab's number and a title; in the past there is a sign between them.
-
-        In a row of few columns titles are short, and then only this screen's own is there.
-        """
-        is_active = tab.mode == self._active
-        title = tab.title if width >= _LONG_TABS else tab.short
-        if width < _SHORT_TABS and not is_active:
-            title = ""
-        sign, around = PAST_SIGN if self.past else " ", " " * (2 if width >= _LONG_TABS else 1)
-        number = f"{tab.number}{sign}"
-        drawn = Content("").join([around, number, title, around])
-        if is_active:
-            drawn = drawn.stylize_before(self.get_visual_style("screen-tabs--active"))
-        return pressable(drawn, f"app.go_{tab.mode}")
+    def _row(self, titles: Mapping[ScreenTab, str], around: str) -> Content:
+        """Return all numbers, and the titles; in the past there is a sign between them."""
+        sign = PAST_SIGN if self.past else " "
+        tabs = []
+        for tab in SCREENS:
+            drawn = Content(f"{around}{tab.number}{sign}{titles.get(tab, '')}{around}")
+            if tab.mode == self._active:
+                drawn = drawn.stylize_before(self.get_visual_style("screen-tabs--active"))
+            tabs.append(pressable(drawn, f"app.go_{tab.mode}"))
+        return Content("").join(tabs)
 
 
 @dataclass(frozen=True, slots=True)

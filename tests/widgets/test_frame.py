@@ -15,6 +15,7 @@ from memtui.widgets.frame import (
     Pressed,
     ScopeBar,
     ScopeView,
+    ScreenTabs,
     entry_content,
     fitting,
 )
@@ -196,3 +197,18 @@ async def test_parts_of_a_line_are_clicked_and_say_what_they_do() -> None:
         await pilot.click(KeyFooter, offset=(9, 0))
         await pilot.click(KeyFooter, offset=(30, 0))
         assert app.pressed[4:] == ["records.forget"]
+
+
+async def test_no_tab_is_cut_however_few_columns_there_are() -> None:
+    class Tabs(App[None]):
+        def compose(self) -> ComposeResult:
+            yield ScreenTabs("analytics")
+
+    app = Tabs()
+    async with app.run_test():
+        tabs = app.query_one(ScreenTabs)
+        drawn = {width: tabs.draw(width).rstrip().plain for width in range(28, 120)}
+    assert all(len(row) <= width for width, row in drawn.items())
+    assert "1 Bindings    2 Operations" in drawn[80]
+    assert drawn[60].endswith("5 Budget  6 Stats")
+    assert drawn[30].split() == ["1", "2", "3", "4", "5", "6", "Stats"]
