@@ -30,6 +30,8 @@ _CHOICES = 200
 """Choices that are drawn at once; typing finds the rest."""
 HIGH = 16
 """Lines from which on there is room around what a dialog says."""
+TALL = 30
+"""Lines from which on there is room between the fields of a form, and around it."""
 LOW = 8
 """Lines below which a dialog has no frame either."""
 _AROUND_SHEET = 8
@@ -502,6 +504,7 @@ class TypedConfirm(Prompt):
 class _Editor(Dialog[T]):
     """A text to write; what was written is only thrown away after a yes."""
 
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (HIGH, "-high"), (TALL, "-tall")]
     BINDINGS = [("ctrl+s", "save", "save")]
     BOX = "dialog-editor"
     THROWN_AWAY: tuple[str, str]
@@ -674,7 +677,7 @@ class ConflictScreen(DimmingScreen[Resolve]):
 
     final = True
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-flat"), (HIGH, "-short"), (30, "-tall")]
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (HIGH, "-short"), (TALL, "-tall")]
     BINDINGS = [
         ("t", "take('THEIRS')", "keep theirs"),
         ("m", "take('MINE')", "put mine on top"),

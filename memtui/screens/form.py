@@ -17,13 +17,11 @@ from textual.widget import Widget
 from textual.widgets import Button, Input, Select, Static, Switch
 
 from memtui.contract import MemtuiError
-from memtui.screens.dialogs import HIGH, LOW, Confirm, Dialog, KeyLine
+from memtui.screens.dialogs import HIGH, LOW, TALL, Confirm, Dialog, KeyLine
 from memtui.widgets.display import BAD, DIM, display, lines
 
 T = TypeVar("T")
 
-_TALL = 30
-"""Lines from which on there is room between the fields, and around the form."""
 _AROUND = 10
 """Lines of frame, title, buttons and keys, and the blanks between them."""
 _AROUND_FLAT = 3
@@ -104,7 +102,7 @@ class Form(Dialog[T]):
     """Ask for several values at once; see the module's text."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-flat"), (HIGH, "-high"), (_TALL, "-tall")]
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (HIGH, "-high"), (TALL, "-tall")]
     BINDINGS = [("ctrl+s", "submit", "go on")]
     BOX: ClassVar[str] = "dialog-editor dialog-form"
 
@@ -229,7 +227,7 @@ class Form(Dialog[T]):
         elif high < HIGH:
             around = _AROUND_FLAT
         else:
-            around = _AROUND + (high // 10 if high >= _TALL else 0)
+            around = _AROUND + (high // 10 if high >= TALL else 0)
         self.query_one(VerticalScroll).styles.max_height = max(1, high - around - said)
 
 

@@ -12,11 +12,12 @@ from textual.widgets._toast import Toast, ToastHolder
 
 from memtui.app import styles_path
 from memtui.config import Paths, Settings
-from memtui.contract import Invalid
+from memtui.contract import Invalid, Scope
 from memtui.screens.dialogs import Choice, Choose, ChooseAll, Confirm, Prompt, Waiting, WriteRecord
 from memtui.screens.form import FieldRow, Form
 from memtui.widgets.choice_list import ChoiceList
 from memtui.widgets.display import toast
+from memtui.widgets.editor import ForeignTextArea
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import running, type_at_once, until
 
@@ -265,3 +266,19 @@ async def test_the_app_is_left_from_a_dialog_but_not_with_what_is_written(
         await until(pilot, lambda: app.screen.query(".dialog-input"))
         await pilot.press("q", "ctrl+q")
         assert app.return_code == 0
+
+
+async def test_fields_stand_apart_by_a_blank_or_where_lines_are_few_by_a_line() -> None:
+    for height, apart, drawn in ((40, 2, False), (24, 1, True)):
+        app = _Styled()
+        async with app.run_test(size=(80, height)) as pilot:
+            await app.push_screen(WriteRecord("vault", Scope(company_id="c")))
+            await pilot.pause()
+            project, user = (
+                app.screen.query_one(f"#field-{one}") for one in ("project", "subject")
+            )
+            assert user.region.y - project.region.y == apart
+            style = project.rich_style
+            assert bool(style.underline) is drawn
+            area = app.screen.query_one(ForeignTextArea)
+            assert app.screen.query_one("#field-agent").region.right == area.region.right
