@@ -159,7 +159,7 @@ class MemtuiApp(App[None]):
         self.set_class(colours in {None, "standard"}, "-few-colours")
         for mode in _MODES:
             self.add_mode(mode, partial(self._new_screen, mode))
-        for theme in own_themes(few_colours=colours == "standard"):
+        for theme in own_themes(colours):
             self.register_theme(theme)
         self._opening: Opening | None = None
         if callable(settings):

@@ -12,11 +12,12 @@ LIGHT = "memtui-light"
 ANSI = "ansi"
 
 
-def own_themes(*, few_colours: bool = False) -> list[Theme]:
-    """Return the themes that are registered beside Textual's.
+def own_themes(colours: str | None = "truecolor") -> list[Theme]:
+    """Return the themes that are registered beside Textual's, for the `colours` of a terminal.
 
-    With `few_colours`, of a terminal that has 16, they have some of these: the nearest to their own
-    would be greys alone on black, and greys and a yellow on white.
+    Of 16 ("standard") they have some of these: the nearest to their own would be greys alone on
+    black, and greys and a yellow on white. Of 256 their grounds are greys and a blue that are among
+    them: the nearest to dark grounds with a little blue is a strong one, and a green.
     """
     dark = Theme(
         name=DEFAULT,
@@ -48,7 +49,24 @@ def own_themes(*, few_colours: bool = False) -> list[Theme]:
         dark=False,
         variables=_chosen("#dbe5fa", "#10131c", "#cfdcf7"),
     )
-    if few_colours:
+    if colours == "256":
+        dark = replace(
+            dark,
+            foreground="#d0d0d0",
+            background="#121212",
+            surface="#1c1c1c",
+            panel="#303030",
+            variables=_chosen("#005f87", "#ffffff", "#5f5f87"),
+        )
+        light = replace(
+            light,
+            foreground="#262626",
+            background="#ffffff",
+            surface="#f3f3f3",
+            panel="#ebebeb",
+            variables=_chosen("#afd7ff", "#000000", "#afd7ff"),
+        )
+    elif colours == "standard":
         dark = replace(
             dark,
             primary="#5555ff",

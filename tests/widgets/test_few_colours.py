@@ -46,7 +46,7 @@ def test_text_on_the_page_keeps_its_colour(style: str) -> None:
     assert drawn(style, "#000000") == Style.parse(style)
 
 
-@pytest.mark.parametrize("theme", own_themes(few_colours=True)[:2], ids=lambda one: one.name)
+@pytest.mark.parametrize("theme", own_themes("standard")[:2], ids=lambda one: one.name)
 def test_dim_text_and_what_is_selected_differ_from_the_rest(theme: Theme) -> None:
     chosen, selected = (
         theme.variables[name] for name in ("block-cursor-background", "input-selection-background")
@@ -57,6 +57,17 @@ def test_dim_text_and_what_is_selected_differ_from_the_rest(theme: Theme) -> Non
     )
     assert len({numbered(page), numbered(text), numbered(dim_color(page, text))}) == 3
     assert numbered(page) not in {numbered(one) for one in grounds}
+
+
+@pytest.mark.parametrize("theme", own_themes("256")[:2], ids=lambda one: one.name)
+def test_grounds_in_256_colours_are_greys_and_the_chosen_row_differs(theme: Theme) -> None:
+    chosen = TerminalColor.parse(str(theme.variables["block-cursor-background"]))
+    shown = [
+        TerminalColor.parse(str(one)).downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
+        for one in (theme.background, theme.surface, theme.panel)
+    ]
+    assert all(len(set(one)) == 1 for one in shown)
+    assert len({*shown, chosen.downgrade(ColorSystem.EIGHT_BIT).get_truecolor()}) == 4
 
 
 @pytest.mark.parametrize(("ground", "grey"), [("#000000", 8), ("#ffffff", 8), ("#505050", 7)])
