@@ -53,8 +53,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.import_plugin(name)
     import hypothesis
 
-    hypothesis.settings.register_profile("any machine", deadline=None, max_examples=50)
-    hypothesis.settings.load_profile("any machine")
+    for profile, examples in (("thorough", 250), ("any machine", 25)):
+        hypothesis.settings.register_profile(profile, deadline=None, max_examples=examples)
+    hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "any machine"))
     ssl.create_default_context = cache(ssl.create_default_context)  # type: ignore[assignment]
     if find_spec("sniffio") is None:
         sys.modules["sniffio"] = None  # type: ignore[assignment]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.fact_values import pair_of, parsed, written
@@ -60,7 +60,6 @@ values = st.recursive(
 
 
 @given(values)
-@settings(max_examples=500, deadline=None)
 def test_every_json_value_is_written_so_that_it_reads_back(value: Any) -> None:
     assert json.dumps(parsed(written(value))) == json.dumps(value)
 

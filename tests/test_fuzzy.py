@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.contract import Filter
@@ -37,7 +37,6 @@ def test_examples(word: str, text: str, found: bool) -> None:
     assert finds(word, text) is found
 
 
-@settings(deadline=None, max_examples=30)
 @given(letters, st.lists(letters, max_size=8))
 def test_anything_may_stand_between_the_characters_but_the_end_of_a_word(
     word: str, between: list[str]
@@ -49,7 +48,6 @@ def test_anything_may_stand_between_the_characters_but_the_end_of_a_word(
         assert not finds(word, f"{word[0]} {word[1]}")
 
 
-@settings(deadline=None, max_examples=30)
 @given(letters.filter(lambda word: len(word) >= SLIP_FROM), st.data())
 def test_one_slip_is_forgiven(word: str, data: st.DataObject) -> None:
     place = data.draw(st.integers(1, len(word) - 1))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.analytics import reading
@@ -205,7 +205,6 @@ def test_a_fuzzy_word_finds_the_same_everywhere(database: Database, root: Path) 
         logs += [OperationLog(database, root, company) for company in ("hot", "sealed")]
     held = ["\n".join(filter(None, searched(one))) for one in written]
 
-    @settings(max_examples=40, deadline=None)
     @given(words)
     def compare(word: str) -> None:
         chosen = Filter(fuzzy=(word,))

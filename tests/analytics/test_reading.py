@@ -420,7 +420,6 @@ def test_comparisons_hold_the_same_hot_and_sealed(database: Database, root: Path
         seal(database, root, "sealed", segment_rows=50)
     halves = [OperationLog(database, root, company) for company in companies]
 
-    @settings(max_examples=40, deadline=None)
     @given(comparisons)
     def compare(chosen: list[Comparison]) -> None:
         expected = [o.seq for o in written if all(_holds(o, one) for one in chosen)]

@@ -532,9 +532,7 @@ def parser() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sql=st.lists(words, max_size=14).map(" ".join) | st.text(max_size=40))
 def test_any_text_is_judged_without_another_error(
     parser: duckdb.DuckDBPyConnection, sql: str

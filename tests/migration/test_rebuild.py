@@ -14,7 +14,7 @@ from memtui.service import Caller, open_service
 from tests.backends.vault.conftest import Open, open_vault, root  # noqa: F401 - fixtures
 from tests.backends.vault.test_a_year import START, YEAR, Account, Generator, _said
 
-CHANGES, FACTS, MOMENTS = 130, 60, 300
+CHANGES, FACTS, MOMENTS = 90, 48, 60
 
 
 async def test_any_moment_is_the_same_in_rebuilt_collections(

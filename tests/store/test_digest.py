@@ -121,7 +121,7 @@ def naive(draft: OperationDraft, seq: int, previous: str) -> dict[str, Any]:
     return document
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     draft=drafts,
     seq=st.integers(1, 2**40),

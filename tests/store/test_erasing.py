@@ -119,7 +119,7 @@ def test_no_value_can_be_put_in_the_place_of_an_erased_one(
     assert not is_intact(found[1].model_copy(update=forged), company)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(one=drafts, data=st.data())
 def test_any_fields_of_any_operation_can_go_in_any_order(one: Any, data: st.DataObject) -> None:
     salt = bytes(range(16))

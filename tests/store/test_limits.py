@@ -80,11 +80,7 @@ spendings = st.tuples(
 
 
 @ON_BOTH
-@settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(log_of=st.lists(spendings, max_size=8))
 def test_the_sums_are_exact(database: Database, log_of) -> None:
     company = f"company-{next(_companies)}"

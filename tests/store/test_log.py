@@ -115,7 +115,7 @@ def test_pages_go_back_and_forth(database: Database) -> None:
 hostile = st.text(alphabet=st.characters(codec=None, exclude_categories=()), max_size=20)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     ids=st.lists(hostile, min_size=3, max_size=3),
     cost=st.none() | st.decimals(0, 1000, places=12, allow_nan=False),

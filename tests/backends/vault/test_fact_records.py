@@ -266,9 +266,7 @@ steps = st.lists(
 starts = st.sampled_from([None, "", HAND, HAND.rstrip("\n"), HAND.replace("\n", "\r\n"), "- a: 1"])
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(start=starts, plan=steps, order=st.randoms(use_true_random=False))
 async def test_every_undo_leaves_every_byte(
     open_vault: Open,

@@ -51,9 +51,7 @@ def handle(path: str) -> RecordHandle:
     return RecordHandle(provider_key="vault", provider_record_id=path)
 
 
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=texts, title=st.none() | texts, tags=st.lists(texts, max_size=3), topic=texts)
 async def test_any_text_comes_back(
     open_vault: Open, text: str, title: str | None, tags: list[str], topic: str

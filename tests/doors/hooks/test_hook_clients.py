@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.contract import Invalid, NotFound
@@ -81,7 +81,6 @@ def test_a_file_of_another_shape_is_left_alone(tmp_path: Path, text: str) -> Non
 _GROUPS = st.lists(st.sampled_from([{"hooks": [7]}, {"matcher": "x"}]), max_size=2)
 
 
-@settings(max_examples=40)
 @given(
     document=st.dictionaries(st.text(max_size=4), st.integers() | st.just({}), max_size=3),
     events=st.none()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from memtui.backends.plugin_v1 import plugin
 from memtui.config import Paths, load_settings
 from memtui.contract import Scope, SourceKind, SourceRef, WriteRequest
 from memtui.migration.ends import open_ends
@@ -15,13 +16,17 @@ from tests.migration.conftest import requests, states
 
 pytestmark = pytest.mark.slow
 
-MANY = 101
-"""More than a search returns, in one namespace."""
+PAGE, MANY = 20, 21
+"""What a search returns at most here, and in one namespace one more."""
 
 
 async def test_a_migration_through_our_plugin_loses_nothing(
-    tmp_path_factory: pytest.TempPathFactory, paths: Paths, caller: Caller
+    tmp_path_factory: pytest.TempPathFactory,
+    paths: Paths,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(plugin, "MOST_ROWS", PAGE)
     source = SourceRef(kind=SourceKind.RUN, company_id="local", run_id="r-1")
     web = Scope(company_id="local", project_id="web", subject_id="Ana")
     notes = [
@@ -35,7 +40,9 @@ async def test_a_migration_through_our_plugin_loses_nothing(
             await service.write(caller, request.model_copy(update={"binding_key": "default"}))
         before = await states(service, caller, "default")
         with plugin_over(tmp_path_factory.mktemp("plugin"), *VAULT) as url:
-            await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url})
+            await service.bindings.add(
+                caller, "plugin", "plugin-v1", {"url": url, "page_size": PAGE}
+            )
             there = await open_ends(service, caller, "default", "plugin")
             done = await apply(there, paths.data)
             assert (done.written, done.failures) == (len(before), ())
