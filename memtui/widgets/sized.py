@@ -80,7 +80,19 @@ class SizedScreen(RestingScreen[ScreenResultType]):
         self._compositor.render_update(full=True)
 
     def _compositor_refresh(self) -> None:
-        """Paint once: Textual also paints in a batch, for nothing, and before it paints all."""
-        comes_again = self._repaint_required and self.app.screen is self
-        if not (self.app._batch_count or comes_again):  # noqa: SLF001 - it has no public name
-            super()._compositor_refresh()
+        """Paint once: Textual also paints in a batch, for nothing, and before it paints all.
+
+        Under a dialog it has what changed painted through that, and not, as Textual does, itself
+        whole again after each message that it gets from then on.
+        """
+        app = self.app
+        if app._batch_count:  # noqa: SLF001 - it has no public name
+            return
+        changed = self._compositor._dirty_regions  # noqa: SLF001
+        if self is app.screen:
+            if not self._repaint_required:
+                super()._compositor_refresh()
+        elif changed and self in app._background_screens:  # noqa: SLF001
+            app.screen.refresh(*changed)
+            changed.clear()
+            self._dirty_widgets.clear()
