@@ -9,7 +9,8 @@ its screens, and no more. Records are shown already. With WORDS, only dialogs wh
 of them are opened, and no screen is visited.
 
 What counts is the least of the rounds, as `timeit` has it: a processor that others share takes up
-to twice the time for the same work, and never less. The middle one stands beside it.
+to twice the time for the same work, and never less. The middle one stands beside it. The limit
+hangs on what the bare app's box takes in the same run, as processors differ by more than twice.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ if sys.argv[2] != "prepared":
     app._GAP_SECONDS = 3600
 app.run_app(paths, partial(load_settings, paths), company=sys.argv[1], screen="records")
 """
-LIMIT_MS = 100
+LIMIT = 100 / 60
+"""How many times as long as the bare app's box: 100 ms on a processor where that takes 60."""
 BARE = "a bare app's box"
 OPENED = {
     "4": {
@@ -177,9 +179,13 @@ the half of screen 6 that `t` leads to."""
 BEFORE = {"3": ["\x1b", "i", "deploy", "\r", "\x1b"], "5": ["s", "ana", "\r"]}
 """What is pressed on a screen first, so that there is something to open a dialog on."""
 WORKS = "with its"
-"""What reads or computes over all records goes on behind the dialog, and is in the figure."""
+"""What reads or computes over all records or operations goes on behind what was opened, and is in
+the figure."""
+ADDS_UP = "6"
+"""The screen that adds up the log, behind what it shows."""
 SCREENS = "123564"
 """The numbers of the screens; the last is shown from the start."""
+UNPREPARED = "not prepared"
 _STARTS = 3
 """How often an app is started for its first visits, of which each start has one."""
 _KEY_SECONDS = 0.05
@@ -306,6 +312,8 @@ def switched(terminal: Terminal, first: str, rounds: int) -> dict[str, list[floa
         for number in SCREENS:
             is_first = not turn and number != SCREENS[-1]
             how = f"screen {number}, {first if is_first else 'again'}"
+            if is_first and number == ADDS_UP and first.endswith(UNPREPARED):
+                how += f", {WORKS} figures"
             seen.setdefault(how, []).append(terminal.press(number))
             terminal.press("\x1b")  # out of a line to write in
     return seen
@@ -324,7 +332,7 @@ def main() -> None:
         with started(["-c", BARE_APP], variables) as bare:
             seen = opened(bare, {BARE: ["m"]}, rounds)
         idle: list[float] = []
-        for how in ("prepared",) if words else ("not prepared", "prepared"):
+        for how in ("prepared",) if words else (UNPREPARED, "prepared"):
             for start in range(1 if words else _STARTS):
                 with started(["-c", OUR_APP, COMPANY, how], variables) as ours:
                     before = ours.used()
@@ -343,8 +351,8 @@ def main() -> None:
         if taken < _LEAST_MS and not name.startswith("screen"):
             lines.append(Line(name, "was not opened", met=False))
             continue
-        met = None if name == BARE or WORKS in name else taken <= LIMIT_MS
-        goal = "" if met is None else f"<= {LIMIT_MS} ms"
+        met = None if name == BARE or WORKS in name else taken <= LIMIT * least
+        goal = "" if met is None else f"<= {LIMIT * least:.0f} ms"
         said = f"{taken:.0f} ms ({statistics.median(times):.0f}), {taken / least:.1f} x of the box"
         lines.append(Line(name, said, goal, met))
     lines.append(Line("prepared in idle time", f"{min(idle):.0f} ms"))
