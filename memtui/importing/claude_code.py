@@ -24,8 +24,9 @@ from memtui.importing.memory_calls import LOGGED, MemoryCall, memory_call, retur
 from memtui.importing.projects import project_of
 from memtui.importing.rows import Row, json_lines
 from memtui.importing.staging import ParsedOperation, key_of
-from memtui.importing.translating import DOOR, IMPORTED, PRICED_BY
+from memtui.importing.translating import DOOR, PRICED_BY
 from memtui.prices import Call, cost_of, table_name
+from memtui.service.imports import IMPORTED
 from memtui.store.operation import OperationDraft, OperationHandle
 
 AGENT = "claude-code"

@@ -155,7 +155,7 @@ class Import:
         Raises:
             Invalid: a file cannot be read, holds no operation, or rows do not fit (`bad` tells
                 which).
-            Denied, Conflict: as `Companies.import_log`.
+            Denied, Conflict: as `Imports.append`.
         """
         staging = self._staging = Staging(self.company_id, once=self.form == _TRANSCRIPTS)
         await asyncio.to_thread(self._read, staging, lambda count: report("read", count))
@@ -163,7 +163,7 @@ class Import:
             raise self._refusal()
         if not staging.count and not (dry_run and (self.bad_count or self._left_out)):
             raise self._nothing()
-        count = await service.companies.import_log(
+        count = await service.imports.append(
             caller,
             self.company_id,
             self._counted(staging.in_order()),

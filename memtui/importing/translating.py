@@ -17,13 +17,11 @@ from memtui.importing.columns import DROP, FIELDS, KEEP, ColumnMap
 from memtui.importing.rows import Row
 from memtui.importing.staging import ParsedOperation, key_of, key_of_id, made, scope_of
 from memtui.prices import Call, cost_of, table_name
+from memtui.service.imports import IMPORTED
 from memtui.store.operation import OWN_FIELDS, TITLES, OperationDraft, OperationHandle
 from memtui.wording import misfit
 
 DOOR = "import"
-IMPORTED = "imported"
-"""Where the request of an imported operation says what it was imported from."""
-
 PRICED_BY = "priced_by"
 """Where the details of a usage name the price table, if the cost is not the log's own."""
 

@@ -36,11 +36,11 @@ from memtui.service.visibility import Caller, Membership, Role, caller_of
 from memtui.store.operation import Operation, OperationHandle, OperationPage
 
 if TYPE_CHECKING:
-    from memtui.service.companies import ForeignOperation
     from memtui.service.context import ContextAnswer, ContextRequest
     from memtui.service.facts import FactAnswer, FactKeys, FactRequest, FactValue, KeyedFact
     from memtui.service.feedback import FeedbackAnswer, Verdict
     from memtui.service.impact import Effect, Impact, ImpactRequest
+    from memtui.service.imports import ForeignOperation
     from memtui.service.limits import (
         LimitMeasure,
         LimitPeriod,
@@ -68,11 +68,11 @@ if TYPE_CHECKING:
     from memtui.service.survey import PurgeAnswer, PurgeRequest
 
 _MODULES = {
-    "companies": ("ForeignOperation",),
     "context": ("ContextAnswer", "ContextRequest"),
     "facts": ("FactAnswer", "FactKeys", "FactRequest", "FactValue", "KeyedFact"),
     "feedback": ("FeedbackAnswer", "Verdict"),
     "impact": ("Effect", "Impact", "ImpactRequest"),
+    "imports": ("ForeignOperation",),
     "limits": (
         "LimitMeasure",
         "LimitPeriod",

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from memtui.service.facts import Facts
     from memtui.service.feedback import Feedback
     from memtui.service.impact import Impacts
+    from memtui.service.imports import Imports
     from memtui.service.in_step import Pairs
     from memtui.service.limits import Limits
     from memtui.service.log import Log
@@ -190,6 +191,8 @@ class MemoryService(Operations):
     """What is found by meaning: building it, and who may be sent texts for it."""
     impact: _Lazy[Impacts] = _Lazy("impact", "Impacts")
     """What forgetting some records would change."""
+    imports: _Lazy[Imports] = _Lazy("imports", "Imports")
+    """The logs of other systems, imported as companies of their own."""
     limits: _Lazy[Limits] = _Lazy("limits", "Limits")
     """Spending limits, and what was spent of them."""
     log: _Lazy[Log] = _Lazy("log", "Log")

@@ -12,7 +12,7 @@ from pathlib import Path
 from memtui.config import find_paths, load_settings
 from memtui.importing import staging
 from memtui.importing.importer import Import
-from memtui.service import Caller, companies, open_service
+from memtui.service import Caller, imports, open_service
 from tests.importing.conftest import map_of
 
 BATCH = 600
@@ -30,6 +30,6 @@ async def work(home: Path, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    companies._BATCH = BATCH
+    imports._BATCH = BATCH
     staging._CACHE_KIB = 64
     asyncio.run(work(Path(sys.argv[1]), Path(sys.argv[2])))

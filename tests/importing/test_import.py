@@ -20,7 +20,7 @@ from memtui.importing.importer import Import
 from memtui.importing.rows import Row
 from memtui.importing.staging import Staging
 from memtui.importing.translating import Translator
-from memtui.service import Caller, Membership, MemoryService, Role, companies, open_service
+from memtui.service import Caller, Membership, MemoryService, Role, imports, open_service
 from tests.importing.conftest import Log, json_lines, log_of, map_of, row
 
 THEIRS = Caller(company_id="theirs", principal="user:ana", door="test")
@@ -141,7 +141,7 @@ async def test_an_id_is_kept_if_it_can_be(
 async def test_an_id_of_several_operations(
     service: MemoryService, load: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(companies, "_BATCH", 2)
+    monkeypatch.setattr(imports, "_BATCH", 2)
     times = [f"2026-03-01T10:00:0{second}Z" for second in (1, 1, 2, 3, 4)]
     path = json_lines(
         tmp_path / "a.jsonl", [row(id="a-request-of-five", timestamp=t) for t in times]
@@ -392,7 +392,7 @@ async def test_read_only_imports_nothing(
 async def test_an_import_that_is_stopped_goes_on(
     service: MemoryService, load: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(companies, "_BATCH", 20)
+    monkeypatch.setattr(imports, "_BATCH", 20)
     path = json_lines(tmp_path / "a.jsonl", [row(id=n) for n in range(25)])
 
     def stop(what: str, count: int) -> None:

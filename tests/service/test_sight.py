@@ -530,9 +530,7 @@ MANAGERS: dict[str, Call] = {
     "companies.update": lambda h, c: h.service.companies.update(c, name="Again"),
     "companies.add": lambda h, c: h.service.companies.add(c, "Again"),
     "companies.remove": lambda h, c: h.service.companies.remove(c, "other"),
-    "companies.import_log": lambda h, c: h.service.companies.import_log(
-        c, "theirs", [], name="x", asked={}
-    ),
+    "imports.append": lambda h, c: h.service.imports.append(c, "theirs", [], name="x", asked={}),
     "bindings.add": lambda h, c: h.service.bindings.add(c, "x", "vault", {}),
     "bindings.trial": lambda h, c: h.service.bindings.trial(c, "x", "vault", {}),
     "bindings.update": lambda h, c: h.service.bindings.update(c, "default", enabled=False),

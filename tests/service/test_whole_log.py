@@ -109,7 +109,7 @@ async def test_an_imported_context_may_say_anything(service: MemoryService) -> N
         for number, one in enumerate(said)
     ]
     given = [ForeignOperation(one, f"own-id-{number:016}") for number, one in enumerate(drafts)]
-    await service.companies.import_log(ANA, "theirs", given, name="Theirs", asked={})
+    await service.imports.append(ANA, "theirs", given, name="Theirs", asked={})
     reader = ANA.model_copy(update={"company_id": "theirs"})
     for _ in range(2):
         [run] = (await service.runs.page(reader)).runs
