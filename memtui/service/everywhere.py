@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -371,67 +371,29 @@ class Everywhere(Group):
         first_of((), request.sort)
         begun = _read_progress(request)
         asked = await self._asked(caller, request, within_ms, seen_only=seen_only)
-        if begun is not None:  # a list that was begun is of the bindings that it began with
-            asked.outcomes = {key: one for key, one in asked.outcomes.items() if key in begun}
-        lists = {key: _List((begun or {}).get(key, _Progress())) for key in asked.outcomes}
-        asked.outcomes |= {
-            key: asked.outcomes[key].model_copy(update={"status": "ok"})
-            for key, one in lists.items()
-            if one.progress.is_done
-        }
-
-        def answered(key: str, page: BrowseAnswer) -> None:
-            lists[key].take(page)
-            more = page.at_least or page.unfinished
-            asked.note(key, page, len(page.records), capped=more, unread=page.unread)
-
-        reading: dict[str, tuple[int, int | None]] = {}
-
-        def tell_reading(key: str, read: int, total: int | None) -> None:
-            reading[key] = read, total
-            totals = [one for _, one in reading.values()]
-            total = None if None in totals else sum(one or 0 for one in totals)
-            told(sum(one for one, _ in reading.values()), total)
+        joined = _JoinedList(asked, request, begun, told)
 
         def ask(key: str) -> Awaitable[BrowseAnswer]:
-            update = {"binding_key": key, "cursor": lists[key].progress.cursor}
+            update = {"binding_key": key, "cursor": joined.lists[key].progress.cursor}
             routed = request.model_copy(update=update)
-            tell_one = partial(tell_reading, key)
-            return self._service.browse(caller, routed, share=asked.share, told=tell_one)
+            tell = partial(joined.tell_reading, key)
+            return self._service.browse(caller, routed, share=asked.share, told=tell)
 
-        def tell() -> None:
-            waiting = {key: deque(one.waiting) for key, one in lists.items() if one.waiting}
-            shown = islice(_merged(waiting, request.sort), request.limit)
-            known = tuple(ListedRecord(**dict(one), binding_key=key) for key, one in shown)
-            so_far(EverywherePage(**asked.values(), records=known, at_least=True))
+        def tell_first() -> None:
+            if not records:
+                so_far(joined.preview())
 
         records: list[ListedRecord] = []
         while len(records) < request.limit:
-            there = [key for key in lists if not asked.has_failed(key)]
-            if empty := [key for key in there if not lists[key].is_read]:
-                calls = {key: partial(ask, key) for key in empty}
-                await gather(asked, calls, answered, (lambda: None) if records else tell)
-                continue
-            heads = {key: lists[key].waiting for key in there if lists[key].waiting}
-            if not heads:
+            if unread := joined.unread():
+                calls = {key: partial(ask, key) for key in unread}
+                await gather(asked, calls, joined.take, tell_first)
+            elif record := joined.shift():
+                records.append(record)
+            else:
                 break
-            first = _first(heads, request.sort)
-            record, links = lists[first].shift()
-            records.append(ListedRecord(**dict(record), binding_key=first, links=links))
         asked.refuse_silence()
-        totals = [one.progress.total for one in lists.values()]
-        total = None if None in totals else sum(one or 0 for one in totals)
-        is_part = asked.errors or any(one.capped for one in asked.outcomes.values())
-        has_more = any(
-            not (one.progress.is_done or asked.has_failed(key)) for key, one in lists.items()
-        )
-        return EverywherePage(
-            **asked.values(),
-            records=tuple(records),
-            next_cursor=_write_progress(request.sort, lists) if has_more else None,
-            total=total,
-            at_least=bool(is_part),
-        )
+        return joined.page(records)
 
     @to_its_end
     async def forget(
@@ -841,6 +803,83 @@ class _List:
             done = {"cursor": self._next, "shown": 0, "last_id": None}
             changed |= done | {"is_done": self._next is None}
         self.progress = self.progress.model_copy(update=changed)
+
+
+class _JoinedList:
+    """The lists of several bindings as one, in the order that was asked for."""
+
+    def __init__(
+        self,
+        asked: Asked,
+        request: BrowseRequest,
+        begun: Mapping[str, _Progress] | None,
+        told: Told,
+    ) -> None:
+        """Begin, or go on where `begun` says: with the bindings of then."""
+        if begun is not None:
+            asked.outcomes = {key: one for key, one in asked.outcomes.items() if key in begun}
+        self.lists = {key: _List((begun or {}).get(key, _Progress())) for key in asked.outcomes}
+        for key, one in self.lists.items():
+            if one.progress.is_done:
+                asked.outcomes[key] = asked.outcomes[key].model_copy(update={"status": "ok"})
+        self._asked = asked
+        self._request = request
+        self._told = told
+        self._reading: dict[str, tuple[int, int | None]] = {}
+
+    def tell_reading(self, key: str, read: int, total: int | None) -> None:
+        """Tell how far all are together, where one of them is read first."""
+        self._reading[key] = read, total
+        read = sum(read for read, _ in self._reading.values())
+        self._told(read, _sum(total for _, total in self._reading.values()))
+
+    def unread(self) -> list[str]:
+        """Return the bindings whose next record is not known yet."""
+        return [key for key, one in self._answering() if not one.is_read]
+
+    def take(self, key: str, page: BrowseAnswer) -> None:
+        """Take a page of one binding."""
+        self.lists[key].take(page)
+        more = page.at_least or page.unfinished
+        self._asked.note(key, page, len(page.records), capped=more, unread=page.unread)
+
+    def shift(self) -> ListedRecord | None:
+        """Return the next record of all; None where nothing is left."""
+        heads = {key: one.waiting for key, one in self._answering() if one.waiting}
+        if not heads:
+            return None
+        first = _first(heads, self._request.sort)
+        record, links = self.lists[first].shift()
+        return ListedRecord(**dict(record), binding_key=first, links=links)
+
+    def preview(self) -> EverywherePage:
+        """Return what would be on the page by what is known, without its cursor."""
+        waiting = {key: deque(one.waiting) for key, one in self.lists.items() if one.waiting}
+        shown = islice(_merged(waiting, self._request.sort), self._request.limit)
+        known = tuple(ListedRecord(**dict(one), binding_key=key) for key, one in shown)
+        return EverywherePage(**self._asked.values(), records=known, at_least=True)
+
+    def page(self, records: Sequence[ListedRecord]) -> EverywherePage:
+        """Return the page of these records, and how it goes on."""
+        asked, lists = self._asked, self.lists
+        is_part = asked.errors or any(one.capped for one in asked.outcomes.values())
+        has_more = any(not one.progress.is_done for _, one in self._answering())
+        return EverywherePage(
+            **asked.values(),
+            records=tuple(records),
+            next_cursor=_write_progress(self._request.sort, lists) if has_more else None,
+            total=_sum(one.progress.total for one in lists.values()),
+            at_least=bool(is_part),
+        )
+
+    def _answering(self) -> Iterator[tuple[str, _List]]:
+        return ((key, one) for key, one in self.lists.items() if not self._asked.has_failed(key))
+
+
+def _sum(totals: Iterable[int | None]) -> int | None:
+    """Return the sum, or None where one of them is not known."""
+    known = list(totals)
+    return None if None in known else sum(one or 0 for one in known)
 
 
 def _write_progress(sort: str, lists: Mapping[str, _List]) -> str:
