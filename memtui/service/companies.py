@@ -22,14 +22,7 @@ from memtui.contract import (
     SourceRef,
 )
 from memtui.service.answers import LINK_PLACE, CompanyView
-from memtui.service.core import (
-    Core,
-    Group,
-    check_key,
-    find_company,
-    in_thread,
-    to_its_end,
-)
+from memtui.service.core import Core, Group, check_key, find_company, in_thread, to_its_end
 from memtui.service.imports import OLDEST, refuse_lived_in, was_imported
 from memtui.service.redaction import redact
 from memtui.service.visibility import Caller
