@@ -108,6 +108,9 @@ class RunningOperation:
     """Why what it changes cannot be taken back, where it cannot."""
     links: dict[str, str] = field(default_factory=dict)
     begun: bool = False
+    """Its intent may stand in the database."""
+    under_way: bool = False
+    """Its intent stands there, so that it may have changed something by now."""
     changed: bool = False
     """The provider has said that it changed something."""
     logged: bool = False
@@ -179,7 +182,7 @@ class RunningOperation:
             self.status = OperationStatus.CONFLICT
         elif self.operation_type in _DERIVING and isinstance(error, _STOPPED):
             self.status = OperationStatus.CANCELLED  # what was made by then is whole
-        elif self.begun and (
+        elif self.under_way and (
             error.sent if isinstance(error, Unavailable) else not isinstance(error, MemtuiError)
         ):
             self.status = OperationStatus.UNKNOWN
@@ -354,6 +357,9 @@ class Recorder:
         """Write a mutation's intent; from here on its end is logged or shows as unknown.
 
         `check` looks at the log in the same transaction, and may refuse.
+
+        Raises:
+            Unavailable: it cannot be written, so nothing is changed.
         """
         unseen = entry.draft().model_copy(
             update={
@@ -368,7 +374,10 @@ class Recorder:
         sessions = self.sessions  # here, since two threads might make two of them
 
         def write() -> None:
-            host, session = sessions.place, sessions.own()
+            try:
+                host, session = sessions.place, sessions.own()
+            except OSError as error:
+                raise Unavailable(f"Cannot use {error.filename}: {error.strerror}.") from error
             with self._database.write() as connection:
                 if check is not None:
                     check(connection, entry)
@@ -379,6 +388,7 @@ class Recorder:
         except (Denied, Conflict):
             entry.begun = False
             raise
+        entry.under_way = True
 
     async def _finish(self, entry: RunningOperation) -> None:
         """Append it to the log, whether or not its caller still waits."""

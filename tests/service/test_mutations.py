@@ -319,6 +319,27 @@ async def test_a_slow_mutation_ends_as_unknown_and_says_so(
     await service.close()
 
 
+async def test_a_write_whose_beginning_cannot_be_noted_did_not_happen(
+    service: MemoryService, caller: Caller, note: WriteRequest, paths: Paths, fake, monkeypatch
+) -> None:
+    folder = paths.data / "sessions"
+    folder.write_text("in its place")
+    with pytest.raises(Unavailable, match=f"Cannot use {folder}: File exists.$"):
+        await service.write(caller, note)
+    assert (await newest(service, caller)).status == OperationStatus.ERROR
+    folder.unlink()
+
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("oops")
+
+    monkeypatch.setattr(appending, "begin", broken)
+    with pytest.raises(ValueError, match="oops"):
+        await service.write(caller, note)
+    assert (await newest(service, caller)).status == OperationStatus.ERROR
+    assert fake.calls == []
+    assert await service.undoable(caller) == []
+
+
 async def test_a_bug_in_a_provider_degrades_it_alone(
     service: MemoryService, caller: Caller, note: WriteRequest, fake
 ) -> None:
