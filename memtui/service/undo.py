@@ -553,8 +553,15 @@ def _exchanged(
 
 def _as_correction(operation: Operation, before: Record, current: Record) -> CorrectRequest:
     """Return what makes a record as it was; what is the same is not named."""
-    old = {"pinned": before.pinned, "topic": before.topic or "", "tags": before.tags}
-    now = {"pinned": current.pinned, "topic": current.topic or "", "tags": current.tags}
+    old, now = (
+        {
+            "pinned": one.pinned,
+            "summary": one.summary or "",
+            "topic": one.topic or "",
+            "tags": one.tags,
+        }
+        for one in (before, current)
+    )
     expiry = {"expires_at": before.expires_at, "never_expires": before.expires_at is None}
     return CorrectRequest(
         scope=operation.scope,

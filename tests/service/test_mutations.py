@@ -577,12 +577,12 @@ async def test_one_record_that_changed_since_refuses_the_undo_of_all(
 
 
 WHOLE = {
-    "title": "A title", "topic": "deploys", "tags": ("a", "b"), "pinned": True,
-    "expires_at": datetime(2030, 1, 1, tzinfo=UTC), "created_by": "user:bob",
+    "title": "A title", "summary": "A summary", "topic": "deploys", "tags": ("a", "b"),
+    "pinned": True, "expires_at": datetime(2030, 1, 1, tzinfo=UTC), "created_by": "user:bob",
     "created_at": datetime(2026, 1, 1, tzinfo=UTC), "metadata": {"turns": [1]},
 }  # fmt: skip
 CHANGES = {
-    "text": "newer", "topic": "other", "tags": ("c",), "pinned": False,
+    "text": "newer", "summary": "other", "topic": "other", "tags": ("c",), "pinned": False,
     "expires_at": datetime(2031, 1, 1, tzinfo=UTC),
 }  # fmt: skip
 
