@@ -86,6 +86,7 @@ class Undo(Group):
                 entry.request["together"] = together
             if changed and not steps:
                 return await self._settings_back(entry, operation, changed)
+            await self._refuse_other_binding(operation)
             connection = await self._core.connect(entry, operation.binding_key)
             refuse_unreviewed(entry, "takes nothing back")
             records = [state.record for step in steps for state in step if state and state.record]
@@ -123,6 +124,21 @@ class Undo(Group):
             undoes=operation.operation_id,
             settings=tuple(entry.settings),
         )
+
+    async def _refuse_other_binding(self, operation: Operation) -> None:
+        """Raise `Conflict` where its binding was removed and another one has the key."""
+        key = operation.binding_key or ""
+        place = operation.scope.company_id, key, operation.seq
+        changes = await self._core.ask(journal.binding_changes, *place)
+        if not changes:
+            return
+        # By when they were added: one that came back is the one that it was.
+        then, now = (one and one["created_at"] for one in (changes[0].before, changes[-1].after))
+        if now is not None and then != now:
+            raise Conflict(
+                f"Operation {operation.operation_id} was done in a binding {key} that has been "
+                "removed; the one of that name today is another. Undo what came after it first."
+            )
 
     async def _now(
         self, connection: Connection, steps: Sequence[Step], scope: Scope
@@ -348,6 +364,7 @@ class Undo(Group):
 
         Raises:
             Invalid: its outcome is known, by itself or by an earlier check.
+            Conflict: its binding was removed, and another one has the key.
         """
         asked = await self._service.log.get(caller, operation_id)
         if asked.status is not OperationStatus.UNKNOWN:
@@ -364,6 +381,7 @@ class Undo(Group):
             asked.binding_key,
             source=asked.source,
         ) as (entry, connection):
+            await self._refuse_other_binding(asked)
             place = caller.company_id, asked.operation_id
             before = [state for state, _ in await self._core.ask(journal.steps, *place)]
             if before:

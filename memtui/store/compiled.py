@@ -534,6 +534,16 @@ STEPS_SINCE = Prepared(
     },
 )
 
+SETTINGS_SINCE = Prepared(
+    "SETTINGS_SINCE",
+    'SELECT memory_undo_journal."before" FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.seq > ? AND memory_undo_journal.provider_record_id = ? AND memory_undo_journal.erased_by IS NULL ORDER BY memory_undo_journal.seq, memory_undo_journal.ordinal',
+    binds="company_id=text seq=plain provider_record_id_1=text",
+    results="json",
+    constants={
+        "provider_record_id_1": "",
+    },
+)
+
 LAST_STEP = Prepared(
     "LAST_STEP",
     'SELECT memory_undo_journal."after" FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.binding_key = ? AND memory_undo_journal.provider_record_id = ? AND memory_undo_journal.started_at <= ? AND memory_undo_journal.erased_by IS NULL ORDER BY memory_undo_journal.seq DESC, memory_undo_journal.ordinal DESC LIMIT ? OFFSET ?',

@@ -136,6 +136,22 @@ def settings_changed(
     ]
 
 
+def binding_changes(
+    connection: Connection, company_id: str, key: str, since: int
+) -> list[SettingChange]:
+    """Return each change of the binding under a key that came after an operation, in order.
+
+    `since` is the operation's `seq`.
+    """
+    rows = compiled.SETTINGS_SINCE.rows(connection, company_id=company_id, seq=since)
+    changes = [before["changed"] for (before,) in rows if "changed" in before]
+    return [
+        SettingChange.model_validate(one)
+        for one in changes
+        if one["setting"] == "binding" and one["key"]["key"] == key
+    ]
+
+
 def _kept_by(
     connection: Connection, company_id: str, operation_id: str
 ) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:

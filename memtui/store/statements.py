@@ -267,6 +267,16 @@ STEPS_SINCE = (
     )
     .order_by(_step.seq, _step.ordinal)
 )
+SETTINGS_SINCE = (
+    select(_step.before)
+    .where(
+        _is(_step, "company_id"),
+        _step.seq > bindparam("seq"),
+        _step.provider_record_id == "",
+        _step.erased_by.is_(None),
+    )
+    .order_by(_step.seq, _step.ordinal)
+)
 LAST_STEP = (
     select(_step.after)
     .where(

@@ -10,12 +10,14 @@ import pytest
 from memtui.contract import (
     Conflict,
     Denied,
+    ForgetRequest,
     Invalid,
     Json,
     NotFound,
     OperationStatus,
     OperationType,
     Scope,
+    Unavailable,
     WriteRequest,
 )
 from memtui.service import (
@@ -28,6 +30,8 @@ from memtui.service import (
     SpendingLimit,
 )
 from memtui.service.visibility import Membership, Role
+from tests.databases import ON_BOTH
+from tests.service.fake import FakeAdapter
 
 Change = Callable[[MemoryService, Caller], Awaitable[object]]
 
@@ -219,6 +223,41 @@ async def test_a_change_without_effect_is_none(
     written = await service.write(caller, note)
     await service.bindings.update(caller, "default", enabled=True)
     assert (await service.undo(caller)).undoes == written.operation_id
+
+
+@ON_BOTH
+async def test_nothing_is_put_into_another_binding_of_the_same_key(
+    service: MemoryService, caller: Caller, note: WriteRequest, fake: type[FakeAdapter]
+) -> None:
+    of_notes = note.model_copy(update={"binding_key": "notes"})
+    await service.bindings.add(caller, "notes", "fake", {})
+    handles = (await service.write(caller, of_notes)).handles
+    gone = ForgetRequest(scope=note.scope, handles=handles, binding_key="notes")
+    forgotten = await service.forget(caller, gone)
+    fake.fault_after = Unavailable("The line broke.", sent=True)
+    with pytest.raises(Unavailable) as caught:
+        await service.write(caller, of_notes)
+    fake.fault_after = None
+    assert caught.value.operation_id is not None
+
+    await service.bindings.remove(caller, "notes")
+    await service.bindings.add(caller, "notes", "fake", {"label": "another"})
+    other = await service.write(caller, of_notes)
+    fake.calls.clear()
+    with pytest.raises(Conflict, match="name today is another"):
+        await service.undo(caller, forgotten.operation_id)
+    with pytest.raises(Conflict, match="name today is another"):
+        await service.check_outcome(caller, caught.value.operation_id)
+    assert fake.calls == []
+
+    undone = await service.undo(caller, other.operation_id)
+    await service.undo(caller)
+    back = await service.undo(caller)
+    assert [one.name for one in back.settings] == ["binding notes"]
+    assert (await service.check_outcome(caller, caught.value.operation_id)).happened
+    assert (await service.undo(caller, forgotten.operation_id)).handles == handles
+    with pytest.raises(Conflict, match="name today is another"):
+        await service.undo(caller, undone.operation_id)
 
 
 async def test_a_change_and_its_place_in_the_log_are_one_transaction(
