@@ -38,7 +38,7 @@ from memtui.service.core import Group, in_thread, refuse_unreviewed, to_its_end
 from memtui.service.members import REVOKED
 from memtui.service.recorder import RunningOperation
 from memtui.service.visibility import CONTENT, Caller, Role
-from memtui.store import bindings, held, journal, settings
+from memtui.store import appending, bindings, held, journal, settings
 from memtui.store.appending import Step
 from memtui.store.compiled import BindingRow
 from memtui.store.database import Connection as DatabaseConnection
@@ -99,7 +99,7 @@ class Undo(Group):
             handles = [one.handle for one in now]
             entry.about(handles)
             entry.at_end = partial(_review_back, changed)
-            await self._core.recorder.begin(entry, now, partial(_refuse_decided, changed))
+            await self._core.recorder.begin(entry, now, partial(_refuse_late, operation, changed))
             befores = [
                 before.model_copy(update={"handle": handle})
                 for (before, _), handle in zip(steps, handles, strict=True)
@@ -299,16 +299,14 @@ class Undo(Group):
                 if before.record or after is None or after.record
             ]
             changed = journal.settings_changed(database, company_id, operation.operation_id)
-            undone_by = journal.undone_by(database, company_id, operation.operation_id)
-        if kept is None or kept.status not in {OperationStatus.OK, OperationStatus.UNKNOWN}:
-            raise Invalid(
-                f"Operation {operation.operation_id} ({operation.operation_type}, "
-                f"{operation.status}) changed nothing, so there is nothing to undo."
-            )
-        if (why_not := _why_not(operation, kept)) is not None:
-            raise Invalid(f"{which} cannot be undone. {why_not}")
-        if undone_by is not None:
-            raise Conflict(f"It was already undone by {undone_by}; undo that one to redo it.")
+            if kept is None or kept.status not in {OperationStatus.OK, OperationStatus.UNKNOWN}:
+                raise Invalid(
+                    f"Operation {operation.operation_id} ({operation.operation_type}, "
+                    f"{operation.status}) changed nothing, so there is nothing to undo."
+                )
+            if (why_not := _why_not(operation, kept)) is not None:
+                raise Invalid(f"{which} cannot be undone. {why_not}")
+            _refuse_undone(database, operation)
         return operation, steps, changed
 
     async def _settings_back(
@@ -329,6 +327,7 @@ class Undo(Group):
         kinds = {change.setting for change in changed}
 
         def change(database: DatabaseConnection) -> None:
+            _refuse_undone(database, operation)
             there = settings.read(database, company_id, kinds)
             for one in reversed(changed):
                 now = settings.shown(there, settings.place_of(company_id, one))
@@ -455,6 +454,36 @@ def _review_back(
     if entry.status is OperationStatus.OK:
         company_id = entry.caller.company_id
         entry.settings = tuple(held.take_back(database, company_id, one) for one in changed)
+
+
+def _refuse_late(
+    operation: Operation,
+    changed: Sequence[SettingChange],
+    database: DatabaseConnection,
+    entry: RunningOperation,
+) -> None:
+    """Raise `Conflict` where somebody else has done since what rules it out, or does so now."""
+    appending.hold(database, entry.caller.company_id)  # two at once would not see each other
+    _refuse_undone(database, operation)
+    _refuse_decided(changed, database, entry)
+
+
+def _refuse_undone(database: DatabaseConnection, operation: Operation) -> None:
+    """Raise `Conflict` where an operation was taken back, or is being."""
+    company_id = operation.scope.company_id
+    undone_by = journal.undone_by(database, company_id, operation.operation_id)
+    if undone_by is not None:
+        raise Conflict(f"It was already undone by {undone_by}; undo that one to redo it.")
+    for one in appending.pending(database, company_id):
+        if one.draft["undoes"] == operation.operation_id:
+            raise _under_way("It is being undone", one.operation_id)
+
+
+def _under_way(told: str, operation_id: str) -> Conflict:
+    return Conflict(
+        f"{told} by {operation_id}; if that does not end, `memtui ops check {operation_id}` finds "
+        "out what became of it."
+    )
 
 
 def _refuse_decided(

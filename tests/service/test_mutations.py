@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,6 +28,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, ContextRequest, MemoryService
+from memtui.service.undo import Undo
 from memtui.store import appending
 from tests.databases import ON_BOTH
 from tests.service.conftest import start
@@ -129,6 +131,61 @@ async def test_undoing_an_undo_redoes(
         await service.get(caller, handle, scope)
     await service.undo(caller, forgotten.operation_id)
     assert (await service.get(caller, handle, scope)).record.text == note.content
+
+
+def once_looked(monkeypatch: pytest.MonkeyPatch, do: Callable[[], Awaitable[object]]) -> None:
+    """Do something once, when an undo has looked at its records and found them as they were."""
+    plain = Undo._refuse_changed
+
+    async def looked(self, *args):
+        await plain(self, *args)
+        monkeypatch.setattr(Undo, "_refuse_changed", plain)
+        await do()
+
+    monkeypatch.setattr(Undo, "_refuse_changed", looked)
+
+
+def holding(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[asyncio.Event, asyncio.Event]:
+    """Let calls wait inside of the provider; return what tells that one is, and lets it go."""
+    inside, release = asyncio.Event(), asyncio.Event()
+    plain = getattr(FakeAdapter, name)
+
+    async def held(self, request):
+        inside.set()
+        await release.wait()
+        return await plain(self, request)
+
+    monkeypatch.setattr(FakeAdapter, name, held)
+    return inside, release
+
+
+@ON_BOTH
+@pytest.mark.parametrize("ended", [True, False])
+async def test_one_operation_is_undone_once(
+    paths: Paths, settings: Settings, caller: Caller, note: WriteRequest, scope: Scope, fake,
+    monkeypatch, *, ended: bool,
+) -> None:  # fmt: skip
+    service = await start(paths, settings, caller, restore=False, keeps_ids=False)
+    handles = (await service.write(caller, note)).handles
+    forgotten = await service.forget(caller, ForgetRequest(scope=scope, handles=handles))
+    inside, release = holding(monkeypatch, "write")
+    first: list[asyncio.Task[object]] = []
+
+    async def another() -> None:
+        first.append(asyncio.create_task(service.undo(caller, forgotten.operation_id)))
+        await inside.wait()
+        if ended:
+            release.set()
+            await first[0]
+
+    once_looked(monkeypatch, another)
+    for _ in range(2):
+        with pytest.raises(Conflict, match="already undone" if ended else "is being undone"):
+            await service.undo(caller, forgotten.operation_id)
+    release.set()
+    await first[0]
+    assert len(fake.records["acme/default"]) == 1
+    await service.close()
 
 
 @ON_BOTH
