@@ -45,6 +45,7 @@ from memtui.store.database import Connection as DatabaseConnection
 from memtui.store.digest import is_value_of
 from memtui.store.erasing import LASTING
 from memtui.store.journal import Finding, Found, Undoable
+from memtui.store.limits import last_seq
 from memtui.store.operation import Operation
 from memtui.store.settings import SettingChange
 
@@ -94,12 +95,14 @@ class Undo(Group):
             scope = reaching(operation.asked_scope, records)
             operation = operation.model_copy(update={"scope": scope})
             entry.about([before.handle for before, _ in steps])
+            newest = await self._core.ask(last_seq, caller.company_id)
             now = await self._now(connection, steps, scope)
             await self._refuse_changed(connection, operation, steps, now)
             handles = [one.handle for one in now]
             entry.about(handles)
             entry.at_end = partial(_review_back, changed)
-            await self._core.recorder.begin(entry, now, partial(_refuse_late, operation, changed))
+            check = partial(_refuse_late, operation, changed, newest)
+            await self._core.recorder.begin(entry, now, check)
             befores = [
                 before.model_copy(update={"handle": handle})
                 for (before, _), handle in zip(steps, handles, strict=True)
@@ -459,12 +462,17 @@ def _review_back(
 def _refuse_late(
     operation: Operation,
     changed: Sequence[SettingChange],
+    newest: int,
     database: DatabaseConnection,
     entry: RunningOperation,
 ) -> None:
-    """Raise `Conflict` where somebody else has done since what rules it out, or does so now."""
+    """Raise `Conflict` where somebody else has done since what rules it out, or does so now.
+
+    `newest` is the newest operation when its records were looked at.
+    """
     appending.hold(database, entry.caller.company_id)  # two at once would not see each other
     _refuse_undone(database, operation)
+    _refuse_overtaken(database, entry, newest)
     _refuse_decided(changed, database, entry)
 
 
@@ -477,6 +485,21 @@ def _refuse_undone(database: DatabaseConnection, operation: Operation) -> None:
     for one in appending.pending(database, company_id):
         if one.draft["undoes"] == operation.operation_id:
             raise _under_way("It is being undone", one.operation_id)
+
+
+def _refuse_overtaken(database: DatabaseConnection, entry: RunningOperation, newest: int) -> None:
+    """Raise `Conflict` where one of its records was changed after an operation, or is being."""
+    place = entry.caller.company_id, entry.binding.key if entry.binding else ""
+    since = journal.changed_since(database, *place, newest)
+    under_way = appending.changing(database, *place)
+    for record_id in (one.provider_record_id for one in entry.handles):
+        if record_id in since:
+            raise Conflict(
+                f"{record_id} was changed by {since[record_id]} meanwhile; undo that one first, or "
+                "correct it by hand."
+            )
+        if record_id in under_way:
+            raise _under_way(f"{record_id} is being changed", under_way[record_id])
 
 
 def _under_way(told: str, operation_id: str) -> Conflict:
@@ -563,11 +586,7 @@ async def _rebuild(
         return
     for before, current in zip(befores, now, strict=True):
         if before.record is None and current.record is not None:
-            gone = ForgetRequest(
-                scope=operation.scope,
-                handles=(before.handle,),
-                binding_key=operation.binding_key,
-            )
+            gone = ForgetRequest.of([current.record], operation.scope, operation.binding_key)
             await entry.mutate(connection, partial(connection.adapter.forget, gone))
         elif before.record is not None and current.record is not None:
             old = _as_correction(operation, before.record, current.record)

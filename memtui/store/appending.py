@@ -120,6 +120,16 @@ def pending(connection: Connection, company_id: str | None = None) -> list[Inten
     return [row for row in waiting if company_id in {None, row.company_id}]
 
 
+def changing(connection: Connection, company_id: str, binding_key: str) -> dict[str, str]:
+    """Return by record id which mutation of a binding's records has begun and not ended."""
+    return {
+        snapshot["handle"]["provider_record_id"]: row.operation_id
+        for row in pending(connection, company_id)
+        if row.draft["binding_key"] == binding_key
+        for snapshot in row.before
+    }
+
+
 def writes(
     connection: Connection,
     company_id: str,

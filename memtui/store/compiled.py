@@ -534,6 +534,13 @@ STEPS_SINCE = Prepared(
     },
 )
 
+CHANGED_SINCE = Prepared(
+    "CHANGED_SINCE",
+    "SELECT memory_undo_journal.provider_record_id, memory_undo_journal.operation_id FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.binding_key = ? AND memory_undo_journal.seq > ?",
+    binds="company_id=text binding_key=text seq=plain",
+    results="text text",
+)
+
 SETTINGS_SINCE = Prepared(
     "SETTINGS_SINCE",
     'SELECT memory_undo_journal."before" FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.seq > ? AND memory_undo_journal.provider_record_id = ? AND memory_undo_journal.erased_by IS NULL ORDER BY memory_undo_journal.seq, memory_undo_journal.ordinal',

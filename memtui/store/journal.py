@@ -173,6 +173,14 @@ def changes_of_record(
     return {operation_id: _step(before, after) for operation_id, _, before, after in rows}
 
 
+def changed_since(
+    connection: Connection, company_id: str, binding_key: str, since: int
+) -> dict[str, str]:
+    """Return by record id which operation changed a binding's records after the one numbered so."""
+    place = {"company_id": company_id, "binding_key": binding_key}
+    return dict(compiled.CHANGED_SINCE.rows(connection, **place, seq=since))
+
+
 def led_back(
     connection: Connection, company_id: str, binding_key: str, record_id: str
 ) -> list[tuple[Record, Record]]:

@@ -267,6 +267,9 @@ STEPS_SINCE = (
     )
     .order_by(_step.seq, _step.ordinal)
 )
+CHANGED_SINCE = select(_step.provider_record_id, _step.operation_id).where(
+    _is(_step, "company_id", "binding_key"), _step.seq > bindparam("seq")
+)
 SETTINGS_SINCE = (
     select(_step.before)
     .where(

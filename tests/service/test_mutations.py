@@ -202,6 +202,50 @@ async def test_undo_refuses_a_record_that_changed_since(
 
 
 @ON_BOTH
+@pytest.mark.parametrize("ended", [True, False])
+async def test_undo_refuses_a_record_that_is_changed_once_it_has_looked(
+    service: MemoryService, paths: Paths, settings: Settings, caller: Caller, note: WriteRequest,
+    scope: Scope, fake, monkeypatch, *, ended: bool,
+) -> None:  # fmt: skip
+    [handle] = (await service.write(caller, note)).handles
+    to_blue = CorrectRequest(scope=scope, handle=handle, text="blue")
+    blue = await service.correct(caller, to_blue)
+    other = await start(paths, settings, caller)
+    inside, release = holding(monkeypatch, "correct")
+    first: list[asyncio.Task[object]] = []
+
+    async def by_another() -> None:
+        green = to_blue.model_copy(update={"text": "green"})
+        first.append(asyncio.create_task(other.correct(caller, green)))
+        await inside.wait()
+        if ended:
+            release.set()
+            await first[0]
+
+    once_looked(monkeypatch, by_another)
+    with pytest.raises(Conflict, match="meanwhile" if ended else "is being changed"):
+        await service.undo(caller, blue.operation_id)
+    assert (await newest(service, caller)).status == OperationStatus.CONFLICT
+    assert "restore" not in fake.calls
+    release.set()
+    await first[0]
+    assert (await service.get(caller, handle, scope)).record.text == "green"
+    assert (await service.undo(caller)).records[0].text == "blue"
+    await other.close()
+
+
+async def test_undo_forgets_no_record_that_is_changed_once_it_has_looked(
+    paths: Paths, settings: Settings, caller: Caller, note: WriteRequest, fake
+) -> None:
+    service = await start(paths, settings, caller, restore=False)
+    [record] = (await service.write(caller, note)).records
+    await service.undo(caller)
+    [gone] = [one for one in fake.received if isinstance(one, ForgetRequest)]
+    assert gone.revisions == {record.handle.provider_record_id: record.revision}
+    await service.close()
+
+
+@ON_BOTH
 async def test_a_bulk_forget_is_undone_as_one(
     service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
 ) -> None:
