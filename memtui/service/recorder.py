@@ -32,7 +32,7 @@ from memtui.contract import (
 )
 from memtui.service.connections import Connection
 from memtui.service.redaction import redact, redact_json
-from memtui.service.visibility import Caller, agent_of
+from memtui.service.visibility import Caller, agent_of, as_told
 from memtui.store import appending, journal
 from memtui.store.appending import Step
 from memtui.store.compiled import BindingRow, IntentRow
@@ -341,6 +341,8 @@ class Recorder:
                 _refuse_in_past(operation_type, caller.as_of)
             yield entry
         except BaseException as error:
+            if isinstance(error, Conflict):
+                error.current = as_told(entry, error.current)
             entry.fail(error)
             await self._finish(entry)
             if entry.status is _UNKNOWN and _is_no_answer(error):

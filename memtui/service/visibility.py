@@ -377,6 +377,13 @@ def for_caller(caller: Caller, records: Sequence[R]) -> tuple[R, ...]:
     return as_agents_read(records) if caller.by_ai else tuple(records)
 
 
+def as_told(entry: RunningOperation, record: R | None) -> R | None:
+    """Return what an error of an operation tells its caller of a record; None: nothing."""
+    if record is None or not may_read(record.scope, entry.scope, entry.sight):
+        return None
+    return for_caller(entry.caller, [record])[0]
+
+
 def as_agents_read(records: Sequence[R]) -> tuple[R, ...]:
     """Return records as any agent gets them: company-wide ones with the prefix (seed 001)."""
     return tuple(_prefixed(record) if is_org(record.scope) else record for record in records)

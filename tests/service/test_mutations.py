@@ -319,6 +319,21 @@ async def test_a_stale_revision_is_a_conflict_with_both_versions(
     assert (await newest(service, caller)).status == OperationStatus.CONFLICT
 
 
+async def test_an_agent_gets_the_companys_memory_in_a_conflict_as_it_does_elsewhere(
+    service: MemoryService, caller: Caller, note: WriteRequest
+) -> None:
+    everybodys = Scope(company_id="acme")
+    written = await service.write(caller, note.model_copy(update={"scope": everybodys}))
+    agent = caller.model_copy(update={"principal": "agent:coding"})
+    [handle] = written.handles
+    got = (await service.get(agent, handle, everybodys)).record
+    stale = CorrectRequest(scope=everybodys, handle=handle, text="b", revision="99")
+    with pytest.raises(Conflict) as caught:
+        await service.correct(agent, stale)
+    assert caught.value.current == got
+    assert " scope=ORG " in got.text
+
+
 @pytest.mark.parametrize("what", ["service", "binding"])
 async def test_read_only_refuses_in_the_service_and_is_logged(
     paths: Paths, caller: Caller, note: WriteRequest, settings: Settings, fake, what: str

@@ -11,6 +11,7 @@ from memtui.config import Paths, Settings, load_settings
 from memtui.contract import (
     EVERYTHING,
     BrowseRequest,
+    Conflict,
     CorrectRequest,
     Denied,
     ForgetRequest,
@@ -36,11 +37,13 @@ from memtui.service import (
 from memtui.store.log import LogReader
 from memtui.store.operation import Operation
 from tests.homes import furnish, make_home
+from tests.service.fake import FakeAdapter
 
 SOURCE = SourceRef(kind="manual_note", company_id="local")
 ANA = Scope(company_id="local", subject_id="ana")
 APOLLO = Scope(company_id="local", project_id="apollo")
 COMPANY = Scope(company_id="local")
+OWN = ("ana", "bob")
 PEOPLE = ("owner", "admin", "member", "ana", "outsider")
 
 
@@ -356,3 +359,30 @@ async def test_nobody_writes_over_somebody_elses_record(opened: MemoryService, k
     with pytest.raises(Denied):
         await opened.write(person("admin"), over)
     assert (await opened.get(person("boss"), handle, COMPANY)).record.text == "Everybody's"
+
+
+async def test_a_conflict_tells_of_no_record_that_one_may_not_read(
+    service: MemoryService, fake: type[FakeAdapter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A provider of one name for every user finds the record of somebody else under it."""
+    ana, bob = (Caller(company_id="acme", principal=f"user:{one}", door="test") for one in OWN)
+    await service.members.set(ana, Membership(principal=ana.principal, role=Role.OWNER))
+    await service.members.set(ana, Membership(principal=bob.principal, role=Role.MEMBER))
+    source = SourceRef(kind="manual_note", company_id="acme")
+    scopes = [Scope(company_id="acme", subject_id=one) for one in OWN]
+    mine, his = (
+        WriteRequest(scope=one, source=source, content="x", record_id="1") for one in scopes
+    )
+    await service.write(bob, his)
+    held = fake.records["acme/default"]["1"]
+
+    async def taken(_self: FakeAdapter, _request: WriteRequest) -> None:
+        raise Conflict("There is one already.", current=held)
+
+    monkeypatch.setattr(fake, "write", taken)
+    told = []
+    for who, request in ((ana, mine), (bob, his)):
+        with pytest.raises(Conflict) as caught:
+            await service.write(who, request)
+        told.append(caught.value.current)
+    assert told == [None, held]

@@ -140,8 +140,8 @@ async def _refuse_taken(plugin: Plugin, request: WriteRequest, place: Place, fou
         taken = (await unsent(plugin.find(elsewhere, text=request.content))).memory
     if taken is not None:
         raise Conflict(
-            f"There is already another record {request.record_id} in {taken.namespace}; "
-            "write it with mode upsert in its own scope, or give another id.",
+            f"There is already another record {request.record_id}; write it with mode upsert in "
+            "its own scope, or give another id.",
             current=plugin.record(taken),
             proposed=request.content,
         )
