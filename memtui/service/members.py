@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from memtui.contract import Denied, Invalid, Model, NotFound, UtcDatetime
 from memtui.service.companies import awaits_owner
-from memtui.service.core import Group, check_target_id, in_thread, to_its_end
+from memtui.service.core import Group, check_target_id, find_company, in_thread, to_its_end
 from memtui.service.visibility import (
     AGENT_PREFIX,
     USER_PREFIX,
@@ -26,6 +26,8 @@ from memtui.store.database import Connection
 from memtui.wording import bare
 
 REVOKED = "A token that was revoked stays revoked; `memtui tokens add` makes another one."
+_NO_OWNER = "The first member must be an owner of the whole company; add one first."
+_NO_OWNER_LEFT = "{} is the last owner; make somebody else one first."
 
 
 class TokenView(Model):
@@ -93,32 +95,29 @@ class Members(Group):
             if member.principal.startswith(AGENT_PREFIX):
                 raise Invalid("An agent acts for a person and cannot be a member; add the person.")
             _refuse_bare(member.principal)
-            known = await core.ask(_members, company_id)
-            opens = await asyncio.to_thread(awaits_owner, core, company_id)
-            if not opens:
-                await core.refuse_changes(company_id)
-            member = _with_subject(member, known)
-            if not _owners([*_without(known, member.principal, member.project_id), member]):
-                raise Invalid(
-                    f"{member.principal} is the last owner; make somebody else one first."
-                    if known
-                    else "The first member must be an owner of the whole company; add one first."
-                )
-            row = MemberRow(
-                company_id=company_id,
-                principal=member.principal,
-                project_id=member.project_id or "",
-                role=member.role,
-                subject_id=member.subject_id,
-            )
+            closed = await asyncio.to_thread(awaits_owner, core, company_id)
 
-            def add(database: Connection) -> None:
+            def add(database: Connection) -> Membership:
+                known = _members(database, company_id)
+                opens = closed and not known
+                read_only = find_company(database, company_id).read_only
+                core.refuse_read_only(company_id if read_only and not opens else None)
+                given = _with_subject(member, known)
+                if not _owners([*_without(known, given.principal, given.project_id), given]):
+                    raise Invalid(_NO_OWNER_LEFT.format(given.principal) if known else _NO_OWNER)
+                row = MemberRow(
+                    company_id=company_id,
+                    principal=given.principal,
+                    project_id=given.project_id or "",
+                    role=given.role,
+                    subject_id=given.subject_id,
+                )
                 bindings.set_member(database, row)
                 if opens:
                     bindings.set_read_only(database, company_id, read_only=False)
+                return given
 
-            await core.configure(entry, add)
-        return member
+            return await core.configure(entry, add)
 
     async def remove(self, caller: Caller, principal: str, project_id: str | None = None) -> None:
         """Take a role away; the last owner stays as long as there are other members.
@@ -136,7 +135,7 @@ class Members(Group):
                     f"{principal} has no such role; `memtui members list` shows the roles."
                 )
             if left and not _owners(left):
-                raise Invalid(f"{principal} is the last owner; make somebody else one first.")
+                raise Invalid(_NO_OWNER_LEFT.format(principal))
 
         asked = {"remove_member": principal, "project_id": project_id}
         await self._core.change(caller, asked, change)

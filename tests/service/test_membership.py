@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, Membership, MemoryService, Role, SpendingLimit, open_service
+from memtui.service.core import Core
 from tests.service.conftest import start
 
 ANA = Caller(company_id="acme", principal="user:ana", door="test")
@@ -69,6 +72,31 @@ async def test_a_company_with_members_keeps_an_owner(service: MemoryService) -> 
     await service.members.remove(BOB, "user:ana")
     await service.members.remove(BOB, "user:bob")
     assert await service.members.all(BOB) == []
+
+
+async def test_two_owners_who_demote_each_other_leave_one(
+    service: MemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners = [OWNER, Membership(principal="user:bob", role=Role.OWNER, subject_id="bob")]
+    for one in owners:
+        await service.members.set(ANA, one)
+    both, configure = asyncio.Barrier(2), Core.configure
+
+    async def together(core: Core, *args: Any) -> Any:
+        """Both have looked at the members before one of them changes anything."""
+        await both.wait()
+        return await configure(core, *args)
+
+    monkeypatch.setattr(Core, "configure", together)
+    demoted = [one.model_copy(update={"role": Role.MEMBER}) for one in owners]
+    ended = await asyncio.gather(
+        service.members.set(ANA, demoted[1]),
+        service.members.set(BOB, demoted[0]),
+        return_exceptions=True,
+    )
+    assert sorted(type(one).__name__ for one in ended) == ["Invalid", "Membership"]
+    there = await service.members.all(ANA)
+    assert there in ([owners[0], demoted[1]], [demoted[0], owners[1]])
 
 
 async def test_an_agent_is_no_member(service: MemoryService) -> None:
