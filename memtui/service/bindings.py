@@ -115,7 +115,12 @@ class Bindings(Group):
             Conflict: the key is taken, or another company's memories lie there.
         """
         core = self._core
-        asked = {"add_binding": key, "provider": provider_key, "read_only": read_only}
+        asked = {
+            "add_binding": key,
+            "provider": provider_key,
+            "enabled": enabled,
+            "read_only": read_only,
+        }
         async with core.configured(caller, asked) as entry:
             row = await self._new(caller, key, provider_key, config)
             row = replace(row, enabled=enabled, read_only=read_only)

@@ -94,9 +94,15 @@ async def test_every_change_is_in_the_log(service: MemoryService, caller: Caller
         ({"set_target": "project", "target_id": "p", "key": "second"}, "ok"),
         ({"update_binding": "second", "config": ["label"]}, "ok"),
         ({"update_binding": "second", "enabled": True, "read_only": False}, "ok"),
-        ({"add_binding": "second", "provider": "fake", "read_only": True}, "ok"),
+        (
+            {"add_binding": "second", "provider": "fake", "enabled": False, "read_only": True},
+            "ok",
+        ),
         ({"set_target": "company", "target_id": "acme", "key": "default"}, "ok"),
-        ({"add_binding": "default", "provider": "fake", "read_only": False}, "ok"),
+        (
+            {"add_binding": "default", "provider": "fake", "enabled": True, "read_only": False},
+            "ok",
+        ),
         ({"add_company": "acme"}, "ok"),
     ]
     assert {o.principal for o in (await service.log.page(caller)).operations} == {"user:ana"}
