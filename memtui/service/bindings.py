@@ -7,10 +7,10 @@ compared; two homes that point at one folder know nothing of each other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from memtui.contract import (
     Adapter,
@@ -48,6 +48,9 @@ from memtui.store.database import Connection
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
     from memtui.service.provider_views import ProviderView
+
+Look: TypeAlias = "Callable[[Connection], None]"
+"""Looks at the database once more, in the transaction that changes it, and may refuse."""
 
 _TARGET_TYPES = ("company", "project", "agent")
 _LATENCIES = 60
@@ -93,7 +96,8 @@ class Bindings(Group):
         await asyncio.to_thread(self._core.sight, caller)
         rows = await self._core.ask(table.bindings, caller.company_id)
         targets = await self._core.ask(table.targets, caller.company_id)
-        in_both = await _shared(self._core, rows)
+        others = await self._core.ask(_of_others, caller.company_id)
+        in_both = await _shared(self._core, rows, others)
         return [_view(row, targets, shared=row.binding_id in in_both) for row in rows]
 
     @to_its_end
@@ -124,11 +128,16 @@ class Bindings(Group):
         async with core.configured(caller, asked) as entry:
             row = await self._new(caller, key, provider_key, config)
             row = replace(row, enabled=enabled, read_only=read_only)
-            await refuse_shared(core, row)
+            look_again = await refuse_shared(core, row)
             connection = await core.connections.to(row, read_only=read_only)
             row.capabilities = connection.adapter.capabilities.model_dump()
             entry.binding = row
-            await core.configure(entry, lambda database: table.add_binding(database, row))
+
+            def keep(database: Connection) -> None:
+                look_again(database)
+                table.add_binding(database, row)
+
+            await core.configure(entry, keep)
         return _view(row, [])
 
     async def add_found(self, caller: Caller, findings: Sequence[Finding]) -> FoundAdded:
@@ -243,14 +252,18 @@ class Bindings(Group):
             asked["config"] = sorted(config)
         async with core.configured(caller, asked) as entry:
             row = entry.binding = await core.ask(find_binding, caller.company_id, key)
+            look_again: Look | None = None
             if config is not None:
                 changes["config"] = await self._checked(row.provider_key, config)
-                await refuse_shared(core, replace(row, config=changes["config"]))
+                look_again = await refuse_shared(core, replace(row, config=changes["config"]))
+
+            def keep(database: Connection) -> None:
+                if look_again is not None:
+                    look_again(database)
+                table.update_binding(database, row.binding_id, changes)
+
             if changes:
-                await core.configure(
-                    entry,
-                    lambda database: table.update_binding(database, row.binding_id, changes),
-                )
+                await core.configure(entry, keep)
             if changes.keys() & _SEEN_BY_ADAPTERS:
                 await core.connections.drop(row.binding_id)
         return next(view for view in await self.all(caller) if view.key == key)
@@ -347,28 +360,49 @@ class Bindings(Group):
         return await self._core.connections.check_config(provider_key, config)
 
 
-async def refuse_shared(core: Core, row: BindingRow) -> None:
-    """Raise `Conflict` where a binding would lie in the store of another company's."""
-    if row.binding_id in await _shared(core, [row], load=True):
+async def refuse_shared(core: Core, row: BindingRow) -> Look:
+    """Raise `Conflict` where a binding would lie in the store of another company's.
+
+    Returns what looks again in the transaction that keeps the binding: it raises `Conflict` where
+    another company's bindings have changed since, as providers cannot be asked in there.
+    """
+    theirs = await core.ask(_of_others, row.company_id)
+    if row.binding_id in await _shared(core, [row], theirs, load=True):
         raise Conflict(
             f"Where {row.key} would keep its memories, another company's already lie, in the same "
             "place or inside it or around it; companies share no store, so choose another place."
         )
 
+    def look_again(database: Connection) -> None:
+        table.hold_bindings(database)
+        if list(map(_store_of, _of_others(database, row.company_id))) != [*map(_store_of, theirs)]:
+            raise Conflict(
+                "The bindings of another company were changed at the same moment, and whether "
+                f"{row.key} would lie among its memories is not known; try again."
+            )
 
-async def _shared(core: Core, rows: Sequence[BindingRow], *, load: bool = False) -> set[str]:
+    return look_again
+
+
+def _of_others(database: Connection, company_id: str) -> list[BindingRow]:
+    """Return the bindings of all companies but one."""
+    others = [one.company_id for one in table.companies(database) if one.company_id != company_id]
+    return [row for other in others for row in table.bindings(database, other)]
+
+
+def _store_of(row: BindingRow) -> tuple[str, str, Json]:
+    """Return what tells where a binding's memories lie."""
+    return row.binding_id, row.provider_key, row.config
+
+
+async def _shared(
+    core: Core, rows: Sequence[BindingRow], others: Sequence[BindingRow], *, load: bool = False
+) -> set[str]:
     """Return the ids of those bindings, of one company, that share a store with another's.
 
     Another package's provider that is not loaded is asked only where it is to be.
     """
-    own = {row.company_id for row in rows}
-    theirs = {
-        place
-        for company in await core.ask(table.companies)
-        if company.company_id not in own
-        for row in await core.ask(table.bindings, company.company_id)
-        for place in await core.connections.places(row, load=load)
-    }
+    theirs = {place for row in others for place in await core.connections.places(row, load=load)}
     if not theirs:
         return set()
     mine = {row.binding_id: await core.connections.places(row, load=load) for row in rows}

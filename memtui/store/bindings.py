@@ -129,6 +129,12 @@ def binding(connection: Connection, company_id: str, key: str) -> BindingRow | N
     return found[0] if found else None
 
 
+def hold_bindings(connection: Connection) -> None:
+    """Let nobody else change a binding of any company until the write transaction ends."""
+    if connection.dialect == "postgresql":  # SQLite has one writer at a time
+        connection.exec_driver_sql("LOCK TABLE memory_bindings IN SHARE ROW EXCLUSIVE MODE")
+
+
 def add_binding(connection: Connection, row: BindingRow) -> None:
     """Add a binding.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 
 from memtui.contract import Conflict, Json
 from memtui.service import Caller, MemoryService
+from memtui.service.core import Core
 from memtui.store import bindings
+from tests.databases import ON_BOTH
 
 OTHER = Caller(company_id="two", principal="user:ana", door="test")
 
@@ -116,6 +119,32 @@ async def test_a_binding_is_not_moved_into_anothers(
     with pytest.raises(Conflict, match="share no store"):
         await two.undo(OTHER)
     assert not any(view.shared for view in await two.bindings.all(OTHER))
+
+
+@ON_BOTH
+async def test_two_companies_do_not_bind_one_folder_at_the_same_moment(
+    two: MemoryService, caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, configure = asyncio.Barrier(2), Core.configure
+
+    async def together(core: Core, *args: Any) -> Any:
+        """Both have looked at the bindings before one of them adds its own."""
+        await both.wait()
+        return await configure(core, *args)
+
+    config = {"path": str(tmp_path / "a")}
+    with monkeypatch.context() as patch:
+        patch.setattr(Core, "configure", together)
+        ended = await asyncio.gather(
+            *(two.bindings.add(one, "vault", "vault", config) for one in (caller, OTHER)),
+            return_exceptions=True,
+        )
+    assert sorted(type(one).__name__ for one in ended) == ["BindingView", "Conflict"]
+    late = next(
+        one for one, end in zip((caller, OTHER), ended, strict=True) if isinstance(end, Conflict)
+    )
+    with pytest.raises(Conflict, match="share no store"):
+        await two.bindings.add(late, "vault", "vault", config)
 
 
 async def test_a_home_where_it_is_so_already_says_so(
