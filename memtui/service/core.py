@@ -459,6 +459,7 @@ class Core:
         *,
         binding_key: str | None = None,
         in_read_only: bool = False,
+        kinds: Collection[str] = settings.COMMON,
     ) -> AsyncIterator[RunningOperation]:
         """Record a change of the settings, and refuse it to who may not make it.
 
@@ -467,10 +468,12 @@ class Core:
             asked: What the record of it says.
             binding_key: The binding that it is about.
             in_read_only: What is done changes nothing that a read-only company keeps as it is.
+            kinds: The kinds of settings that it changes.
         """
         scope = Scope(company_id=caller.company_id)
         async with self.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked) as entry:
-            await self.refuse_configuring(caller, in_read_only=in_read_only)
+            own = _namespaces_of(binding_key, kinds)
+            await self.refuse_configuring(caller, in_read_only=in_read_only, namespaces_of=own)
             if binding_key is not None:
                 entry.binding = await self.ask(find_binding, caller.company_id, binding_key)
             yield entry
@@ -491,29 +494,30 @@ class Core:
         """
 
         async def run() -> T:
-            async with self.configured(caller, asked, binding_key=binding_key) as entry:
+            async with self.configured(
+                caller, asked, binding_key=binding_key, kinds=kinds
+            ) as entry:
                 entry.lasting = lasting
                 return await self.configure(entry, change, kinds)
 
         return await self.to_its_end(run())
 
-    async def refuse_configuring(self, caller: Caller, *, in_read_only: bool = False) -> None:
+    async def refuse_configuring(
+        self, caller: Caller, *, in_read_only: bool = False, namespaces_of: str | None = None
+    ) -> None:
         """Raise `Denied` where something is read-only or the caller may not configure."""
         self.refuse_read_only()
-        await self.may_configure(caller)
+        await self.may_configure(caller, namespaces_of=namespaces_of)
         if not in_read_only:
             await self.refuse_changes(caller.company_id)
 
-    async def may_configure(self, caller: Caller) -> None:
-        """Raise `Denied` where the caller may not change the settings of its company."""
+    async def may_configure(self, caller: Caller, *, namespaces_of: str | None = None) -> None:
+        """Raise `Denied` where the caller may not change the settings of its company.
+
+        `namespaces_of`: the binding whose namespaces alone it changes; None: others too.
+        """
         await self.authorise(caller, Action.CONFIGURE, [Scope(company_id=caller.company_id)])
-        if not caller.by_person:
-            rows = await self.ask(bindings.bindings, caller.company_id)
-            if reviewed := next((row.key for row in rows if row.review), None):
-                raise Denied(
-                    f"What agents write to {reviewed} is reviewed, so an agent changes no settings "
-                    "here; let a person do it."
-                )
+        await self.ask(_refuse_unreviewed_settings, caller, namespaces_of)
 
     async def configure(
         self,
@@ -527,12 +531,12 @@ class Core:
         What memtui itself sets up in a new home is not a change that anybody made.
         """
         company_id = entry.caller.company_id
+        own = _namespaces_of(entry.binding.key if entry.binding else None, kinds)
 
         def run() -> T:
             with self.database.write() as database:
                 appending.hold(database, company_id)
-                if settings.NAMESPACE not in kinds:  # a plugin's client makes those by itself
-                    _refuse_unreviewed_settings(database, entry.caller)
+                _refuse_unreviewed_settings(database, entry.caller, own)
                 before = settings.read(database, company_id, kinds)
                 result = change(database)
                 if entry.caller.door == SETUP_DOOR:
@@ -627,13 +631,25 @@ def refuse_unreviewed(entry: RunningOperation, does: str) -> None:
         )
 
 
-def _refuse_unreviewed_settings(database: DatabaseConnection, caller: Caller) -> None:
-    """Raise `Denied` where an agent changes the settings of a company that reviews agents."""
+def _namespaces_of(binding_key: str | None, kinds: Collection[str]) -> str | None:
+    """Return the binding whose namespaces alone are changed; None: other settings are too."""
+    return binding_key if set(kinds) == {settings.NAMESPACE} else None
+
+
+def _refuse_unreviewed_settings(
+    database: DatabaseConnection, caller: Caller, namespaces_of: str | None
+) -> None:
+    """Raise `Denied` where an agent changes the settings of a company that reviews agents.
+
+    The namespaces of a binding, which a memory plugin's clients make by themselves, only where what
+    agents write to that one is reviewed.
+    """
     rows = () if caller.by_person else bindings.bindings(database, caller.company_id)
-    if reviewed := next((row.key for row in rows if row.review), None):
+    about = (row for row in rows if namespaces_of in {None, row.key})
+    if reviewed := next((row.key for row in about if row.review), None):
         raise Denied(
-            f"What agents write to {reviewed} is reviewed, so an agent changes no settings of the "
-            "company; let a person do it."
+            f"What agents write to {reviewed} is reviewed, so an agent changes no settings here; "
+            "let a person do it."
         )
 
 

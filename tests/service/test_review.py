@@ -528,6 +528,22 @@ async def test_an_agent_changes_no_settings_where_agents_are_reviewed(
     assert (await service.write(BOT, fact("a: 1"))).held is not None
 
 
+async def test_a_plugins_client_makes_namespaces_where_its_binding_is_not_reviewed(
+    service: MemoryService,
+) -> None:
+    elsewhere = {"path": str(service.paths.data / "elsewhere")}
+    await service.bindings.add(ANA, "free", "vault", elsewhere)
+    await service.review.add_rule(ANA, "default", ALL)
+    client = BOT.model_copy(update={"principal": "plugin:anonymous", "door": "plugin"})
+    made = await service.plugin.put(client, "free", "workspace:web", "workspace")
+    assert await service.plugin.namespaces(client, "free") == [made]
+    with pytest.raises(Denied, match="reviewed"):
+        await service.plugin.put(client, "default", "workspace:web", "workspace")
+    with pytest.raises(Denied, match="reviewed"):
+        await service.undo(client)
+    assert await service.plugin.namespaces(client, "default") == []
+
+
 async def test_a_model_with_a_persons_token_is_no_person(held_all: MemoryService) -> None:
     model = ANA.model_copy(update={"door": "mcp"})
     held = await ask(held_all, "a: 1", model)
