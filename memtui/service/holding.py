@@ -33,7 +33,7 @@ from memtui.fact_values import Entry, entry_of, pair_of
 from memtui.service.answers import Held, ReviewRule, RuleAction, RuleTest
 from memtui.service.connections import Connection
 from memtui.service.core import Core
-from memtui.service.recorder import RunningOperation
+from memtui.service.recorder import Check, RunningOperation
 from memtui.service.save_limits import CAPTURING_DOOR
 from memtui.service.visibility import AGENT_PREFIX, readable
 from memtui.store import appending, held
@@ -197,13 +197,14 @@ class _Asked:
     entry: RunningOperation
     connection: Connection
     request: Request
+    there: Sequence[Snapshot]
     met: Met
 
     async def fits(self, rule: ReviewRule) -> bool:
         """Whether a rule is about it."""
         is_write = isinstance(self.request, WriteRequest)
         if rule.test is RuleTest.PER_RUN:
-            return is_write and await asyncio.to_thread(self._written) >= int(rule.value)
+            return is_write and await self.core.ask(self.is_beyond, rule)
         if rule.test is RuleTest.NEW_SUBJECT:
             made = [_is_new_subject(self.connection, one, self.entry.sight) for one in self._made()]
             return any(await asyncio.gather(*made))
@@ -246,8 +247,8 @@ class _Asked:
         made = self._made()
         return bool(made) and all(words in _joined(one.text) for one in (*self.met.changes, *made))
 
-    def _written(self) -> int:
-        """Return how many memories the agent has written in this run, or in the last hour.
+    def is_beyond(self, database: DatabaseConnection, rule: ReviewRule) -> bool:
+        """Whether the agent has written as many as a rule allows in this run, or the last hour.
 
         Both count: an agent chooses the names of its runs, the door its principal.
         """
@@ -255,13 +256,38 @@ class _Asked:
         hour = self.entry.started_at - _HOUR
         within: list[str | datetime] = [hour, run_id] if run_id else [hour]
         besides = "" if caller.door == CAPTURING_DOOR else CAPTURING_DOOR
-        with self.core.database.read() as database:
-            return max(
-                appending.writes(
-                    database, caller.company_id, caller.principal, one, besides=besides
-                )
-                for one in within
-            )
+        written = (
+            appending.writes(database, caller.company_id, caller.principal, one, besides=besides)
+            for one in within
+        )
+        return max(written) >= int(rule.value)
+
+    async def begin(self, rules: Sequence[ReviewRule], check: Check | None) -> list[str]:
+        """Write the intent, and return the rules that hold it instead: others may have begun.
+
+        Args:
+            rules: Those that count what is written.
+            check: What else is looked at in the same transaction.
+        """
+
+        def count(database: DatabaseConnection, entry: RunningOperation) -> None:
+            if check is not None:
+                check(database, entry)
+            appending.hold(database, entry.caller.company_id)
+            for rule in rules:
+                if self.is_beyond(database, rule):
+                    raise _Beyond(rule.name)
+
+        try:
+            await self.core.recorder.begin(self.entry, self.there, count if rules else check)
+        except _Beyond as beyond:
+            self.entry.steps = ()  # nothing of it has begun
+            return [str(beyond)]
+        return []
+
+
+class _Beyond(Denied):
+    """It has to wait by the rule that it names, as others have begun since that was counted."""
 
 
 async def hold(
@@ -270,10 +296,20 @@ async def hold(
     connection: Connection,
     request: Request,
     there: Sequence[Snapshot],
+    *,
+    check: Check | None,
 ) -> Held | None:
-    """Let a request wait where a rule of its binding says so; None: it goes on.
+    """Let a request wait where a rule of its binding says so; None: it goes on, its intent written.
 
     The operation that asked is logged as held, in one transaction with what waits.
+
+    Args:
+        core: The service's parts.
+        entry: The operation that asks.
+        connection: The binding's.
+        request: What is asked.
+        there: The records that it names, as they are now.
+        check: What the transaction that writes the intent looks at.
 
     Raises:
         Denied: a rule refuses it, or the queue is full.
@@ -281,16 +317,22 @@ async def hold(
     binding = _bound(entry)
     rules = rules_of(binding)
     met = await met_by(connection, request, there, entry.sight)
-    asked = _Asked(core, entry, connection, request, met)
+    asked = _Asked(core, entry, connection, request, there, met)
     for rule in rules:
         if rule.action is RuleAction.REFUSE and await asked.fits(rule):
             raise Denied(
                 f"{binding.key} does not take this from agents ({rule.name}); do not try again."
             )
+    holding = [rule for rule in rules if rule.action is RuleAction.HOLD]
     for rule in rules:
         if rule.action is RuleAction.ACCEPT and await asked.fits(rule):
-            return None
-    reasons = [one.name for one in rules if one.action is RuleAction.HOLD and await asked.fits(one)]
+            holding = []
+            break
+    reasons = [one.name for one in holding if await asked.fits(one)]
+    if not reasons:
+        is_write = isinstance(request, WriteRequest)
+        counting = [one for one in holding if one.test is RuleTest.PER_RUN and is_write]
+        reasons = await asked.begin(counting, check)
     if not reasons:
         return None
     return await asyncio.to_thread(_let_wait, asked, reasons)

@@ -671,9 +671,8 @@ class Operations(Group):
         elif not entry.caller.by_person and entry.binding is not None and entry.binding.review:
             from memtui.service.holding import hold
 
-            held = await hold(self._core, entry, connection, request, there)
-            if held is not None:
-                return request, held
+            held = await hold(self._core, entry, connection, request, there, check=check)
+            return request, held
         await self._core.recorder.begin(entry, there, check)
         return request, None
 

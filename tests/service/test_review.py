@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -42,6 +43,7 @@ from memtui.service import (
 from memtui.service.answers import Held, ReviewRule, RuleAction, RuleTest
 from memtui.service.context import ContextRequest
 from memtui.service.pruning import PruneRequest
+from memtui.service.recorder import Recorder
 from memtui.store.tables import HELD
 from memtui.widgets.format import author
 from tests.homes import furnish
@@ -563,6 +565,32 @@ async def test_another_run_for_each_write_is_held_by_the_hour(service: MemorySer
     assert [one.held is not None for one in answers] == [False, False, True]
     other = BOT.model_copy(update={"principal": "agent:other"})
     assert (await service.write(other, fact("own: 1"))).held is None
+
+
+async def test_what_is_written_at_once_is_held_as_what_is_written_in_turn(
+    service: MemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.review.add_rule(ANA, "default", rule("hold per-run 2"))
+    all_of_them, begin = asyncio.Barrier(5), Recorder.begin
+
+    async def together(recorder: Recorder, *args: Any) -> None:
+        """Each was counted before any of them has begun."""
+        await all_of_them.wait()
+        await begin(recorder, *args)
+
+    monkeypatch.setattr(Recorder, "begin", together)
+    texts_of_it = [f"Note {number}" for number in range(5)]
+    answers = await asyncio.gather(
+        *(service.write(BOT, fact(one, kind="note")) for one in texts_of_it)
+    )
+    let_through = [one.records[0].text for one in answers if one.held is None]
+    assert len(let_through) == 2
+    assert sorted(await texts(service)) == sorted(let_through)
+    assert sorted([*await waiting(service), *let_through]) == texts_of_it
+    log = await service.log.page(ANA, Filter(operation_type=OperationType.WRITE))
+    assert [one.status for one in log.operations].count(OperationStatus.HELD) == 3
+    reasons = {one.held.reasons for one in answers if one.held}
+    assert reasons == {("hold per-run 2",)}
 
 
 async def test_an_author_that_an_agent_names_is_kept_as_its_claim(service: MemoryService) -> None:
