@@ -76,17 +76,23 @@ class Purging(Group):
     """Purges of one service's companies."""
 
     async def plan(self, caller: Caller, request: PurgeRequest) -> PurgeAnswer:
-        """Return what a purge would erase, and change nothing. Not an operation.
+        """Return what a purge would erase, and change nothing.
 
         Raises:
             Denied: the caller may not purge this.
             Unavailable: a provider that may hold what lives cannot be asked.
         """
-        found = await survey(self._core, caller, request)
-        if request.forget:
-            found.aim = found.with_living()
-        await self._authorise(caller, request, found)
-        return await asyncio.to_thread(self._planned, request, found)
+        scope = Scope(company_id=caller.company_id)
+        # It names nothing that a purge of the same would then have to erase.
+        asked: Json = {"for": "purge", "what": request.what, "forget": request.forget}
+        async with self._core.recorder.recorded(
+            OperationType.BROWSE, caller, scope, asked
+        ) as entry:
+            found = await self._survey(caller, request)
+            if request.forget:
+                found.aim = found.with_living()
+            entry.result_count = len(found.living)
+            return await asyncio.to_thread(self._planned, request, found)
 
     @to_its_end
     async def apply(
@@ -108,8 +114,7 @@ class Purging(Group):
         async with core.recorder.recorded(OperationType.PURGE, caller, scope, asked) as entry:
             await core.refuse_changes(caller.company_id)
             with self._alone():
-                found = await survey(core, caller, request)
-                await self._authorise(caller, request, found)
+                found = await self._survey(caller, request)
                 going = found.going() if request.forget else []
                 aim = found.with_living() if going else found.aim
                 await asyncio.to_thread(self._refuse_altered, aim)
@@ -174,18 +179,29 @@ class Purging(Group):
             return None
         return await self.apply(caller, PurgeRequest(before=now - timedelta(days=days)))
 
-    async def _authorise(self, caller: Caller, request: PurgeRequest, found: Survey) -> None:
-        """Let owners and admins of the company, and a person whose own memories these are.
+    async def _survey(self, caller: Caller, request: PurgeRequest) -> Survey:
+        """Find what there is of it, for who may purge it.
 
         What is to be forgotten first must be theirs to forget.
         """
+        core = self._core
         if caller.by_ai:
             raise Denied("An agent purges nothing; let the person do it for whom it acts.")
-        if request.forget and (going := found.going()):
-            owners = {owner_scope(record.scope) for _, record in going}
-            await self._core.authorise(caller, Action.DELETE, list(owners))
+        await asyncio.to_thread(core.sight, caller)
+        if request.record_id is None:
+            await self._authorise(caller, request.subject_id)
+        found = await survey(core, caller, request)
+        if request.record_id is not None:  # only now it is known whose it is
+            await self._authorise(caller, found.only_subject())
+        if request.forget:
+            owners = {owner_scope(record.scope) for _, record in found.going()}
+            await core.authorise(caller, Action.DELETE, list(owners))
+        return found
+
+    async def _authorise(self, caller: Caller, subject_id: str | None) -> None:
+        """Let owners and admins of the company, and a person whose own memories these are."""
         company = Scope(company_id=caller.company_id)
-        if (subject_id := found.only_subject(request)) is not None:
+        if subject_id is not None:
             own = company.model_copy(update={"subject_id": subject_id})
             with suppress(Denied):
                 return await self._core.authorise(caller, Action.DELETE, [own])

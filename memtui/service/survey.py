@@ -150,10 +150,8 @@ class Survey:
         living = {key: ids - gone.get(key, frozenset()) for key, ids in self.aim.living.items()}
         return replace(self.aim, gone=gone, living=living, texts=frozenset(texts))
 
-    def only_subject(self, request: PurgeRequest) -> str | None:
+    def only_subject(self) -> str | None:
         """Return the user whose memories alone these are."""
-        if request.record_id is None:
-            return request.subject_id
         owners = {owner_of(record.scope) for record in self.states()}
         [kind, subject_id] = owners.pop() if len(owners) == 1 else ("", "")
         return subject_id if kind == "subject_id" else None

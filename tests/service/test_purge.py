@@ -30,6 +30,8 @@ from memtui.contract import (
     ForgetRequest,
     Invalid,
     NotFound,
+    OperationStatus,
+    OperationType,
     QueryRequest,
     RecordHandle,
     Scope,
@@ -165,6 +167,36 @@ def others(paths: Paths) -> dict[str, bytes]:
     """The bytes of what others remember."""
     vault = paths.data / "bindings"
     return {str(path): path.read_bytes() for path in vault.rglob("*gemini*/**/*.md")}
+
+
+async def test_what_would_go_is_looked_for_as_an_operation(service: MemoryService) -> None:
+    told = await tell(service, OF_BEA)
+    record = PurgeRequest(record_id=told.fact.provider_record_id)
+    agent = ANA.model_copy(update={"principal": "agent:coding", "acts_for": "user:ana"})
+    plan = await service.purging.plan(ANA, record)
+    with pytest.raises(Denied):
+        await service.purging.plan(agent, record)
+    assert (await service.purging.plan(ANA, record)).copies == plan.copies
+    page = await service.log.page(ANA, Filter(operation_type=OperationType.BROWSE), limit=3)
+    assert [(one.principal, one.status, one.result_count) for one in page.operations] == [
+        ("user:ana", OperationStatus.OK, 1),
+        ("agent:coding", OperationStatus.DENIED, 0),
+        ("user:ana", OperationStatus.OK, 1),
+    ]
+    assert all(one.request["for"] == "purge" for one in page.operations)
+
+
+async def test_a_stranger_is_refused_before_anything_is_looked_for(service: MemoryService) -> None:
+    told = await tell(service, OF_BEA)
+    owner = Membership(principal="user:ana", role=Role.OWNER)
+    await service.members.set(ANA, owner)
+    stranger = ANA.model_copy(update={"principal": "user:cy"})
+    nowhere = PurgeRequest(record_id=told.fact.provider_record_id, binding_key="nowhere")
+    for ask in (service.purging.plan, service.purging.apply):
+        with pytest.raises(NotFound, match="known are: default"):
+            await ask(ANA, nowhere)
+        with pytest.raises(Denied, match="not a member"):
+            await ask(stranger, nowhere)
 
 
 @pytest.mark.parametrize("what", ["record", "subject", "project"])
