@@ -454,6 +454,7 @@ class Operations(Group):
             update = {"binding_key": connection.binding.key, "created_by": author}
             routed = clean.model_copy(update=update)
             _refuse_empty(routed.content)
+            _refuse_secret(routed.record_id)
             check_summary(connection, routed.kind, routed.summary)
             if routed.kind == FACT:
                 check_text(routed.content, core.fact_limits)
@@ -695,6 +696,12 @@ def _redacted(request: ModelT, free: set[str]) -> tuple[ModelT, tuple[str, ...]]
 def _refuse_empty(text: str) -> None:
     if not text.strip():
         raise Invalid("A memory needs some text; forget it instead of emptying it.")
+
+
+def _refuse_secret(record_id: str | None) -> None:
+    """Refuse an id with a secret in it: it would be another with the secret taken out."""
+    if record_id is not None and redact(record_id)[1]:
+        raise Invalid("The id that is asked for holds a secret; give another, or none.")
 
 
 def _scope_of(

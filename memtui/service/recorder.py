@@ -205,7 +205,8 @@ class RunningOperation:
         request = {**self.request, INFERRED: inferred} if inferred else self.request
         return OperationDraft.like(
             self,
-            scope=self.scope.model_copy(update=scope),
+            scope=_clean_scope(self.scope).model_copy(update=scope),
+            handles=_clean_handles(self.handles),
             binding_key=self.binding.key if self.binding else None,
             provider_key=self.binding.provider_key if self.binding else None,
             to_show=True if self.to_show and self.error is None else None,
@@ -228,6 +229,22 @@ def _ranked(rank: int, item: Record | RecordHandle) -> OperationHandle:
         provider_key=handle.provider_key,
         provider_record_id=handle.provider_record_id,
         score=score,
+    )
+
+
+def _clean_scope(scope: Scope) -> Scope:
+    clean, labels = redact_json(scope.model_dump())
+    return scope.model_copy(update=clean) if labels else scope
+
+
+def _clean_handles(handles: tuple[OperationHandle, ...]) -> tuple[OperationHandle, ...]:
+    """An id can be what somebody chose, such as a path, and hold a secret."""
+    ids = [one.provider_record_id for one in handles]
+    if not redact("\n".join(ids))[1]:  # all at once, which takes a fraction of the time
+        return handles
+    return tuple(
+        one.model_copy(update={"provider_record_id": redact(record_id)[0]})
+        for one, record_id in zip(handles, ids, strict=True)
     )
 
 

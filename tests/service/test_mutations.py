@@ -392,6 +392,27 @@ async def test_secrets_leave_neither_for_the_provider_nor_for_the_log(
     assert "[REDACTED:GITHUB_TOKEN]" in operation.request["content"]
 
 
+async def test_an_id_with_a_secret_reaches_neither_the_provider_nor_the_log(
+    service: MemoryService, caller: Caller, note: WriteRequest, fake
+) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    with pytest.raises(Invalid, match="holds a secret"):
+        await service.write(caller, note.model_copy(update={"record_id": f"notes/{secret}"}))
+    assert fake.calls == []
+    refused = await newest(service, caller)
+    of_secret = Scope(company_id="acme", project_id=f"p-{secret}", subject_id=secret)
+    there = RecordHandle(provider_key="fake", provider_record_id=f"notes/{secret}")
+    held = (await service.write(caller, note)).records[0]
+    fake.records["acme/default"][there.provider_record_id] = held.model_copy(
+        update={"handle": there}
+    )
+    await service.get(caller, there, of_secret)
+    got = await newest(service, caller)
+    assert got.handles[0].provider_record_id == "notes/[REDACTED:GITHUB_TOKEN]"
+    assert got.scope.company_id == "acme"
+    assert secret not in refused.model_dump_json() + got.model_dump_json()
+
+
 async def test_an_error_before_sending_is_an_error_and_after_it_unknown(
     service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, fake
 ) -> None:
