@@ -42,6 +42,7 @@ from memtui.service.core import (
 from memtui.service.redaction import redact_config
 from memtui.service.visibility import Caller
 from memtui.store import bindings as table
+from memtui.store import settings
 from memtui.store.compiled import BindingRow, TargetRow
 from memtui.store.database import Connection
 
@@ -135,9 +136,10 @@ class Bindings(Group):
 
             def keep(database: Connection) -> None:
                 look_again(database)
+                _forget_namesake(database, row)
                 table.add_binding(database, row)
 
-            await core.configure(entry, keep)
+            await core.configure(entry, keep, kinds=(*settings.COMMON, settings.NAMESPACE))
         return _view(row, [])
 
     async def add_found(self, caller: Caller, findings: Sequence[Finding]) -> FoundAdded:
@@ -415,6 +417,16 @@ async def _shared(
             for other in theirs
         )
     }
+
+
+def _forget_namesake(database: Connection, row: BindingRow) -> None:
+    """Forget what a memory plugin kept beside a removed binding of the same key.
+
+    It stays until then, so that undoing the removal brings it back.
+    """
+    from memtui.store import plugins  # imports SQLAlchemy, which few commands need
+
+    plugins.forget_binding(database, (row.company_id, row.binding_id))
 
 
 def _remove(database: Connection, binding_id: str) -> None:

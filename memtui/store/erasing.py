@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, String, cast, delete, false, func, or_, select, true, update
 
 from memtui.contract import Json, OperationStatus, OperationType, Scope, Snapshot
-from memtui.store import bindings, held
+from memtui.store import held
 from memtui.store.compiled import HeldRow
 from memtui.store.database import Connection, stored_json
 from memtui.store.digest import (
@@ -599,8 +599,7 @@ def names(connection: Connection, aim: Aim, *, drop: bool = False) -> tuple[int,
     """
     found = [0, 0]
     for key, known in aim.gone.items():
-        row = bindings.binding(connection, aim.company_id, key)
-        own_id = row.binding_id if row else ""
+        own_id = f"{aim.company_id}/{key}"  # a removed binding's too
         for ids in parts(sorted(known)):
             linked = or_(LINKS.c.old_record_id.in_(ids), LINKS.c.new_record_id.in_(ids))
             for place, table, *where in (

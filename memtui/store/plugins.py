@@ -69,6 +69,12 @@ def set_ids(connection: Connection, of: Binding, rows: Sequence[PluginIdRow]) ->
         connection.execute(insert(_IDS), row.model_dump())
 
 
+def forget_binding(connection: Connection, of: Binding) -> None:
+    """Remove a binding's namespaces, and what is known of memories."""
+    connection.execute(delete(_NAMESPACES).where(_own_namespace(of)))
+    connection.execute(delete(_IDS).where(_own_id(of)))
+
+
 def _own_namespace(of: Binding) -> ColumnElement[bool]:
     return and_(_NAMESPACES.c.company_id == of[0], _NAMESPACES.c.binding_id == of[1])
 

@@ -26,6 +26,7 @@ from memtui.service import (
     LimitMeasure,
     LimitPeriod,
     LimitTarget,
+    MemoryName,
     MemoryService,
     SpendingLimit,
 )
@@ -155,6 +156,30 @@ async def test_the_setup_of_a_home_is_no_change_and_nothing_is_reached_past(
     await service.undo(caller, written.operation_id)
     with pytest.raises(NotFound):
         await service.get(caller, written.handles[0], scope)
+
+
+async def test_what_a_plugin_kept_comes_back_with_its_binding_and_is_no_other_ones(
+    service: MemoryService, caller: Caller
+) -> None:
+    async def kept() -> tuple[list[str], list[MemoryName]]:
+        there = await service.plugin.namespaces(caller, "notes")
+        return [one.name for one in there], await service.plugin.names(
+            caller, "notes", memory_ids=["1"]
+        )
+
+    name = MemoryName(memory_id="1", record_id="r1", namespace="team:x", mark={"a": 1})
+    await service.bindings.add(caller, "notes", "fake", {})
+    await service.plugin.put(caller, "notes", "team:x", "team")
+    await service.plugin.note(caller, "notes", [name])
+    await service.bindings.remove(caller, "notes")
+    await service.undo(caller)
+    assert await kept() == (["team:x"], [name])
+    await service.bindings.remove(caller, "notes")
+    await service.bindings.add(caller, "notes", "fake", {"label": "another"})
+    assert await kept() == ([], [])
+    await service.undo(caller)
+    await service.undo(caller)
+    assert (await kept())[0] == ["team:x"]
 
 
 async def test_a_revoked_token_does_not_come_back(service: MemoryService, caller: Caller) -> None:
