@@ -127,10 +127,10 @@ async def test_two_companies_do_not_bind_one_folder_at_the_same_moment(
 ) -> None:
     both, configure = asyncio.Barrier(2), Core.configure
 
-    async def together(core: Core, *args: Any) -> Any:
+    async def together(core: Core, *args: Any, **options: Any) -> Any:
         """Both have looked at the bindings before one of them adds its own."""
         await both.wait()
-        return await configure(core, *args)
+        return await configure(core, *args, **options)
 
     config = {"path": str(tmp_path / "a")}
     with monkeypatch.context() as patch:
