@@ -330,6 +330,8 @@ class Undo(Group):
         kinds = {change.setting for change in changed}
 
         def change(database: DatabaseConnection) -> None:
+            for look_again in looks:
+                look_again(database)
             _refuse_undone(database, operation)
             there = settings.read(database, company_id, kinds)
             for one in reversed(changed):
@@ -346,9 +348,11 @@ class Undo(Group):
             _refuse_impossible(database, company_id)
 
         entry.result_count = len(changed)
-        for one in changed:
-            if one.setting == "binding" and one.before is not None:
-                await refuse_shared(self._core, BindingRow(**one.before))
+        looks = [
+            await refuse_shared(self._core, BindingRow(**one.before))
+            for one in changed
+            if one.setting == "binding" and one.before is not None
+        ]
         await self._core.configure(entry, change, kinds)
         for one in changed:
             if (row := one.before or one.after) and one.setting == "binding":
