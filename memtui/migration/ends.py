@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -68,6 +69,8 @@ class Ends:
         binding: BindingView,
         report: Callable[[int], None] = lambda _found: None,
         stay: Callable[[int], None] = lambda _number: None,
+        *,
+        all_problems: bool = False,
     ) -> AsyncIterator[BrowseAnswer]:
         """Yield what a binding holds of the part, the oldest first.
 
@@ -75,8 +78,9 @@ class Ends:
 
         A provider that has to search for what it lists is asked again until it has nothing left to
         try; `report` is told how many records it has found so far. A page after one that may not
-        be all says so too.
+        be all says so too. `all_problems` is that of `MemoryService.browse`.
         """
+        browse = partial(self.service.browse, self.caller, all_problems=all_problems)
         request = BrowseRequest(
             scope=self.scope,
             binding_key=binding.key,
@@ -86,13 +90,13 @@ class Ends:
         )
         at_least = False
         while True:
-            page = await self.service.browse(self.caller, request)
+            page = await browse(request)
             while page.unfinished:
                 report(page.total or 0)
                 begun = request.model_copy(update={"cursor": None})
-                page = await self.service.browse(self.caller, begun)
+                page = await browse(begun)
                 if request.cursor is not None and not page.unfinished:
-                    page = await self.service.browse(self.caller, request)
+                    page = await browse(request)
             at_least = at_least or page.at_least
             own = tuple(record for record in page.records if not record.read_only)
             changed: Json = {"at_least": at_least, "records": own}

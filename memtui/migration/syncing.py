@@ -124,7 +124,8 @@ class _Side:
     count: int = 0
     is_whole: bool = True
     unread: tuple[str, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: dict[Problem, None] = field(default_factory=dict)
+    """All that could not be read while it was, each once."""
     made: dict[str, str] = field(default_factory=dict)
 
     def problem_of(self, record_id: str) -> Problem | None:
@@ -289,10 +290,10 @@ class _Sync:
         self._state = state
         self._sees_all = await self._service.pairs.sees_all(self._caller)
         for side, binding in zip(self._sides, self._bindings, strict=True):
-            async for page in self._ends.pages(binding):
+            async for page in self._ends.pages(binding, all_problems=True):
                 side.records |= {one.handle.provider_record_id: one for one in page.records}
                 side.is_whole, side.unread = not page.at_least, page.unread
-                side.problems = page.problems
+                side.problems |= dict.fromkeys(page.problems)
             side.owners = frozenset(owner_of(one.scope) for one in side.records.values())
             side.count = len(side.records)
             if binding.capabilities.validity:

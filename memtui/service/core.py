@@ -305,8 +305,13 @@ class Core:
         needs: str | None = None,
         source: SourceRef | None = None,
         share: Share | None = None,
+        all_problems: bool = False,
     ) -> AsyncIterator[tuple[RunningOperation, Connection]]:
-        """Run an operation that goes to a binding; one that reads says what could not be read."""
+        """Run an operation that goes to a binding; one that reads says what could not be read.
+
+        `all_problems`: all of it, and not only the first of many, as something hangs on it; where
+        it is not known, the operation fails.
+        """
         if share is not None:
             asked = {**asked, "together": share.together}
         async with (
@@ -316,14 +321,12 @@ class Core:
             entry.seen_only = share is not None and share.seen_only
             connection = await self.connect(entry, binding_key, needs=needs)
             yield entry, connection
-            told = [] if operation_type.mutates else await problems(entry, connection)
+            if operation_type.mutates:
+                return
+            told = await (_unread if all_problems else problems)(entry, connection)
             if told:
                 entry.request = {**entry.request, "problems": len(told)}
-            if len(told) > _TOLD_PROBLEMS:
-                more = len(told) - _TOLD_PROBLEMS
-                rest = f"{more} more problems are not listed here; `memtui doctor` lists them all."
-                told = [*told[:_TOLD_PROBLEMS], Problem(message=rest)]
-            entry.problems = tuple(told)
+            entry.problems = tuple(told if all_problems else _first_of_many(told, connection))
 
     @asynccontextmanager
     async def _within(
@@ -656,10 +659,24 @@ def _refuse_unreviewed_settings(
 async def problems(entry: RunningOperation, connection: Connection) -> list[Problem]:
     """Return what could not be read where an operation reads, as far as its caller may know."""
     try:
-        found = await connection.problems(entry.scope)
+        return await _unread(entry, connection)
     except MemtuiError as error:
-        found = [Problem(message=f"Whether all of it could be read is not known: {error}")]
+        return [Problem(message=f"Whether all of it could be read is not known: {error}")]
+
+
+async def _unread(entry: RunningOperation, connection: Connection) -> list[Problem]:
+    found = await connection.problems(entry.scope)
     return [one for one in found if may_read(one.scope, entry.scope, entry.sight)]
+
+
+def _first_of_many(found: Sequence[Problem], connection: Connection) -> Sequence[Problem]:
+    """Return as much of what could not be read as is shown, and how much more there is."""
+    more = len(found) - _TOLD_PROBLEMS
+    if more <= 0:
+        return found
+    where = f"`memtui bindings health {connection.binding.key}` lists more."
+    rest = Problem(message=f"{more} more problems are not listed here; {where}")
+    return [*found[:_TOLD_PROBLEMS], rest]
 
 
 def _reason(found: Route, scope: Scope) -> str:

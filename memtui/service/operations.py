@@ -282,6 +282,7 @@ class Operations(Group):
         *,
         share: Share | None = None,
         told: Told = lambda _read, _total: None,
+        all_problems: bool = False,
     ) -> BrowseAnswer:
         """Return one page of what is stored.
 
@@ -290,6 +291,8 @@ class Operations(Group):
             request: The page.
             share: It is listed beside other bindings.
             told: Is told how far it is while all of a scope is read first (`dup:`).
+            all_problems: Something hangs on what could not be read, so the answer has all of it,
+                and there is none where that is not known.
         """
         caller = caller.at(request.as_of)
         scope = request.scope
@@ -305,7 +308,7 @@ class Operations(Group):
         needs = "browse" if request.namespace is None else "namespace_changes"
         async with self._core.connected(
             OperationType.BROWSE, caller, scope, asked, request.binding_key, needs=needs,
-            share=share,
+            share=share, all_problems=all_problems,
         ) as (entry, connection):  # fmt: skip
             routed = request.model_copy(
                 update={

@@ -6,7 +6,7 @@ import asyncio
 import random
 import shutil
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from memtui.backends.vault import VaultAdapter
 from memtui.config import Paths, find_paths, load_settings
 from memtui.contract import (
     BrowseRequest,
@@ -22,10 +23,12 @@ from memtui.contract import (
     ForgetRequest,
     Invalid,
     NotFound,
+    Problem,
     Record,
     Scope,
     SourceKind,
     SourceRef,
+    Unavailable,
     WriteRequest,
 )
 from memtui.migration.ends import Ends, open_ends
@@ -224,15 +227,31 @@ async def test_a_rebuild_deletes_nothing(pair: Pair):
     assert len(await pair.records(1)) == 2 * NUMBER
 
 
-async def test_what_cannot_be_read_is_not_deleted(pair: Pair):
+@pytest.mark.parametrize("others", [0, 25])
+async def test_what_cannot_be_read_is_not_deleted(pair: Pair, others: int):
     note = await pair.one(0, "The note 6 tells of something.")
     assert note.location is not None
     file = Path(note.location.path)
+    for number in range(others):
+        file.with_name(f"0-broken-{number}.md").write_text("---\nnever closed\n")
     file.write_text("---\ntags: [half, written\n")
     while len(await pair.records(0)) == 2 * NUMBER:
         await asyncio.sleep(0.05)
     [held] = (await pair.sync()).held_back
     assert "may be there and cannot be read" in held.reason
+    assert len(await pair.records(1)) == 2 * NUMBER
+
+
+async def test_nothing_is_deleted_where_it_is_not_known_what_cannot_be_read(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+):
+    async def unknown(self: VaultAdapter, scope: Scope) -> Sequence[Problem]:
+        raise Unavailable("The folder is gone.")
+
+    await pair.forget(0, await pair.one(0, "The note 6 tells of something."))
+    monkeypatch.setattr(VaultAdapter, "problems", unknown)
+    with pytest.raises(Unavailable, match="The folder is gone"):
+        await pair.sync()
     assert len(await pair.records(1)) == 2 * NUMBER
 
 

@@ -663,7 +663,7 @@ class VaultAdapter(Adapter):
     def problems(self, scope: Scope) -> Sequence[Problem]:
         """Return what could not be read in the folders that `scope` sees, each with whose it is."""
         folder, found = self._folder, self._index.troubles
-        for problem in self._index.problems(_MAX_PROBLEMS):
+        for problem in self._index.problems():
             shown = problem.location.path if problem.location else str(folder.root)
             path = next(folder.names(shown), shown)
             place = place_of(path if Path(path).suffix else f"{path}/")

@@ -347,8 +347,8 @@ class Index:
         ]
         return found
 
-    def problems(self, limit: int) -> list[Problem]:
-        """Return what cannot be read, by path."""
+    def problems(self, limit: int = -1) -> list[Problem]:
+        """Return what cannot be read, by path; all of it, or the first so many."""
         query = "SELECT shown, line, message FROM problems ORDER BY shown, line LIMIT ?"
         rows = self.read(lambda connection: connection.execute(query, (limit,)).fetchall())
         return [

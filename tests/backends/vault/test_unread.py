@@ -134,3 +134,11 @@ async def test_only_what_the_scope_reads_is_told(open_vault: Open, root: Path) -
     bob = SCOPE.model_copy(update={"project_id": None, "subject_id": "bob"})
     assert [one.scope and one.scope.subject_id for one in await adapter.problems(bob)] == ["bob"]
     assert await told(adapter, Scope(company_id="acme", project_id="none")) == []
+
+
+async def test_of_many_files_that_cannot_be_read_each_is_told(open_vault: Open, root: Path) -> None:
+    for number in range(1_001):
+        put(root, f"projects/api/{number:04}.md", b"---\nnever closed\n")
+    path = put(root, "projects/web/notes/plan.md", b"---\nnever closed\n")
+    [problem] = await told(await open_vault())
+    assert problem.startswith(str(path))
