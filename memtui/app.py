@@ -903,7 +903,7 @@ def run_app(
         prepares=True,
     )
     gc.set_threshold(_ALLOCATIONS_A_COLLECTION)
-    handler = LogFile(paths.log_file, lambda said: app.call_later(toast, app, said))
+    handler = LogFile(paths.log_file, lambda said: app.call_later(toast, app, said), _redacted)
     logger = logging.getLogger("memtui")
     logger.addHandler(handler)
     output: Any = sys.__stderr__  # what Textual writes to
@@ -919,3 +919,9 @@ def run_app(
     if app.failure is not None:
         raise app.failure
     return app.return_code or 0
+
+
+def _redacted(text: str) -> str:
+    from memtui.service.redaction import redact  # when there is something to log
+
+    return redact(text)[0]

@@ -15,8 +15,13 @@ from typing import Any
 class LogFile(RotatingFileHandler):
     """A log that is rotated at 1 MB. No work ends where it cannot be written."""
 
-    def __init__(self, path: Path, failed: Callable[[str], object]) -> None:
-        """Take the file, which is made with the first line; `failed` is told why there is none."""
+    def __init__(
+        self, path: Path, failed: Callable[[str], object], redacted: Callable[[str], str]
+    ) -> None:
+        """Take the file, which is made with the first line; `failed` is told why there is none.
+
+        `redacted` takes the secrets out of what a line, or the traceback below it, says.
+        """
         super().__init__(
             path,
             maxBytes=1_000_000,
@@ -25,11 +30,15 @@ class LogFile(RotatingFileHandler):
             delay=True,
             errors="backslashreplace",
         )
-        self._failed = failed
+        self._failed, self._redacted = failed, redacted
         self.is_whole = True
         """Whether each line so far is in it."""
         self.setLevel(logging.WARNING)
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return what the file is to say of it: what others raised may hold their secrets."""
+        return self._redacted(super().format(record))
 
     def _open(self) -> Any:
         def private(path: str, flags: int) -> int:
@@ -47,7 +56,7 @@ class LogFile(RotatingFileHandler):
         error = sys.exception()
         if isinstance(error, OSError):
             why = f"cannot be written ({error.strerror})"
-            said = record.getMessage()
+            said = self._redacted(record.getMessage())
         else:  # what was to be logged does not fit its own words
             why, said = f"does not take a line ({type(error).__name__})", str(record.msg)
         self._failed(f"{self.baseFilename} {why}, so this is in no log: {said}")

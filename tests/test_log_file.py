@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from memtui.app import MemtuiApp, run_app
+from memtui.config import Paths, load_settings
+from memtui.doors.cli.session import logging_to
 from memtui.log_file import LogFile
+from memtui.service.providers import unexpected
 
 
 @pytest.mark.parametrize(
@@ -20,7 +25,7 @@ def test_a_line_that_is_in_no_log_is_told_once_and_without_a_traceback(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str, message: str, why: str
 ) -> None:
     told: list[str] = []
-    with closing(LogFile(tmp_path / folder / "memtui.log", told.append)) as log:
+    with closing(LogFile(tmp_path / folder / "memtui.log", told.append, str)) as log:
         record = logging.LogRecord("memtui", logging.ERROR, "", 0, message, ("vault",), None)
         log.handle(record)
         log.handle(record)
@@ -29,3 +34,32 @@ def test_a_line_that_is_in_no_log_is_told_once_and_without_a_traceback(
     assert why in said
     assert said.endswith("log: down: vault" if folder else "log: down")
     assert capsys.readouterr().err == ""
+
+
+def _by_command(paths: Paths, log: Callable[[], None], _: pytest.MonkeyPatch) -> None:
+    with logging_to(paths.log_file):
+        log()
+
+
+def _by_app(paths: Paths, log: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemtuiApp, "run", lambda _app, mouse: log())
+    run_app(paths, load_settings(paths))
+
+
+@pytest.mark.parametrize("opened", [_by_command, _by_app])
+def test_the_secrets_of_what_others_raise_are_in_no_log(
+    paths: Paths,
+    monkeypatch: pytest.MonkeyPatch,
+    opened: Callable[[Paths, Callable[[], None], pytest.MonkeyPatch], None],
+) -> None:
+    token = "ghp_" + "a1B2" * 9
+
+    def fails() -> None:
+        unexpected("vault", RuntimeError(f"GET /x?token={token} password=hunter2222 failed"))
+
+    opened(paths, fails, monkeypatch)
+    said = paths.log_file.read_text()
+    assert "The provider vault failed unexpectedly" in said
+    assert "RuntimeError: GET /x?token=[REDACTED:GITHUB_TOKEN] password=[REDACTED:" in said
+    assert token not in said
+    assert "hunter2222" not in said

@@ -320,7 +320,7 @@ def logging_to(path: Path) -> Iterator[LogFile]:
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.touch(mode=0o600)
-    handler = LogFile(path, say)
+    handler = LogFile(path, say, _redacted)
     root = logging.getLogger()
     root.addHandler(handler)
     try:
@@ -328,6 +328,12 @@ def logging_to(path: Path) -> Iterator[LogFile]:
     finally:
         root.removeHandler(handler)
         handler.close()
+
+
+def _redacted(text: str) -> str:
+    from memtui.service.redaction import redact  # when there is something to log
+
+    return redact(text)[0]
 
 
 def open_app(invocation: Invocation) -> int:
