@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from datetime import datetime
+from heapq import merge
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import insert
 
@@ -70,6 +72,12 @@ class RestoredBinding(CaptureSwitches):
     read_only: bool = False
     review: tuple[ReviewRule, ...] = ()
     """What is held of what agents write to it."""
+
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+_Before: TypeAlias = "tuple[dict[str, RestoredBinding | None], dict[tuple[str, str], str | None]]"
+"""Bindings and targets; None: it was not there."""
 
 
 class RestoredCompany(Model):
@@ -219,21 +227,20 @@ def _company(
         for path in segments_beyond(folder, manifest)
     ]
     erased: tuple[Json, ...] = ()
-    told: dict[str, RestoredBinding] = {}
-    targets: dict[tuple[str, str], str] = {}
+    told = _Told()
     with closing(Archive(paths.archive)) as archive:
         try:
             sealed = archive.of(company_id)
             for operation in _configurations(sealed, company_id):
-                _apply(operation, told, targets)
+                told.follow(operation)
             erased = _erased(sealed, company_id)
         except MemtuiError as error:
             problems.append(f"The sealed operations cannot be read: {error}")
     folders = {one.key: one.path for one in remains.bindings if one.company_id == company_id}
     restored: list[RestoredBinding] = []
     providers = Providers()
-    for key in dict.fromkeys((*told, *folders)):
-        found = told.get(key) or _guess(key, folders[key], providers)
+    for key in dict.fromkeys((*told.bindings, *folders)):
+        found = told.bindings.get(key) or _guess(key, folders[key], providers)
         if found is None:
             problems.append(f"Nobody knows what the binding {key} was; {folders[key]} stays.")
             continue
@@ -245,7 +252,7 @@ def _company(
         else:
             restored.append(found.model_copy(update={"enabled": found.enabled and known}))
     keys = [one.key for one in restored]
-    served = {place: key for place, key in targets.items() if key in keys}
+    served = {place: key for place, key in told.targets.items() if key in keys}
     if keys and ("company", company_id) not in served:
         served["company", company_id] = "default" if "default" in keys else keys[0]
     return RestoredCompany(
@@ -260,16 +267,21 @@ def _company(
 
 
 def _configurations(sealed: Sealed, company_id: str) -> Iterator[Operation]:
-    """Yield the sealed changes of a company's settings, the oldest first."""
+    """Yield the sealed changes of a company's settings, and what was undone, the oldest first."""
     if not sealed.through:
         return
-    chosen = Filter(operation_type=OperationType.CONFIGURE, status=OperationStatus.OK)
-    seq = 0
     with sealed.read() as connection:
         reader = LogReader(connection, company_id)
-        while page := reader.page(chosen, limit=_PAGE, after=seq).operations:
-            yield from page[::-1]
-            seq = page[0].seq
+        both = (_oldest_first(reader, one) for one in (OperationType.CONFIGURE, OperationType.UNDO))
+        yield from merge(*both, key=lambda one: one.seq)
+
+
+def _oldest_first(reader: LogReader, operation_type: OperationType) -> Iterator[Operation]:
+    chosen = Filter(operation_type=operation_type, status=OperationStatus.OK)
+    seq = 0
+    while page := reader.page(chosen, limit=_PAGE, after=seq).operations:
+        yield from page[::-1]
+        seq = page[0].seq
 
 
 def _erased(sealed: Sealed, company_id: str) -> tuple[Json, ...]:
@@ -277,6 +289,41 @@ def _erased(sealed: Sealed, company_id: str) -> tuple[Json, ...]:
 
     lacking = sealed.ask(lambda one: LogReader(one, company_id).lacking())
     return tuple(purge_request(unexplained(lacking or ()))["erased"])
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the sealed operations up to one tell of a company's bindings."""
+
+    bindings: dict[str, RestoredBinding] = field(default_factory=dict)
+    targets: dict[tuple[str, str], str] = field(default_factory=dict)
+    """The key of the binding that serves each."""
+    before: dict[str, _Before] = field(default_factory=dict)
+    """What each operation changed, as it was until then."""
+
+    def follow(self, operation: Operation) -> None:
+        """Go on behind the next operation, which changed something or took that back."""
+        then = dict(self.bindings), dict(self.targets)
+        if operation.undoes is None:
+            _apply(operation, self.bindings, self.targets)
+        elif undone := self.before.get(operation.undoes):
+            _put_back(self.bindings, undone[0])
+            _put_back(self.targets, undone[1])
+        changed = _changed(then[0], self.bindings), _changed(then[1], self.targets)
+        if any(changed):
+            self.before[operation.operation_id] = changed
+
+
+def _changed(then: Mapping[_K, _V], now: Mapping[_K, _V]) -> dict[_K, _V | None]:
+    return {one: then.get(one) for one in {**then, **now} if then.get(one) != now.get(one)}
+
+
+def _put_back(now: dict[_K, _V], before: Mapping[_K, _V | None]) -> None:
+    for one, value in before.items():
+        if value is None:
+            now.pop(one, None)
+        else:
+            now[one] = value
 
 
 def _apply(
@@ -290,7 +337,7 @@ def _apply(
             told[key] = RestoredBinding(
                 key=key,
                 provider_key=provider,
-                enabled=True,
+                enabled=bool(asked.get("enabled", True)),
                 read_only=bool(asked.get("read_only")),
             )
         case {"update_binding": str(key)} if key in told:
@@ -301,6 +348,8 @@ def _apply(
             told[key] = told[key].model_copy(update=changed)
         case {"remove_binding": str(key)}:
             told.pop(key, None)
+            for one in [one for one, served_by in targets.items() if served_by == key]:
+                del targets[one]
         case {"set_target": str(kind), "target_id": str(target), "key": str(key)}:
             place = operation.scope.company_id if kind == "company" else target
             targets[kind, place] = key

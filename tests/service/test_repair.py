@@ -169,6 +169,62 @@ async def test_bindings_and_targets_are_as_the_sealed_log_tells(lived: Lived) ->
     await service.close()
 
 
+async def test_what_was_undone_is_undone_and_what_was_redone_is_there(lived: Lived) -> None:
+    service = await opened(lived)
+    rule = ReviewRule(action="hold", test="all")
+    await service.review.add_rule(ANA, "default", rule)
+    await service.review.remove_rule(ANA, "default", rule)
+    await service.undo(ANA)
+    for key in ("back", "again", "undone"):
+        await service.bindings.add(ANA, key, "facts", {})
+    await service.undo(ANA)
+    await service.bindings.set_target(ANA, "project", "site", "back")
+    await service.bindings.remove(ANA, "back")
+    await service.undo(ANA)
+    await service.bindings.remove(ANA, "again")
+    undone = await service.undo(ANA)
+    await service.undo(ANA, undone.operation_id)
+    await service.analysis.seal(ANA, everything=True)
+    known = {one.key for one in await service.bindings.all(ANA)}
+    assert known == {"default", "back"}
+    await service.close()
+    for key in ("again", "undone"):
+        shutil.rmtree(lived.paths.binding_dir(f"local/{key}"), ignore_errors=True)
+    lived.paths.database.unlink()
+    [company] = mend(lived).companies
+    assert {one.key: one.review for one in company.bindings} == {"default": (rule,), "back": ()}
+    assert set(company.targets) == {("company", "local", "default"), ("project", "site", "back")}
+
+
+async def test_a_binding_that_was_added_switched_off_stays_off(lived: Lived) -> None:
+    service = await opened(lived)
+    added = draft(1, company="local", operation_type="configure", status="ok", undoes=None)
+    asked = {"add_binding": "off", "provider": "facts", "read_only": False, "enabled": False}
+    with service.analysis.database.write() as connection:
+        appending.append(connection, added.model_copy(update={"request": asked}))
+    await service.analysis.seal(ANA, everything=True)
+    await service.close()
+    lived.paths.database.unlink()
+    [company] = mend(lived).companies
+    assert [(one.key, one.enabled) for one in company.bindings] == [
+        ("default", True),
+        ("off", False),
+    ]
+
+
+async def test_a_binding_that_is_added_again_serves_nothing_of_before(lived: Lived) -> None:
+    service = await opened(lived)
+    await service.bindings.add(ANA, "web", "facts", {})
+    await service.bindings.set_target(ANA, "project", "site", "web")
+    await service.bindings.remove(ANA, "web")
+    await service.bindings.add(ANA, "web", "facts", {})
+    await service.analysis.seal(ANA, everything=True)
+    await service.close()
+    lived.paths.database.unlink()
+    [company] = mend(lived).companies
+    assert set(company.targets) == {("company", "local", "default")}
+
+
 async def test_without_an_archive_the_log_begins_with_the_gap(lived: Lived) -> None:
     shutil.rmtree(lived.paths.archive)
     lived.paths.database.unlink()
