@@ -118,7 +118,7 @@ class _Search:
     def __init__(self, texts: Sequence[str], engine: Engine) -> None:
         self._texts = texts
         self._engine = engine
-        self._forms = [_Form(text, written) for text in texts for written in _as_bytes(text)]
+        self._forms = [_Form(text, written) for text in texts for written in as_bytes(text)]
         self._plain = [_Form(text, _utf8(text)) for text in texts]
         self._overlap = max(len(one.written) for one in self._forms)
         self.found: Counter[tuple[str, str, str]] = Counter()
@@ -290,7 +290,7 @@ def _unpacked(data: bytes) -> Iterator[bytes]:
             yield from _unpacked(found)
 
 
-def _as_bytes(text: str) -> list[bytes]:
+def as_bytes(text: str) -> list[bytes]:
     """Return how a text can stand in a file's bytes."""
     in_json = [json.dumps(text, ensure_ascii=is_ascii)[1:-1] for is_ascii in (False, True)]
     texts = {text, *in_json, *(one.replace("/", "\\/") for one in in_json)}

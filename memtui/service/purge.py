@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
-from itertools import groupby, islice
+from itertools import accumulate, groupby, islice
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from memtui.analytics.traces import Trace, searchable
+from memtui.analytics.traces import Trace, as_bytes, searchable
 from memtui.config import Paths
 from memtui.contract import (
     Conflict,
@@ -502,15 +504,27 @@ def _files(paths: Paths, aim: Aim) -> list[tuple[Path, bytes | None]]:
         if fresh != document:
             found.append((path, json_text(fresh, indent=1).encode()))
     for path in sorted(paths.data.glob(f"{paths.log_file.name}*")):  # and those before it, rotated
-        lines = (_read(path) or b"").decode("utf-8", "surrogateescape").splitlines(keepends=True)
-        kept = [line for line in lines if not aim.says(line)]
-        if kept != lines:
-            found.append((path, "".join(kept).encode("utf-8", "surrogateescape")))
+        logged = _read(path) or b""
+        kept = _lines_without(logged, aim)
+        if kept != logged:
+            found.append((path, kept))
     for folder in sorted(paths.data.glob("draft-*")):
         drafts = [_read(path) or b"" for path in folder.iterdir()] if folder.is_dir() else []
         if any(aim.says(draft.decode("utf-8", "replace")) for draft in drafts):
             found.append((folder, None))
     return found
+
+
+def _lines_without(logged: bytes, aim: Aim) -> bytes:
+    """Return a log without the lines that hold something, or a part of it."""
+    lines = logged.splitlines(keepends=True)
+    starts = [*accumulate(map(len, lines), initial=0)]
+    gone = {n for n, line in enumerate(lines) if aim.says(line.decode("utf-8", "replace"))}
+    for written in (form for text in searchable(aim.telling) for form in as_bytes(text)):
+        for found in re.finditer(re.escape(written), logged):
+            first, end = found.span()
+            gone.update(range(bisect_right(starts, first) - 1, bisect_left(starts, end)))
+    return b"".join(line for n, line in enumerate(lines) if n not in gone)
 
 
 def _read(path: Path) -> bytes | None:

@@ -589,6 +589,21 @@ async def test_the_apps_own_files_lose_what_names_it(service: MemoryService, pat
     assert json.loads(paths.session_file.read_text())["companies"]["local"]["scope"] is None
 
 
+async def test_of_a_text_of_several_lines_none_is_left_in_the_log_file(
+    service: MemoryService, paths: Paths
+) -> None:
+    said = "The rhubarb door\nis in the hall,\nbehind the clock."
+    request = WriteRequest(scope=OF_PROJECT, source=SOURCE, content=said)
+    note = (await service.write(ANA, request)).handles[0]
+    traceback = f"Traceback\n  raise\nRuntimeError: not for {said} Again.\n"
+    paths.log_file.write_text(f"one\n{traceback}two\nin JSON {json.dumps(said)}\nthree\n")
+    await forget(service, OF_PROJECT, note)
+    record = PurgeRequest(record_id=note.provider_record_id)
+    done = await service.purging.apply(ANA, record)
+    assert done.left == ()
+    assert paths.log_file.read_text() == "one\nTraceback\n  raise\ntwo\nthree\n"
+
+
 async def test_filters_and_statements_that_name_a_subject_go_with_it(
     service: MemoryService, paths: Paths
 ) -> None:
