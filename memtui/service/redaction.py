@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -599,14 +600,13 @@ def _redact_inside(value: Any) -> tuple[Any, tuple[str, ...]]:
         return redact(value)
     if isinstance(value, Mapping):
         kept: dict[str, Any] = {}
-        found: list[str] = []
+        keys, found = _redact_keys(value)
         # The form that lists of environment variables and of headers have.
         named = value.get("name", value.get("key"))
-        for key, inner in value.items():
-            clean_key, key_labels = redact(str(key))
+        for clean_key, (key, inner) in zip(keys, value.items(), strict=True):
             name = str(named) if key == "value" and isinstance(named, str) else clean_key
             kept[clean_key], labels = _redact_member(name, inner)
-            found.extend((*key_labels, *labels))
+            found.extend(labels)
         return kept, tuple(found)
     if isinstance(value, list | tuple):
         # An option's value stands behind it, as in ["--token", "…"].
@@ -621,6 +621,27 @@ def _redact_inside(value: Any) -> tuple[Any, tuple[str, ...]]:
     return value, ()
 
 
+def _redact_keys(value: Mapping[Any, Any]) -> tuple[list[str], list[str]]:
+    """Return an object's keys without secrets, and the labels found.
+
+    Where several would be the same then, each but the first gets a number.
+    """
+    keys: list[str] = []
+    found: list[str] = []
+    cleaned = [(key, *redact(key)) for key in map(str, value)]
+    taken = {key for key, clean, _ in cleaned if key == clean}
+    numbers: Counter[str] = Counter()
+    for key, clean, labels in cleaned:
+        name = clean
+        while key != clean and name in taken:
+            numbers[clean] += 1
+            name = f"{clean} {numbers[clean] + 1}"
+        taken.add(name)
+        keys.append(name)
+        found.extend(labels)
+    return keys, found
+
+
 def _redact_member(key: str, value: Any) -> tuple[Any, tuple[str, ...]]:
     """A member's name tells as much as `NAME=value` does."""
     if isinstance(value, str) and _HEADER.fullmatch(key):
@@ -633,10 +654,11 @@ def _redact_member(key: str, value: Any) -> tuple[Any, tuple[str, ...]]:
         parts = [_redact_member(key, inner) for inner in value]
         return [part for part, _ in parts], tuple(label for _, found in parts for label in found)
     if isinstance(value, Mapping):
-        own = {one: (key if one in _HELD_IN else one) for one in map(str, value)}
-        members = [(one, *_redact_member(own[str(one)], inner)) for one, inner in value.items()]
-        kept = {redact(str(one))[0]: inner for one, inner, _ in members}
-        return kept, tuple(label for *_, found in members for label in found)
+        own = [key if one in _HELD_IN else one for one in map(str, value)]
+        members = [*map(_redact_member, own, value.values())]
+        keys, found = _redact_keys(value)
+        kept = dict(zip(keys, (inner for inner, _ in members), strict=True))
+        return kept, (*found, *(label for _, labels in members for label in labels))
     plain = isinstance(value, str | int | float) and not isinstance(value, bool)
     text = str(value)
     spared = not plain or len(text) < 4 or _TAKEN_OUT.fullmatch(text) or _REFERENCE.fullmatch(text)

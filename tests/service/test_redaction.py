@@ -161,6 +161,21 @@ def test_every_string_of_a_json_value_is_looked_at() -> None:
     assert redact_json(clean) == (clean, ())
 
 
+def test_no_member_is_lost_where_secrets_are_names() -> None:
+    names = [f"{GITHUB}{number}" for number in range(3)]
+    held = {name: number for number, name in enumerate(names)} | {"[REDACTED:GITHUB_TOKEN] 2": 3}
+    clean, labels = redact_json({**held, "token": held})
+    cleaned = {
+        "[REDACTED:GITHUB_TOKEN]": 0,
+        "[REDACTED:GITHUB_TOKEN] 3": 1,
+        "[REDACTED:GITHUB_TOKEN] 4": 2,
+        "[REDACTED:GITHUB_TOKEN] 2": 3,
+    }
+    assert clean == {**cleaned, "token": cleaned}
+    assert labels == ("GITHUB_TOKEN",) * 6
+    assert redact_json(clean) == (clean, ())
+
+
 def test_json_text_stays_json() -> None:
     text = json.dumps({"api_key": "abc123def", "url": DATABASE, "note": "stays"})
     assert json.loads(redact(text)[0]) == {
