@@ -176,7 +176,10 @@ def _own_key(key: str, caller: Caller) -> str:
 
 
 class MigrationState(Model):
-    """How far a migration has come. Every file of it may be deleted: verify makes it again."""
+    """How far a migration has come.
+
+    Where its file is gone, a verify proves it anew; what a cut-over switched is nowhere else.
+    """
 
     begun_at: UtcDatetime | None = None
     """When records last began to be moved."""

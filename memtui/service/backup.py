@@ -42,7 +42,7 @@ _CONTENTS = "backup.json"
 _DATABASE = "memtui.db"
 _OUTSIDE = "outside"
 _FILES = ("config.toml", "session.json", "views.json", "queries.json", "demo.json")
-_TOPS = {_DATABASE, "archive", "bindings", _OUTSIDE, *_FILES}
+_TOPS = {_DATABASE, "archive", "bindings", "migrations", _OUTSIDE, *_FILES}
 _SQLITE = b"SQLite format 3\x00"
 _BESIDE_SQLITE = ("-wal", "-shm", "-journal")
 _PACKED = {".parquet", ".gz", ".zip", ".png", ".jpg", ".zst"}
@@ -179,7 +179,8 @@ class _Writer:
             self._folder(self._paths.archive, "archive")
             for company_id, (_, ends) in logs.items():
                 self._refuse_damage(company_id, ends)
-            self._folder(self._paths.data / "bindings", "bindings")
+            for name in ("bindings", "migrations"):
+                self._folder(self._paths.data / name, name)
             places = self._outside(database, wanted=outside)
             done = Backup(
                 made_at=now,

@@ -37,6 +37,10 @@ def write(lived: Lived, target: Path, *, vaults: bool = False) -> Backup:
 async def test_a_home_comes_back_as_it_was(lived: Lived, tmp_path: Path) -> None:
     home = lived.paths.data
     (home / "config.toml").write_text("hot_days = 7\n")
+    switched = Path("migrations", "local", "default--other.json")
+    (home / switched).parent.mkdir(parents=True)
+    (home / switched).write_text('{"closed": true}')
+    (home / switched).with_name("other.lock").touch()
     file, there = tmp_path / "home.zip", find_paths(tmp_path / "there" / "again")
     opened = await open_service(lived.paths, lived.settings)  # also while memtui runs
     done = write(lived, file)
@@ -53,6 +57,7 @@ async def test_a_home_comes_back_as_it_was(lived: Lived, tmp_path: Path) -> None
     assert (await service.analysis.verify_chain(CALLER)).problem is None
     await service.close()
     assert load_settings(there).hot_days == 7
+    assert (there.data / switched).read_text() == '{"closed": true}'
 
 
 def test_nothing_is_written_over(lived: Lived, tmp_path: Path) -> None:
