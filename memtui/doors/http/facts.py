@@ -255,11 +255,14 @@ class FactCalls:
         return records, page.at_least
 
     async def add(self, scope: Scope, new: NewFact) -> MutationAnswer:
-        """Store a fact."""
+        """Store a fact; the run that an agent names as its source is the agent's own."""
         given = new.source_ref or WireSource(kind=SourceKind.MANUAL_NOTE)
         source = SourceRef(company_id=scope.company_id, **dict(given))
         request = WriteRequest(scope=scope, source=source, content=new.fact, kind=FACT)
-        return await self.service.write(self.caller, request)
+        caller = self.caller
+        if caller.by_ai and given.run_id:
+            caller = caller.model_copy(update={"run_id": given.run_id})
+        return await self.service.write(caller, request)
 
     async def delete_of_user(self, wire_id: str) -> MutationAnswer:
         """Delete a fact of the caller's user."""

@@ -190,6 +190,19 @@ async def test_the_source_of_a_fact_is_kept(
     assert (operation.principal, operation.door) == ("agent:coding", "http")
 
 
+@pytest.mark.parametrize(("whose", "steps"), [("agent:coding", ["write"]), ("user:ana", [])])
+async def test_a_fact_from_a_run_belongs_to_the_agents_run_and_to_no_persons(
+    speak: Any, memories: MemoryService, caller: Caller, whose: str, steps: list[str]
+) -> None:
+    client = await speak(whose, *(["user:ana"] if whose != "user:ana" else []))
+    source = {"kind": "run", "runId": "r-17"}
+    added = await client.post(USER_PATH, json={"fact": "Uses Go.", "sourceRef": source})
+    assert added.status_code == 201
+    of_run = (await memories.log.page(caller, Filter(run_id="r-17"))).operations
+    assert [one.operation_type for one in of_run if one.scope.run_id == "r-17"] == steps
+    assert await texts(client, USER_PATH) == ["Uses Go."]
+
+
 async def test_a_full_list_takes_no_more_however_many_come_at_once(
     speak: Any, memories: MemoryService, caller: Caller
 ) -> None:
