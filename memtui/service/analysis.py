@@ -138,7 +138,7 @@ class Analysis(Group):
         Args:
             caller: Whose company's log.
             chosen: What to let through; None is everything.
-            sort: A name of `memtui.analytics.conditions.SORTS`, `-` in front for descending.
+            sort: A name of `memtui.store.conditions.SORTS`, `-` in front for descending.
             early: Called in this event loop while a filter still looks for older operations: with
                 the newest that match, newest first, each time there are more of them, up to a
                 screenful. Not for another order than the log's own.

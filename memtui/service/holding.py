@@ -339,7 +339,7 @@ async def hold(
 
 
 def _bound(entry: RunningOperation) -> BindingRow:
-    """Return the binding as it is now; a connection may know it from before its rules changed."""
+    """Return the binding that the operation found; its connection may know older rules."""
     assert entry.binding is not None  # noqa: S101 - it is connected
     return entry.binding
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from time import monotonic
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
@@ -324,11 +324,6 @@ async def _resource(agent: Agent, uri: str) -> tuple[str, str]:
     name = unquote(uri.removeprefix(_RECORD_URI))
     answer = await agent.service.get(agent.caller, name, agent.scope, binding_key=agent.binding_key)
     return "text/plain", memory_of(answer.record).words()
-
-
-def record_uri(record_id: str) -> str:
-    """Return the address of a memory."""
-    return _RECORD_URI + quote(record_id, safe="")
 
 
 async def serve_stdio(agent: Agent, run_of: Callable[[], str | None]) -> None:
