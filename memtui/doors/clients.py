@@ -20,16 +20,41 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from memtui.contract import Conflict, Invalid, Json, Unavailable
 from memtui.paths import replacing
+from memtui.wording import unknown
 
 SKILL = "SKILL.md"
 """The file that a skill is; its folder goes with it."""
 
 _TOKEN_CHARS = 8
 _COMMAND_SECONDS = 60
+
+
+class Keyed(Protocol):
+    """A client that memtui can be told to."""
+
+    @property
+    def key(self) -> str:
+        """What a command names it by."""
+        ...
+
+
+ClientT = TypeVar("ClientT", bound=Keyed)
+
+
+def find_client(key: str, clients: Sequence[ClientT]) -> ClientT:
+    """Return a client by its key.
+
+    Raises:
+        Invalid: there is none of this name.
+    """
+    for client in clients:
+        if client.key == key:
+            return client
+    raise Invalid(unknown("client", key, [one.key for one in clients]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,6 +255,12 @@ def whole(value: Any) -> Any:
     return value
 
 
+def as_text(value: object) -> object:
+    """Return a number that a server gives where its contract has a text as that text."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if is_number else value
+
+
 def _said(body: bytes) -> str:
     """Return what a refusal says, in brackets: `error`, `message` or `detail` of its JSON."""
     try:

@@ -69,7 +69,6 @@ from memtui.contract import (
 )
 from memtui.paths import sync_folder
 from memtui.provider_kit import blocking, check_revision
-from memtui.provider_kit.matching import sees
 
 _DEPTH = 4
 _TYPES = ("user", "feedback", "reference", "project")
@@ -284,12 +283,6 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
             self._change(name, lambda _: str(state["content"]))
             self._change_index(partial(without_entries, names={name}))
         return [(at, line) for at, line in state["lines"]]
-
-    def _find(self, handle: RecordHandle, scope: Scope) -> Record | None:
-        record = self._load()[0].get(handle.provider_record_id)
-        if handle.provider_key != self.key or record is None or not sees(scope, record.scope):
-            return None
-        return record
 
     def _file_of(self, record: Record) -> str:
         """Return the name of a memory's file; its id is that as far as it can be printed."""

@@ -27,7 +27,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from memtui.contract import RecordHandle
-from memtui.provider_kit.servers import JsonApi, Unreadable, path_segment, read_json
+from memtui.provider_kit.servers import JsonApi, Unreadable, as_text, path_segment, read_json
 from memtui.wording import misfit
 
 KEY = "facts-http"
@@ -83,17 +83,12 @@ def _path(kind: str, owner: str) -> str:
     return f"/api/memory/drive/{path_segment(owner, what='The drive')}"
 
 
-def _as_text(value: object) -> object:
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return str(value) if is_number else value
-
-
 class WireFact(BaseModel):
     """A fact as the server tells it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    id: Annotated[str, BeforeValidator(_as_text), Field(min_length=1, max_length=1000)]
+    id: Annotated[str, BeforeValidator(as_text), Field(min_length=1, max_length=1000)]
     fact: str
     created_at: Annotated[str | None, Field(alias="createdAt")] = None
     source: str | None = None

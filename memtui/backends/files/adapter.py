@@ -181,6 +181,9 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
     @blocking
     def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
         """Return one record, or None where this scope has none."""
+        return self._find(handle, scope)
+
+    def _find(self, handle: RecordHandle, scope: Scope) -> Record | None:
         record = self._load()[0].get(handle.provider_record_id)
         if handle.provider_key != self.key or record is None or not sees(scope, record.scope):
             return None

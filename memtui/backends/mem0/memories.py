@@ -35,7 +35,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.provider_kit import read_moment
-from memtui.provider_kit.servers import whole
+from memtui.provider_kit.servers import as_text, whole
 
 KEY = "mem0"
 OWN = "memtui"
@@ -55,11 +55,6 @@ _AS_GIVEN = ("source", "kind", "title", "summary", "topic", "tags", "created_at"
              "expires_at", "pinned", "valid_from")  # fmt: skip
 
 
-def _as_text(value: object) -> object:
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return str(value) if is_number else value
-
-
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
@@ -77,7 +72,7 @@ def _or(default: Callable[[], object]) -> BeforeValidator:
     return BeforeValidator(lambda value: default() if value is None else value)
 
 
-Name = Annotated[str | None, BeforeValidator(lambda value: _as_text(value) or None)]
+Name = Annotated[str | None, BeforeValidator(lambda value: as_text(value) or None)]
 Moment = Annotated[str | None, BeforeValidator(lambda value: value if _is_text(value) else None)]
 
 
@@ -86,7 +81,7 @@ class Memory(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
-    id: Annotated[str, BeforeValidator(_as_text), Field(min_length=1, max_length=1000)]
+    id: Annotated[str, BeforeValidator(as_text), Field(min_length=1, max_length=1000)]
     memory: Annotated[str, _or(str)] = ""
     user_id: Name = None
     agent_id: Name = None

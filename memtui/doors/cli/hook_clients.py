@@ -65,10 +65,10 @@ def hook_install(
     It shows the change to the client's file and makes it after a yes; everything else in the file
     stays. Exit 1 if nothing was done.
     """
-    from memtui.doors.clients import Plan
-    from memtui.doors.hooks.clients import EVENT, find_client, installing
+    from memtui.doors.clients import Plan, find_client
+    from memtui.doors.hooks.clients import CLIENTS, EVENT, installing
 
-    chosen = find_client(client)
+    chosen = find_client(client, CLIENTS)
     command = [
         *own_command(invocation),
         *["hook", EVENT, "--client", chosen.key],
@@ -89,10 +89,10 @@ def hook_install(
 
 def hook_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = None) -> int:
     """Take memtui's hooks out of a client again. Exit 1 if nothing was done."""
-    from memtui.doors.clients import Plan
-    from memtui.doors.hooks.clients import find_client, uninstalling
+    from memtui.doors.clients import Plan, find_client
+    from memtui.doors.hooks.clients import CLIENTS, uninstalling
 
-    chosen = find_client(client)
+    chosen = find_client(client, CLIENTS)
     plan = Plan(None, (uninstalling(chosen, chosen.file(Path.home())),))
     done = f"{chosen.name} no longer calls memtui"
     return carried_out(invocation, plan, yes, done, "sessions that run now still may")

@@ -188,11 +188,12 @@ def mcp_install(
     client's file and makes it after a yes; everything else in the file stays. Exit 1 if nothing was
     done.
     """
-    from memtui.doors.mcp.clients import find_client, plan_install
+    from memtui.doors.clients import find_client
+    from memtui.doors.mcp.clients import CLIENTS, plan_install
     from memtui.doors.mcp.guide import skill
 
     _require_extra()
-    chosen = find_client(client)
+    chosen = find_client(client, CLIENTS)
     works_in = project_words(project, from_folder=project_from_folder)
     command = [
         *own_command(invocation),
@@ -221,9 +222,10 @@ def _hooks_too(key: str, works_in: list[str]) -> str:
 
 def mcp_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = None) -> int:
     """Take memtui out of an MCP client again. Exit 1 if nothing was done."""
-    from memtui.doors.mcp.clients import find_client, plan_uninstall
+    from memtui.doors.clients import find_client
+    from memtui.doors.mcp.clients import CLIENTS, plan_uninstall
 
-    chosen = find_client(client)
+    chosen = find_client(client, CLIENTS)
     plan = plan_uninstall(chosen, Path.home())
     return carried_out(invocation, plan, yes, f"{chosen.name} no longer has memtui", "restart it")
 

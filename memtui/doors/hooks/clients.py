@@ -14,7 +14,6 @@ from typing import Any
 from memtui.backends.client_configs import GEMINI, codex_folder
 from memtui.contract import Invalid, Json, NotFound
 from memtui.doors.clients import Addition, FileChange, adding, form_of, read, removing, unchanged
-from memtui.wording import unknown
 
 HOLDER = "hooks"
 EVENT = "EVENT"
@@ -109,18 +108,6 @@ CLIENTS = (
         begin={"version": 1},
     ),
 )
-
-
-def find_client(key: str) -> HookClient:
-    """Return a client by its key.
-
-    Raises:
-        Invalid: there is none of this name.
-    """
-    for client in CLIENTS:
-        if client.key == key:
-            return client
-    raise Invalid(unknown("client", key, [one.key for one in CLIENTS]))
 
 
 def installing(client: HookClient, path: Path, command: Sequence[str], most_ms: int) -> FileChange:

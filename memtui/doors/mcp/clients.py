@@ -22,7 +22,6 @@ from memtui.doors.clients import (
     removing,
     unchanged,
 )
-from memtui.wording import unknown
 
 NAME = "memtui"
 """What the server is called in a client's configuration."""
@@ -106,18 +105,6 @@ CLIENTS = (
         skill=(".gemini", "config", "skills"),
     ),
 )
-
-
-def find_client(key: str) -> McpClient:
-    """Return a client by its key.
-
-    Raises:
-        Invalid: there is none of this name.
-    """
-    for client in CLIENTS:
-        if client.key == key:
-            return client
-    raise Invalid(unknown("client", key, [one.key for one in CLIENTS]))
 
 
 def installing(client: McpClient, path: Path, command: Sequence[str]) -> FileChange:

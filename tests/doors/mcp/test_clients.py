@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.contract import Conflict, Invalid, NotFound
-from memtui.doors.clients import JsonForm, TomlForm
-from memtui.doors.mcp.clients import CLIENTS, NAME, find_client, installing, uninstalling
+from memtui.doors.clients import JsonForm, TomlForm, find_client
+from memtui.doors.mcp.clients import CLIENTS, NAME, installing, uninstalling
 
 COMMAND = ["memtui", "mcp", "--agent", "coding"]
 
@@ -50,7 +50,7 @@ def test_a_json_file_is_as_it_was_afterwards(tmp_path: Path, what: str, holder: 
     if before is not None:
         before = before.replace(b"mcpServers", holder.encode())
         path.write_bytes(before)
-    client = find_client("vscode" if holder == "servers" else "cursor")
+    client = find_client("vscode" if holder == "servers" else "cursor", CLIENTS)
     said = JsonForm().load(path, before)
 
     change = installing(client, path, COMMAND)
@@ -71,7 +71,7 @@ def test_a_toml_file_is_as_it_was_afterwards(tmp_path: Path, what: str) -> None:
     before = TOML_FILES[what]
     if before is not None:
         path.write_bytes(before)
-    codex = find_client("codex")
+    codex = find_client("codex", CLIENTS)
     installing(codex, path, COMMAND).apply(set())
     now = tomllib.loads(path.read_text())
     assert now["mcp_servers"][NAME] == {"command": "memtui", "args": COMMAND[1:]}
@@ -82,7 +82,7 @@ def test_a_toml_file_is_as_it_was_afterwards(tmp_path: Path, what: str) -> None:
 def test_what_came_behind_stays_when_the_server_goes(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text('{\n  "mcpServers": {\n    "x": {}\n  }\n}\n')
-    cursor = find_client("cursor")
+    cursor = find_client("cursor", CLIENTS)
     installing(cursor, path, COMMAND).apply(set())
     text = path.read_text()
     path.write_text(text.replace("\n    }\n  }", '\n    }, // mine\n    "y": {}\n  }'))
@@ -90,7 +90,7 @@ def test_what_came_behind_stays_when_the_server_goes(tmp_path: Path) -> None:
     assert JsonForm().load(path, path.read_bytes()) == {"mcpServers": {"x": {}, "y": {}}}
 
     toml = tmp_path / "config.toml"
-    codex = find_client("codex")
+    codex = find_client("codex", CLIENTS)
     installing(codex, toml, COMMAND).apply(set())
     toml.write_text(toml.read_text() + '\n[later]\nkept = "yes"\n')
     uninstalling(codex, toml).apply(set())
@@ -100,12 +100,12 @@ def test_what_came_behind_stays_when_the_server_goes(tmp_path: Path) -> None:
 def test_a_file_that_changed_since_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text("{}")
-    change = installing(find_client("cursor"), path, COMMAND)
+    change = installing(find_client("cursor", CLIENTS), path, COMMAND)
     path.write_text('{"a": 1}')
     with pytest.raises(Conflict, match="changed since"):
         change.apply(set())
     assert path.read_text() == '{"a": 1}'
-    assert change.token != installing(find_client("cursor"), path, COMMAND).token
+    assert change.token != installing(find_client("cursor", CLIENTS), path, COMMAND).token
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a": }', "nul", '{"mcpServers": []}'])
@@ -113,13 +113,13 @@ def test_a_file_that_cannot_be_read_is_left_alone(tmp_path: Path, text: str) -> 
     path = tmp_path / "mcp.json"
     path.write_text(text)
     with pytest.raises(Invalid, match=r"mcp\.json"):
-        installing(find_client("cursor"), path, COMMAND)
+        installing(find_client("cursor", CLIENTS), path, COMMAND)
     assert path.read_text() == text
 
 
 def test_a_server_that_is_there_stays(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
-    cursor = find_client("cursor")
+    cursor = find_client("cursor", CLIENTS)
     with pytest.raises(NotFound):
         uninstalling(cursor, path)
     installing(cursor, path, COMMAND).apply(set())
@@ -135,7 +135,7 @@ def test_a_link_and_the_rights_of_a_file_stay(tmp_path: Path) -> None:
     real.chmod(0o640)
     link = tmp_path / "mcp.json"
     link.symlink_to(real)
-    installing(find_client("cursor"), link, COMMAND).apply(set())
+    installing(find_client("cursor", CLIENTS), link, COMMAND).apply(set())
     assert link.is_symlink()
     assert NAME in real.read_text()
     assert real.stat().st_mode & 0o777 == 0o640
@@ -170,7 +170,7 @@ def test_any_document_is_as_it_was_afterwards(
         document = {**document, "mcpServers": servers}
     before = json.dumps(document, indent=indent).replace("\n", ends).encode()
     path.write_bytes(before)
-    cursor = find_client("cursor")
+    cursor = find_client("cursor", CLIENTS)
     installing(cursor, path, COMMAND).apply(set())
     uninstalling(cursor, path).apply(set())
     assert path.read_bytes() == before
@@ -179,5 +179,5 @@ def test_any_document_is_as_it_was_afterwards(
 def test_toml_strings_are_escaped(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     command = ['me"mtui', "a\\b", "snow\u2603", "new\nline"]
-    installing(find_client("codex"), path, command).apply(set())
+    installing(find_client("codex", CLIENTS), path, command).apply(set())
     assert TomlForm().load(path, path.read_bytes())["mcp_servers"][NAME]["args"] == command[1:]
