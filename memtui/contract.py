@@ -798,6 +798,9 @@ OWNER_FIELDS = ("project_id", "subject_id", "agent_id")
 """A scope may name several. What is written in it belongs to the first that is set, none: to the
 company; the others say where it comes from."""
 
+ORCHESTRATOR = "orchestrator"
+"""The agent whose facts every project and agent type is told (seed 002 §7)."""
+
 
 def owner_of(scope: Scope) -> tuple[str, str]:
     """Return the owner of what is written in a scope: the field that names it, and its id."""

@@ -26,9 +26,8 @@ from sqlmodel import SQLModel
 from memtui.analytics.engine import Engine
 from memtui.contract import Model
 from memtui.store.database import Database, quoted
+from memtui.store.erasing import SHORTEST
 
-SHORTEST = 12
-"""Characters; a shorter text would be found everywhere and is proved by its places instead."""
 _CHUNK = 4 << 20
 _ROWS = 5_000
 _SQLITE = b"SQLite format 3\0"
@@ -63,7 +62,10 @@ class Found(Model):
 
 
 def searchable(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the texts that are long enough to be looked for, each once, the longest first."""
+    """Return the texts that are long enough to be looked for, each once, the longest first.
+
+    A shorter one would be found everywhere, and is proved by its places instead.
+    """
     wanted = {text.strip() for text in texts}
     return tuple(
         sorted((one for one in wanted if len(one) >= SHORTEST), key=lambda one: (-len(one), one))

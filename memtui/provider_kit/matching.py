@@ -21,6 +21,8 @@ _EQUAL = (
 )  # fmt: skip
 _OF_WORK = frozenset({"issue_id", "run_id"})
 _SEEN_BY = ("agent_id", "project_id", "subject_id")
+ENOUGH_OF_TOPIC = 3
+"""Where a topic has fewer, every topic is looked through (seed 002, topic filtering)."""
 
 
 class Condition(NamedTuple):

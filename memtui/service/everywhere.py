@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from memtui.contract import (
+    ORCHESTRATOR,
     BrowseRequest,
     ExplainStage,
     Filter,
@@ -42,11 +43,12 @@ from memtui.contract import (
     owner_scope,
 )
 from memtui.fact_values import Entry, entry_of
+from memtui.provider_kit.matching import ENOUGH_OF_TOPIC
 from memtui.provider_kit.pages import first_of, read_cursor, write_cursor
 from memtui.provider_kit.search import take_apart
 from memtui.service.answers import Answer, BrowseAnswer, MutationAnswer, QueryAnswer
 from memtui.service.core import Group, Share, to_its_end
-from memtui.service.operations import ENOUGH_OF_TOPIC, FACT, of_topic
+from memtui.service.operations import FACT, of_topic
 from memtui.service.visibility import Caller, without_prefix
 from memtui.store import bindings as table
 from memtui.store.compiled import BindingRow, TargetRow
@@ -58,11 +60,10 @@ if TYPE_CHECKING:
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
 WEIGHTS: dict[str, float] = {
-    "project": 1.0, "user": 1.0, "agent": 0.7, "orchestrator": 0.5, "company": 0.4,
+    "project": 1.0, "user": 1.0, "agent": 0.7, ORCHESTRATOR: 0.5, "company": 0.4,
 }  # fmt: skip
 """How much a record counts by whose it is (seed 002 §3), where the settings do not say."""
 _OWNERS = {"project_id": "project", "subject_id": "user", "agent_id": "agent"}
-_ORCHESTRATOR = "orchestrator"
 
 RANK_CONSTANT = 2
 """Of reciprocal rank fusion. It is small, as the lists are short: at 60, the usual one, nothing of
@@ -523,8 +524,8 @@ def _forgetting(
 
 def _whose(scope: Scope) -> str:
     field_name, value = owner_of(scope)
-    if (field_name, value) == ("agent_id", _ORCHESTRATOR):
-        return _ORCHESTRATOR
+    if (field_name, value) == ("agent_id", ORCHESTRATOR):
+        return ORCHESTRATOR
     return _OWNERS.get(field_name, "company")
 
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from memtui.contract import (
+    ORCHESTRATOR,
     CorrectRequest,
     Denied,
     Invalid,
@@ -42,8 +43,6 @@ from memtui.service.redaction import redact
 from memtui.service.visibility import Caller, for_caller, note_owner
 from memtui.store import bindings
 
-ORCHESTRATOR = "orchestrator"
-"""The agent whose facts every project and agent type is told (seed 002 §7)."""
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 

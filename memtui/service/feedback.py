@@ -24,9 +24,8 @@ from memtui.contract import (
 from memtui.service.core import Group
 from memtui.service.visibility import Caller
 from memtui.store import bindings
-from memtui.store.operation import Operation, OperationHandle
+from memtui.store.operation import READS, Operation, OperationHandle
 
-_RESULTS = (OperationType.QUERY, OperationType.CONTEXT)
 _LOOKED_AT = 100
 """Of so many reads that returned a record, the newest that the caller was given is meant."""
 
@@ -127,7 +126,7 @@ class Feedback(Group):
                 )
             return newest
         judged = log.named(operation_id)
-        if judged.operation_type not in _RESULTS or judged.status is not OperationStatus.OK:
+        if judged.operation_type not in READS or judged.status is not OperationStatus.OK:
             raise Invalid(
                 "Only what a query or a context returned can have helped; "
                 f"#{judged.seq} is a {judged.operation_type} that ended as {judged.status}."

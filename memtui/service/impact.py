@@ -49,16 +49,15 @@ from memtui.service.context import ContextRequest
 from memtui.service.core import Core, Group, Routed, Share
 from memtui.service.log import CompanyLog
 from memtui.service.memory import MemoryService
+from memtui.service.operations import LOGGED_CHARS, LOGGED_OWNERS
 from memtui.service.recorder import Recorder, RunningOperation
 from memtui.service.visibility import Caller, readable, without_prefix
-from memtui.store.operation import Operation, Place
+from memtui.store.operation import READS, Operation, Place
 
 DEFAULT_LAST = 500
 _PAGE = 500
 _MOST_READ = 20_000
 """Operations of a kind that are looked through for those that could reach the records."""
-_LOGGED_CHARS, _LOGGED_OWNERS = 4_000, 100
-"""The log keeps so much of a query; of one that fills it nobody knows the rest."""
 _AT_ONCE = 4
 _MOST_MS = 60_000
 
@@ -485,10 +484,7 @@ class Impacts(Group):
             chosen = chosen.narrowed_to(status=OperationStatus.OK)
         kinds = [chosen]
         if "operation_type" not in named:
-            kinds = [
-                chosen.narrowed_to(operation_type=kind)
-                for kind in (OperationType.QUERY, OperationType.CONTEXT)
-            ]
+            kinds = [chosen.narrowed_to(operation_type=kind) for kind in READS]
         streams = [found.read(one) for one in kinds]
         newest = heapq.merge(*streams, key=lambda one: -one.seq)
         reaching = (one for one in newest if marked.reached_by(one))
@@ -650,8 +646,8 @@ def _again(one: Operation, given: Given) -> tuple[QueryRequest | ContextRequest,
     if is_query and not isinstance(request.get("query"), str):
         raise _NotTried(WhyNot.NOT_LOGGED, "The log does not say what was asked.")
     is_cut = (
-        len(request.get("query", "")) >= _LOGGED_CHARS
-        or len(request.get("owners", ())) >= _LOGGED_OWNERS
+        len(request.get("query", "")) >= LOGGED_CHARS
+        or len(request.get("owners", ())) >= LOGGED_OWNERS
     )
     if is_cut:
         raise _NotTried(WhyNot.CUT, "The log has the beginning of the question alone.")

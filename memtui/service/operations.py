@@ -46,7 +46,7 @@ from memtui.contract import (
     owner_of,
     owner_scope,
 )
-from memtui.provider_kit.matching import matcher
+from memtui.provider_kit.matching import ENOUGH_OF_TOPIC, matcher
 from memtui.service.answers import (
     BrowseAnswer,
     Change,
@@ -93,8 +93,9 @@ _PAGE = 1_000
 _LEAST_SNIPPETS, _MOST_SNIPPETS = 50, 1_000
 """What a provider is asked for that does not narrow by a filter itself."""
 _LOGGED_IDS = 1_000
-_LOGGED_CHARS = 4_000
-_LOGGED_OWNERS = 100
+LOGGED_CHARS = 4_000
+LOGGED_OWNERS = 100
+"""The log keeps so much of a query, and of the owners that it is narrowed to."""
 _LOGGED_RANKS = 50
 """Of so many records a query's log says what each stage gave them."""
 _SYNC_RECORDS = 10_000
@@ -795,11 +796,7 @@ def _record_id(asked: RecordHandle | str) -> str:
 
 
 def _owners_json(owners: Sequence[Scope]) -> list[str]:
-    return [" ".join(owner_of(scope)) for scope in owners[:_LOGGED_OWNERS]]
-
-
-ENOUGH_OF_TOPIC = 3
-"""Where a topic has fewer, every topic is looked through (seed 002, topic filtering)."""
+    return [" ".join(owner_of(scope)) for scope in owners[:LOGGED_OWNERS]]
 
 
 def of_topic(found: Sequence[R], topic: str | None) -> list[R]:
@@ -900,7 +897,7 @@ def _redacted_query(request: QueryRequest) -> tuple[QueryRequest, Json]:
         "matching": clean.matching if clean.matching is Matching.AGENTS else None,
     }
     return clean, {
-        "query": clean.query[:_LOGGED_CHARS],
+        "query": clean.query[:LOGGED_CHARS],
         "intent": clean.intent,
         "top_k": clean.top_k,
         **{name: value for name, value in optional.items() if value},

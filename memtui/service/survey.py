@@ -10,7 +10,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from memtui.analytics.traces import SHORTEST, Found, Trace
+from memtui.analytics.traces import Found, Trace
 from memtui.contract import (
     BrowseRequest,
     EraseReply,
@@ -31,7 +31,7 @@ from memtui.service.core import Core, find_company
 from memtui.service.visibility import Caller
 from memtui.store import appending, bindings, erasing, journal
 from memtui.store.compiled import HeldRow
-from memtui.store.erasing import Aim, Step
+from memtui.store.erasing import SHORTEST, Aim, Step
 from memtui.store.operation import Operation
 from memtui.store.sight import Sight
 

@@ -58,7 +58,7 @@ LASTING = "What a purge erased is nowhere any more."
 """Why no purge can be taken back."""
 
 SHORTEST = 12
-"""Characters of a text by which alone an operation is taken to repeat it."""
+"""Characters of a text by which alone something is taken to repeat it."""
 
 _PAGE = 1_000
 _MOST_CONDITIONS = 60

@@ -55,6 +55,7 @@ from memtui.store.limits import HALF, halves
 from memtui.store.operation import (
     APP_DOOR,
     OWN,
+    READS,
     Loaded,
     Operation,
     OperationPage,
@@ -67,9 +68,7 @@ from memtui.store.tables import HANDLES, HEADS, JOURNAL, OPERATIONS, USAGE, of_r
 
 _SEQ: Column[int] = OPERATIONS.c.seq
 
-_READS = (OperationType.QUERY, OperationType.CONTEXT)
-"""A record is read when a query returns it, or when a model gets it in its context."""
-_TOLD = (*_READS, OperationType.GET)
+_TOLD = (*READS, OperationType.GET)
 """What lets a run know a record."""
 _MUTATIONS = tuple(kind for kind in OperationType if kind.mutates)
 _AGENT = "agent:"
@@ -691,7 +690,7 @@ class LogReader:
         self, binding_key: str, record_ids: Sequence[str]
     ) -> tuple[ColumnElement[bool], ...]:
         """The conditions of the handles that a read has of some records."""
-        touched = (HANDLES.c.seq > self.above, *self._touched(binding_key, _READS, record_ids))
+        touched = (HANDLES.c.seq > self.above, *self._touched(binding_key, READS, record_ids))
         if self.sight is None:
             return touched
         of = OPERATIONS.alias()

@@ -38,6 +38,9 @@ LOOKS = (
 )
 """The reads by which the app draws its screens. A query is none: a person asks it."""
 
+READS = (OperationType.QUERY, OperationType.CONTEXT)
+"""A record is read when a query returns it, or when a model gets it in its context."""
+
 # No IN: of a long list DuckDB makes a join, which loses the order of rows.
 _LOOKS = " ".join(f"WHEN '{one}' THEN true" for one in LOOKS)
 OWN = (

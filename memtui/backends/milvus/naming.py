@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 
-from memtui.contract import Invalid, Scope
+from memtui.contract import ORCHESTRATOR, Invalid, Scope
 
-ORCHESTRATOR = "orchestrator"
 SYSTEM = "system"
 _PARTS = {"project_id": "project_", "subject_id": "user_", "agent_id": "agenttype_"}
 _FOREIGN = re.compile(r"[^A-Za-z0-9_]+")

@@ -18,7 +18,7 @@ from memtui.contract import (
     Usage,
     owner_of,
 )
-from memtui.provider_kit.matching import has_metadata, matcher
+from memtui.provider_kit.matching import ENOUGH_OF_TOPIC, has_metadata, matcher
 from memtui.provider_kit.search import Words, take_apart
 
 from .expressions import all_of, one_of, quoted
@@ -30,7 +30,6 @@ from .store import Collection, Store
 Embed = Callable[[Collection], "Sequence[float] | None"]
 """Returns the query's vector for a collection; None where its vectors cannot be compared."""
 
-_ENOUGH_OF_TOPIC = 3
 _LEAST_HITS, _MOST_HITS = 50, 16_000
 """What is asked for at first, and at most: those that may not be shown are left out afterwards."""
 _MOST_READ = 5_000
@@ -75,7 +74,7 @@ def search(
 ) -> Found:  # fmt: skip
     """Answer a query with all that matches, best first."""
     found = _Query(store, collections, request, now, embed, topic=request.topic).run()
-    if request.topic is not None and len(found.hits) < min(_ENOUGH_OF_TOPIC, request.top_k):
+    if request.topic is not None and len(found.hits) < min(ENOUGH_OF_TOPIC, request.top_k):
         found = _Query(store, collections, request, now, embed, topic=None).run()
         found.is_topic_dropped = True
     return found
@@ -234,6 +233,6 @@ def stages_of(found: Found, top_k: int) -> tuple[ExplainStage, ...]:
         detail = f"By words alone, as the vectors cannot be compared: {named}."
         stages.append(ExplainStage(name="needs re-index", detail=detail))
     if found.is_topic_dropped:
-        detail = f"Fewer than {_ENOUGH_OF_TOPIC} in the topic, so every topic was searched."
+        detail = f"Fewer than {ENOUGH_OF_TOPIC} in the topic, so every topic was searched."
         stages.append(ExplainStage(name="topic", detail=detail))
     return tuple(stages)

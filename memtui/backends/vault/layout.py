@@ -13,7 +13,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from memtui.contract import OWNER_FIELDS, Invalid, Json, Record, RecordHandle, Scope, SourceRef
+from memtui.contract import (
+    ORCHESTRATOR,
+    OWNER_FIELDS,
+    Invalid,
+    Json,
+    Record,
+    RecordHandle,
+    Scope,
+    SourceRef,
+)
 
 if TYPE_CHECKING:
     from .markdown import Wikilink
@@ -21,7 +30,6 @@ if TYPE_CHECKING:
 KEY = "vault"
 FACTS = "facts.md"
 HISTORY = "facts.history.jsonl"
-ORCHESTRATOR = "orchestrator"
 SYSTEM = "system"
 WORKSPACE = ".workspace"
 """Under it a project's own files have their ids; a vault has no folder that begins with a dot."""

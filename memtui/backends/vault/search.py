@@ -32,7 +32,7 @@ from memtui.contract import (
     Snippet,
     TagCount,
 )
-from memtui.provider_kit.matching import Test, translated
+from memtui.provider_kit.matching import ENOUGH_OF_TOPIC, Test, translated
 from memtui.provider_kit.pages import read_cursor, write_cursor
 from memtui.provider_kit.search import Words, take_apart
 
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 PINNED = 1.1
 """What a pinned record's score is multiplied by."""
-_ENOUGH_OF_TOPIC = 3
 _FOUND = 128
 """So many of the best by words are found at first; all, where they are not enough."""
 MEANING = 0.4
@@ -310,7 +309,7 @@ def search(
     `meaning` holds the query against every text; `trouble` is why there is none, if it was wanted.
     """
     found = _Query(connection, request, now, request.topic, meaning).run()
-    if request.topic is not None and len(found.hits) < min(_ENOUGH_OF_TOPIC, request.top_k):
+    if request.topic is not None and len(found.hits) < min(ENOUGH_OF_TOPIC, request.top_k):
         found = _Query(connection, request, now, None, meaning).run()
         found.topic_dropped = True
     found.trouble = trouble
@@ -584,7 +583,7 @@ def stages_of(found: Search) -> tuple[ExplainStage, ...]:
         ),
     ]
     if found.topic_dropped:
-        detail = f"Fewer than {_ENOUGH_OF_TOPIC} in the topic, so every topic was searched."
+        detail = f"Fewer than {ENOUGH_OF_TOPIC} in the topic, so every topic was searched."
         stages.append(ExplainStage(name="topic", detail=detail))
     return tuple(one for one in stages if one.scores or one.name in {"words", "meaning", "topic"})
 
