@@ -53,6 +53,7 @@ from memtui.provider_kit import LocalPath, blocking, read_config
 from memtui.provider_kit.matching import eligible, matcher, sees
 from memtui.provider_kit.pages import page
 from memtui.provider_kit.search import TextIndex
+from memtui.provider_kit.watching import WatchEnd
 
 _PROBLEM_LIMIT = 500
 
@@ -268,7 +269,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
                 *watched,
                 watch_filter=None,
                 recursive=False,
-                stop_event=self._stopped,
+                stop_event=WatchEnd(self._stopped),
                 yield_on_timeout=True,
                 ignore_permission_denied=True,
             )

@@ -75,6 +75,7 @@ from memtui.provider_kit import (
     read_config,
     require_writable,
 )
+from memtui.provider_kit.watching import WatchEnd
 from memtui.scratch import Scratch
 
 from . import changes, links, notes, search
@@ -724,7 +725,7 @@ class VaultAdapter(Adapter):
             watch_filter=None,
             debounce=_DEBOUNCE_MS,
             step=_STEP_MS,
-            stop_event=stopped,
+            stop_event=WatchEnd(stopped),
         )
         self._index.is_watched = True
         try:

@@ -23,6 +23,7 @@ from memtui.contract import (
     Unsupported,
     WriteRequest,
 )
+from tests.backends.watching import give_up_a_watch
 
 ACME = Scope(company_id="acme")
 
@@ -210,6 +211,18 @@ async def test_readers_at_once_while_a_file_is_rewritten_see_whole_records(
     await asyncio.gather(asyncio.to_thread(rewrite), *(read() for _ in range(4)))
     last = await adapter.browse(BrowseRequest(scope=ACME, filter=Filter(text="version")))
     assert [record.text in versions for record in last.records] == [True]
+
+
+async def test_a_watch_that_is_given_up_ends_no_other(logs: Path, open_adapter: Any) -> None:
+    adapter = await open_adapter(MemsearchAdapter, path=logs)
+    await give_up_a_watch(adapter)
+    waiting = asyncio.ensure_future(anext(adapter.watch()))
+    edits = 0
+    while not waiting.done():
+        edits += 1
+        (logs / "ideas.md").write_text(f"Another idea, {edits}.\n")
+        await asyncio.wait([waiting], timeout=1)
+    assert [handle.provider_record_id for handle in waiting.result()] == ["ideas/"]
 
 
 async def test_changes_made_outside_are_told_until_the_adapter_closes(

@@ -13,6 +13,7 @@ import pytest
 from memtui.backends.vault import VaultAdapter
 from memtui.backends.vault.index import VERSION
 from memtui.contract import BrowseRequest, ForgetRequest, Record, RecordHandle
+from tests.backends.watching import give_up_a_watch
 
 from .conftest import COMPANY, SCOPE, Open, ask, contents, fact, note, put, upsert
 
@@ -128,6 +129,7 @@ async def test_leftovers_of_a_killed_writer_are_cleared(open_vault: Open, root: 
 async def test_the_watcher_tells_what_hands_change(open_vault: Open, root: Path) -> None:
     adapter = await open_vault()
     await note(adapter, "Before watching.")
+    await give_up_a_watch(adapter)
     put(root, "projects/web/facts.md", "- moth: 1\n- bee: 2\n")
     assert await ask(adapter, "moth") == ["moth: 1"]
     seen: list[str] = []
