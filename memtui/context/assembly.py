@@ -494,8 +494,8 @@ class _Draft:
                         | {
                             "text": inside.removeprefix("\n") if is_cut else fact.text,
                             "truncated": is_cut or fact.truncated,
-                        },
-                        tokens=counter.tokens(inside + "\n"),
+                            "tokens": counter.tokens(inside + "\n"),
+                        }
                     )
                 )
             if is_cut:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from memtui.context.assembly import (
     TRUNCATED,
+    ContextSection,
     SectionKind,
     WarningKind,
     assemble,
@@ -115,6 +116,18 @@ def test_a_note_is_cut_between_its_lines_and_a_fact_only_whole() -> None:
     assert cut.left_out[0].text == "Second rule.\nThird rule."
     assert cut.left_out[0].reason == "It does not fit the limit of 80 characters."
     assert [w.kind for w in cut.warnings] == [WarningKind.CUT]
+
+
+def test_what_was_assembled_is_assembled_again() -> None:
+    sections = [
+        section_of_texts(kind, ["Likes tea", "Lives in Bern"])
+        for kind in (SectionKind.USER, SectionKind.GUIDANCE)
+    ]
+    whole = assemble(sections, counter=COUNTER)
+    again = [ContextSection(kind=one.kind, facts=one.facts[:1]) for one in whole.sections]
+    fewer = assemble(again, counter=COUNTER)
+    assert [one.text for section in fewer.sections for one in section.facts] == ["Likes tea"] * 2
+    assert 0 < fewer.tokens < whole.tokens
 
     two_lines = section_of_texts(SectionKind.USER, ["Never deploy\non Friday", "b"])
     cut = assemble([two_lines], counter=COUNTER, max_characters=45)
