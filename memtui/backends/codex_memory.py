@@ -108,7 +108,7 @@ def _distilled(
 def parse_raw_memories(text: str) -> ParsedFile:
     """Parse the notes of all sessions: each under its thread, a few fields before the text."""
     heads = list(_THREAD.finditer(text))
-    ends = [head.start() for head in heads[1:]] + [len(text)]
+    ends = [*(head.start() for head in heads), len(text)][1:]
     return _sessions(
         (head[1], text[head.end() : end], text.count("\n", 0, head.end()) + 1)
         for head, end in zip(heads, ends, strict=True)

@@ -91,3 +91,11 @@ async def test_each_file_of_codex_is_read_for_what_it_is(tmp_path: Path, open_ad
 def source(record: Record) -> tuple[SourceKind, str | None, str | None]:
     assert record.source is not None
     return record.source.kind, record.source.run_id, record.source.external_ref
+
+
+async def test_a_codex_without_any_memory_yet_has_none(tmp_path: Path, open_adapter: Any) -> None:
+    (tmp_path / "raw_memories.md").write_text("# Raw Memories\n\nNo raw memories yet.\n")
+    adapter = await open_adapter(CodexMemoryAdapter, path=tmp_path)
+    page = await adapter.browse(BrowseRequest(scope=ACME))
+    assert not page.records
+    assert (await adapter.health()).status == "ok"
