@@ -672,12 +672,16 @@ class Use(StrEnum):
     """Whether it repeats another one, which is the one to keep."""
 
 
+MOST_OF_A_USE = 10**10
+"""What a use is at most compared with: seconds, which are more than 300 years, or tokens."""
+
+
 class UseTest(Model):
     """What is asked of how a record is used; the service knows that, and no provider is asked."""
 
     use: Use
     sign: Literal["<", "<=", "=", ">=", ">"] = "="
-    value: Annotated[int, Field(ge=0, le=10**10)] | None = None
+    value: Annotated[int, Field(ge=0, le=MOST_OF_A_USE)] | None = None
     excluded: bool = False
 
     @model_validator(mode="after")

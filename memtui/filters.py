@@ -14,7 +14,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from memtui.contract import Comparison, Filter, Invalid, Measure, Term, Use, UseTest
+from memtui.contract import (
+    MOST_OF_A_USE,
+    Comparison,
+    Filter,
+    Invalid,
+    Measure,
+    Term,
+    Use,
+    UseTest,
+)
 from memtui.fuzzy import MOST_CHARACTERS
 from memtui.wording import misfit, unknown
 
@@ -352,6 +361,8 @@ def _use(name: str, written: str, *, out: bool) -> UseTest:
     else:
         example = "stale:>30d" if name == "stale" else _USE_EXAMPLES[use]
         raise Invalid(f"{name}:{written} says nothing of a record's use; write {example}.")
+    if number > MOST_OF_A_USE:
+        raise Invalid(f"{name}:{written} is beyond the 300 years that can be asked for.")
     return UseTest.model_validate({"use": use, "sign": sign, "value": number, "excluded": out})
 
 

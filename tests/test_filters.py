@@ -396,6 +396,12 @@ def test_a_time_outside_of_the_calendar_is_refused(text: str, zone) -> None:
         parse_when(text, now=NOW, zone=zone)
 
 
+@pytest.mark.parametrize("line", ["read:>400y", "-stale:>99999999d", "read:<999999999y"])
+def test_a_use_further_back_than_can_be_asked_for_is_refused(line: str) -> None:
+    with pytest.raises(Invalid, match="beyond the 300 years"):
+        parse_filter(line, now=NOW)
+
+
 @pytest.mark.parametrize(
     ("moment", "written"),
     [

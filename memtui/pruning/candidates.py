@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
 
 from memtui.contract import Model, Record, RecordHandle, UtcDatetime, owner_of
 from memtui.pruning.duplicates import (
@@ -75,14 +78,18 @@ class Reason(StrEnum):
     TOO_LONG = "too_long"
 
 
+LONGEST_DAYS = 36_500
+"""What a rule can wait for."""
+
+
 class PruneRules(Model):
     """What counts as a reason."""
 
-    stale_days: int = 30
+    stale_days: Annotated[int, Field(ge=0, le=LONGEST_DAYS)] = 30
     """Days without a retrieval after which a record is stale (seed 002)."""
     max_characters: int = 200
     """Longest fact (seed 004 §6.2); other kinds of record have no limit."""
-    unread_days: int = 7
+    unread_days: Annotated[int, Field(ge=0, le=LONGEST_DAYS)] = 7
     """A younger record is not called unread: nothing had to ask for it yet."""
     costly_tokens: int = 40
     """From so many tokens on, a record that was never read is costly."""

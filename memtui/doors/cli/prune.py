@@ -111,10 +111,12 @@ async def facts_prune(
         ),
     ] = None,
     stale_days: Annotated[
-        int, typer.Option(min=0, help="Days without a read after which a fact is stale.")
+        int,
+        typer.Option(min=0, max=36_500, help="Days without a read after which a fact is stale."),
     ] = 30,
     unread_days: Annotated[
-        int, typer.Option(min=0, help="Days for which a new record is not called unread.")
+        int,
+        typer.Option(min=0, max=36_500, help="Days for which a new record is not called unread."),
     ] = 7,
     kind: Annotated[
         str | None,
