@@ -53,6 +53,13 @@ class PrunePlan(Model):
         return tuple(item.record for item in self.items if item.marked)
 
     @property
+    def staying(self) -> tuple[Record, ...]:
+        """What stays in the place of something that would go."""
+        marked = {record.handle for record in self.marked}
+        stay = {one.survivor for one in self.candidates if one.record.handle in marked} - marked
+        return tuple(item.record for item in self.items if item.record.handle in stay)
+
+    @property
     def tokens_before(self) -> int:
         """What a model reads of all records now, in tokens: their section of its context."""
         return self._size_of([item.record for item in self.items])

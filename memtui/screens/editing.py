@@ -487,9 +487,14 @@ class EditingScreen(ListScreen[R]):
             return "None of them was ever read."
         return f"{fmt.count(never)} of them {'was' if never == 1 else 'were'} never read."
 
-    async def forget_now(self, records: Sequence[Record], saved: str = "") -> None:
-        """Forget records that were confirmed; `saved` says what that gains: `, saved 61 tokens`."""
-        answers = await self.forget_quietly(records)
+    async def forget_now(
+        self, records: Sequence[Record], saved: str = "", staying: Sequence[Record] = ()
+    ) -> None:
+        """Forget records that were confirmed.
+
+        `saved` says what that gains: `, saved 61 tokens`; `staying` is what stays in their place.
+        """
+        answers = await self.forget_quietly(records, staying=staying)
         gone = sum(len(answer.handles) - len(answer.ghosts) for answer in answers)
         self.toast(said(f"Forgot {fmt.count(gone)}{saved}. u brings them back.", *answers))
 
@@ -522,16 +527,17 @@ class EditingScreen(ListScreen[R]):
         self.toast(said(f"Made one of {merged}. u undoes it.", *answers))
         return True
 
-    async def forget_quietly(self, records: Sequence[Record], *before: MutationAnswer) -> Answers:
+    async def forget_quietly(
+        self, records: Sequence[Record], *before: MutationAnswer, staying: Sequence[Record] = ()
+    ) -> Answers:
         """Forget records, of several bindings at once; `before` is taken back with them.
 
         What was forgotten although a binding failed is noted too, so that `u` brings it back.
         """
         session = self.session
-        groups: dict[str, list[Record]] = defaultdict(list)
-        for record in records:
-            groups[self.binding_of(record)].append(record)
-        gone = await self.change(lambda: session.service.everywhere.forget(session.caller, groups))
+        groups, stay = self._by_binding(records), self._by_binding(staying)
+        forget = session.service.everywhere.forget
+        gone = await self.change(lambda: forget(session.caller, groups, stay))
         if self.is_attached:
             self.own(*before, *gone.answers)
             ghosts, asked = set(), set()
@@ -545,6 +551,12 @@ class EditingScreen(ListScreen[R]):
             is_conflict = any(one.error_kind == "conflict" for one in gone.failed)
             raise (Conflict if is_conflict else Unavailable)(kept)
         return gone.answers
+
+    def _by_binding(self, records: Sequence[Record]) -> dict[str, list[Record]]:
+        groups: dict[str, list[Record]] = defaultdict(list)
+        for record in records:
+            groups[self.binding_of(record)].append(record)
+        return groups
 
     @conversation
     async def action_erase(self) -> None:

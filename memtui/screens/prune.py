@@ -436,6 +436,7 @@ class PruneReview(ModalListScreen[Line]):
     async def action_apply(self) -> None:
         """Forget what is marked, after a yes that names the count and the tokens."""
         records, saved = self._review.marked, self._review.saved
+        staying = self._review.staying
         noun = "fact" if all(one.kind == "fact" for one in records) else "record"
         going, tokens = fmt.counted(len(records), noun), fmt.counted(saved, "token")
         question = f"Forget {going}, {tokens}, from {self._below.where(records)}?"
@@ -447,11 +448,13 @@ class PruneReview(ModalListScreen[Line]):
         self._doing = "forgetting"
         self.draw()
         # It goes on where this review is left meanwhile.
-        self._below.talk(self._forget(records, f", saved {tokens}"))
+        self._below.talk(self._forget(records, staying, f", saved {tokens}"))
 
-    async def _forget(self, records: Sequence[Record], saved: str) -> None:
+    async def _forget(
+        self, records: Sequence[Record], staying: Sequence[Record], saved: str
+    ) -> None:
         try:
-            await self._below.forget_now(records, saved)
+            await self._below.forget_now(records, saved, staying)
         except MemtuiError as error:
             hint = " The plan was made again; look again and repeat."
             said = f"{error}{hint if isinstance(error, Conflict) else ''}"

@@ -357,6 +357,18 @@ class Review:
         return len({name for name, stays in self._survivors if {name, stays} <= going})
 
     @property
+    def staying(self) -> list[ListedRecord]:
+        """The records that stay in the place of one that would go."""
+        from memtui.service.everywhere import ListedRecord
+
+        going = self.going
+        names = {stays for name, stays in self._survivors if name in going and stays not in going}
+        return [
+            ListedRecord(**dict(self._items[name].record), binding_key=name.binding_key)
+            for name in sorted(names)
+        ]
+
+    @property
     def all_kept(self) -> str:
         """Why nothing that is looked at can be forgotten; empty where something can."""
         kept = {one.item.kept for one in self._shown.values()}

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from time import perf_counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from memtui.contract import (
@@ -398,7 +399,10 @@ class Everywhere(Group):
 
     @to_its_end
     async def forget(
-        self, caller: Caller, records: Mapping[str, Sequence[Record]]
+        self,
+        caller: Caller,
+        records: Mapping[str, Sequence[Record]],
+        staying: Mapping[str, Sequence[Record]] = MappingProxyType({}),
     ) -> ForgottenEverywhere:
         """Forget records of one binding or several, which one undo takes back.
 
@@ -408,6 +412,7 @@ class Everywhere(Group):
         Args:
             caller: Who asks.
             records: What to forget, as it was read, by the key of its binding.
+            staying: What stays in its place, as it was read.
 
         Raises:
             Invalid: there is nothing to forget.
@@ -435,7 +440,9 @@ class Everywhere(Group):
 
         async def forget_from(key: str) -> MutationAnswer:
             for request in requests[key]:
-                answer = await self._service.forget(caller, request, together=together)
+                answer = await self._service.forget(
+                    caller, request, together=together, staying=staying.get(key, ())
+                )
                 answers.append(answer)
                 asked.note(key, answer, len(answer.handles), capped=False)
             return answer

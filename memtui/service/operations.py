@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from memtui.contract import (
     BrowseRequest,
+    Conflict,
     ContextBundle,
     CorrectRequest,
     ExplainStage,
@@ -571,6 +572,7 @@ class Operations(Group):
         request: ForgetRequest,
         *,
         together: str | None = None,
+        staying: Sequence[Record] = (),
         accepts: Acceptance | None = None,
     ) -> MutationAnswer:
         """Remove records; those that are still found afterwards are named as ghosts.
@@ -579,7 +581,11 @@ class Operations(Group):
             caller: Who forgets them; what an agent forgets may be held for review.
             request: The records.
             together: Names what is forgotten with them from other bindings, for one undo of all.
+            staying: What stays in their place, as it was read.
             accepts: It waited for review, and the caller lets it go.
+
+        Raises:
+            Conflict: one of the records, or of those that stay, is not as it was.
         """
         core, scope = self._core, _scope_of(request, accepts)
         handles = tuple(dict.fromkeys(request.handles))
@@ -602,6 +608,7 @@ class Operations(Group):
                 )
             note_owner(entry, _scopes(there))
             await core.may_change(caller, _scopes(there))
+            await self._refuse_last(connection, staying, scope)
             sources = {snapshot.record.source for snapshot in there if snapshot.record}
             entry.take_source(sources.pop() if len(sources) == 1 else None)
             gone = tuple(snapshot.handle for snapshot in there)
@@ -637,6 +644,20 @@ class Operations(Group):
             missing=tuple(handle for handle, snapshot in found.items() if snapshot.record is None),
             ghosts=ghosts,
         )
+
+    async def _refuse_last(
+        self, connection: Connection, staying: Sequence[Record], scope: Scope
+    ) -> None:
+        """Raise `Conflict` where what was to stay does not say any more what it said."""
+        found = await self._core.found(connection, [one.handle for one in staying], scope)
+        for one in staying:
+            now = found[one.handle].record
+            if now is None or now.text != one.text:
+                raise Conflict(
+                    f"{one.handle.provider_record_id} was to stay in the place of what would go, "
+                    f"and {'is gone' if now is None else 'says something else'} by now; nothing "
+                    f"was forgotten from {connection.binding.key}."
+                )
 
     @to_its_end
     async def sync(

@@ -241,6 +241,17 @@ def plan_of(records: list[Record], **options: Any) -> PrunePlan:
     return make_plan(records, candidates(records, **options), tokens_of=tokens_of, size_of=size_of)
 
 
+def test_what_stays_in_the_place_of_what_goes_is_known() -> None:
+    records = [
+        record("a", "Likes green tea", created_at=NOW - DAY),
+        record("b", "Likes green tea.", created_at=NOW),
+        record("c", "Lives in Bern", created_at=NOW),
+    ]
+    plan = plan_of(records, retrievals={})
+    assert [one.handle for one in plan.staying] == [handle("b")]
+    assert plan.unmark([handle("a")]).staying == ()
+
+
 def test_a_plan_counts_each_record_once_and_shows_what_stays() -> None:
     records = [
         record("a", "Likes tea", created_at=NOW),

@@ -9,7 +9,16 @@ from typing import Any
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
-from memtui.contract import BrowseRequest, Record, Scope, SourceKind, SourceRef, WriteRequest
+from memtui.contract import (
+    BrowseRequest,
+    ForgetRequest,
+    Record,
+    RecordHandle,
+    Scope,
+    SourceKind,
+    SourceRef,
+    WriteRequest,
+)
 from memtui.screens.dialogs import EditText
 from memtui.service import Caller, MemoryService
 from memtui.widgets.virtual_list import VirtualList
@@ -172,3 +181,26 @@ async def test_a_question_to_all_names_where_each_result_is_from_and_who_fails(
         await until(pilot, lambda: set(rows(app)) == {"default: release", "table: Monday"})
         assert "no answer from shelf" in screen_text(app)
         assert any("shelf" in one for one in toasts(app))
+
+
+async def test_a_duplicate_stays_whose_other_copy_went_meanwhile(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    handles: list[RecordHandle] = []
+    for text in ("Deploys: Monday", "deploys: monday."):
+        request = WriteRequest(scope=MECH, source=source, content=text, kind="note")
+        handles += (await service.write(caller, request)).handles
+    async with running(paths, settings, "records") as (app, pilot):
+        await pilot.press("P")
+        await until(pilot, lambda: "1 marked   1 of 2 records could go" in screen_text(app))
+        review = app.screen._review  # type: ignore[attr-defined]
+        [stays] = [one.handle for one in review.staying]
+        assert stays in handles
+        await service.forget(caller, ForgetRequest(scope=MECH, handles=(stays,)))
+        await pilot.press("d")
+        await until(pilot, lambda: "Forget 1 record" in screen_text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: any("was to stay" in said for said in toasts(app)))
+    left = await service.browse(caller, BrowseRequest(scope=MECH))
+    assert [one.handle for one in left.records] == [one for one in handles if one != stays]

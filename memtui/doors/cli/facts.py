@@ -112,11 +112,18 @@ class FactScope(BindingOptions):
         return records
 
     async def forget(
-        self, session: Session, records: Sequence[Record], binding_key: str | None = None
+        self,
+        session: Session,
+        records: Sequence[Record],
+        binding_key: str | None = None,
+        staying: Sequence[Record] = (),
     ) -> MutationAnswer:
-        """Forget records as they were read, from this binding if it is given."""
+        """Forget records as they were read, from this binding if it is given.
+
+        `staying` is what stays in their place.
+        """
         request = ForgetRequest.of(records, self.scope(session), binding_key or self.binding)
-        return await session.service.forget(session.caller, request)
+        return await session.service.forget(session.caller, request, staying=staying)
 
 
 class OwnFacts(NamedTuple):

@@ -58,6 +58,11 @@ class _Planned:
         return {key: plan.marked for key, plan in self.plans.items() if plan.marked}
 
     @property
+    def staying(self) -> dict[str, tuple[Record, ...]]:
+        """What stays in the place of that, by binding."""
+        return {key: plan.staying for key, plan in self.plans.items()}
+
+    @property
     def kept(self) -> Counter[str]:
         """Why records that could go cannot be forgotten, and how many of them."""
         could = {
@@ -225,11 +230,12 @@ async def _applied(session: Session, scope: FactScope, planned: _Planned, *, yes
     marked = planned.marked
     if not planned.everything:
         [(key, records)] = marked.items()
-        return _Applied((await scope.forget(session, records, key),))
+        answer = await scope.forget(session, records, key, planned.staying[key])
+        return _Applied((answer,))
     if not yes:
         count = shown.counted(sum(map(len, marked.values())), "record")
         confirm(f"Forget {count} from {' and '.join(marked)}?")
-    gone = await session.service.everywhere.forget(session.caller, marked)
+    gone = await session.service.everywhere.forget(session.caller, marked, planned.staying)
     return _Applied(gone.answers, tuple(gone.failed))
 
 
