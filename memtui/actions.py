@@ -46,6 +46,7 @@ class Need(StrEnum):
 
     SERVICE = "memtui is still opening its database."
     WRITABLE = "This is read-only."
+    TAKES_CHANGES = "This binding is read-only."
     NOW = "This works only in the present; go back to now first."
     ROW = "Nothing is selected."
     MEMORY = "memtui only reads this file of the project; o opens it."
@@ -133,10 +134,11 @@ _ROW = (*_SERVICE, Need.ROW)
 _NOW_ROW = (*_ROW, Need.NOW)
 _BINDING = (*_SERVICE, Need.BINDING)
 _CHANGE = (*_SERVICE, Need.WRITABLE)
-_CHANGE_ROW = (*_CHANGE, Need.ROW, Need.MEMORY)
+_CHANGE_THERE = (*_CHANGE, Need.TAKES_CHANGES)
+_CHANGE_ROW = (*_CHANGE_THERE, Need.ROW, Need.MEMORY)
 _CHANGE_BINDING = (*_CHANGE, Need.BINDING)
 _SETTINGS = (*_CHANGE, Need.SETTINGS)
-_CHANGE_SCOPE = (*_CHANGE, Need.SCOPE)
+_CHANGE_SCOPE = (*_CHANGE_THERE, Need.SCOPE)
 _CORRECTION = (*_CHANGE_ROW, Need.CORRECTION)
 _UNDO = (*_CHANGE_ROW, Need.UNDO)
 _SOURCE = (*_ROW, Need.SOURCE)
@@ -437,7 +439,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "edit_external", "E", "Change the text in your editor.", _CORRECTION, label="in $EDITOR"
         ),
-        _do("add", "a n", "Write a new record.", _CHANGE),
+        _do("add", "a n", "Write a new record.", _CHANGE_THERE),
         _do("forget", "d delete", "Forget the marked records, after a yes.", _CHANGE_ROW),
         _do(
             "erase",

@@ -587,19 +587,24 @@ class MemtuiApp(App[None]):
         return False
 
     def _fit_for_line(self, event: Paste) -> Paste:
-        """Return what is pasted, of a length that a line can be drawn in while it is written."""
+        """Return what is pasted as one line, which can be drawn while more is written.
+
+        Textual's input takes no more than the first line.
+        """
         from textual.widgets import Input
 
         from memtui.widgets.editor import LONGEST_LINE
 
-        if not isinstance(self.focused, Input) or len(event.text) <= LONGEST_LINE:
+        if not isinstance(self.focused, Input):
             return event
-        toast(
-            self,
-            f"Only the first {LONGEST_LINE:,} of the {len(event.text):,} characters are taken.",
-            severity="warning",
-        )
-        return Paste(event.text[:LONGEST_LINE])
+        text = " ".join(event.text.splitlines())
+        if len(text) > LONGEST_LINE:
+            toast(
+                self,
+                f"Only the first {LONGEST_LINE:,} of the {len(text):,} characters are taken.",
+                severity="warning",
+            )
+        return Paste(text[:LONGEST_LINE])
 
     async def _give(self, event: Key | Paste) -> None:
         """Give what was typed to what is shown.

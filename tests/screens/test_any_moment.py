@@ -26,7 +26,15 @@ from tests.screens.piloting import Watched, type_at_once, until, write_notes
 
 LEAVES = {"app.quit", "app.suspend"}
 """Actions that leave the app, or stop its process."""
-OF_ROWS = set(Need) - {Need.SERVICE, Need.WRITABLE, Need.NOW, Need.CHARTS, Need.SQL, Need.TABLE}
+OF_ROWS = set(Need) - {
+    Need.SERVICE,
+    Need.WRITABLE,
+    Need.TAKES_CHANGES,
+    Need.NOW,
+    Need.CHARTS,
+    Need.SQL,
+    Need.TABLE,
+}
 EVERYWHERE = Scope(company_id="local")
 MODES = [tab.mode for tab in SCREENS]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.events import Paste
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
@@ -532,6 +533,15 @@ async def test_a_read_only_binding_says_why_a_key_does_nothing(
         await pilot.press("d")
         await until(pilot, lambda: "The binding default is read-only." in toasts(app))
         assert app.screen is app.frame
+        assert app.frame.why_disabled("records.add") == "The binding default is read-only."
+        assert not app.frame.why_disabled("records.undo"), "what is undone may be elsewhere"
+
+
+async def test_several_lines_are_pasted_into_one(paths: Paths, settings: Settings) -> None:
+    async with running(paths, settings, "query") as (app, pilot):
+        await pilot.press("i")
+        app.post_message(Paste("which branch\r\ndo we deploy from\n"))
+        await until(pilot, lambda: "which branch do we deploy from" in screen_text(app))
 
 
 async def test_hostile_records_are_shown_and_never_obeyed(
