@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memtui.contract import Filter, Record, RecordHandle, Scope, owner_of, owner_scope, owner_words
 from memtui.provider_kit.matching import matcher
-from memtui.pruning.candidates import PruneCandidate, Reason
+from memtui.pruning.candidates import REPEATS, PruneCandidate, Reason
 from memtui.pruning.uses import is_used_as
 from memtui.screens.editing import Named
 
@@ -49,7 +49,8 @@ WORDS = {
     Reason.STALE: "not read for a while",
     Reason.TOO_LONG: "too long",
 }
-_STAYS = "It stays, and says the same."
+_REPEATED = "It stays, and says the same."
+_CONTRADICTED = "It stays, and says otherwise."
 _ORDER = {reason: place for place, reason in enumerate(Reason)}
 
 
@@ -460,6 +461,7 @@ def _cluster(binding_key: str, one: PruneCandidate) -> str:
 
 def _line(sort: Sort, group: str, one: _Going, name: Named, item: PlanItem) -> Line:
     of = f"{group}\x1f" if sort is Sort.STAYS else ""
+    stays = _REPEATED if one.first.reason in REPEATS else _CONTRADICTED
     return Line(
         key=f"{sort}\x1f{of}{name.binding_key}\x1f{name.record_id}",
         sort=sort,
@@ -467,7 +469,7 @@ def _line(sort: Sort, group: str, one: _Going, name: Named, item: PlanItem) -> L
         text=item.record.text,
         name=name,
         record=item.record,
-        sentence=_STAYS if sort is Sort.STAYS else one.sentence,
+        sentence=stays if sort is Sort.STAYS else one.sentence,
         tokens=item.tokens,
         cluster=_cluster(name.binding_key, one.first),
         reason=WORDS[one.first.reason] if sort is Sort.GOES else "",

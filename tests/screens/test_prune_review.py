@@ -73,6 +73,15 @@ def test_candidates_stand_under_their_surest_reason_with_what_stays() -> None:
     assert group_words(found.lines[0], found) == "same text apart from punctuation, 2 of 2 marked"
 
 
+def test_what_contradicts_is_not_said_to_say_the_same() -> None:
+    found = review(
+        fact("a", "retention_days: 14"),
+        fact("b", "retention_days: 30", created_at=NOW - timedelta(days=7)),
+    )
+    [stays] = [one for one in found.lines if one.sort is Sort.STAYS]
+    assert (stays.text, stays.sentence) == ("retention_days: 30", "It stays, and says otherwise.")
+
+
 def test_a_candidate_and_a_whole_reason_turn() -> None:
     found = review(*DUPLICATES, read=("a",))
     exact, stays, goes, _, never, _ = found.lines
