@@ -85,7 +85,8 @@ def find_insights(
     rules = rules or InsightRules()
     owners: dict[tuple[str, str], list[Known]] = defaultdict(list)
     for one in known:
-        if one.record.valid_to is None or one.record.valid_to > now:
+        ends = (one.record.valid_to, one.record.expires_at)
+        if all(end is None or end > now for end in ends):
             owners[owner_of(one.record.scope)].append(one)
     found: list[Insight] = []
     growing: list[Insight] = []

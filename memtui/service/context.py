@@ -464,8 +464,11 @@ async def own_records(
     kind: str | None,
     topic: str | None = None,
     everybodys: bool = False,
+    expired: bool = False,
 ) -> AsyncIterator[tuple[BrowsePage, list[Record]]]:
     """Yield the pages of some owners' memories of a kind and topic, the oldest first.
+
+    What has `expired` is among them only where it is asked for.
 
     Those of the company alone are nobody else's, unless `everybodys` are asked for. They lie among
     the others: a provider that can is asked for nothing else, and one that has no place for them is
@@ -474,7 +477,10 @@ async def own_records(
     adapter, [scope, *others] = connection.adapter, owners
     base = Scope(company_id=scope.company_id) if others else scope
     request = BrowseRequest(
-        scope=base, filter=own_filter(base, kind=kind, topic=topic), sort="created_at"
+        scope=base,
+        filter=own_filter(base, kind=kind, topic=topic),
+        sort="created_at",
+        expired=expired,
     )
     if is_org(base) and not everybodys:
         homes = _homes(connection, owners)

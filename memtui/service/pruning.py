@@ -226,6 +226,7 @@ class Pruning(Group):
                 entry.sight,
                 kind=request.kind,
                 everybodys=not request.only_company,
+                expired=True,  # nobody is told of them, and they are still stored
             )
             records = [record async for _, part in own for record in part]
             entry.result_count = len(records)

@@ -15,6 +15,7 @@ from memtui.contract import (
     Conflict,
     CorrectRequest,
     Filter,
+    ForgetRequest,
     Invalid,
     NotFound,
     OperationType,
@@ -164,6 +165,27 @@ async def test_every_owner_kind_and_binding_is_looked_through(
         await service.pruning.everything(ANA, only)
     with pytest.raises(Invalid):
         await service.pruning.everything(ANA, PruneRequest(scope=WEB))
+
+
+async def test_what_has_expired_is_marked_in_every_binding_that_can_tell(
+    service: MemoryService, clock: Clock
+) -> None:
+    ends = clock.now + timedelta(hours=1)
+    await write(service, "A note of today", kind="note", expires_at=ends)
+    await write(service, "A fact of today", "table", OF_ANA, kind="fact", expires_at=ends)
+    await write(service, "Likes tea", "table", OF_ANA, kind="fact")
+    clock.now += timedelta(days=90)
+    assert await texts(service) == {"Likes tea"}
+    found = await service.pruning.everything(ANA, EVERYTHING)
+    gone = {key: [one.text for one in records] for key, records in marked(found).items()}
+    assert gone == {"default": ["A note of today"], "table": ["A fact of today"]}
+    assert {one.of for one in found.insights} == {1}  # they are of what is remembered
+    [answer] = [one for one in found.answers if one.binding_key == "default"]
+    [record] = answer.plan.marked
+    request = ForgetRequest.of([record], COMPANY, "default")
+    await service.forget(ANA, request)
+    again = await service.pruning.everything(ANA, EVERYTHING)
+    assert set(marked(again)) == {"table"}
 
 
 async def test_what_hangs_is_named_and_the_other_plans_stand(service: MemoryService) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -147,6 +147,18 @@ async def test_namespaces_and_sorting(open_vault: Open) -> None:
         await adapter.browse(BrowseRequest(scope=COMPANY, sort="score"))
     with pytest.raises(Invalid):
         await adapter.browse(BrowseRequest(scope=COMPANY, sort="-kind", cursor=page.next_cursor))
+
+
+async def test_what_has_expired_is_counted_nowhere(open_vault: Open) -> None:
+    times = [datetime(2026, 5, 1, tzinfo=UTC)]
+    adapter = await open_vault(now=lambda: times[-1])
+    await note(adapter, "Stays.")
+    await fact(adapter, "goes: soon", expires_at=times[0] + timedelta(hours=1))
+    assert (await adapter.health()).records == 2
+    times.append(times[0] + timedelta(days=1))
+    assert (await adapter.browse(BrowseRequest(scope=COMPANY))).total == 1
+    assert (await adapter.health()).records == 1
+    assert [one.records for one in await adapter.namespaces()] == [1]
 
 
 async def test_file_names_of_hand_written_notes_are_found(open_vault: Open, root: Path) -> None:
