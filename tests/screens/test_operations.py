@@ -289,6 +289,23 @@ async def test_an_operation_is_undone_after_a_different_key(
             await service.get(caller, record.handle, MECH)
 
 
+async def test_a_row_that_changed_nothing_offers_no_other_change_to_undo(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["keep me"])
+    await service.query(caller, QueryRequest(scope=MECH, query="keep"))
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        assert current(app).operation_type is OperationType.QUERY
+        await pilot.press("u")
+        await until(pilot, lambda: "This query changed nothing" in " ".join(toasts(app)))
+        await pilot.press("space", "u")
+        await until(pilot, lambda: "None of the marked operations changed" in toasts(app)[-1])
+        assert "Undo the" not in screen_text(app)
+        await pilot.press("space", "u")
+        await until(pilot, lambda: "Undo the 1 marked change of 1 record" in screen_text(app))
+
+
 async def test_sorting_by_duration_and_back_and_a_jump_that_fails(
     paths: Paths,
     settings: Settings,

@@ -17,6 +17,7 @@ from textual.widgets import Input
 from memtui.actions import Need
 from memtui.contract import (
     Filter,
+    Invalid,
     MemtuiError,
     NotFound,
     OperationStatus,
@@ -463,9 +464,15 @@ class OperationsScreen(ListScreen[Operation]):
 
     @conversation
     async def action_undo(self) -> None:
-        """Undo the marked changes after a yes, else the selected or the last one."""
+        """Undo the marked changes after a yes, else the selected one, else the last of all.
+
+        Raises:
+            Invalid: what is marked or selected changes nothing, or cannot be taken back.
+        """
         marked, current = self.rows_list.selection.marks.values(), self.rows_list.current
         changes = [one for one in marked if one.operation_type.mutates]
+        if marked and not changes:
+            raise Invalid("None of the marked operations changed anything; mark changes to undo.")
         if changes:
             changes.sort(key=lambda one: -one.seq)
             records = sum(len(one.handles) for one in changes)
@@ -477,6 +484,10 @@ class OperationsScreen(ListScreen[Operation]):
             what = fmt.counted(records, "record") if records else ""
             me = self.session.caller.principal
             question = fmt.undo_question(current, what, self.state.clock(), me)
+        elif current is not None:
+            raise Invalid(
+                f"This {current.operation_type} changed nothing; select or mark a change to undo."
+            )
         else:
             found = await self.last_change()
             changes, question = [found.operation], self.undo_question(found)
