@@ -292,6 +292,10 @@ class MemoryService(Operations):
         """Take back an operation, and what was done with it to other bindings at once."""
         return await self._undo.undo_together(caller, operation_id)
 
+    async def refuse_undo(self, caller: Caller, operation_ids: Sequence[str]) -> None:
+        """Raise why changes cannot be taken back, before anybody is asked; logs nothing."""
+        await self._undo.refuse_undo(caller, operation_ids)
+
     async def undoable(self, caller: Caller, limit: int = 20) -> list[UndoCandidate]:
         """Return the newest changes that were not taken back, the newest first."""
         return await self._undo.undoable(caller, limit)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from itertools import islice
@@ -248,6 +248,20 @@ class Undo(Group):
     def undoable(self, caller: Caller, limit: int = 20) -> list[UndoCandidate]:
         """Return the newest changes that the caller may see, and why some cannot be taken back."""
         return self._candidates(caller, limit)
+
+    @in_thread
+    def refuse_undo(self, caller: Caller, operation_ids: Sequence[str]) -> None:
+        """Raise what taking these back in turn would, as far as the journal tells; logs nothing.
+
+        Raises:
+            Invalid: one of them changed nothing, or cannot be taken back.
+            Conflict: the only one was taken back already.
+        """
+        for one in operation_ids:
+            left, *_ = self._done_together(caller, one)
+            # Of several, one that comes first may bring back what is undone now.
+            with suppress(Conflict) if len(operation_ids) > 1 else nullcontext():
+                self._pick(caller, left.operation_id)
 
     def _candidates(self, caller: Caller, limit: int) -> list[UndoCandidate]:
         company_id, sight = caller.company_id, self._core.sight(caller)

@@ -15,6 +15,7 @@ from memtui.config import Paths, Settings
 from memtui.contract import (
     CorrectRequest,
     ForgetRequest,
+    Invalid,
     NotFound,
     OperationType,
     QueryRequest,
@@ -287,6 +288,24 @@ async def test_an_operation_is_undone_after_a_different_key(
         await until(pilot, lambda: "Redone: 1 record" in toasts(app)[-1])
         with pytest.raises(NotFound):
             await service.get(caller, record.handle, MECH)
+
+
+async def test_what_cannot_be_undone_is_refused_before_the_question(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["keep me"])
+    await service.sync(caller)
+    with pytest.raises(Invalid):
+        await service.undo(caller, (await service.log.page(caller)).operations[0].operation_id)
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        newest = current(app)
+        assert newest.operation_type is OperationType.UNDO
+        for key, said in (("u", "changed nothing"), ("down", ""), ("u", "cannot be undone")):
+            await pilot.press(key)
+            await until(pilot, lambda: said in " ".join(toasts(app)))  # noqa: B023 - waited for
+        assert "Undo the" not in screen_text(app)
+        assert (await service.log.page(caller)).operations[0].seq == newest.seq
 
 
 async def test_a_row_that_changed_nothing_offers_no_other_change_to_undo(

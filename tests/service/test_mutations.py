@@ -188,6 +188,24 @@ async def test_one_operation_is_undone_once(
     await service.close()
 
 
+async def test_what_cannot_be_undone_is_told_without_an_operation(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
+) -> None:
+    handles = (await service.write(caller, note)).handles
+    forgotten = await service.forget(caller, ForgetRequest(scope=scope, handles=handles))
+    await service.refuse_undo(caller, [forgotten.operation_id])
+    undone = await service.undo(caller, forgotten.operation_id)
+    with pytest.raises(Conflict, match="already undone"):
+        await service.refuse_undo(caller, [forgotten.operation_id])
+    await service.refuse_undo(caller, [undone.operation_id, forgotten.operation_id])
+    with pytest.raises(Conflict):
+        await service.undo(caller, forgotten.operation_id)
+    failed = (await newest(service, caller)).operation_id
+    with pytest.raises(Invalid, match="changed nothing"):
+        await service.refuse_undo(caller, [failed])
+    assert (await newest(service, caller)).operation_id == failed
+
+
 @ON_BOTH
 async def test_undo_refuses_a_record_that_changed_since(
     service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope

@@ -491,9 +491,21 @@ class OperationsScreen(ListScreen[Operation]):
         else:
             found = await self.last_change()
             changes, question = [found.operation], self.undo_question(found)
+        ids = [one.operation_id for one in changes]
+        await self._refuse_undo(ids)
         if await self.ask(Confirm(question, verb="undo")):
-            await self.undo([one.operation_id for one in changes])
+            await self.undo(ids)
             self.rows_list.selection.marks.clear()
+
+    async def _refuse_undo(self, operation_ids: Sequence[str]) -> None:
+        """Raise why changes cannot be undone, so that no undo that fails gets into the log."""
+        session = self.session
+
+        async def refused() -> None:
+            await self.acts.settled()
+            await session.service.refuse_undo(session.caller, operation_ids)
+
+        await self.wait("waiting for the change under way", refused)
 
     @conversation
     async def action_redo(self) -> None:
