@@ -21,7 +21,7 @@ from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from memtui.analytics.figures import FAILED, Bucket, Group, HitSign, Stats
+from memtui.analytics.figures import FAILED, Bucket, Figures, Group, HitSign, Stats
 from memtui.analytics.layout import Folder
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
@@ -41,6 +41,7 @@ from memtui.screens.analytics.board import (
 from memtui.screens.analytics.chart_grid import ChartGrid
 from memtui.screens.analytics.files import Table, figures_table, write_table
 from memtui.screens.analytics.groups import filter_of_group, statement_of_group
+from memtui.screens.analytics.plots import Selected, figures_content
 from memtui.screens.analytics.screen import AnalyticsScreen
 from memtui.screens.analytics.sql_editor import (
     Completions,
@@ -512,6 +513,24 @@ def test_completion_knows_the_views(statement: str, found: list[str]) -> None:
     if not found:
         assert not offered
         assert not word_before(before)
+
+
+@pytest.mark.parametrize(
+    ("calls", "unpriced", "cost", "said"),
+    [
+        (0, 0, "0", "nothing was consumed"),
+        (3, 0, "0", "$0.00; every call priced"),
+        (3, 0, "1.5", "$1.50; every call priced"),
+        (4, 1, "0", "$0.00; 1 of 4 calls (25%) unpriced"),
+        (3, 3, "0", "nothing priced; 3 of 3 calls (100%) unpriced"),
+    ],
+)
+def test_what_is_free_is_told_from_what_has_no_price(
+    calls: int, unpriced: int, cost: str, said: str
+) -> None:
+    figures = Figures(usage_count=calls, unpriced_count=unpriced, cost_usd=Decimal(cost))
+    chosen = Selected("Mon", figures)
+    assert said in figures_content(chosen, HitSign.SCORE, 80, short=False).plain
 
 
 def test_buckets_have_the_edges_of_the_zone() -> None:

@@ -310,8 +310,13 @@ def _ended(figures: Figures) -> Content:
 
 
 def _cost(figures: Figures, unpriced: str) -> Content:
-    paid = fmt.short_money(figures.cost_usd) if figures.cost_usd else "nothing priced"
-    return line(paid, display(unpriced, style=WARN), gap="; ")
+    if not figures.usage_count:
+        return line("nothing was consumed")
+    if figures.unpriced_count == figures.usage_count:
+        return line("nothing priced", display(unpriced, style=WARN), gap="; ")
+    paid = fmt.short_money(figures.cost_usd) if figures.cost_usd else "$0.00"
+    told = display(unpriced, style=WARN) if unpriced else display("every call priced", style=DIM)
+    return line(paid, told, gap="; ")
 
 
 def _parts(parts: Iterable[str], room: int, style: str = "") -> Content:
