@@ -270,9 +270,9 @@ def choose_company(
     """Return the company of that id or name; for no wish the first that may be entered.
 
     Raises:
-        Invalid: there is no such company.
+        NotFound: there is no such company.
     """
-    from memtui.contract import Invalid
+    from memtui.contract import NotFound
     from memtui.wording import unknown
 
     for company in (*entered, *companies):
@@ -282,10 +282,10 @@ def choose_company(
         if company.name == wanted:
             return company
     if not companies:
-        raise Invalid("There is no company yet; start memtui once without --read-only.")
+        raise NotFound("There is no company yet; start memtui once without --read-only.")
     if not entered:
-        raise Invalid(f"There is no company {wanted} that you may see.")
-    raise Invalid(unknown("company", wanted, [company.company_id for company in entered]))
+        raise NotFound(f"There is no company {wanted} that you may see.")
+    raise NotFound(unknown("company", wanted, [company.company_id for company in entered]))
 
 
 def build(model: type[ModelT], /, **values: Any) -> ModelT:

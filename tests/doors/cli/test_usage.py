@@ -86,7 +86,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["bindings", "discover", "--add", "nope"], 1, "Nothing was found under nope"),
     (["bindings", "sync", "default"], 2, "."),
     (["bindings", "namespaces", "default"], 2, "."),
-    (["--company", "acme", "browse"], 2, "There is no company acme; the companies are local."),
+    (["--company", "acme", "browse"], 1, "There is no company acme; the companies are local."),
     (["companies", "add", "Big Corp"], 2, "company id"),
     (["companies", "add", "local"], 5, "."),
     (["companies", "add", "x", "--link", "run"], 2, "--link takes NAME=VALUE"),
