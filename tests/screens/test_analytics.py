@@ -215,6 +215,9 @@ async def test_the_dashboard_adds_up_and_is_cut_by_keys(log: Paths, settings: Se
         assert "tokens 2k in · 140 embedded" in said
         assert "✗ 1 failed" in said
         painted = board(app)
+        begins = painted.question.span.since
+        assert begins is not None
+        assert f"The last 30 d, since {begins:%m-%d} 33 operations" in said
         assert painted.question.painted
         assert len(painted.buckets) == 30
         app.controller.choose(filter_line="door:test")
@@ -540,7 +543,11 @@ def test_buckets_have_the_edges_of_the_zone() -> None:
     day = begin_in(Bucket.DAY, datetime(2026, 3, 29, 12, tzinfo=UTC), zone)
     assert after(Bucket.DAY, day, zone) - day == timedelta(days=1)
     assert (after(Bucket.DAY, day, zone).astimezone(UTC) - day.astimezone(UTC)).seconds == 23 * 3600
+    assert span_of(Period.WEEK, Filter(), now, zone).words == "since 03-24"
     last_day = span_of(Period.DAY, Filter(), now, zone)
+    assert last_day.words == "since 15:00"
+    assert span_of(Period.WEEK, Filter(since=now), now, zone).words == ""
+    assert span_of(Period.ALL, Filter(), now, zone).words == ""
     assert last_day.since == datetime(2026, 3, 29, 13, tzinfo=UTC)
     chosen = Filter(since=now)
     assert span_of(Period.WEEK, chosen, now, zone).since == now

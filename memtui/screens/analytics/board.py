@@ -57,6 +57,13 @@ class Span:
     days: bool = False
     filtered: bool = False
 
+    @property
+    def words(self) -> str:
+        """Since when a period counts, `since 10-26` or `since 14:00`; empty for any other."""
+        if self.since is None or self.filtered:
+            return ""
+        return f"since {bucket_label(Bucket.DAY if self.days else Bucket.HOUR, self.since)}"
+
 
 def span_of(period: Period, chosen: Filter, now: datetime, zone: str) -> Span:
     """Return the stretch of time of a period; where the filter names one, that counts."""

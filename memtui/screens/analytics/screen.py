@@ -433,7 +433,9 @@ class AnalyticsScreen(MemtuiScreen):
         if bucket is not None and bucket.begins is not None:
             name = bucket_words(board.question.bucket, bucket.begins)
             return Selected(name, bucket, hint="operations")
-        whole = "All time" if self.period is Period.ALL else f"The last {self.period.words}"
+        whole = f"The last {self.period.words}, {board.question.span.words}"
+        if self.period is Period.ALL:
+            whole = "All time"
         if board.question.span.filtered:
             whole = "The time of the filter"
         hint = "operations" if self._grid.large else "large"
