@@ -28,7 +28,13 @@ from memtui import __version__
 from memtui.config import Paths, Settings, find_paths, make_private
 from memtui.contract import Conflict, Invalid, Model, Unavailable, UtcDatetime
 from memtui.paths import is_writable
-from memtui.service.home import SealedLog, find_remains, open_database, read_sqlite
+from memtui.service.home import (
+    SealedLog,
+    find_remains,
+    open_database,
+    read_sqlite,
+    refuse_unless_all_is_theirs,
+)
 from memtui.service.providers import Providers
 from memtui.store import bindings
 from memtui.store.compiled import BindingRow
@@ -109,6 +115,7 @@ def backup(
 
     Raises:
         Conflict: the file is there already.
+        Denied: a company has members, and the caller does not manage it.
         Invalid: it cannot be written.
         NotFound: there is nothing to back up.
         Unavailable: something of the home is damaged or cannot be read.
@@ -118,6 +125,7 @@ def backup(
     work = None
     try:
         with closing(open_database(paths, settings, make=False)) as database, ExitStack() as held:
+            refuse_unless_all_is_theirs(database, settings, "A backup holds")
             handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
             work = Path(name)
             for log in find_remains(paths).sealed:

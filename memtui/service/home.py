@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from memtui.config import Paths, Settings
-from memtui.contract import NotFound, Unavailable
+from memtui.contract import Denied, NotFound, Unavailable
 from memtui.paths import is_writable
+from memtui.service.visibility import caller_of, held_by, person_of, sight_of
 from memtui.store import bindings
 from memtui.store.database import SEE_RECOVERY, Database
 from memtui.wording import nothing_yet
@@ -170,6 +171,32 @@ def used_database(paths: Paths, settings: Settings) -> Database | None:
         if not is_used:
             database.close()
     return database if is_used else None
+
+
+def refuse_unless_all_is_theirs(database: Database, settings: Settings, does: str) -> None:
+    """Refuse what concerns a whole home to who does not manage each company that has members.
+
+    Args:
+        database: The home's.
+        settings: They name who asks.
+        does: What is asked for, the first words of the refusal: "A backup holds".
+
+    Raises:
+        Denied: the caller is an agent, or neither owner nor admin of one of them.
+        Invalid: the caller acts for another agent.
+    """
+    with database.read() as connection:
+        for company in bindings.companies(connection):
+            caller = caller_of(settings, company.company_id, "")
+            rows = bindings.roles_of(connection, company.company_id, person_of(caller))
+            if rows is None:
+                continue
+            sight = None if caller.by_ai or not rows else sight_of(held_by(rows, caller), caller)
+            if sight is None or not sight.manages:
+                raise Denied(
+                    f"{does} everybody's memories in every company of this home; only a person "
+                    "who is an owner or admin of each that has members may do that."
+                )
 
 
 def read_sqlite(path: Path) -> sqlite3.Connection:

@@ -38,7 +38,13 @@ from memtui.contract import (
 )
 from memtui.paths import sync_folder
 from memtui.service.answers import CaptureSwitches, ReviewRule
-from memtui.service.home import Remains, find_remains, read_sqlite, used_database
+from memtui.service.home import (
+    Remains,
+    find_remains,
+    read_sqlite,
+    refuse_unless_all_is_theirs,
+    used_database,
+)
 from memtui.service.providers import Providers
 from memtui.store import appending, bindings
 from memtui.store.compiled import BindingRow, CompanyRow, TargetRow
@@ -115,6 +121,7 @@ def plan(paths: Paths, settings: Settings, now: datetime) -> Repair:
     """Say what a repair would do, and change nothing. Blocking.
 
     Raises:
+        Denied: the database still tells the members of a company, and the caller manages it not.
         Invalid: there is nothing to repair, or nothing to do it with.
         Unavailable: the database cannot be reached, so nobody knows; or a folder may not be read.
     """
@@ -174,6 +181,8 @@ def _fault(paths: Paths, settings: Settings) -> str:
             return f"The control plane's database {where} is gone or empty."
         with closing(database):
             problems, behind = database.problems(), _behind(database, paths)
+            if behind and not problems:  # its members are still known
+                refuse_unless_all_is_theirs(database, settings, "A repair changes who may see")
     except Unavailable:
         if settings.database_url or (reason := _damage(paths.database)) is None:
             raise

@@ -17,8 +17,16 @@ from pathlib import Path
 import pytest
 
 from memtui.config import Paths, find_paths, load_settings
-from memtui.contract import Conflict, Invalid, NotFound, QueryRequest, Scope, Unavailable
-from memtui.service import Caller, open_service
+from memtui.contract import (
+    Conflict,
+    Denied,
+    Invalid,
+    NotFound,
+    QueryRequest,
+    Scope,
+    Unavailable,
+)
+from memtui.service import Caller, Membership, Role, open_service
 from memtui.service.backup import Backup, backup, restore
 from memtui.store import bindings
 from memtui.store.compiled import BindingRow
@@ -73,6 +81,41 @@ def test_nothing_is_written_over(lived: Lived, tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"No such file.*no backup was made"):
         write(lived, tmp_path / "nowhere" / "home.zip")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "home.zip"]
+
+
+async def test_only_a_person_who_manages_each_company_with_members_makes_a_backup(
+    lived: Lived, tmp_path: Path
+) -> None:
+    service = await open_service(lived.paths, lived.settings)
+    other = CALLER.model_copy(update={"company_id": "other"})
+    await service.companies.add(other, "Without members")
+    for principal, role, project in (
+        ("user:ana", Role.OWNER, None),
+        ("user:ben", Role.ADMIN, None),
+        ("user:cleo", Role.MEMBER, None),
+        ("user:dan", Role.OWNER, "apollo"),
+    ):
+        member = Membership(principal=principal, role=role, project_id=project)
+        await service.members.set(CALLER, member)
+    file = tmp_path / "b.zip"
+
+    def ask(principal: str, acts_for: str = "") -> None:
+        given = {"principal": principal, "acts_for": acts_for}
+        backup(lived.paths, lived.settings.model_copy(update=given), file, now=NOW)
+        file.unlink()
+
+    for principal in ("user:cleo", "user:dan", "user:eve", "agent:evil"):
+        with pytest.raises(Denied, match="owner or admin of each"):
+            ask(principal)
+    with pytest.raises(Denied, match="only a person"):
+        ask("agent:coding", "user:ana")
+    assert not list(tmp_path.glob("*b.zip*"))
+    ask("user:ana")
+    ask("user:ben")
+    await service.members.set(other, Membership(principal="user:eve", role=Role.OWNER))
+    with pytest.raises(Denied):
+        ask("user:ana")
+    await service.close()
 
 
 def test_an_empty_home_has_nothing_to_back_up(tmp_path: Path, lived: Lived) -> None:

@@ -34,7 +34,7 @@ from memtui.service import (
 )
 from memtui.service.repair import Repair, plan, repair
 from memtui.store import appending, bindings
-from memtui.store.compiled import CompanyRow
+from memtui.store.compiled import CompanyRow, MemberRow
 from memtui.store.database import Database
 from memtui.store.erasing import erase_fields, purge_request
 from memtui.store.log import LogReader
@@ -243,10 +243,14 @@ async def test_a_database_that_is_older_than_its_archive_is_moved_aside(lived: L
         row = CompanyRow(company_id="local", name="Local", link_templates={}, created_at=NOW)
         bindings.add_company(connection, row)
         appending.append(connection, draft(1, company="local"))
+        owner = MemberRow(company_id="local", principal="user:ana", project_id="", role="owner")
+        bindings.set_member(connection, owner)
     database.close()
     shutil.copy(older, lived.paths.database)
     with pytest.raises(Unavailable, match="its database at 1"):
         await opened(lived)
+    with pytest.raises(Denied, match="owner or admin of each"):
+        plan(lived.paths, lived.settings.model_copy(update={"principal": "user:eve"}), NOW)
     assert "ends at operation 1, and its archive at 5" in mend(lived).fault
     service = await opened(lived)
     assert (await service.analysis.verify_chain(ANA)).problem is None
