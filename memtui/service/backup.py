@@ -15,8 +15,8 @@ import stat
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from time import monotonic, sleep
@@ -178,8 +178,7 @@ class _Writer:
         self._left_out: list[str] = []
 
     def write(self, database: Database, *, outside: bool, now: datetime) -> Backup:
-        with self._zip:
-            logs = self._database(database)
+        with self._zip, self._database(database) as (copy, logs):
             for name in _FILES:
                 place = self._paths.config if name == "config.toml" else self._paths.data
                 if (place / name).is_file():
@@ -187,6 +186,7 @@ class _Writer:
             self._folder(self._paths.archive, "archive")
             for company_id, (_, ends) in logs.items():
                 self._refuse_damage(company_id, ends)
+            self._refuse_unproved(copy, [*logs])
             for name in ("bindings", "migrations"):
                 self._folder(self._paths.data / name, name)
             places = self._outside(database, wanted=outside)
@@ -201,13 +201,18 @@ class _Writer:
             self._zip.writestr(_info(_CONTENTS, 0o600), done.model_dump_json(indent=1))
         return done
 
-    def _database(self, database: Database) -> dict[str, tuple[LogEnd, LogEnds]]:
+    @contextmanager
+    def _database(
+        self, database: Database
+    ) -> Iterator[tuple[Path | None, dict[str, tuple[LogEnd, LogEnds]]]]:
+        """Take the database in, and give the copy that went in and what it says of the logs."""
         if database.dialect != "sqlite":
             self._left_out.append(
                 "The control plane is in PostgreSQL: back that up with pg_dump at the same time, "
                 "while nothing is sealed."
             )
-            return _logs(database)
+            yield None, _logs(database)
+            return
         with self._copied(self._paths.database) as copy:
             with closing(Database.open(copy, create=False)) as copied:
                 if problems := copied.problems():
@@ -217,7 +222,7 @@ class _Writer:
                     )
                 logs = _logs(copied)
             self._add(copy, _DATABASE, copy.stat())
-        return logs
+            yield copy, logs
 
     @contextmanager
     def _copied(self, path: Path) -> Iterator[Path]:
@@ -254,6 +259,17 @@ class _Writer:
                         f"{folder.file(segment, table)} is missing or damaged, so no backup "
                         "was made; `memtui archive verify` tells more."
                     )
+
+    def _refuse_unproved(self, copy: Path | None, companies: Sequence[str]) -> None:
+        """Hold the logs to what `restore` holds them to: it would refuse this backup."""
+        home = self._paths.data
+        with closing(Database.open(copy, create=False)) if copy else nullcontext() as database:
+            for problem in _log_problems(database, self._paths.archive, companies):
+                raise Unavailable(
+                    f"The log does not prove itself: {problem} No backup was made, as none of it "
+                    "could be restored; `memtui audit verify` and `memtui archive verify` tell "
+                    f"more. To keep it as it is, stop memtui and copy the folder {home}."
+                )
 
     def _outside(self, database: Database, *, wanted: bool) -> dict[str, str]:
         places: dict[str, str] = {}
@@ -521,21 +537,25 @@ def _unpack(file: zipfile.ZipFile, found: Backup, work: Path) -> None:
 
 def _prove(found: Backup, work: Path) -> None:
     """Prove a home before it is in place: its pages, its archive, and every operation's digest."""
-    from memtui.analytics import archive, audit
-
     inside = find_paths(work)
     problems: list[str] = []
     if found.database != "sqlite":
-        for company_id in found.logs:
-            problems += archive.verify(inside.archive, company_id).problems
+        problems += _log_problems(None, inside.archive, [*found.logs])
     else:
         with closing(Database.open(inside.database, create=False)) as database:
             problems += database.problems()
             if {one: end for one, (end, _) in _logs(database).items()} != found.logs:
                 problems.append("The operation log ends elsewhere than the backup says.")
-            for company_id in found.logs:
-                problems += archive.verify(inside.archive, company_id, database).problems
-                checked = audit.verify(database, inside.archive, company_id)
-                problems += [checked.problem] if checked.problem else []
+            problems += _log_problems(database, inside.archive, [*found.logs])
     if problems:
         raise Invalid(f"The backup does not prove itself: {problems[0]} Nothing was restored.")
+
+
+def _log_problems(database: Database | None, root: Path, companies: Sequence[str]) -> Iterator[str]:
+    """Yield what is wrong with the archive under `root` and, where it is there, the database."""
+    from memtui.analytics import archive, audit
+
+    for company_id in companies:
+        yield from archive.verify(root, company_id, database).problems
+        if database is not None and (problem := audit.verify(database, root, company_id).problem):
+            yield problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import sqlite3
 import stat
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -289,7 +291,7 @@ async def test_what_postgres_holds_is_named(
     assert list(there.archive.rglob("operations.parquet"))
 
 
-Change = Callable[[dict[str, bytes], dict[str, object]], object]
+Change = Callable[[dict[str, bytes], dict[str, Any]], object]
 
 
 def rewritten(source: Path, target: Path, change: Change) -> Path:
@@ -406,19 +408,35 @@ def test_any_flipped_byte_is_refused_or_harmless(backed: Path, tmp_path: Path) -
                 assert (there.data / name).read_bytes() == good[name]
 
 
-def test_a_changed_operation_does_not_prove_itself(
-    lived: Lived, backed: Path, there: Paths, tmp_path: Path
-) -> None:
-    with closing(sqlite3.connect(lived.paths.database)) as changed:
+def alter(database: Path) -> None:
+    with closing(sqlite3.connect(database)) as changed:
         for (trigger,) in changed.execute(
             "SELECT name FROM sqlite_master WHERE type = 'trigger'"
         ).fetchall():
             changed.execute(f"DROP TRIGGER {trigger}")
         changed.execute("UPDATE memory_operations SET principal = 'user:eve'")
         changed.commit()
-    with closing(Database.open(lived.paths.database)):
-        write(lived, tmp_path / "eve.zip")
-    refused(tmp_path / "eve.zip", there, "does not prove itself")
+
+
+def test_a_changed_operation_does_not_prove_itself(
+    backed: Path, there: Paths, tmp_path: Path
+) -> None:
+    def change(files: dict[str, bytes], contents: dict[str, Any]) -> None:
+        database = tmp_path / "altered.db"
+        database.write_bytes(files["memtui.db"])
+        alter(database)
+        content = files["memtui.db"] = database.read_bytes()
+        told = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+        contents["files"]["memtui.db"].update(told)
+
+    refused(rewritten(backed, tmp_path / "eve.zip", change), there, "does not prove itself")
+
+
+def test_an_altered_log_is_not_backed_up(lived: Lived, tmp_path: Path) -> None:
+    alter(lived.paths.database)
+    with pytest.raises(Unavailable, match=r"prove itself: Operation \d+ was altered.*copy the fol"):
+        write(lived, tmp_path / "b.zip")
+    assert not list(tmp_path.glob("*b.zip*"))
 
 
 @pytest.mark.usefixtures("held_by_rights")
