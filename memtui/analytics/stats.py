@@ -8,7 +8,7 @@ dashboard (`memtui.analytics.daily`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +150,7 @@ class Rollups:
         *,
         since: date | None = None,
         until: date | None = None,
+        before: datetime | None = None,
         hit_sign: HitSign | None = None,
     ) -> Dashboard:
         """Return the figures of whole days; of a long log from those that are kept by day.
@@ -161,6 +162,8 @@ class Rollups:
             bucket: How to cut time; an hour is too short.
             since: The first local day; None is the log's first.
             until: The local day after the last; None is the log's last.
+            before: Leave out what began at this moment or later. It may lie within a day, so what
+                is kept by day is not used then.
             hit_sign: As in `stats`.
 
         Raises:
@@ -171,9 +174,10 @@ class Rollups:
             raise Invalid("The dashboard has days, weeks and months; ask stats for hours.")
         with self.log.reading() as state:
             cursor, manifest, last = state
-            if last <= self.short:
+            if before is not None or last <= self.short:
                 begin, end = (day and begin_of(day, self._zone) for day in (since, until))
-                chosen = Filter(since=begin, until=end)
+                ends = (one for one in (end, before) if one is not None)
+                chosen = Filter(since=begin, until=min(ends, default=None))
                 cuts = (Cut(bucket=bucket), Cut(("provider",), bucket))
                 stats, (groups, spending) = self._exact(state, chosen, hit_sign, cuts)
                 spent = tuple(one for one in spending if one.usage_count)

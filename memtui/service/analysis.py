@@ -207,15 +207,11 @@ class Analysis(Group):
     ) -> Dashboard:
         """Return the figures of whole days from what was added up before (`Rollups.dashboard`).
 
-        To who looks at the past the day of its moment is the last.
+        To who looks at the past they are those of what had begun by then.
         """
-        if caller.as_of is not None:
-            from zoneinfo import ZoneInfo
-
-            next_day = caller.as_of.astimezone(ZoneInfo(zone)).date() + timedelta(days=1)
-            until = next_day if until is None else min(until, next_day)
         figures = self.figures(caller.company_id, self._core.sight(caller), zone)
-        return figures.dashboard(bucket, since=since, until=until, hit_sign=hit_sign)
+        end = caller.by_then(None).until
+        return figures.dashboard(bucket, since=since, until=until, before=end, hit_sign=hit_sign)
 
     @in_thread
     def prepare(self, caller: Caller, *, zone: str = "UTC") -> None:

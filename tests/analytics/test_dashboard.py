@@ -195,6 +195,18 @@ def test_days_can_be_chosen(database: Database, root: Path, kind: type[Rollups])
     rollups.log.close()
 
 
+def test_a_day_can_end_at_a_moment(database: Database, root: Path) -> None:
+    append(database, [draft(n, started_at=NOW + timedelta(hours=n)) for n in range(1, 60)])
+    rollups = LongRollups(LogEngine(database, root, "acme"), zone="Europe/Berlin")
+    moment = NOW + timedelta(hours=30)
+    painted = rollups.dashboard(since=date(2026, 3, 1), before=moment)
+    exact = rollups.stats(Filter(until=moment), bucket=Bucket.DAY)
+    assert painted.stats.operation_count == 29
+    same(painted.stats, exact)
+    same_groups(painted.stats.groups, exact.groups)
+    rollups.log.close()
+
+
 def test_an_empty_log_and_an_hour(database: Database, root: Path) -> None:
     rollups = LongRollups(LogEngine(database, root, "acme"))
     painted = rollups.dashboard()

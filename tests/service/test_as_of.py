@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from memtui.analytics.figures import Bucket
 from memtui.config import Paths, Settings
 from memtui.contract import (
     BrowseRequest,
@@ -19,6 +20,7 @@ from memtui.contract import (
     Filter,
     ForgetRequest,
     NotFound,
+    OperationType,
     QueryRequest,
     RecordHandle,
     Scope,
@@ -271,3 +273,16 @@ async def test_what_others_changed_since_is_said(service: MemoryService) -> None
     assert await listed(service, "default", early) == {}
     table = await service.browse(early, BrowseRequest(scope=SCOPE, binding_key="table"))
     assert "keeps no past of its own" in table.problems[0].message
+
+
+async def test_figures_are_of_what_had_begun_by_the_moment(service: MemoryService) -> None:
+    for text in ("One", "Two"):
+        await service.write(CALLER, WriteRequest(scope=SCOPE, source=SOURCE, content=text))
+    first, _ = (
+        await service.log.page(CALLER, Filter(operation_type=OperationType.WRITE), limit=2)
+    ).operations[::-1]
+    then = CALLER.at(first.started_at)
+    exact = await service.analysis.stats(then)
+    assert exact.operation_count == (await service.log.page(then, limit=1)).total
+    painted = (await service.analysis.dashboard(then, Bucket.DAY)).stats
+    assert painted.operation_count == exact.operation_count
