@@ -81,6 +81,14 @@ class Named(NamedTuple):
     record_id: str
 
 
+class Draft(NamedTuple):
+    """A text that could not be written, and what the record held when it was begun."""
+
+    text: str
+    began_from: str
+    revision: str | None
+
+
 class EditingScreen(ListScreen[R]):
     """A list of records, or of rows that stand for them, which a person can change.
 
@@ -97,7 +105,7 @@ class EditingScreen(ListScreen[R]):
         self._unwritten: NewRecord | None = None
         """What could not be written as a new record."""
         self._last: tuple[str, ...] = ()
-        self._drafts: dict[tuple[str, Named], str] = {}
+        self._drafts: dict[tuple[str, Named], Draft] = {}
         """By company and record."""
         self._counting = Background(self, "reads-of-records")
         self._following: dict[tuple[str, str], Background] = {}
@@ -235,8 +243,14 @@ class EditingScreen(ListScreen[R]):
         """Edit the text in place."""
         [record] = await self.records_of([self.row])
         draft = self._drafts.get(self._draft_of(record))
-        kept = "This is your draft; the record still holds the text it had."
-        await self._edit_in_place(record, draft, kept if draft is not None else "")
+        if draft is None:
+            await self._edit_in_place(record, None, "")
+            return
+        holds = "still holds the text it had."
+        if draft.began_from != record.text:
+            holds = "holds another text by now; saving shows you both."
+        note = f"This is your draft; the record {holds}"
+        await self._edit_in_place(_as_begun(record, draft), draft.text, note)
 
     async def _edit_in_place(self, record: Record, draft: str | None, note: str) -> None:
         """Edit in place what a text area would not alter."""
@@ -256,15 +270,18 @@ class EditingScreen(ListScreen[R]):
     async def action_edit_external(self) -> None:
         """Edit the text in the person's own editor."""
         [record] = await self.records_of([self.row])
-        text = self._drafts.get(self._draft_of(record), record.text)
+        text = record.text
+        if draft := self._drafts.get(self._draft_of(record)):
+            record, text = _as_begun(record, draft), draft.text
         with edited(text, self.state.settings.editor, partial(run_in_terminal, self.app)) as new:
             if new == record.text:
+                self._drafts.pop(self._draft_of(record), None)
                 self.toast("Unchanged, nothing was written.")
             else:
                 await self._correct_text(record, new)
 
     async def _correct_text(self, record: Record, text: str) -> None:
-        self._drafts[self._draft_of(record)] = text
+        self._drafts[self._draft_of(record)] = Draft(text, record.text, record.revision)
         try:
             answer = await self.correct(record, text=text)
         except Conflict as error:
@@ -658,6 +675,13 @@ def _same_or_near(written: MutationAnswer) -> Choose[bool]:
             Choice(True, "change that one to your words, and remove the new one"),  # noqa: FBT003
         ],
     )
+
+
+def _as_begun(record: Record, draft: Draft) -> Record:
+    """Return a record as it was when its draft was begun, if its text is another one since."""
+    if draft.began_from == record.text:
+        return record
+    return record.model_copy(update={"text": draft.began_from, "revision": draft.revision})
 
 
 def _held_in(state: AppState) -> tuple[ServiceSession | None, str | None]:

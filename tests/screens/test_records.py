@@ -186,6 +186,46 @@ async def test_a_text_is_edited_or_thrown_away_and_no_version_is_lost_in_a_confl
         assert draft == "theirsxx", "what was put off is a draft"
 
 
+async def test_a_draft_is_based_on_what_it_began_from_whatever_was_read_since(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    [record] = await write_notes(service, caller, ["one"])
+
+    async def theirs(text: str) -> None:
+        new = CorrectRequest(scope=record.scope, handle=record.handle, text=text)
+        await service.correct(caller, new)
+
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        await theirs("two")
+        await pilot.press("x", "ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, ConflictScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: texts(app) == ["two"])
+        for text in ("two", "three"):
+            await theirs(text)
+            await until(pilot, lambda: texts(app) == [text])  # noqa: B023
+            await pilot.press("e")
+            await until(pilot, lambda: isinstance(app.screen, EditText))
+            assert "the record holds another text by now" in screen_text(app)
+            await pilot.press("ctrl+s")
+            await until(pilot, lambda: isinstance(app.screen, ConflictScreen))
+            await until(pilot, lambda: f"+ {text}" in screen_text(app))  # noqa: B023
+            assert "+ onex" in screen_text(app)
+            assert await stored(service, caller, record) == text
+            await pilot.press("escape")
+            await until(pilot, lambda: app.screen is app.frame)
+        await theirs("one")
+        await until(pilot, lambda: texts(app) == ["one"])
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        assert "the record still holds the text it had" in screen_text(app)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: texts(app) == ["onex"])
+
+
 async def test_a_field_of_the_filter_that_narrows_no_records_is_named(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
