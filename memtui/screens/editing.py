@@ -2,7 +2,7 @@
 
 What a person did last may be several operations, such as a forget in each of two bindings; one key
 takes all of them back. A text that could not be written is never lost: it is kept as a draft, and
-editing the same record takes it up again.
+editing the same record takes it up again, or adding one where the record is gone.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class EditingScreen(ListScreen[R]):
         """How often each record was read; one that is missing never was."""
         self.ghosts: set[Named] = set()
         """Forgotten records that their provider still returns."""
-        self._unwritten: NewRecord | None = None
-        """What could not be written as a new record."""
+        self._unwritten: list[NewRecord] = []
+        """What could not be written as new records."""
         self._last: tuple[str, ...] = ()
         self._drafts: dict[tuple[str, Named], Draft] = {}
         """By company and record."""
@@ -293,29 +293,40 @@ class EditingScreen(ListScreen[R]):
             self.toast(said("Changed. u undoes it.", answer))
 
     async def _resolve(self, record: Record, theirs: Record | None, mine: str) -> None:
-        choice = await self.ask(ConflictScreen(record, theirs, mine))
-        if choice is Resolve.MINE and theirs is not None:
-            await self._correct_text(theirs, mine)
-        elif choice is Resolve.MINE:
-            new = NewRecord(
-                mine, record.scope, record.kind, record.topic, record.tags, record.summary
-            )
-            await self.write(new, record.source)
-        else:
-            self._accept(record, theirs)
-            if choice is Resolve.THEIRS:
-                self._drafts.pop(self._draft_of(record), None)
-            elif choice is Resolve.AGAIN:
-                note = "Saving puts this on top of the record as it is now."
-                await self._edit_in_place(theirs or record, mine, note)
-            else:
-                self.toast("Your text is kept; e takes it up again.")
-
-    def _accept(self, record: Record, theirs: Record | None) -> None:
         if theirs is None:
-            self.gone({self.name_of(record)}, set())
+            await self._resolve_gone(record, mine)
+            return
+        # The list may know more of a record than its provider does, such as its binding.
+        theirs = record.model_copy(update=dict(theirs))
+        choice = await self.ask(ConflictScreen(record, theirs, mine))
+        if choice is Resolve.MINE:
+            await self._correct_text(theirs, mine)
+            return
+        self.changed({self.name_of(record): theirs})
+        if choice is Resolve.THEIRS:
+            self._drafts.pop(self._draft_of(record), None)
+        elif choice is Resolve.AGAIN:
+            note = "Saving puts this on top of the record as it is now."
+            await self._edit_in_place(theirs, mine, note)
         else:
-            self.changed({self.name_of(record): theirs})
+            self.toast("Your text is kept; e takes it up again.")
+
+    async def _resolve_gone(self, record: Record, mine: str) -> None:
+        """Ask what becomes of a text whose record is gone: no row is left to take it up from."""
+        binding_key = self.binding_of(record)
+        new = NewRecord(mine, record.scope, record.kind, record.topic, record.tags, record.summary)
+        choice = await self.ask(ConflictScreen(record, None, mine))
+        if choice is Resolve.AGAIN:
+            note = "The record is gone; saving asks again what becomes of this."
+            await self._edit_in_place(record, mine, note)
+            return
+        self._drafts.pop(self._draft_of(record), None)
+        self.gone({self.name_of(record)}, set())
+        if choice is Resolve.MINE:
+            await self.add(new, binding_key, record.source)
+        elif choice is not Resolve.THEIRS:
+            self._unwritten.append(new)
+            self.toast("Your text is kept; a takes it up again.")
 
     async def correct(self, record: Record, **fields: Any) -> MutationAnswer:
         """Change some fields of a record, and show it as it is then; raises why it cannot be."""
@@ -383,15 +394,17 @@ class EditingScreen(ListScreen[R]):
         told = "The summary is set." if text.strip() else "It has no summary any more."
         self.toast(said(f"{told} u undoes it.", answer))
 
-    async def add(self, new: NewRecord, binding_key: str = "") -> None:
+    async def add(
+        self, new: NewRecord, binding_key: str = "", source: SourceRef | None = None
+    ) -> None:
         """Write a new record; a text that cannot be written is kept."""
-        self._unwritten = new
+        self._unwritten.append(new)
         try:
-            await self.write(new, binding_key=binding_key)
+            await self.write(new, source, binding_key)
         except MemtuiError as error:
             self.toast(f"{error} Your text is kept; a takes it up again.", severity="error")
         else:
-            self._unwritten = None
+            self._unwritten.remove(new)
 
     async def write(
         self, new: NewRecord, source: SourceRef | None = None, binding_key: str = ""

@@ -496,10 +496,22 @@ class Operations(Group):
         )
 
     @to_its_end
+    async def _find_to_correct(
+        self, entry: RunningOperation, connection: Connection, request: CorrectRequest
+    ) -> Record:
+        """Return the record as it is now; one that was read before and is gone is a conflict."""
+        try:
+            return await self._core.find(entry, connection, request.handle)
+        except NotFound as error:
+            if request.revision is None:
+                raise
+            sentence = "The record was removed since you read it."
+            raise Conflict(sentence, proposed=request.text) from error
+
     async def correct(
         self, caller: Caller, request: CorrectRequest, *, accepts: Acceptance | None = None
     ) -> MutationAnswer:
-        """Change one record; raises `Conflict` if it changed since its revision was read.
+        """Change one record; raises `Conflict` if it changed or went since its revision was read.
 
         What an agent changes may be held for review; `accepts`: it was, and the caller lets it in.
         """
@@ -527,7 +539,7 @@ class Operations(Group):
             connection = await core.connect(entry, request.binding_key, needs="correction")
             if text is not None:
                 _refuse_empty(text)
-            record = await core.find(entry, connection, clean.handle)
+            record = await self._find_to_correct(entry, connection, clean)
             note_owner(entry, [record.scope])
             check_summary(connection, record.kind, clean.summary)
             if text is not None:

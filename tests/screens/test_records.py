@@ -226,6 +226,32 @@ async def test_a_draft_is_based_on_what_it_began_from_whatever_was_read_since(
         await until(pilot, lambda: texts(app) == ["onex"])
 
 
+async def test_a_text_whose_record_is_gone_becomes_a_new_record_now_or_later(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    [record] = await write_notes(service, caller, ["one"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        for keys, kept in (
+            (["m"], "onex"),
+            (["e", "y", "ctrl+s", "m"], "onexxy"),
+            (["escape", "a", "ctrl+s"], "onexxyx"),
+        ):
+            await pilot.press("e")
+            await until(pilot, lambda: isinstance(app.screen, EditText))
+            assert record.location is not None
+            Path(record.location.path).unlink()
+            await pilot.press("x", "ctrl+s")
+            await until(pilot, lambda: isinstance(app.screen, ConflictScreen))
+            assert "The record is gone; nothing was written." in screen_text(app)
+            for key in keys:
+                await pilot.press(key)
+            await until(pilot, lambda: texts(app) == [kept])  # noqa: B023
+            await until(pilot, lambda: app.screen is app.frame)
+            [record] = (await service.browse(caller, BrowseRequest(scope=MECH))).records
+            assert record.text == kept
+
+
 async def test_a_field_of_the_filter_that_narrows_no_records_is_named(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:

@@ -337,6 +337,20 @@ async def test_a_stale_revision_is_a_conflict_with_both_versions(
     assert (await newest(service, caller)).status == OperationStatus.CONFLICT
 
 
+async def test_a_record_that_went_since_it_was_read_is_a_conflict_without_a_version(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
+) -> None:
+    record = (await service.write(caller, note)).records[0]
+    await service.forget(caller, ForgetRequest(scope=scope, handles=(record.handle,)))
+    late = CorrectRequest(scope=scope, handle=record.handle, text="b", revision=record.revision)
+    with pytest.raises(Conflict, match="was removed since you read it") as caught:
+        await service.correct(caller, late)
+    assert (caught.value.current, caught.value.proposed) == (None, "b")
+    assert (await newest(service, caller)).status == OperationStatus.CONFLICT
+    with pytest.raises(NotFound):
+        await service.correct(caller, late.model_copy(update={"revision": None}))
+
+
 async def test_an_agent_gets_the_companys_memory_in_a_conflict_as_it_does_elsewhere(
     service: MemoryService, caller: Caller, note: WriteRequest
 ) -> None:

@@ -539,7 +539,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         """Write a new fact; a text that could not be written is taken up again."""
         if self.state.resolution_problem:
             raise NotFound(self.state.resolution_problem)
-        begin = self._unwritten.text if self._unwritten else ""
+        begin = self._unwritten.pop().text if self._unwritten else ""
         most = self.state.settings.fact_max_chars
         prompt = Prompt(
             "Remember",
@@ -549,7 +549,6 @@ class BudgetScreen(EditingScreen[FactRow]):
             check=self._check_fact,
         )
         text = await self.ask(prompt)
-        self._unwritten = None
         if text is None or (place := await self._ask_place()) is None:
             return
         await self.add(NewRecord(text.strip(), place.scope, "fact", None, ()), place.binding_key)

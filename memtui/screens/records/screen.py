@@ -652,8 +652,8 @@ class RecordsScreen(EditingScreen[Record]):
         if self.state.resolution_problem:
             raise NotFound(self.state.resolution_problem)
         where, scope = self.where([None]), self.state.record_scope
-        new = await self.ask(WriteRecord(where, scope, self._unwritten))
-        self._unwritten = None
+        begin = self._unwritten.pop() if self._unwritten else None
+        new = await self.ask(WriteRecord(where, scope, begin))
         if new is not None:
             await self.add(new)
 
