@@ -211,7 +211,11 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("picture", "f12", "Write a picture of this screen to an SVG file."),
         _do("theme", "ctrl+t", "Choose a theme."),
         _do("suspend", "ctrl+z", "Go back to the shell; `fg` returns."),
-        _do("quit", "q ctrl+q", "Leave memtui; it comes back where you left it."),
+        _do(
+            "quit",
+            "q ctrl+q",
+            "Leave memtui; it asks before a text is lost, and comes back where you left it.",
+        ),
     ),
     "bindings": (
         _do("back", "escape", "Go back from the details to the tree."),

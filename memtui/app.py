@@ -153,6 +153,8 @@ class MemtuiApp(App[None]):
         self._variables: dict[str, str] = {}
         """What the styles in force were made with."""
         self._frames: list[MemtuiScreen] = []
+        self._asked_to_leave = False
+        """Whether a question is shown before leaving."""
         self._arriving: GoTo | None = None
         """Where one went and has not arrived yet."""
         colours = "truecolor" if unseen else self.console.color_system
@@ -646,8 +648,10 @@ class MemtuiApp(App[None]):
         """Leave from a dialog; where something is written in one, go back from the upper first."""
         if any(getattr(one, "is_written", False) for one in self.screen_stack):
             getattr(self.screen, "action_back", self.screen.dismiss)()
+        elif self._asked_to_leave:
+            self.screen.dismiss()
         else:
-            self._leave(0)
+            self._quit()
 
     def action_help(self) -> None:
         """Show every key of this screen."""
@@ -837,7 +841,28 @@ class MemtuiApp(App[None]):
 
     async def action_quit(self) -> None:
         """Leave; the service brings the changes under way to their end first."""
-        self._leave(0)
+        self._quit()
+
+    def _quit(self) -> None:
+        """Leave, after a yes where texts that could not be written would go."""
+        texts = [text for frame in self._frames for text in frame.unsaved]
+        if not texts:
+            self._leave(0)
+            return
+        from memtui.screens.dialogs import Confirm
+        from memtui.widgets.format import counted
+
+        def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
+            self._asked_to_leave = False
+            if yes:
+                self._leave(0)
+
+        saved = "is not saved" if len(texts) == 1 else "are not saved"
+        question = f"Leave, and throw away {counted(len(texts), 'text')} that {saved}?"
+        detail = "\n".join(f"“{' '.join(text[:60].split())}”" for text in texts)
+        self._asked_to_leave = True
+        asked = Confirm(question, verb="leave", detail=detail, otherwise="stay", final=True)
+        self.push_screen(asked, answered)
 
     def _remember(self) -> None:
         if self._loaded and self.frame is not None:

@@ -190,6 +190,11 @@ class ServiceScreen(SizedScreen[None]):
         self._given_filter = {found: text.strip()}
         return found
 
+    @property
+    def unsaved(self) -> Sequence[str]:
+        """The texts that are only held here, and would go with memtui."""
+        return ()
+
     async def ask(self, dialog: Screen[T]) -> T | None:
         """Return the answer to a question; None if the person goes back."""
         answer: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()

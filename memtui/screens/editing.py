@@ -118,6 +118,12 @@ class EditingScreen(ListScreen[R]):
             self.ghosts.clear()
         super().watch_state(before, now)
 
+    @property
+    def unsaved(self) -> Sequence[str]:
+        """The texts that could not be written."""
+        drafts = [one.text for one in self._drafts.values()]
+        return drafts + [one.text for one in self._unwritten]
+
     def _draft_of(self, record: Record) -> tuple[str, Named]:
         return record.scope.company_id, self.name_of(record)
 
@@ -281,15 +287,17 @@ class EditingScreen(ListScreen[R]):
                 await self._correct_text(record, new)
 
     async def _correct_text(self, record: Record, text: str) -> None:
-        self._drafts[self._draft_of(record)] = Draft(text, record.text, record.revision)
+        draft, place = Draft(text, record.text, record.revision), self._draft_of(record)
+        self._drafts.pop(place, None)
         try:
             answer = await self.correct(record, text=text)
         except Conflict as error:
+            self._drafts[place] = draft
             await self._resolve(record, error.current, text)
         except MemtuiError as error:
+            self._drafts[place] = draft
             self.toast(f"{error} Your text is kept; e takes it up again.", severity="error")
         else:
-            self._drafts.pop(self._draft_of(record), None)
             self.toast(said("Changed. u undoes it.", answer))
 
     async def _resolve(self, record: Record, theirs: Record | None, mine: str) -> None:
@@ -398,13 +406,11 @@ class EditingScreen(ListScreen[R]):
         self, new: NewRecord, binding_key: str = "", source: SourceRef | None = None
     ) -> None:
         """Write a new record; a text that cannot be written is kept."""
-        self._unwritten.append(new)
         try:
             await self.write(new, source, binding_key)
         except MemtuiError as error:
+            self._unwritten.append(new)
             self.toast(f"{error} Your text is kept; a takes it up again.", severity="error")
-        else:
-            self._unwritten.remove(new)
 
     async def write(
         self, new: NewRecord, source: SourceRef | None = None, binding_key: str = ""

@@ -226,6 +226,35 @@ async def test_a_draft_is_based_on_what_it_began_from_whatever_was_read_since(
         await until(pilot, lambda: texts(app) == ["onex"])
 
 
+async def test_leaving_asks_before_texts_go_that_could_not_be_written(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    [record] = await write_notes(service, caller, ["one"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        new = CorrectRequest(scope=record.scope, handle=record.handle, text="two")
+        await service.correct(caller, new)
+        await pilot.press("x", "ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, ConflictScreen))
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "Leave, and throw away 1 text that is not saved?" in screen_text(app)
+        assert "“onex”" in screen_text(app)
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: isinstance(app.screen, ConflictScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.frame)
+        await pilot.press("2")
+        await until(pilot, lambda: app.frame and app.frame.MODE == "operations")
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert app.return_code is None
+        await pilot.press("y")
+        assert app.return_code == 0
+
+
 async def test_a_text_whose_record_is_gone_becomes_a_new_record_now_or_later(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
