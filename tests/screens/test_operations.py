@@ -13,6 +13,7 @@ from textual.widgets import Input
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import (
+    BrowseRequest,
     CorrectRequest,
     ForgetRequest,
     Invalid,
@@ -26,7 +27,15 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
-from memtui.screens.operations.view import OperationView, about, asked, foot, head
+from memtui.filters import parse_filter
+from memtui.screens.operations.view import (
+    OperationView,
+    about,
+    asked,
+    foot,
+    head,
+    request_words,
+)
 from memtui.screens.state import GoTo
 from memtui.service import Caller, ContextRequest, MemoryService
 from memtui.store.operation import Operation, damaged
@@ -77,6 +86,26 @@ async def test_a_request_of_an_imported_log_may_hold_anything(
         ({"type": {"a": 1}}, ""),
     ):
         assert about(undo.model_copy(update={"request": request})) == words
+
+
+async def test_what_was_asked_reads_as_a_person_writes_it(
+    service: MemoryService, caller: Caller
+) -> None:
+    line = "tag:deploy -kind:fact,note"
+    await service.browse(
+        caller, BrowseRequest(scope=MECH, filter=parse_filter(line, now=datetime.now(UTC)))
+    )
+    [browse, *_] = (await service.log.page(caller)).operations
+    assert f"filter {line}" in request_words(browse)
+    for request, words in (
+        ({"filter": {"colour": [{"deep": True}]}}, "filter colour deep yes"),
+        ({"filter": "any"}, "filter any"),
+        (
+            {"owners": [{"project_id": "a"}, {"subject_id": "b"}]},
+            "owners project a, user b",
+        ),
+    ):
+        assert request_words(browse.model_copy(update={"request": request})) == words
 
 
 async def test_an_operation_is_read_and_leads_to_its_record(

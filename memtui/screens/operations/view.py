@@ -13,8 +13,8 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import OptionList, Static
 
-from memtui.contract import OperationStatus, OperationType, Record
-from memtui.filters import WORD_OF
+from memtui.contract import Filter, MemtuiError, OperationStatus, OperationType, Record
+from memtui.filters import WORD_OF, format_filter
 from memtui.store.operation import (
     ASKED,
     INFERRED,
@@ -235,7 +235,7 @@ def request_words(operation: Operation) -> str:
     """Return what was asked beside the texts: `intent answer · top k 5`."""
     said = _SAID_BELOW if "content" in operation.request else _SAID_BELOW - _OF_CONTENT
     return SEPARATOR.join(
-        f"{name.replace('_', ' ')} {_value_words(value)}"
+        f"{name.replace('_', ' ')} {_filter_words(name, value) or _value_words(value)}"
         for name, value in operation.request.items()
         if name not in {"stages", INFERRED}
         and value not in (None, "", [], {})
@@ -244,16 +244,25 @@ def request_words(operation: Operation) -> str:
     )
 
 
+def _filter_words(name: str, value: object) -> str:
+    """Return the line of a filter; empty for anything else, which an imported log may hold."""
+    try:
+        return format_filter(Filter.model_validate(value)) if name == "filter" else ""
+    except (ValueError, MemtuiError):
+        return ""
+
+
 def _value_words(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(map(str, value))
+        return ", ".join(map(_value_words, value))
     if isinstance(value, dict):
         parts = (
             (WORD_OF.get(name, str(name).replace("_", " ")), part) for name, part in value.items()
         )
-        return ", ".join(f"{name} {part}" for name, part in parts if part not in (None, ""))
+        told = ((name, part) for name, part in parts if part not in (None, ""))
+        return ", ".join(f"{name} {_value_words(part)}" for name, part in told)
     return str(value)
 
 
