@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _ABOUT = "Nothing of this is in any memory, query or context until a person accepts it."
 _UNCHANGED = "Unchanged; a accepts it as it is."
+_GONE = "What it would change is gone, so only refusing it is left: d refuses it."
 _NEEDS_ROW = {"accept", "fix", "fix_external", "refuse", "rule", "open", "operation", "copy"}
 _TESTS = (RuleTest.AGENT, RuleTest.DOOR, RuleTest.TEXT, RuleTest.SUBJECT)
 
@@ -109,6 +110,10 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         one = self.rows_list.current
         if verb in {"fix", "fix_external"} and one is not None and not one.text:
             return "This changes no text; a accepts it, d refuses it."
+        is_alone = verb != "accept" or len(self.rows_list.selection.marks) < 2
+        if verb in {"accept", "fix", "fix_external"} and one is not None and is_alone:
+            found = self._shown_of(one)
+            return _GONE if found is not None and found.gone else ""
         return ""
 
     def labels(self) -> dict[str, str]:
@@ -196,7 +201,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
             await self._accept_one(chosen[0], None)
 
     async def _accept_one(self, one: HeldWrite, text: str | None) -> None:
-        found = self._details if self._details and self._details.held_id == one.held_id else None
+        found = self._shown_of(one)
         if found is not None and found.changed:
             asked = Confirm(
                 f"What {one.principal} would change has changed since. Accept it all the same?",
@@ -209,6 +214,9 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         done = "Fixed and accepted" if text is not None else "Accepted"
         seen = found.seen if found is not None else None
         await self._decide([one], partial(self._accept, text=text, seen=seen), done)
+
+    def _shown_of(self, one: HeldWrite) -> HeldDetails | None:
+        return self._details if self._details and self._details.held_id == one.held_id else None
 
     async def _accept(
         self, one: HeldWrite, *, text: str | None, seen: str | None = None
@@ -480,6 +488,8 @@ def _what(one: HeldWrite) -> str:
 
 def difference(found: HeldDetails) -> list[Line]:
     """Return what it would make of what is there now."""
+    if found.gone:
+        return [display(_GONE, style=WARN)]
     told: list[Line] = []
     if found.changed:
         told.append(display("What is there has changed since it was held.", style=WARN))
@@ -491,7 +501,7 @@ def difference(found: HeldDetails) -> list[Line]:
                 labelled(name, display(change, limit=300))
                 for name, change in fmt.changed_fields(before, after)
             ]
-    return told or [display("What it would change is gone.", style=WARN)]
+    return told
 
 
 def about(one: HeldWrite, state: AppState) -> list[Line]:

@@ -8,8 +8,8 @@ Facts have rules (seed 004 §6.2, §10): one line, short, and few enough to read
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -497,13 +497,17 @@ class Operations(Group):
 
     @to_its_end
     async def _find_to_correct(
-        self, entry: RunningOperation, connection: Connection, request: CorrectRequest
+        self,
+        entry: RunningOperation,
+        connection: Connection,
+        request: CorrectRequest,
+        accepts: Acceptance | None,
     ) -> Record:
         """Return the record as it is now; one that was read before and is gone is a conflict."""
         try:
             return await self._core.find(entry, connection, request.handle)
         except NotFound as error:
-            if request.revision is None:
+            if request.revision is None or accepts is not None:
                 raise
             sentence = "The record was removed since you read it."
             raise Conflict(sentence, proposed=request.text) from error
@@ -539,7 +543,8 @@ class Operations(Group):
             connection = await core.connect(entry, request.binding_key, needs="correction")
             if text is not None:
                 _refuse_empty(text)
-            record = await self._find_to_correct(entry, connection, clean)
+            with _still_there(accepts):
+                record = await self._find_to_correct(entry, connection, clean, accepts)
             note_owner(entry, [record.scope])
             check_summary(connection, record.kind, clean.summary)
             if text is not None:
@@ -613,11 +618,8 @@ class Operations(Group):
                 raise Invalid("Nothing to forget; name at least one record.")
             found = await self._core.found(connection, handles, scope)
             there = list({s.handle: s for s in found.values() if s.record is not None}.values())
-            if not there:
-                raise NotFound(
-                    f"There is no record {ids[0]} in {connection.binding.key} for this scope"
-                    + (f", nor any of the {len(ids) - 1} others." if len(ids) > 1 else ".")
-                )
+            with _still_there(accepts):
+                _refuse_nothing(there, ids, connection.binding.key)
             note_owner(entry, _scopes(there))
             await core.may_change(caller, _scopes(there))
             await self._refuse_last(connection, staying, scope)
@@ -713,6 +715,30 @@ class Operations(Group):
             return request, held
         await self._core.recorder.begin(entry, there, check)
         return request, None
+
+
+@contextmanager
+def _still_there(accepts: Acceptance | None) -> Iterator[None]:
+    """Let it be a conflict that what is accepted would change a record that is gone."""
+    try:
+        yield
+    except NotFound as error:
+        if accepts is None:
+            raise
+        held_id = accepts.row.held_id
+        raise Conflict(
+            f"What {held_id} would change is gone, so only refusing it is left: `memtui review "
+            f"refuse {held_id}`."
+        ) from error
+
+
+def _refuse_nothing(there: Sequence[Snapshot], ids: Sequence[str], key: str) -> None:
+    """Raise `NotFound` where none of the records is there."""
+    if not there:
+        raise NotFound(
+            f"There is no record {ids[0]} in {key} for this scope"
+            + (f", nor any of the {len(ids) - 1} others." if len(ids) > 1 else ".")
+        )
 
 
 def redact_write(request: WriteRequest) -> tuple[WriteRequest, tuple[str, ...]]:

@@ -116,6 +116,8 @@ class HeldDetails(HeldWrite):
     """`changes` as they were when it was held."""
     changed: bool = False
     """They are no longer the same."""
+    gone: bool = False
+    """No record that it names is there any more: it can only be refused."""
     seen: str
     """What an acceptance names that is based on this."""
 
@@ -155,7 +157,8 @@ class Review(Group):
             OperationType.GET, caller, scope, {"held": row.held_id}, row.binding_key
         ) as (entry, connection):
             handles = _handles(request)
-            there = await connection.snapshots(handles, scope) if handles else []
+            found = await self._core.found(connection, handles, scope) if handles else {}
+            there = list({one.handle: one for one in found.values()}.values())
             met = await met_by(connection, request, there, entry.sight)
             alike: tuple[Similar, ...] = ()
             if isinstance(request, WriteRequest) and request.mode is WriteMode.APPEND:
@@ -171,6 +174,7 @@ class Review(Group):
             orders=reads_like_order(request),
             then=then,
             changed=state_of(met.changes) != state_of(then),
+            gone=bool(handles) and not met.changes,
             seen=state_of(met.changes),
         )
 

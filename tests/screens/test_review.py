@@ -13,6 +13,7 @@ from memtui.contract import (
     BrowseRequest,
     CorrectRequest,
     Filter,
+    ForgetRequest,
     OperationType,
     Scope,
     WriteRequest,
@@ -117,3 +118,23 @@ async def test_a_person_decides_on_what_agents_wrote(
         assert binding.review == (rule, refused_too)
         await pilot.press("escape")
         await until(pilot, lambda: "held" not in screen_text(app).splitlines()[0])
+
+
+async def test_a_correction_whose_record_is_gone_is_not_offered(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    [kept] = await write_notes(service, ANA, ["Deploys happen from main"])
+    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.ALL)
+    await service.review.add_rule(ANA, "default", rule)
+    change = CorrectRequest(scope=SCOPE, handle=kept.handle, text="Deploys happen from evil")
+    await service.correct(BOT, change)
+    await service.forget(ANA, ForgetRequest(scope=SCOPE, handles=(kept.handle,)))
+    async with running(paths, settings, "records", (80, 24)) as (app, pilot):
+        await shows(pilot, app, "◔ 1 held")
+        await pilot.press("Q")
+        await shows(pilot, app, "What it would change is gone")
+        await pilot.press("a")
+        await until(pilot, lambda: any("only refusing it is left" in one for one in toasts(app)))
+        assert isinstance(app.screen, ReviewScreen)
+        await pilot.press("d", "enter")
+        await shows(pilot, app, "Nothing waits for review.")

@@ -215,6 +215,29 @@ async def test_a_correction_and_a_removal_wait_too(held_all: MemoryService) -> N
     assert len(await waiting(service)) == 1
 
 
+async def test_what_would_change_a_record_that_is_gone_can_only_be_refused(
+    held_all: MemoryService,
+) -> None:
+    service = held_all
+    [handle] = (await service.write(ANA, fact("deploy_branch: main"))).handles
+    forget = ForgetRequest(scope=SCOPE, handles=(handle,))
+    change = CorrectRequest(scope=SCOPE, handle=handle, text="deploy_branch: dev")
+    answers = [await service.correct(BOT, change), await service.forget(BOT, forget)]
+    asked = [one.held.held_id for one in answers if one.held]
+    gone = await service.forget(ANA, forget)
+    for held_id in asked:
+        shown = await service.review.show(ANA, held_id)
+        assert (shown.gone, shown.changes, len(shown.then)) == (True, (), 1)
+        for seen in (None, shown.seen):
+            with pytest.raises(Conflict, match="only refusing it is left"):
+                await service.review.accept(ANA, held_id, seen=seen)
+    assert len(await waiting(service)) == 2
+    await service.undo(ANA, gone.operation_id)
+    for held_id in asked:
+        assert not (await service.review.show(ANA, held_id)).gone
+        await service.review.refuse(ANA, held_id)
+
+
 async def test_what_is_let_in_as_the_agent_asked_for_it_is_not_done_by_hand(
     held_all: MemoryService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -329,6 +329,11 @@ def _details(session: Session, one: HeldDetails) -> Iterator[Line]:
 
 
 def _how(one: HeldDetails) -> str:
+    if one.gone:
+        return (
+            "What it would change is gone, so only refusing it is left: memtui review refuse "
+            f"{one.held_id[:_SHORT]}."
+        )
     seen = f" --seen {one.seen}" if one.changed else ""
     return (
         f"memtui review accept {one.held_id[:_SHORT]}{seen} accepts it, memtui review refuse "

@@ -58,3 +58,19 @@ def test_several_are_decided_on_at_once_and_an_agent_is_refused(here: Run) -> No
     for wrong in (["accept"], ["accept", "x", "--all"], ["fix", "x", "y"], ["rule", "default",
                   "accept", "all"], ["refuse", "--older-than", "30d"]):  # fmt: skip
         assert here("review", *wrong).code in {1, 2}
+
+
+@pytest.mark.slow
+def test_a_correction_whose_record_is_gone_is_not_offered(here: Run) -> None:
+    record_id = here("note", "We deploy from main").out.strip()
+    assert here("review", "rule", "default", "hold", "all").code == 0
+    assert here("--principal", "agent:bot", "correct", record_id, "From dev").code == 0
+    assert here("forget", record_id, "--yes").code == 0
+    [one] = held(here)
+    shown = here("review", "show", one)
+    assert f"only refusing it is left: memtui review refuse {one[:8]}" in shown.out + shown.err
+    assert "accepts it" not in shown.out + shown.err
+    seen = here("review", "show", one, "--json").document["seen"]
+    assert here("review", "accept", one, "--seen", seen).code == 5
+    assert here("review", "accept", "--all").code == 5
+    assert here("review", "refuse", one).code == 0
