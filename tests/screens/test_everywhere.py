@@ -11,6 +11,7 @@ from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import (
     BrowseRequest,
+    CorrectRequest,
     ForgetRequest,
     Record,
     RecordHandle,
@@ -19,7 +20,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.screens.dialogs import EditText
+from memtui.screens.dialogs import ConflictScreen, EditText
 from memtui.service import Caller, MemoryService
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import screen_text
@@ -84,6 +85,30 @@ async def test_each_record_is_changed_in_its_own_binding(
         await until(pilot, lambda: set(rows(app)) == everything)
         await pilot.press("0")
         await until(pilot, lambda: list(rows(app)) == [": release"])
+
+
+async def test_a_conflict_is_resolved_in_the_binding_of_its_record(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, tmp_path: Path
+) -> None:
+    await fill(service, caller, tmp_path / "shelf")
+    async with running(paths, settings, "records") as (app, pilot):
+        await until(pilot, lambda: list(rows(app)) == [": release"])
+        await pilot.press("0")
+        await until(pilot, lambda: len(rows(app)) == 3)
+        found: VirtualList[Any] = app.frame.query_one(VirtualList)  # type: ignore[union-attr]
+        row = rows(app)["shelf: main"]
+        found.go_to(next(i for i, one in found.rows.held() if one.binding_key == "shelf"))
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        theirs = CorrectRequest(
+            scope=MECH, handle=row.handle, binding_key="shelf", text="deploy_branch: theirs"
+        )
+        await service.correct(caller, theirs)
+        await pilot.press("x", "ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, ConflictScreen))
+        await pilot.press("m")
+        await until(pilot, lambda: "shelf: mainx" in rows(app))
+        assert "default: release" in rows(app)  # which has the same id
 
 
 async def test_everything_that_could_go_is_reviewed_at_once_and_comes_back_at_once(
