@@ -115,6 +115,28 @@ class OperationLog(LogEngine):
             if self.stood_still(manifest):
                 return found
 
+    def logged(self, chosen: Filter, after: int, last: int) -> int:
+        """Return how many there are above `after`, up to `last`, without what a filter asks for.
+
+        Whether memtui's own count among them is as the filter has it.
+        """
+        every = Filter() if chosen.leaves_out_own else EVERYTHING
+        if not after and not self._narrows(EVERYTHING):
+            return last - (len(self._own(last)) if every.leaves_out_own else 0)
+        while True:
+            manifest, _ = self.place()
+            above = max(after, manifest.sealed_through)
+            with self._database.read() as connection:
+                found = self._reader(connection, above).count(every, last)
+            if after < manifest.sealed_through:
+                files = self.sealed(manifest.holding(after + 1, last), "operations")
+                where = f"seq > {after} AND seq <= {last} AND {condition(every) or 'true'}"
+                with self.asking() as cursor:
+                    rows = cursor.execute(f"SELECT count(*) FROM {files} WHERE {where}").fetchall()
+                found += rows[0][0]
+            if self.stood_still(manifest):
+                return found
+
     def _filtered(
         self, chosen: Filter, last: int, stop: Stop, early: _Early, *, turned: bool
     ) -> View:
@@ -287,6 +309,8 @@ class Tail(NamedTuple):
     """Oldest first."""
     left_out: int
     """How many came besides that are memtui's own."""
+    logged: int
+    """How many came that may be seen, matching or not (`OperationLog.logged`)."""
     last: int
     """The number to go on from."""
 
@@ -341,6 +365,8 @@ class View:
         """How many there are."""
         self.left_out = log.left_out(chosen, last)
         """How many match besides that are memtui's own."""
+        self.logged = log.logged(chosen, 0, last)
+        """How many there would be without the filter (`OperationLog.logged`)."""
         self.last = last
         """The log's newest `seq` when the view was opened; `tail(last)` is what came since."""
 
@@ -393,7 +419,9 @@ class View:
         shown = found
         if self._chosen.leaves_out_own:
             shown = tuple(one for one in found if not one.own)
-        return Tail(shown, len(found) - len(shown), found[-1].seq if found else after)
+        last = found[-1].seq if found else after
+        logged = self._log.logged(self._chosen, after, last) if found else 0
+        return Tail(shown, len(found) - len(shown), logged, last)
 
     def close(self) -> None:
         """Let go of what the view holds."""

@@ -51,6 +51,8 @@ class LogView:
         """How many there are."""
         self.left_out = view.left_out
         """How many match besides that are memtui's own."""
+        self.logged = view.logged
+        """How many there would be without the filter; memtui's own count as they do with it."""
         self.last = view.last
         """The log's newest `seq` when the view was opened; `tail(last)` is what came since."""
 

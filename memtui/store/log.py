@@ -279,14 +279,15 @@ class LogReader:
             next_before=found[limit - 1] if len(found) > limit else None,
         )
 
-    def count(self, chosen: Filter) -> int:
-        """Return how many match; all of them are as many as the gap-free numbers they have."""
+    def count(self, chosen: Filter, through: int | None = None) -> int:
+        """Return how many match, up to a number; all are as many as their gap-free numbers."""
+        by_then = () if through is None else (through >= _SEQ,)
         if self._matching(chosen.with_own()):
-            return self._count(*self._matching(chosen))
-        ends = (select(end(_SEQ)).where(*self._own) for end in (func.min, func.max))
+            return self._count(*by_then, *self._matching(chosen))
+        ends = (select(end(_SEQ)).where(*self._own, *by_then) for end in (func.min, func.max))
         first, last = (end.scalar_subquery() for end in ends)
         found = self.connection.execute(select(func.coalesce(last - first + 1, 0)))
-        return int(found.scalar_one()) - self.left_out(chosen)
+        return int(found.scalar_one()) - self.left_out(chosen, through)
 
     def left_out(self, chosen: Filter, through: int | None = None) -> int:
         """Return how many match besides, up to a number, that are memtui's own."""

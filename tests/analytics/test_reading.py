@@ -22,7 +22,16 @@ from memtui.analytics.engine import Interrupted, Stop
 from memtui.analytics.reading import OperationLog
 from memtui.analytics.seal import seal as logged_seal
 from memtui.analytics.sealed import Archive
-from memtui.contract import Comparison, Filter, Invalid, Measure, Term, Unavailable, Usage
+from memtui.contract import (
+    EVERYTHING,
+    Comparison,
+    Filter,
+    Invalid,
+    Measure,
+    Term,
+    Unavailable,
+    Usage,
+)
 from memtui.service.log import CompanyLog
 from memtui.store.conditions import SORTS
 from memtui.store.database import Database
@@ -119,6 +128,7 @@ def test_a_filter_finds_the_same_as_in_the_hot_table(
         reader = LogReader(connection, "acme")
         pages = [reader.page(chosen, limit=1000) for chosen in FILTERS]
         everything = [reader.page(chosen.with_own(), limit=1000) for chosen in FILTERS]
+        logged = reader.page(EVERYTHING, limit=1000).operations
     expected = [page.operations for page in pages]
     assert sum(map(len, expected)) > COUNT
     for chosen, page, whole in zip(FILTERS, pages, everything, strict=True):
@@ -132,6 +142,10 @@ def test_a_filter_finds_the_same_as_in_the_hot_table(
         view = operations.open(chosen)
         assert (view.count, view.window(0, 1000)) == (len(found), found), chosen
         assert view.left_out == page.left_out, chosen
+        shown = [one.seq for one in logged if not (one.own and chosen.leaves_out_own)]
+        assert view.logged == len(shown), chosen
+        since = [seq for seq in shown if 60 < seq <= view.tail(60).last]
+        assert view.tail(60).logged == len(since), chosen
         assert view.window(3, 4) == found[3:7]
         assert view.tail(60).operations == tuple(o for o in found[::-1] if o.seq > 60)
         view.close()

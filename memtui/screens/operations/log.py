@@ -72,6 +72,8 @@ class LogFeed:
         self._came_since = 0
         self._left_out = 0
         """How many match besides that are memtui's own."""
+        self._logged = 0
+        """How many there are, matching or not."""
         self._last_seq = 0
         self._seen = 0
         self._problem = ""
@@ -160,6 +162,9 @@ class LogFeed:
             self.rows.put(number, rows[first : first + _PAGE_ROWS])
         self._screen.rows_list.show(self.rows, added_above=added)
 
+    def _take_counts(self, view: LogView) -> None:
+        self._left_out, self._logged, self._last_seq = view.left_out, view.logged, view.last
+
     def _show_early(self, found: Sequence[Operation]) -> None:
         """Show the newest that match while older ones are looked for."""
         was = self._replace(None)
@@ -173,7 +178,7 @@ class LogFeed:
         same = again and self._natural and before == opened.order and self.rows.count > 0
         added = max(0, opened.view.count - self.rows.count) if same else 0
         self._problem = ""
-        self._last_seq, self._left_out = opened.view.last, opened.view.left_out
+        self._take_counts(opened.view)
         shown = self._screen.rows_list
         shown.notice = (
             "No operation matches.",
@@ -298,8 +303,9 @@ class LogFeed:
 
     def _came(self, tail: Tail) -> None:
         self._problem = ""
-        rows, left_out, self._last_seq = tail
+        rows, left_out, logged, self._last_seq = tail
         self._left_out += left_out
+        self._logged += logged
         if rows:
             self._came_since += len(rows)
             if self._natural:
@@ -314,7 +320,7 @@ class LogFeed:
     def _renew(self, opened: _Opened) -> None:
         """Go on with a view that holds what came since the one before was opened."""
         self._replace(opened.view)
-        self._last_seq, self._left_out = opened.view.last, opened.view.left_out
+        self._take_counts(opened.view)
         self._grow(())
         self.look()
         self.poll()
@@ -383,14 +389,14 @@ class LogFeed:
 
     def look(self) -> None:
         """Note what has been seen, and say how much there is."""
-        count, logged, shown = self.count, self._last_seq, self._screen.rows_list
+        count, logged, shown = self.count, self._logged, self._screen.rows_list
         if self._view is None and count:
             self._screen.show_count(f"{fmt.count(count)} so far  looking further …")
             return
         if self._natural and shown.scroll_offset.y == 0:
             self._seen = count
         as_of = self._screen.state.as_of
-        is_all = count + self._left_out == logged or as_of is not None
+        is_all = count == logged or as_of is not None
         words = [fmt.count(count) if is_all else fmt.of_total(count, logged)]
         if marks := shown.selection.marks:
             words.append(f"{fmt.count(len(marks))} marked{self._cost_of(marks)}")
