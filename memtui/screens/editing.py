@@ -21,6 +21,7 @@ from memtui.contract import (
     Denied,
     Invalid,
     MemtuiError,
+    NotFound,
     Record,
     RecordHandle,
     Scope,
@@ -293,12 +294,34 @@ class EditingScreen(ListScreen[R]):
             answer = await self.correct(record, text=text)
         except Conflict as error:
             self._drafts[place] = draft
-            await self._resolve(record, error.current, text)
+            theirs = error.current or await self._as_it_is(record)
+            if theirs is None or theirs.revision != record.revision or theirs.text != record.text:
+                await self._resolve(record, theirs, text)
+            else:  # a name that is taken, say, and no newer version
+                self._tell_kept(error)
         except MemtuiError as error:
             self._drafts[place] = draft
-            self.toast(f"{error} Your text is kept; e takes it up again.", severity="error")
+            self._tell_kept(error)
         else:
             self.toast(said("Changed. u undoes it.", answer))
+
+    def _tell_kept(self, error: MemtuiError) -> None:
+        self.toast(f"{error} Your text is kept; e takes it up again.", severity="error")
+
+    async def _as_it_is(self, record: Record) -> Record | None:
+        """Return a record as its provider holds it now; None where it is gone."""
+        session = self.session
+        read = partial(
+            session.service.get,
+            session.caller,
+            record.handle,
+            record.scope,
+            binding_key=self.binding_of(record),
+        )
+        try:
+            return (await self.wait("reading the record again", read)).record
+        except NotFound:
+            return None
 
     async def _resolve(self, record: Record, theirs: Record | None, mine: str) -> None:
         if theirs is None:
