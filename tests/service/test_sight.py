@@ -275,6 +275,12 @@ async def undoable(home: Home, caller: Caller) -> list[str]:
     return [names.get(one.operation.operation_id, "") for one in found]
 
 
+async def let_undo(home: Home, caller: Caller, name: str) -> str:
+    """Return what may be undone; one that is not seen is refused."""
+    await home.service.refuse_undo(caller, [home.written[name]])
+    return name
+
+
 async def replayed(home: Home, caller: Caller) -> list[Any]:
     """Replay each run; that one is not there says nothing but its id, which was asked for."""
     asked = [
@@ -322,6 +328,7 @@ LOG: dict[str, list[Call]] = {
         lambda h, c: each(h, lambda name: h.service.log.provenance(c, "default", h.records[name]))
     ],
     "undoable": [undoable],
+    "refuse_undo": [lambda h, c: each(h, lambda name: let_undo(h, c, name))],
     "runs.page": [lambda h, c: h.service.runs.page(c)],
     "runs.replay": [replayed],
     "analysis.open_log": [
