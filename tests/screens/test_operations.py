@@ -197,7 +197,7 @@ async def test_what_the_app_reads_is_listed_only_where_its_door_is_asked_for(
         await until(pilot, lambda: "1 own left out" in app.screen.query_one(FilterLine).count)
         await pilot.resize_terminal(120, 40)
         await until(pilot, lambda: own in app.screen.query_one(FilterLine).count)
-        app.screen.post_message(GoTo(filter_line="op:query"))
+        app.screen.post_message(GoTo(filter_line="type:query"))
         await until(pilot, lambda: f"1 of {before}" in app.screen.query_one(FilterLine).count)
         app.screen.post_message(GoTo(filter_line="door:tui"))
         await until(pilot, lambda: listed(app).rows.count == 1 and current(app).door == "tui")
