@@ -35,6 +35,7 @@ from memtui.provider_kit import (
     read_moment,
     search,
     servers,
+    watching,
 )
 from memtui.provider_kit.derived import DerivedDatabase
 from memtui.provider_kit.matching import matcher, sees, translated
@@ -202,7 +203,7 @@ def test_a_derived_file_that_holds_nothing_sound_is_begun_anew(tmp_path: Path, h
 def test_the_howto_names_the_whole_kit_and_shows_code_that_is_there() -> None:
     root = Path(__file__).parents[1]
     howto = (root / "docs" / "providers-howto.md").read_text("utf-8")
-    modules = [provider_kit, derived, matching, pages, search, servers]
+    modules = [provider_kit, derived, matching, pages, search, servers, watching]
     assert len(modules) == len(list(Path(provider_kit.__file__).parent.glob("*.py")))
     kit = {
         name

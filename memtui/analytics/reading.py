@@ -43,8 +43,9 @@ Tell = Callable[[tuple[Operation, ...]], None]
 class OperationLog(LogEngine):
     """What may be seen of a company's operations, hot and sealed. Blocking; close it when done."""
 
-    _own_sealed: tuple[int, array[int]] = (0, array("q"))
-    """How far the sealed operations were looked through for the app's own, and their numbers."""
+    _own_sealed: tuple[str, array[int]] = ("", array("q"))
+    """The last digest of the sealed operations that were looked through for the app's own, and the
+    numbers of those."""
 
     def open(
         self,
@@ -88,14 +89,19 @@ class OperationLog(LogEngine):
             sealed = manifest.sealed_through
             with self._database.read() as connection:
                 hot = self._reader(connection).own_seqs(sealed + 1, last)
-            if sealed != self._own_sealed[0]:
+            # By digest, not by number: another log may have taken this one's place.
+            digest = manifest.segments[-1].last_digest if sealed else ""
+            older = self._own_sealed
+            if not digest:
+                older = "", array("q")
+            elif digest != older[0]:
                 files = self.sealed(manifest.segments, "operations")
                 with self.asking() as cursor:
                     rows = cursor.execute(f"SELECT seq FROM {files} WHERE {OWN} ORDER BY seq")
-                    self._own_sealed = sealed, array("q", (seq for (seq,) in rows.fetchall()))
+                    older = digest, array("q", (seq for (seq,) in rows.fetchall()))
             if self.stood_still(manifest):
-                older = self._own_sealed[1] if sealed else ()
-                return array("q", (*older, *hot))
+                self._own_sealed = older
+                return array("q", (*older[1], *hot))
 
     def left_out(self, chosen: Filter, last: int) -> int:
         """Return how many match besides, up to a number, that are memtui's own."""
