@@ -43,7 +43,8 @@ attribute `ACTION_GROUP = "list"`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC
 from functools import wraps
 from time import monotonic
@@ -59,7 +60,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from memtui.actions import ACTIONS, INPUT_GROUPS, Action, Need, footer_actions, groups_on
-from memtui.contract import Filter, Invalid, MemtuiError, NotFound
+from memtui.contract import Conflict, Filter, Invalid, MemtuiError, NotFound
 from memtui.filters import Taker, format_filter, not_held, parse_filter, refuse_not_held
 from memtui.screens.dialogs import Confirm, Prompt, Waiting
 from memtui.screens.following import News
@@ -128,8 +129,6 @@ class ServiceScreen(SizedScreen[None]):
         """Runs what a person does here: changes, and the questions before them."""
         self.reads = Background(self, "reads")
         """Reads what the screen shows."""
-        self.undone: Sequence[MutationAnswer] = ()
-        """What was undone here last, and can be redone."""
         self.set_reactive(ServiceScreen.state, state)
 
     @property
@@ -204,8 +203,15 @@ class ServiceScreen(SizedScreen[None]):
     async def change(self, work: Work[T]) -> T:
         """Return what a change comes to, which nothing cancels; raises the error it fails with.
 
-        Where that takes long, it says every few seconds that it is still under way.
+        Where that takes long, it says every few seconds that it is still under way. What was
+        undone before cannot be redone after it.
         """
+        done = await self._carry_out(work)
+        if self.state.session is not None:
+            self.state.session.undone.clear()
+        return done
+
+    async def _carry_out(self, work: Work[T]) -> T:
         begun = monotonic()
 
         def tell() -> None:
@@ -288,23 +294,43 @@ class ServiceScreen(SizedScreen[None]):
 
     async def undo(self, operation_ids: Sequence[str]) -> None:
         """Undo changes in this order, and say how they are redone."""
-        self.undone = await self._undone(operation_ids)
-        self.toast(f"Undone: {self.came_back(self.undone)}. U redoes it.")
+        answers = await self.take_back(operation_ids)
+        self.session.undone.append(answers)
+        self.toast(f"Undone: {self.came_back(answers)}. U redoes it.")
 
     async def redo_last(self) -> None:
-        """Redo what was undone here last.
+        """Redo what was undone last, on whichever screen.
 
         Raises:
-            Invalid: nothing was, or it was redone already.
+            Invalid: nothing was since the last change, or it was redone already.
         """
-        await self.wait("waiting for the change under way", self.acts.settled)
-        if not self.undone:
-            raise Invalid("There is nothing to redo; u undoes.")
-        undone, self.undone = self.undone, ()
-        again = await self._undone([one.operation_id for one in reversed(undone)])
+        async with self.redoing() as undone:
+            again = await self.take_back([one.operation_id for one in reversed(undone)])
         self.toast(f"Redone: {self.came_back(again)}. u undoes it.")
 
-    async def _undone(
+    @asynccontextmanager
+    async def redoing(self) -> AsyncIterator[Sequence[MutationAnswer]]:
+        """Give what was undone last, on whichever screen, to a block that redoes it.
+
+        Where that fails it can be tried again, unless there is a conflict, which stays.
+
+        Raises:
+            Invalid: nothing was since the last change, or it was redone already.
+        """
+        await self.wait("waiting for the change under way", self.acts.settled)
+        undoes = self.session.undone
+        if not undoes:
+            raise Invalid("There is nothing to redo; u undoes.")
+        undone = undoes.pop()
+        try:
+            yield undone
+        except Conflict:
+            raise
+        except MemtuiError:
+            undoes.append(undone)
+            raise
+
+    async def take_back(
         self, operation_ids: Iterable[str], answers: list[MutationAnswer] | None = None
     ) -> list[MutationAnswer]:
         """Take changes back, each with what was done at once with it; `answers` holds what was."""
@@ -315,7 +341,7 @@ class ServiceScreen(SizedScreen[None]):
                 if all(known.undoes != one for known in done):
                     done.extend(await session.service.undo_together(session.caller, one))
 
-        await self.change(work)
+        await self._carry_out(work)
         return done
 
 

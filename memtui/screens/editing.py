@@ -51,7 +51,6 @@ from memtui.screens.state import AppState, ServiceSession
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
-from memtui.widgets.detail_lines import record_name
 from memtui.widgets.editor import keeps
 
 if TYPE_CHECKING:
@@ -266,7 +265,7 @@ class EditingScreen(ListScreen[R]):
                 "This text is too long for editing in place, or has line ends that it would "
                 "change; E opens it in your editor."
             )
-        title = f"Edit {record_name(record)[:80]}"
+        title = f"Edit {fmt.record_name(record)[:80]}"
         text = await self.ask(EditText(title, record.text, draft, note))
         if text is None:
             self._drafts.pop(self._draft_of(record), None)
@@ -529,7 +528,7 @@ class EditingScreen(ListScreen[R]):
         held: dict[str, list[RecordHandle]] = defaultdict(list)
         for record in records:
             held[self.binding_of(record)].append(record.handle)
-        what = record_name(records[0]) if len(records) == 1 else ""
+        what = fmt.record_name(records[0]) if len(records) == 1 else ""
         shown = ImpactScreen(self.state, held, what or fmt.counted(len(records), "record"))
         await show_over(over or self, shown)
         return shown.outcome if shown.wanted is None else None
@@ -541,7 +540,7 @@ class EditingScreen(ListScreen[R]):
             read = fmt.read_words(counted, self.state.clock()) if counted else "It was never read."
             goes_with = str(records[0].metadata.get("goes_with", ""))
             told = f"\n{goes_with[:100]} go with it." if goes_with else ""
-            return f"“{record_name(records[0])[:100]}”{told}\n{read}"
+            return f"“{fmt.record_name(records[0])[:100]}”{told}\n{read}"
         if never == len(records):
             return "None of them was ever read."
         return f"{fmt.count(never)} of them {'was' if never == 1 else 'were'} never read."
@@ -633,7 +632,7 @@ class EditingScreen(ListScreen[R]):
         )
         copies = [f"{one.place}: {fmt.count(one.count)} {one.what}" for one in plan.copies]
         lead = "The record and memtui's copies go; u cannot bring them back."
-        question = f"Erase “{record_name(record)[:60]}” for good?"
+        question = f"Erase “{fmt.record_name(record)[:60]}” for good?"
         detail = "\n".join([lead, *copies])
         if not await self.ask(Confirm(question, verb="erase", detail=detail, final=True)):
             return
@@ -649,7 +648,7 @@ class EditingScreen(ListScreen[R]):
 
     def own(self, *answers: MutationAnswer) -> None:
         """Note what was done here last: `u` undoes it without asking."""
-        self._last, self.undone = tuple(one.operation_id for one in answers), ()
+        self._last = tuple(one.operation_id for one in answers)
 
     @conversation
     async def action_undo(self) -> None:
@@ -662,26 +661,23 @@ class EditingScreen(ListScreen[R]):
             return
         answers = await self._reverse(undone)
         count = self._show_reversed(answers)
-        self._last, self.undone = (), answers
+        self._last = ()
+        self.session.undone.append(answers)
         self.toast(said(f"Undone: {count}. U redoes it.", *answers))
 
     @conversation
     async def action_redo(self) -> None:
-        """Redo what was just undone."""
-        await self.wait("waiting for the change under way", self.acts.settled)
-        undone = self.undone
-        if not undone:
-            raise Invalid("There is nothing to redo; u undoes.")
-        answers = await self._reverse(tuple(answer.operation_id for answer in undone))
+        """Redo what was undone last, also on another screen."""
+        async with self.redoing() as undone:
+            answers = await self._reverse(tuple(answer.operation_id for answer in undone))
         count = self._show_reversed(answers)
         self._last = tuple(answer.undoes for answer in undone if answer.undoes)
-        self.undone = ()
         self.toast(said(f"Redone: {count}. u undoes it.", *answers))
 
     async def _reverse(self, operation_ids: Sequence[str]) -> Answers:
         answers: list[MutationAnswer] = []
         try:
-            await self._undone(reversed(operation_ids), answers)
+            await self.take_back(reversed(operation_ids), answers)
         except MemtuiError:
             self.own(*answers)
             self.load()
@@ -711,7 +707,7 @@ def _same_or_near(written: MutationAnswer) -> Choose[bool]:
     one = written.similar[0]
     how = "As good as there already" if one.is_same else "Close to what is there"
     return Choose(
-        f"{how} ({one.likeness:.2f}): “{record_name(one.record)[:_SIMILAR_CHARS]}”",
+        f"{how} ({one.likeness:.2f}): “{fmt.record_name(one.record)[:_SIMILAR_CHARS]}”",
         [
             Choice(False, "keep both"),  # noqa: FBT003
             Choice(True, "change that one to your words, and remove the new one"),  # noqa: FBT003

@@ -222,7 +222,7 @@ class LimitsScreen(ModalListScreen[SpendingStatus]):
 
     @conversation
     async def action_redo(self) -> None:
-        """Redo what was just undone."""
+        """Redo what was undone last, also on another screen."""
         await self.redo_last()
         self.action_read()
 

@@ -389,7 +389,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
 
     @conversation
     async def action_redo(self) -> None:
-        """Redo what was just undone."""
+        """Redo what was undone last, also on another screen."""
         await self.redo_last()
         self.action_read()
 

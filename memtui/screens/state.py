@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
@@ -42,7 +42,13 @@ if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
     from memtui.contract import Embedding
     from memtui.service import MemoryService
-    from memtui.service.answers import BindingHealth, BindingView, CompanyView, Resolution
+    from memtui.service.answers import (
+        BindingHealth,
+        BindingView,
+        CompanyView,
+        MutationAnswer,
+        Resolution,
+    )
     from memtui.service.limits import SpendingStatus
     from memtui.service.review import HeldWrite
     from memtui.service.visibility import Caller
@@ -72,6 +78,8 @@ class ServiceSession:
     service: MemoryService
     caller: Caller
     company: CompanyView
+    undone: list[Sequence[MutationAnswer]] = field(default_factory=list)
+    """What was undone here and can be redone, the latest last; any other change ends that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from memtui.widgets.detail_lines import (
     labelled,
     moment,
     outcome_words,
-    record_name,
     scope_words,
     who_and_when,
 )
@@ -85,7 +84,7 @@ class Timeline(ModalListScreen[Version]):
 
     def draw_head(self, width: int) -> Content:
         """Return whose timeline it is, and what of it is not known."""
-        name = display(record_name(self._record), limit=200, style=STRONG)
+        name = display(fmt.record_name(self._record), limit=200, style=STRONG)
         where = f"{scope_words(self._record.scope)} · {self._binding_key}"
         if self._answer is not None:
             where = f"{where} · {fmt.counted(self._rows.loaded, 'version')}"

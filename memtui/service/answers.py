@@ -432,6 +432,8 @@ class UndoCandidate(Model):
     operation: Operation
     records: int
     """How many records it changed."""
+    record: Record | None = None
+    """The only one, as it left it, or as it was before it went; None for several."""
     settings: tuple[SettingChange, ...] = ()
     """What it changed of the company's own settings."""
     why_not: str | None = None

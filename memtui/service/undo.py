@@ -278,10 +278,17 @@ class Undo(Group):
                     settings = journal.settings_changed(
                         database, company_id, operation.operation_id
                     )
+                    records, only = change.changed - len(settings), None
+                    if records == 1:
+                        [(before, after), *_] = journal.steps(
+                            database, company_id, operation.operation_id
+                        )
+                        only = (after and after.record) or before.record
                     found.append(
                         UndoCandidate(
                             operation=operation,
-                            records=change.changed - len(settings),
+                            records=records,
+                            record=only,
                             settings=tuple(
                                 one
                                 for one in settings

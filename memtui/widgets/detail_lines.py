@@ -99,11 +99,6 @@ def who_and_when(operation: Operation, now: datetime) -> str:
     return f"{words}, run {run_id.removeprefix('run-')}" if run_id else words
 
 
-def record_name(record: Record) -> str:
-    """Return a record's title, or the first line of what it shows."""
-    return record.title or next((part for part in record.shown.splitlines() if part.strip()), "")
-
-
 def record_words(record: Record) -> str:
     """Return what a record shows on one line."""
     return " ".join(record.shown[:2_000].split())

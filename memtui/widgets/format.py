@@ -208,11 +208,23 @@ def not_read(problems: Sequence[Problem]) -> str:
     return f"{place}{first.message}{f' (and {count(more)} more)' if more else ''}"
 
 
+def record_name(record: Record) -> str:
+    """Return a record's title, or the first line of what it shows."""
+    return record.title or next((part for part in record.shown.splitlines() if part.strip()), "")
+
+
+_NAME_CHARS = 60
+
+
 def changed(change: UndoCandidate) -> str:
-    """Name what a change changed: `3 records`, `binding default: read only`, `5 settings`."""
+    """Name what a change changed: `“Deploys run…”`, `3 records`, `binding default: read only`."""
     if change.records:
+        records = counted(change.records, "record")
+        if change.record is not None:
+            name = record_name(change.record)
+            records = f"“{name[:_NAME_CHARS]}{'…' * (len(name) > _NAME_CHARS)}”"
         together = change.operation.request.get("together")
-        return f"{counted(change.records, 'record')}{' and what went with it' if together else ''}"
+        return f"{records}{' and what went with it' if together else ''}"
     if author := change.operation.request.get("author"):
         return f"what {author} wrote"
     if len(change.settings) == 1:
@@ -244,7 +256,7 @@ def _until(record: Record) -> str | None:
 
 
 def undo_question(operation: Operation, what: str, now: datetime, me: str) -> str:
-    """Ask whether to undo a change: `Undo the edit from 6 s ago (1 record)?`; `me` is a principal.
+    """Ask whether to undo a change: `Undo the edit from 6 s ago (2 records)?`; `me` is a principal.
 
     Another's name stands behind the time.
     """

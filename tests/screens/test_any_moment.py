@@ -182,6 +182,46 @@ async def test_taking_back_waits_for_the_change_and_gives_what_was_typed_to_the_
         assert sum(one.startswith("Redone") for one in app.told) == 1
 
 
+async def test_what_was_undone_is_redone_on_any_screen_until_something_else_changes(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["one"])
+    await write_notes(service, caller, ["two"])
+    async with running(paths, settings) as (app, pilot):
+        await until(pilot, lambda: listed(app).current is not None)
+
+        async def undo(name: str) -> None:
+            before = len(app.told)
+            await pilot.press("u")
+            await until(pilot, lambda: f"(“{name}”)?" in screen_text(app))
+            await pilot.press("y")
+            await until(pilot, lambda: any("U redoes it" in one for one in app.told[before:]))
+
+        async def redo(said: str) -> None:
+            before = len(app.told)
+            await pilot.press("U")
+            await until(pilot, lambda: any(said in one for one in app.told[before:]))
+
+        async def there() -> set[str]:
+            page = await service.browse(caller, BrowseRequest(scope=EVERYWHERE))
+            return {one.text for one in page.records}
+
+        await undo("two")
+        await undo("one")
+        await pilot.press("1")
+        await redo("Redone: 1 record")
+        assert await there() == {"one"}
+        await pilot.press("2")
+        await redo("Redone: 1 record")
+        assert await there() == {"one", "two"}
+        await pilot.press("4")
+        await undo("two")
+        await pilot.press("p")
+        await until(pilot, lambda: "Changed." in app.told)
+        await redo("nothing to redo")
+        assert await there() == {"one"}
+
+
 async def test_what_is_stopped_while_it_is_waited_for_changes_nothing(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller, gate: Gate
 ) -> None:

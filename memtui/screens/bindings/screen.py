@@ -542,7 +542,7 @@ class BindingsScreen(MemtuiScreen):
 
     @conversation
     async def action_redo(self) -> None:
-        """Redo what was just undone."""
+        """Redo what was undone last, also on another screen."""
         await self.redo_last()
         self.load()
 

@@ -509,7 +509,7 @@ class OperationsScreen(ListScreen[Operation]):
 
     @conversation
     async def action_redo(self) -> None:
-        """Redo what was just undone."""
+        """Redo what was undone last, also on another screen."""
         await self.redo_last()
 
 
