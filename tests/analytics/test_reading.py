@@ -144,10 +144,10 @@ def test_a_filter_finds_the_same_as_in_the_hot_table(
         assert view.left_out == page.left_out, chosen
         shown = [one.seq for one in logged if not (one.own and chosen.leaves_out_own)]
         assert view.logged == len(shown), chosen
-        since = [seq for seq in shown if 60 < seq <= view.tail(60).last]
-        assert view.tail(60).logged == len(since), chosen
+        tail = view.tail(60)
+        assert tail.logged == sum(60 < seq <= tail.last for seq in shown), chosen
+        assert tail.operations == tuple(one for one in found[::-1] if one.seq > 60)
         assert view.window(3, 4) == found[3:7]
-        assert view.tail(60).operations == tuple(o for o in found[::-1] if o.seq > 60)
         view.close()
     for chosen, whole in zip(FILTERS, everything, strict=True):
         by_then = [one for one in whole.operations if one.own and one.seq <= COUNT // 2]
