@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -17,6 +18,7 @@ from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import Record, Scope, SourceKind, SourceRef, WriteRequest
 from memtui.service import Caller, MemoryService
+from memtui.widgets.dimmed import DimmingScreen
 from memtui.widgets.filter_line import FilterLine
 from tests.screens.hostile import screen_text
 
@@ -35,13 +37,21 @@ class Watched(MemtuiApp):
 
 
 async def until(pilot: Pilot[Any], true: Callable[[], object]) -> None:
-    """Let the app run until something is true and the app is idle; fails if it never is."""
+    """Let the app run until something is true and the app is idle; fails if it never is.
+
+    A question that is shown then takes keys, also one that has to be seen first.
+    """
+
+    def done() -> object:
+        questions = (one for one in pilot.app.screen_stack if isinstance(one, DimmingScreen))
+        return true() and all(one.takes_since < inf for one in questions)
+
     await pilot.pause()
     end = monotonic() + _LONGEST_SECONDS
-    while not true():
+    while not done():
         assert monotonic() < end, "it never came true"
         await asyncio.sleep(0.01)
-        if true():
+        if done():
             await pilot.pause()
 
 
