@@ -369,6 +369,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", REFUSED)
 def test_what_does_more_than_read_is_refused(
     shared_root: Path, shared: SqlConsole, sql: str

@@ -364,6 +364,7 @@ def refused(file: Path, there: Paths, words: str) -> None:
     assert list(there.data.parent.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_was_altered_is_refused(backed: Path, there: Paths, name: str) -> None:
     change, words = CHANGES[name]

@@ -756,6 +756,7 @@ CHANGES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @ON_BOTH
 @pytest.mark.parametrize("restore", [True, False])
 @pytest.mark.parametrize("field", [*CHANGES, "never_expires", "forget"])

@@ -219,6 +219,7 @@ HUNGRY = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", HUNGRY)
 def test_a_large_hostile_text_is_read_in_steps_that_grow_with_its_size(unit: str) -> None:
     """No pattern repeats without a bound inside of another, so the work is linear."""
