@@ -958,6 +958,8 @@ class ForgetReply(Model):
     """`missing` are handles that named no record; forgetting them is not an error."""
 
     missing: tuple[RecordHandle, ...] = ()
+    refused: Mapping[str, str] = {}
+    """Of records that stay as they are, by id, why: a sentence for a person."""
     usage: tuple[Usage, ...] = ()
 
 

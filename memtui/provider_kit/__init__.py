@@ -9,6 +9,9 @@ language gives its own words for `matching.conditions` to `translated`. One that
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import stat
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import UTC, date, datetime
 from functools import wraps
@@ -22,8 +25,11 @@ from memtui.contract import (
     Capabilities,
     Conflict,
     CorrectRequest,
+    Denied,
     Invalid,
+    MemtuiError,
     Record,
+    Unavailable,
     Unsupported,
     WriteRequest,
 )
@@ -125,6 +131,31 @@ def require_writable(context: BindingContext, what: str) -> None:
     """Raise `Unsupported` in a read-only binding; `what` begins the sentence."""
     if context.read_only:
         raise Unsupported(f"{what} open read-only; open the binding writable first.")
+
+
+def require_unprotected(path: Path, name: str) -> None:
+    """Raise `Denied` where a file is not to be written, by its rights; `name` begins the sentence.
+
+    To replace or remove a file only its folder has to let it be, and root may write any: so it is
+    looked at. Blocking.
+    """
+    try:
+        may_write = path.stat().st_mode & stat.S_IWUSR and os.access(path, os.W_OK)
+    except OSError:
+        return  # what is not there is not protected, and what cannot be seen fails on its own
+    if not may_write:
+        raise Denied(f"{name} is write-protected, so it is left alone; `chmod u+w` opens it.")
+
+
+def refused_by_system(name: str, error: OSError) -> MemtuiError:
+    """Return the error for a file that the system kept from being changed, and which is as it was.
+
+    `name` begins the sentence.
+    """
+    told = f"{name} cannot be changed ({error.strerror or type(error).__name__})"
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return Denied(f"{told}; look at its rights and at those of its folder.")
+    return Unavailable(f"{told}; nothing was changed there.")
 
 
 def require_kept(able: Capabilities, request: WriteRequest | CorrectRequest) -> None:

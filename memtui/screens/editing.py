@@ -773,6 +773,9 @@ def said(done: str, *answers: MutationAnswer) -> str:
         words.append(
             f"The provider still returns {fmt.counted(ghosts, 'record')}: shown as ghosts."
         )
+    if refused := [why for answer in answers for why in answer.refused.values()]:
+        more = f" {fmt.counted(len(refused) - 1, 'more record')} stayed too." * (len(refused) > 1)
+        words.append(f"{refused[0]}{more}")
     if missing := sum(len(answer.missing) for answer in answers):
         words.append(f"{fmt.counted(missing, 'record')} had gone before.")
     if linked := sum(len(answer.linked) for answer in answers):

@@ -245,6 +245,8 @@ class MutationAnswer(Answer):
     """Their state now, where they exist; empty after a forget."""
     missing: tuple[RecordHandle, ...] = ()
     """Asked to be forgotten, and not there."""
+    refused: dict[str, str] = {}
+    """Asked to be forgotten, and left as it is: by record id, why."""
     ghosts: tuple[RecordHandle, ...] = ()
     """Forgotten, and the provider still returns them."""
     redacted: tuple[str, ...] = ()

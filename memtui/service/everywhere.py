@@ -406,8 +406,9 @@ class Everywhere(Group):
     ) -> ForgottenEverywhere:
         """Forget records of one binding or several, which one undo takes back.
 
-        One that changed since it was read stays, with all of its binding. A binding that refuses or
-        fails is named, the others forget theirs.
+        One that changed since it was read stays, with all of its owner, or of its binding where the
+        caller manages the company. A binding that refuses or fails is named, and forgets what it
+        can; the others forget theirs.
 
         Args:
             caller: Who asks.
@@ -439,12 +440,21 @@ class Everywhere(Group):
         answers: list[MutationAnswer] = []
 
         async def forget_from(key: str) -> MutationAnswer:
+            stays, refusal = staying.get(key, ()), None
             for request in requests[key]:
-                answer = await self._service.forget(
-                    caller, request, together=together, staying=staying.get(key, ())
-                )
+                try:
+                    answer = await self._service.forget(
+                        caller, request, together=together, staying=stays
+                    )
+                except Unavailable:
+                    raise  # and would be so for the next owner's
+                except MemtuiError as error:
+                    refusal = refusal or error
+                    continue
                 answers.append(answer)
                 asked.note(key, answer, len(answer.handles), capped=False)
+            if refusal is not None:
+                raise refusal
             return answer
 
         calls = {key: partial(forget_from, key) for key in requests}

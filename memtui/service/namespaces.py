@@ -147,7 +147,11 @@ class Namespaces(Group):
         forgotten: str | None = None
         if handles:
             gone = ForgetRequest(scope=scope, handles=handles, binding_key=binding_key)
-            forgotten = (await self._service.forget(caller, gone)).operation_id
+            answer = await self._service.forget(caller, gone)
+            forgotten = answer.operation_id
+            if answer.refused:
+                why = next(iter(answer.refused.values()))
+                raise Denied(f"{why} {name} stays; `memtui undo {forgotten}` brings the rest back.")
         asked = {"delete_namespace": name, "records": len(handles), "at_least": at_least}
         async with self._core.connected(
             OperationType.CONFIGURE, caller, scope, asked, binding_key, needs="namespace_changes"

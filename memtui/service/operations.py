@@ -19,8 +19,10 @@ from memtui.contract import (
     Conflict,
     ContextBundle,
     CorrectRequest,
+    Denied,
     ExplainStage,
     Filter,
+    ForgetReply,
     ForgetRequest,
     Invalid,
     Json,
@@ -592,7 +594,7 @@ class Operations(Group):
         staying: Sequence[Record] = (),
         accepts: Acceptance | None = None,
     ) -> MutationAnswer:
-        """Remove records; those that are still found afterwards are named as ghosts.
+        """Remove records; those that stay are named: refused, or found afterwards as ghosts.
 
         Args:
             caller: Who forgets them; what an agent forgets may be held for review.
@@ -642,9 +644,12 @@ class Operations(Group):
             if held is not None:
                 return MutationAnswer(**entry.answer(), held=held)
             reply = await entry.mutate(
-                connection, lambda: connection.adapter.forget(routed), records=len(there)
+                connection, partial(_forget_some, connection, routed), records=len(there)
             )
             entry.usage = reply.usage
+            if reply.refused:
+                entry.request = {**entry.request, "refused": len(reply.refused)}
+                gone = tuple(one for one in gone if one.provider_record_id not in reply.refused)
             after = await entry.read_back(connection, there, gone, scope)
             ghosts = tuple(step.handle for step in after if step.record is not None)
             still = {handle.provider_record_id for handle in ghosts}
@@ -656,6 +661,7 @@ class Operations(Group):
             **entry.answer(),
             handles=gone,
             missing=tuple(handle for handle, snapshot in found.items() if snapshot.record is None),
+            refused=dict(reply.refused),
             ghosts=ghosts,
         )
 
@@ -730,6 +736,14 @@ def _still_there(accepts: Acceptance | None) -> Iterator[None]:
             f"What {held_id} would change is gone, so only refusing it is left: `memtui review "
             f"refuse {held_id}`."
         ) from error
+
+
+async def _forget_some(connection: Connection, request: ForgetRequest) -> ForgetReply:
+    """Forget what may be forgotten. Raises `Denied` where that is none of the records."""
+    reply = await connection.adapter.forget(request)
+    if reply.refused and len(reply.refused) + len(reply.missing) >= len(request.handles):
+        raise Denied(next(iter(reply.refused.values())))
+    return reply
 
 
 def _refuse_nothing(there: Sequence[Snapshot], ids: Sequence[str], key: str) -> None:

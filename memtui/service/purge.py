@@ -268,6 +268,8 @@ class Purging(Group):
                     binding_key=key,
                 )
                 answer = await self._service.forget(caller, request)
+                if answer.refused:
+                    raise Denied(f"{next(iter(answer.refused.values()))} Nothing was erased.")
                 if answer.ghosts:
                     raise Conflict(
                         f"{answer.ghosts[0].provider_record_id} is still found in {key} after it "

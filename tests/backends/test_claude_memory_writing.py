@@ -13,6 +13,7 @@ from memtui.contract import (
     BrowseRequest,
     Conflict,
     CorrectRequest,
+    Denied,
     ForgetRequest,
     Invalid,
     Record,
@@ -197,3 +198,24 @@ async def test_an_index_that_is_a_link_out_of_the_folder_is_not_changed(tmp_path
         await adapter.write(note("Deploys leave main."))
     assert elsewhere.read_text() == "Somebody's own.\n"
     assert sorted(held(tmp_path)) == ["MEMORY.md", "plain.md"]
+
+
+async def test_a_file_without_the_right_to_write_is_left_alone(tmp_path: Path) -> None:
+    adapter = await opened(tmp_path)
+    records = await every(adapter)
+    kept, other = records["feedback_db.md"], records["project_deploy.md"]
+    before = held(tmp_path)
+    file, index = tmp_path / "memory" / "feedback_db.md", tmp_path / "memory" / "MEMORY.md"
+    index.chmod(0o444)
+    with pytest.raises(Denied, match="write-protected"):
+        await adapter.forget(ForgetRequest.of([kept, other], ACME))
+    assert held(tmp_path) == before
+    index.chmod(0o644)
+    file.chmod(0o444)
+    with pytest.raises(Denied, match="write-protected"):
+        await adapter.correct(correction(kept, "Mock it."))
+    reply = await adapter.forget(ForgetRequest.of([kept, other], ACME))
+    assert list(reply.refused) == ["feedback_db.md"]
+    assert before.keys() - held(tmp_path).keys() == {"project_deploy.md"}
+    assert "feedback_db.md" in index.read_text()
+    assert "project_deploy.md" not in index.read_text()

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from memtui.config import Paths, Settings
-from memtui.contract import CorrectRequest, ForgetRequest, Scope, SourceRef, WriteMode, WriteRequest
+from memtui.contract import (
+    CorrectRequest,
+    Denied,
+    ForgetRequest,
+    OperationStatus,
+    RecordHandle,
+    Scope,
+    SourceRef,
+    WriteMode,
+    WriteRequest,
+)
 from memtui.service import Caller, open_service
 
 
@@ -66,3 +78,41 @@ async def test_everything_in_the_home_is_private(paths: Paths, settings: Setting
     open_to_others = [path for path in everything if path.stat().st_mode & 0o077]
     await service.close()
     assert open_to_others == []
+
+
+@pytest.mark.usefixtures("held_by_rights")
+async def test_a_bulk_forget_goes_on_behind_a_folder_that_may_not_be_written(
+    paths: Paths, settings: Settings
+) -> None:
+    caller = Caller(company_id="local", principal="user:ana", door="test")
+    company = Scope(company_id="local")
+    source = SourceRef(kind="manual_note", company_id="local")
+    service = await open_service(paths, settings)
+    try:
+        ids: list[RecordHandle] = []
+        for kind in ("note", "fact"):
+            for project in ("a", "shut", "z"):
+                scope = Scope(company_id="local", project_id=project)
+                request = WriteRequest(scope=scope, source=source, content="Old", kind=kind)
+                ids += (await service.write(caller, request)).handles
+        before = files_of(paths)
+        shut = paths.data / "bindings" / "local" / "default" / "vault" / "projects" / "shut"
+        folders = [one for one in (shut, *shut.rglob("*")) if one.is_dir()]
+        for folder in folders:
+            folder.chmod(0o500)
+        answer = await service.forget(caller, ForgetRequest(scope=company, handles=tuple(ids)))
+        stay = {one.provider_record_id for one in (ids[1], ids[4])}
+        assert set(answer.refused) == stay
+        assert all("(Permission denied)" in why for why in answer.refused.values())
+        assert {one.provider_record_id for one in answer.handles}.isdisjoint(stay)
+        assert len(answer.handles) == 4
+        logged = await service.log.get(caller, answer.operation_id)
+        assert (logged.status, logged.request["refused"]) == (OperationStatus.OK, 2)
+        with pytest.raises(Denied, match="Permission denied"):
+            await service.forget(caller, ForgetRequest(scope=company, handles=(ids[1],)))
+        await service.undo(caller)
+        for folder in folders:
+            folder.chmod(0o700)
+        assert files_of(paths) == before
+    finally:
+        await service.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -54,6 +55,7 @@ from memtui.contract import (
     Capabilities,
     CorrectReply,
     CorrectRequest,
+    Denied,
     ForgetReply,
     ForgetRequest,
     Invalid,
@@ -68,7 +70,12 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.paths import sync_folder
-from memtui.provider_kit import blocking, check_revision
+from memtui.provider_kit import (
+    blocking,
+    check_revision,
+    refused_by_system,
+    require_unprotected,
+)
 
 _DEPTH = 4
 _TYPES = ("user", "feedback", "reference", "project")
@@ -207,22 +214,44 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                 if record is not None:
                     check_revision(record, request.revisions.get(handle.provider_record_id))
             gone = {one: record for one, record in there.items() if record is not None}
-            self._remove(gone, request.scope)
-            self.keep_known(dict.fromkeys(one.provider_record_id for one in gone))
-        return ForgetReply(missing=tuple(one for one in there if one not in gone))
+            refused = self._remove(gone, request.scope)
+            ids = (one.provider_record_id for one in gone)
+            self.keep_known(dict.fromkeys(one for one in ids if one not in refused))
+        missing = tuple(one for one in there if one not in gone)
+        return ForgetReply(missing=missing, refused=refused)
 
-    def _remove(self, gone: Mapping[RecordHandle, Record], scope: Scope) -> None:
-        names = {self._file_of(one) for one in gone.values() if one.kind != INDEX_KIND}
-        for handle in [one for one, record in gone.items() if record.kind == INDEX_KIND]:
-            if (record := self._find(handle, scope)) is not None:  # where it stands by now
-                self._change_index(partial(without_section, record=record))
-        self._change_index(partial(without_entries, names=frozenset(names)))
-        for name in names:
-            try:
-                self._place(name).unlink(missing_ok=True)
-                sync_folder(self._place(name).parent)
-            except OSError as error:
-                raise self._cannot(name, error) from error
+    def _remove(self, gone: Mapping[RecordHandle, Record], scope: Scope) -> dict[str, str]:
+        """Remove memories; return by record id why not, where a file stays."""
+        require_unprotected(self._place(INDEX), str(self._place(INDEX)))
+        refused: dict[str, str] = {}
+        names: set[str] = set()
+        for handle, record in gone.items():
+            if record.kind != INDEX_KIND:
+                name = self._file_of(record)
+                try:
+                    self._unlink(name)
+                    names.add(name)
+                except MemtuiError as error:
+                    refused[handle.provider_record_id] = str(error)
+        try:
+            for handle in [one for one, record in gone.items() if record.kind == INDEX_KIND]:
+                if (now := self._find(handle, scope)) is not None:  # where it stands by now
+                    self._change_index(partial(without_section, record=now))
+            if names:
+                self._change_index(partial(without_entries, names=frozenset(names)))
+        except MemtuiError as error:
+            raise (Unavailable(str(error), sent=True) if names else error) from error
+        return refused
+
+    def _unlink(self, name: str) -> None:
+        path = self._place(name)
+        require_unprotected(path, str(path))
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise refused_by_system(str(path), error) from error
+        with suppress(OSError):  # it is gone, and will be written down sooner or later
+            sync_folder(path.parent)
 
     @blocking
     def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
@@ -254,8 +283,11 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                 one.handle: self._find(one.handle, scope) for one in snapshots if not one.record
             }
             there = {one: record for one, record in away.items() if record is not None}
-            if there:
-                self._remove(there, scope)
+            if there and (refused := self._remove(there, scope)):
+                why = next(iter(refused.values()))
+                if len(refused) == len(there):
+                    raise Denied(why)
+                raise Unavailable(why, sent=True)
             known |= dict.fromkeys(one.provider_record_id for one in away)
             for one in snapshots:
                 if one.record is not None:
@@ -345,6 +377,9 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
     def _not_text(self, name: str) -> Invalid:
         return Invalid(f"{self._place(name)} or the new text is not UTF-8; fix it first.")
 
-    def _cannot(self, name: str, error: Exception) -> Unavailable:
-        why = getattr(error, "strerror", None) or str(error).rstrip(".")
-        return Unavailable(f"{self._place(name)} cannot be changed ({why}); look at its rights.")
+    def _cannot(self, name: str, error: Exception) -> MemtuiError:
+        path = self._place(name)
+        if isinstance(error, OSError):
+            return refused_by_system(str(path), error)
+        why = str(error).rstrip(".")
+        return Unavailable(f"{path} cannot be changed ({why}); look at its rights.")

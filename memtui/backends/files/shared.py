@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from memtui.backends.files.reading import Refused, read_whole
 from memtui.contract import Conflict, Unavailable
 from memtui.paths import sync_folder
+from memtui.provider_kit import refused_by_system, require_unprotected
 
 if TYPE_CHECKING:
     import ctypes
@@ -76,8 +77,10 @@ class SharedFile:
 
         Raises:
             Conflict: others rewrite the file again and again, so that the change does not stay.
+            Denied: by its rights or its folder's it is not to be changed.
             Unavailable: the file cannot be read or replaced.
         """
+        require_unprotected(self._path, str(self._path))
         displaced: list[tuple[bytes, bytes]] = []
         """What others wrote at the very moment of an exchange, after what it was made from."""
         try:
@@ -90,12 +93,11 @@ class SharedFile:
                 fresh = edit(base)
                 if fresh == there or self._put(fresh, state, displaced, there, attempt):
                     return fresh
-        except (OSError, Refused) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error).rstrip(".")
-            raise Unavailable(
-                f"{self._path} cannot be changed ({why}); look at its rights and at those of its "
-                "folder."
-            ) from error
+        except OSError as error:
+            raise refused_by_system(str(self._path), error) from error
+        except Refused as error:
+            why = str(error).rstrip(".")
+            raise Unavailable(f"{self._path} cannot be changed ({why}).") from error
         raise Conflict(
             f"Another program rewrites {self._path} again and again, and the change was lost each "
             "time; try again when its agents rest."

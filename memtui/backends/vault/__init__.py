@@ -493,7 +493,7 @@ class VaultAdapter(Adapter):
         self._check_writable()
         missing: list[RecordHandle] = []
         named: dict[str, list[str]] = defaultdict(list)
-        paths: list[str] = []
+        """By path, the facts to take out of a file; none: the file itself goes."""
         loaded: dict[str, FactsDocument] = {}
         with self._folder.locked():
             for handle in dict.fromkeys(request.handles):
@@ -504,13 +504,30 @@ class VaultAdapter(Adapter):
                 check_revision(record, request.revisions.get(handle.provider_record_id))
                 _check_own(record)
                 path, name = split_id(handle.provider_record_id)
-                named[path].append(name) if name else paths.append(path)
-            for path, names in named.items():
+                named[path] += [name] if name else []
+            stay = {path: self._remove(path, names) for path, names in named.items()}
+        self._index.follow(named)
+        refused = {
+            f"{path}#{name}" if name else path: why
+            for path, why in stay.items()
+            if why
+            for name in named[path] or [""]
+        }
+        return ForgetReply(missing=tuple(missing), refused=refused)
+
+    def _remove(self, path: str, names: Sequence[str]) -> str:
+        """Remove a note's file, or facts of a file; return why not, where it stays as it was."""
+        before = self._folder.touched
+        try:
+            if names:
                 changes.forget(self._folder, path, names)
-            for path in paths:
+            else:
                 self._folder.remove(path)
-        self._index.follow({*named, *paths})
-        return ForgetReply(missing=tuple(missing))
+        except MemtuiError as error:
+            if self._folder.touched > before:
+                raise
+            return str(error)
+        return ""
 
     @blocking
     def sync(self, source: SourceRef | None = None) -> SyncReply:  # noqa: ARG002

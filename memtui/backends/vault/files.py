@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from memtui.contract import Denied, Invalid, Location, Problem, Unavailable
+from memtui.contract import Denied, Invalid, Location, MemtuiError, Problem, Unavailable
 from memtui.paths import sync_folder
+from memtui.provider_kit import refused_by_system, require_unprotected
 
 from .layout import HISTORY
 from .workspace import Workspace
@@ -91,6 +92,8 @@ class Folder:
         self._threads = threading.Lock()
         self.known = root.is_dir()
         """Whether the folder has been there: where it is gone then, it is not made anew."""
+        self.touched = 0
+        """How many files were put in place or removed since the lock was taken."""
 
     def check(self) -> None:
         """Raise `Unavailable` if the folder has been there and is gone."""
@@ -243,6 +246,7 @@ class Folder:
                 if target.exists():
                     return False
                 temporary.replace(target)
+            self.touched += 1
         return True
 
     def replace(
@@ -252,7 +256,10 @@ class Folder:
 
         `modified_ns` is the time that the file gets; None is now. A file keeps its permissions;
         one that is not there gets `mode`, 0600 for None.
+
+        Raises `Denied` for one that nobody is to write, or where the system refuses.
         """
+        self.check_unprotected(path)
         moment = self._now_ns() if modified_ns is None else modified_ns
         with self._written_beside(path, content, moment) as (target, temporary):
             if target.exists():
@@ -260,13 +267,35 @@ class Folder:
             if mode is not None:
                 temporary.chmod(mode)
             temporary.replace(target)
+            self.touched += 1
 
     def remove(self, path: str) -> None:
-        """Remove a file; its folder stays."""
+        """Remove a file; its folder stays.
+
+        Raises `Denied` for one that nobody is to write, or where the system refuses.
+        """
         target = self._writable(path)
-        with contextlib.suppress(FileNotFoundError):  # its folder may be gone too
+        self.check_unprotected(path)
+        # Its folder may be gone too.
+        with self._told_of(path), contextlib.suppress(FileNotFoundError):
             target.unlink()
+            self.touched += 1
             sync_folder(target.parent)
+
+    def check_unprotected(self, path: str) -> None:
+        """Raise `Denied` where a file's rights say that nobody is to write it."""
+        require_unprotected(self._writable(path), path)
+
+    @contextlib.contextmanager
+    def _told_of(self, path: str) -> Iterator[None]:
+        """Make the error of a file that stays as it was one that a person can read."""
+        before = self.touched
+        try:
+            yield
+        except OSError as error:
+            if self.touched > before:
+                raise
+            raise refused_by_system(path, error) from error
 
     def _now_ns(self) -> int:
         moment = self.now()
@@ -289,18 +318,19 @@ class Folder:
                 f"{target.name} would be larger than {self._max_bytes // 1_000_000} MB, and then "
                 "it is not read; store less in it, or raise the binding's max_file_mb."
             )
-        self._make_folder(target.parent)
         temporary = target.parent / f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
-        try:
-            with open(temporary, "xb", opener=_private) as stream:
-                stream.write(raw)
-                stream.flush()
-                os.utime(stream.fileno(), ns=(modified_ns, modified_ns))
-                os.fsync(stream.fileno())
-            yield target, temporary
-        finally:
-            temporary.unlink(missing_ok=True)
-        sync_folder(target.parent)
+        with self._told_of(path):
+            self._make_folder(target.parent)
+            try:
+                with open(temporary, "xb", opener=_private) as stream:
+                    stream.write(raw)
+                    stream.flush()
+                    os.utime(stream.fileno(), ns=(modified_ns, modified_ns))
+                    os.fsync(stream.fileno())
+                yield target, temporary
+            finally:
+                temporary.unlink(missing_ok=True)
+            sync_folder(target.parent)
 
     def _make_folder(self, folder: Path) -> None:
         missing = []
@@ -315,7 +345,8 @@ class Folder:
     def locked(self) -> Iterator[None]:
         """Keep every other writer of this vault out, in this and in other processes.
 
-        Raises `Unavailable` after the configured seconds, or if the folder cannot be written.
+        Raises `Unavailable` after the configured seconds, and where a change broke off between two
+        files; `Denied` if the folder cannot be written.
         """
         import filelock
 
@@ -324,6 +355,7 @@ class Folder:
             raise Unavailable(busy)
         try:
             self.check()
+            self.touched = 0
             self._make_folder(self.root)
             self.known = True
             with filelock.FileLock(
@@ -336,10 +368,15 @@ class Folder:
                 yield
         except filelock.Timeout:
             raise Unavailable(busy) from None
+        except MemtuiError as error:
+            if self.touched:
+                raise Unavailable(str(error), sent=True) from error
+            raise
         except OSError as error:
-            raise Unavailable(
-                f"The vault {self.root} cannot be written: {error.strerror or error}.", sent=True
-            ) from error
+            refusal = refused_by_system(f"The vault {self.root}", error)
+            if self.touched:
+                raise Unavailable(str(refusal), sent=True) from error
+            raise refusal from error
         finally:
             self._threads.release()
 

@@ -375,12 +375,16 @@ class FactsDocument:
                 fact.recorded = fact.current
 
     def save(self, content: str, *, history_first: bool = False, drop_empty: bool = False) -> None:
-        """Put the facts file and then its history on disk, each only if it changed."""
+        """Put the facts file and then its history on disk, each only if it changed.
+
+        Raises `Denied`, and changes neither, where one of the two is not to be written.
+        """
         history = (history_path(self.path), self.history, self.ledger.joined(), True)
-        parts = [(self.path, self.file, content, drop_empty), history]
-        for path, before, now, may_go in reversed(parts) if history_first else parts:
-            if now == (before.content if before else ""):
-                continue
+        both = [(self.path, self.file, content, drop_empty), history]
+        parts = [one for one in both if one[2] != (one[1].content if one[1] else "")]
+        for path, *_ in parts:
+            self.folder.check_unprotected(path)
+        for path, _, now, may_go in reversed(parts) if history_first else parts:
             if not now and may_go:
                 self.folder.remove(path)
             else:

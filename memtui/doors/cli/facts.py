@@ -345,7 +345,7 @@ async def facts_merge(
         *forgotten(forgot),
         corrected(change) if change is not None else "",
     )
-    return 1 if forgot.ghosts else 0
+    return 1 if forgot.refused or forgot.ghosts else 0
 
 
 async def facts_pin(session: Session, record_ids: FactIds, scope: FactScope) -> None:

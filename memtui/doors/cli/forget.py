@@ -191,7 +191,7 @@ def held(answer: MutationAnswer) -> str:
 def answer_forgotten(session: Session, answer: MutationAnswer) -> int:
     """Print what a deletion did; return the exit code."""
     session.out.answer(answer, changed_ids(answer), *forgotten(answer))
-    return 1 if answer.missing or answer.ghosts else 0
+    return 1 if answer.missing or answer.refused or answer.ghosts else 0
 
 
 def forgotten(answer: MutationAnswer) -> Iterator[str]:
@@ -199,6 +199,8 @@ def forgotten(answer: MutationAnswer) -> Iterator[str]:
     yield held(answer)
     for handle in answer.missing:
         yield f"There was no record {handle.provider_record_id}."
+    for record_id, why in answer.refused.items():
+        yield f"{record_id} was not forgotten: {why}"
     for handle in answer.ghosts:
         yield f"The provider still returns {handle.provider_record_id}: it is a ghost now."
     if answer.handles:

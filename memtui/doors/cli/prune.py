@@ -243,7 +243,7 @@ def _exit_code(applied: _Applied | None) -> int:
     """Return 1 where something that was to go is still there, or was not there."""
     if applied is None:
         return 0
-    went_wrong = any(one.missing or one.ghosts for one in applied.answers)
+    went_wrong = any(one.missing or one.refused or one.ghosts for one in applied.answers)
     return 1 if applied.failed or went_wrong else 0
 
 
@@ -322,6 +322,7 @@ def _outcome(applied: _Applied | None, *, dry_run: bool) -> dict[str, Any]:
         "operation_ids": [one.operation_id for one in answers],
         "forgotten": [name for one in answers for name in changed_ids(one)],
         "missing": [gone.provider_record_id for one in answers for gone in one.missing],
+        "refused": {name: why for one in answers for name, why in one.refused.items()},
         "ghosts": [ghost.provider_record_id for one in answers for ghost in one.ghosts],
         "failed": jsonable(applied.failed if applied else ()),
     }
@@ -378,7 +379,7 @@ def _told(planned: _Planned, applied: _Applied | None, *, dry_run: bool) -> Iter
         yield f"Nothing of {all_of} is marked to go."
     elif dry_run:
         yield f"{count} of {all_of} would go and save {saved}; --apply lets them go."
-    elif applied is not None and not applied.failed:
+    elif applied is not None and not applied.failed and not any(a.refused for a in applied.answers):
         yield f"That saves {saved}."
     for why, kept in planned.kept.items():
         yield f"{shown.counted(kept, 'record')} that could go must stay. {why}"

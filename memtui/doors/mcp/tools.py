@@ -202,6 +202,8 @@ class Removed(Told):
     ids: tuple[str, ...]
     missing: tuple[str, ...] = ()
     """Ids that named nothing here."""
+    refused: dict[str, str] = {}
+    """Ids of what stays as it is, and why."""
     still_found: tuple[str, ...] = ()
     """What the memory says is removed and still returns."""
     held: Held | None = None
@@ -213,7 +215,8 @@ class Removed(Told):
             return self.held.sentence
         told = {"Removed": self.ids, "Not found": self.missing, "Still found": self.still_found}
         named = ((what, ", ".join(map(visible, ids))) for what, ids in told.items() if ids)
-        return "\n".join(f"{what}: {ids}." for what, ids in named)
+        stay = (f"Not removed: {visible(one)}. {visible(why)}" for one, why in self.refused.items())
+        return "\n".join([*(f"{what}: {ids}." for what, ids in named), *stay])
 
 
 class ProfileText(Told):
@@ -589,6 +592,7 @@ async def _forget(
         **_told(answer),
         ids=_ids(answer.handles),
         missing=_ids(answer.missing),
+        refused=answer.refused,
         still_found=_ids(answer.ghosts),
         held=answer.held,
     )

@@ -395,6 +395,29 @@ async def test_a_forgotten_note_comes_back_with_its_permissions(
 
 
 @pytest.mark.parametrize("kind", ["note", "fact"])
+async def test_a_file_without_the_right_to_write_is_left_alone(
+    open_vault: Open, root: Path, kind: str
+) -> None:
+    adapter = await open_vault()
+    kept = await note(adapter, "Stays.", kind=kind)
+    other = await note(adapter, "Goes.", kind=kind, scope=COMPANY)
+    path = root / kept.provider_record_id.partition("#")[0]
+    path.chmod(0o444)
+    before = await adapter.snapshot([kept], SCOPE)
+    files = {one: one.read_bytes() for one in path.parent.iterdir()}
+    with pytest.raises(Denied, match="write-protected"):
+        await adapter.correct(CorrectRequest(scope=SCOPE, handle=kept, text="Says more."))
+    reply = await adapter.forget(ForgetRequest(scope=SCOPE, handles=(kept, other)))
+    assert list(reply.refused) == [kept.provider_record_id]
+    with pytest.raises(Denied, match="write-protected"):
+        await adapter.restore([before[0].model_copy(update={"record": None, "state": {}})], SCOPE)
+    assert {one: one.read_bytes() for one in path.parent.iterdir()} == files
+    assert await adapter.get(other, COMPANY) is None
+    path.chmod(0o644)
+    assert not (await adapter.forget(ForgetRequest(scope=SCOPE, handles=(kept,)))).refused
+
+
+@pytest.mark.parametrize("kind", ["note", "fact"])
 async def test_metadata_as_large_as_a_plugin_takes_it(
     open_vault: Open, root: Path, kind: str
 ) -> None:
