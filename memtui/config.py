@@ -87,7 +87,7 @@ class Settings(Model):
     database_url: str = ""
     """The control plane's database as a SQLAlchemy URL; empty means the SQLite file in the home."""
     provider_timeout_ms: Annotated[int, Field(ge=10, le=600_000)] = 10_000
-    """How long one call to a provider may take, in milliseconds."""
+    """How long one call to a provider may take in all, in milliseconds."""
     all_bindings_timeout_ms: Annotated[int, Field(ge=10, le=600_000)] = 5_000
     """How long one binding may take where all are asked at once, in milliseconds."""
     scope_weights: dict[

@@ -111,36 +111,31 @@ async def guarded(
     timeout_ms: int,
     idempotent: bool,
 ) -> T:
-    """Make one call to a provider; an idempotent one is tried again, with jitter.
+    """Make one call to a provider; an idempotent one is tried again, with jitter, in the same time.
 
     Raises:
         Unavailable: it timed out, failed in a way of its own, or the breaker is open.
         MemtuiError: whatever the adapter said.
     """
     breaker.check(provider)
-    tries = _ATTEMPTS if idempotent else 1
-    while True:
-        try:
-            answer = await _once(call, provider, timeout_ms)
-        except Unavailable as error:
-            tries -= 1
-            if error.sent or not tries:
-                breaker.failed()
-                raise
-        except MemtuiError:
-            breaker.succeeded()
-            raise
-        else:
-            breaker.succeeded()
-            return answer
-        # Whoever failed together does not come back together.
-        await asyncio.sleep(uniform(0.05, 0.3))  # noqa: S311 - no secret
+    try:
+        answer = await _in_time(call, provider, timeout_ms, _ATTEMPTS if idempotent else 1)
+    except Unavailable:
+        breaker.failed()
+        raise
+    except MemtuiError:
+        breaker.succeeded()
+        raise
+    breaker.succeeded()
+    return answer
 
 
-async def _once(call: Callable[[], Awaitable[T]], provider: str, timeout_ms: int) -> T:
+async def _in_time(
+    call: Callable[[], Awaitable[T]], provider: str, timeout_ms: int, tries: int
+) -> T:
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            return await call()
+            return await _tried(call, tries)
     except TimeoutError as error:
         raise Unavailable(
             f"{provider} did not answer within {timeout_ms / 1000:g} s; "
@@ -151,6 +146,18 @@ async def _once(call: Callable[[], Awaitable[T]], provider: str, timeout_ms: int
         raise
     except Exception as error:
         raise unexpected(provider, error) from error
+
+
+async def _tried(call: Callable[[], Awaitable[T]], tries: int) -> T:
+    while True:
+        try:
+            return await call()
+        except Unavailable as error:
+            tries -= 1
+            if error.sent or not tries:
+                raise
+        # Whoever failed together does not come back together.
+        await asyncio.sleep(uniform(0.05, 0.3))  # noqa: S311 - no secret
 
 
 @dataclass(frozen=True)

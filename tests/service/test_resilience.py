@@ -109,6 +109,20 @@ async def test_a_call_that_hangs_ends_at_its_timeout_and_may_have_been_sent(
     assert caught.value.sent
 
 
+async def test_all_tries_of_a_call_have_one_timeout(breaker: Breaker) -> None:
+    ended = 0
+
+    async def slowly_down() -> None:
+        nonlocal ended
+        await asyncio.sleep(0.03)
+        ended += 1
+        raise DOWN
+
+    with pytest.raises(Unavailable, match=r"mem0 did not answer within 0.04 s"):
+        await ask(slowly_down, breaker, timeout_ms=40)
+    assert ended <= 1
+
+
 async def test_a_bug_of_the_provider_is_logged_and_is_one_sentence(
     breaker: Breaker, caplog: pytest.LogCaptureFixture
 ) -> None:
