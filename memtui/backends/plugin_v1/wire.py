@@ -164,18 +164,25 @@ def read_written(answer: object) -> str:
 
 
 def read_hits(answer: object) -> Hits:
-    """Return what a search found, as it came. Raises `Unavailable`."""
+    """Return what a search found, as it came. Raises `Unavailable`.
+
+    No memories may be null, as servers in Go write an empty list, but they have to be named.
+    """
     fields = as_object(answer, "a search")
-    listed, cursor = fields.get("memories"), fields.get("next_cursor")
+    if "memories" not in fields:
+        raise Unavailable("The plugin answered a search with an object that names no memories.")
+    listed, cursor = fields["memories"], fields.get("next_cursor")
     if not isinstance(listed, list | None):
         raise Unavailable(f"The plugin answered a search with {_shape(listed)} as its memories.")
+    if not isinstance(cursor, str | None):
+        raise Unavailable(f"The plugin answered a search with {_shape(cursor)} as its cursor.")
     found = tuple(one for one in map(_memory, listed or ()) if one is not None)
     if listed and not found:
         raise Unavailable("The plugin answered a search with memories that cannot be read.")
     returned = len(listed or ())
     return Hits(
         found, returned, unreadable=returned - len(found),
-        cursor=cursor if isinstance(cursor, str) and cursor else None,
+        cursor=cursor or None,
     )  # fmt: skip
 
 

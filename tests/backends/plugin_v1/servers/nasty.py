@@ -128,6 +128,8 @@ TRICKS: dict[str, Trick] = {
     "a list": answers(200, []),
     "null": answers(200, b"null"),
     "a number": answers(200, b"17"),
+    "memories are not named": answers(200, {"more": 1}),
+    "memories with an odd cursor": answers(200, {"memories": [_ROW], "next_cursor": 7}),
     "memories is text": answers(200, {"memories": "none"}),
     "memories is an object": answers(200, {"memories": {"1": _ROW}}),
     "memories of numbers": answers(200, {"memories": [1, 2]}),
@@ -144,7 +146,6 @@ ROW_TRICKS = {name for name in TRICKS if name.startswith(("memor", "content"))}
 
 ODD: dict[str, bytes] = {
     "null list": b'{"memories": null}',
-    "no list": b'{"more": 1}',
     "one row of many is readable": json.dumps(
         {"memories": [7, _ROW, {"id": 3}, None], "extra": True}
     ).encode(),
