@@ -5,6 +5,7 @@ Whoever calls holds the vault's lock.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
 from collections import Counter
@@ -29,7 +30,7 @@ from memtui.fact_values import pair_of
 
 from . import facts, markdown
 from .facts import FactsFile
-from .files import Folder, readable
+from .files import Folder, encoded, readable
 from .history import Fact, FactsDocument, Frame, Ledger, Version, natural_name
 from .layout import FACTS, Place, own_ids, place_of, source_fields, split_id
 from .notes import check_utf8
@@ -422,6 +423,8 @@ class FactState:
     first: int = 0
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+    """The lines around it, each by its `_mark`: they may be another fact's, and that may be erased.
+    """
     namespace: str | None = None
     created: str | None = None
 
@@ -437,8 +440,8 @@ class FactState:
             history,
             lines[bullet.first : bullet.end],
             bullet.first,
-            lines[max(0, bullet.first - _CONTEXT) : bullet.first],
-            lines[bullet.end : bullet.end + _CONTEXT],
+            _marks(lines[max(0, bullet.first - _CONTEXT) : bullet.first]),
+            _marks(lines[bullet.end : bullet.end + _CONTEXT]),
             bullet.namespace,
             _created(fact),
         )
@@ -564,12 +567,13 @@ def _new_place(content: str, state: FactState) -> tuple[int, str, str]:
 
 def _old_place(lines: list[str], state: FactState) -> int | None:
     """Where the lines stood: at the old number if a neighbour is there, else by neighbours."""
+    marks = _marks(lines)
 
     def ahead(index: int) -> int:
-        return _alike(reversed(state.before), reversed(lines[max(0, index - _CONTEXT) : index]))
+        return _alike(reversed(state.before), reversed(marks[max(0, index - _CONTEXT) : index]))
 
     def behind(index: int) -> int:
-        return _alike(state.after, lines[index : index + _CONTEXT])
+        return _alike(state.after, marks[index : index + _CONTEXT])
 
     first = state.first
     if first <= len(lines) and (
@@ -584,7 +588,15 @@ def _old_place(lines: list[str], state: FactState) -> int | None:
 
 
 def _alike(old: Iterable[str], new: Iterable[str]) -> int:
-    """How many lines are the same, from the first on, whatever their line ends."""
-    pairs = zip(old, new, strict=False)
-    same = itertools.takewhile(lambda pair: pair[0].rstrip("\r\n") == pair[1].rstrip("\r\n"), pairs)
+    """How many marks are the same, from the first on."""
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))
     return sum(1 for _ in same)
+
+
+def _marks(lines: Sequence[str]) -> tuple[str, ...]:
+    return tuple(map(_mark, lines))
+
+
+def _mark(line: str) -> str:
+    """Return what tells a line from its neighbours, whatever its end, and nothing of its words."""
+    return hashlib.sha256(encoded(line.rstrip("\r\n"))).hexdigest()[:4]
