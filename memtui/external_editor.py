@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -13,6 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from memtui.contract import Invalid, Location
+
+DRAFT_OF = "of.json"
+"""The file beside a kept draft that tells what it is of."""
 
 _GOTO_FLAG = frozenset({"code", "code-insiders", "codium", "cursor", "windsurf"})
 _COLON = frozenset({"subl", "zed", "hx", "helix"})
@@ -77,12 +81,14 @@ def edited(
     *,
     within: Path | None = None,
     keep: Callable[[Path], None] | None = None,
+    of: tuple[str, str] = ("", ""),
 ) -> Iterator[str]:
     """Let the person edit a text in their editor, and yield what they made of it.
 
     It lies in a file with mode 0600 in a folder of its own, `within` another one, which is removed
     afterwards; but where the block fails and the text was changed, `keep` is told the file, and it
-    stays. A line end that the editor put behind the last line is taken off again.
+    stays, with `of` beside it: the binding and the id of what the text is of, for a purge to find.
+    A line end that the editor put behind the last line is taken off again.
 
     Raises:
         Invalid: there is no editor, it failed, or what it left is not UTF-8.
@@ -99,6 +105,7 @@ def edited(
     except BaseException:
         if keep is not None and file.exists() and file.read_bytes() != content:
             kept = True
+            (folder / DRAFT_OF).write_text(json.dumps(of), "ascii")
             keep(file)
         raise
     finally:

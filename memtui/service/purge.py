@@ -38,6 +38,7 @@ from memtui.contract import (
     Unavailable,
     owner_scope,
 )
+from memtui.external_editor import DRAFT_OF
 from memtui.json_text import json_text
 from memtui.paths import replacing
 from memtui.service.connections import Connection
@@ -512,9 +513,19 @@ def _files(paths: Paths, aim: Aim) -> list[tuple[Path, bytes | None]]:
             found.append((path, kept))
     for folder in sorted(paths.data.glob("draft-*")):
         drafts = [_read(path) or b"" for path in folder.iterdir()] if folder.is_dir() else []
-        if any(aim.says(draft.decode("utf-8", "replace")) for draft in drafts):
+        said = any(aim.says(draft.decode("utf-8", "replace")) for draft in drafts)
+        if said or _is_draft_of(folder, aim):
             found.append((folder, None))
     return found
+
+
+def _is_draft_of(folder: Path, aim: Aim) -> bool:
+    """Whether what was begun there, whatever it says by now, was of what is gone."""
+    try:
+        key, name = json.loads((folder / DRAFT_OF).read_bytes())
+    except (OSError, ValueError, TypeError):
+        return False
+    return name in aim.gone.get(key, ()) or name in aim.held
 
 
 def _lines_without(logged: bytes, aim: Aim) -> bytes:
@@ -539,7 +550,9 @@ def _read(path: Path) -> bytes | None:
 def _without(value: Any, aim: Aim) -> Any:
     """Return a JSON value without the list members, texts and scopes that are of what is gone."""
     if isinstance(value, dict):
-        return None if _is_of(value, aim) else {k: _without(v, aim) for k, v in value.items()}
+        if _is_of(value, aim):
+            return None
+        return {k: _without(v, aim) for k, v in value.items() if not aim.says(k)}
     if isinstance(value, list):
         return [one for one in value if _without(one, aim) == one]
     return "" if isinstance(value, str) and aim.says(value) else value

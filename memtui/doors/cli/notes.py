@@ -260,6 +260,7 @@ async def _correct_in_editor(session: Session, request: CorrectRequest) -> None:
         session.settings.editor,
         within=session.paths.data,
         keep=lambda file: session.out.say(f"Your text is kept in {file}."),
+        of=(found.binding_key, found.record.handle.provider_record_id),
     ) as text:
         if text == found.record.text:
             session.out.say("Nothing was changed.")

@@ -110,6 +110,7 @@ async def review_fix(
         session.settings.editor,
         within=session.paths.data,
         keep=lambda file: session.out.say(f"Your text is kept in {file}."),
+        of=(one.binding_key, one.held_id),
     ) as changed:
         return await _fix(session, one, changed, seen)
 
