@@ -72,11 +72,11 @@ _STRUCTURE = frozenset(
     {
         "binding_reason",
         "to_show",
-        "source.activity_id",
-        "source.comment_id",
         *(f"request.{name}" for name in ("operation_id", "checks", "sort", "model", "kind")),
     }
 )
+_REFERENCES = frozenset({"source.activity_id", "source.comment_id"})
+"""Structure too, but of a subject's own: there they may bear its name."""
 _ID = re.compile(r"handles\.\d+\.provider_record_id|request\.record_ids?(\.\d+)?")
 _NOWHERE = re.compile(r"(?!)")
 _PLACE = re.compile(r"\.\d+(?=\.|$)")
@@ -305,9 +305,15 @@ class Aim:
         named = r"""(?:\b(?i:subject)|(?<![\w:"'])(?i:user)):(?:[^\s"']*,)?"""  # not `by:user:`
         return re.compile(rf"""(?:{named}|["'])(?:{forms})(?=["'\\\s,]|$)""")
 
+    @cached_property
+    def _forms(self) -> tuple[str, ...]:
+        """The telling texts as they are, and as JSON of either sort has them."""
+        unicode = (json.dumps(text, ensure_ascii=False)[1:-1] for text in self.telling)
+        return tuple(dict.fromkeys((*self.telling, *self.written, *unicode)))
+
     def says(self, text: str) -> bool:
-        """Whether a text holds one of the gone records' or names the subject."""
-        return any(one in text for one in self.telling) or bool(self._subject.search(text))
+        """Whether a text, or JSON, holds one of the gone records' or names the subject."""
+        return any(one in text for one in self._forms) or bool(self._subject.search(text))
 
     def says_written(self, value: str) -> bool:
         """The same of the canonical JSON of a value."""
@@ -349,9 +355,11 @@ def doomed(operation: Operation, aim: Aim) -> tuple[str, ...]:
         whole = whole or (not here and not others and asks_for)
     # What another record says stays, and be it the same: it is that record's.
     is_others = operation.operation_type.mutates and bool(operation.handles) and not whole
+    is_subjects = whole and aim.subject_id is not None
+    stays = operation.absent.keys() | (_STRUCTURE if is_subjects else _STRUCTURE | _REFERENCES)
     found = []
     for path, value in fields(operation):
-        if path in operation.absent or path in _STRUCTURE:
+        if path in stays:
             continue
         if path == SUBJECT:
             doom = aim.subject_id is not None and operation.scope.subject_id == aim.subject_id

@@ -563,30 +563,40 @@ async def test_the_copy_in_the_object_store_and_of_other_machines_is_renewed(
 
 async def test_the_apps_own_files_lose_what_names_it(service: MemoryService, paths: Paths) -> None:
     told = await tell(service, OF_PROJECT)
-    await forget(service, OF_PROJECT, told.fact)
+    await forget(service, OF_PROJECT, told.fact, told.note)
     said = "launch_door: the rhubarb door of the hall"
+    lines = 'The launch code is marmalade\non the "second" shelf — über all'
+    written = [json.dumps(lines), json.dumps(lines, ensure_ascii=False)]
     scope = OF_PROJECT.model_dump()
     session = {
         "companies": {"local": {"scope": scope, "filter_line": said}},
         "filters": [said, "x"],
+        "kept": {said: 1, "y": [*written, "z"]},
     }
     paths.session_file.write_text(json.dumps(session))
     logs = [paths.log_file, paths.log_file.with_name("memtui.log.1")]
     for log in logs:
         log.write_text(f"one\nwent wrong with {said!r}\nthree\n")
-    draft = paths.data / "draft-1"
-    draft.mkdir()
-    (draft / "memory.md").write_text(said)
+    fact = told.fact.provider_record_id
+    drafts = {"1": said, "2": "Says nothing of it by now", "3": "Of another"}
+    for name, text in drafts.items():
+        (paths.data / f"draft-{name}").mkdir()
+        (paths.data / f"draft-{name}" / "record.md").write_text(text)
+    for name, record_id in (("2", fact), ("3", told.other.provider_record_id)):
+        (paths.data / f"draft-{name}" / "of.json").write_text(json.dumps(["default", record_id]))
     record = PurgeRequest(record_id=told.fact.provider_record_id)
     done = await service.purging.apply(ANA, record)
     assert done.left == ()
     assert json.loads(paths.session_file.read_text()) == {
-        "companies": {"local": {"scope": scope, "filter_line": ""}}, "filters": ["x"]
+        "companies": {"local": {"scope": scope, "filter_line": ""}}, "filters": ["x"],
+        "kept": {"y": [*written, "z"]},
     }  # fmt: skip
     assert [log.read_text() for log in logs] == ["one\nthree\n"] * 2
-    assert not draft.exists()
+    assert [one.name for one in paths.data.glob("draft-*")] == ["draft-3"]
     await service.purging.apply(ANA, PurgeRequest(project_id="apollo"))
-    assert json.loads(paths.session_file.read_text())["companies"]["local"]["scope"] is None
+    left = json.loads(paths.session_file.read_text())
+    assert left["companies"]["local"]["scope"] is None
+    assert left["kept"] == {"y": ["z"]}
 
 
 async def test_of_a_text_of_several_lines_none_is_left_in_the_log_file(
@@ -615,6 +625,23 @@ async def test_filters_and_statements_that_name_a_subject_go_with_it(
     paths.queries_file.write_text(json.dumps([*about, *others]))
     await service.purging.apply(ANA, PurgeRequest(subject_id="zoë"))
     assert json.loads(paths.queries_file.read_text()) == others
+
+
+async def test_where_a_subjects_memory_came_from_bears_its_name_no_more(
+    service: MemoryService, paths: Paths
+) -> None:
+    for scope, name in ((OF_BEA, "bea"), (OF_OTHERS, "gem")):
+        source = SOURCE.model_copy(
+            update={"activity_id": f"act-chat-{name}-0", "comment_id": f"{name}-17"}
+        )
+        content = f"The {name} door is the rhubarb one of the hall"
+        written = await service.write(
+            ANA, WriteRequest(scope=scope, source=source, content=content)
+        )
+        await forget(service, scope, *written.handles)
+    await service.purging.apply(ANA, PurgeRequest(subject_id=OF_BEA.subject_id))
+    assert places_of(("act-chat-bea", "bea-17"), paths, "") == []
+    assert places_of(("act-chat-gem", "gem-17"), paths, "") != []
 
 
 @pytest.mark.parametrize("provider", ["facts", "plugin-v1"])
@@ -675,3 +702,20 @@ async def test_a_record_is_purged_in_every_binding_that_knew_its_id(service: Mem
         await service.purging.apply(ANA, PurgeRequest(record_id=record_id))
     for key, record_id in said.items():
         assert await service.plugin.names(ANA, key, record_ids=[record_id]) == []
+
+
+async def test_what_stood_beside_a_fact_is_not_kept_with_its_neighbour(
+    service: MemoryService, paths: Paths
+) -> None:
+    written = [
+        WriteRequest(scope=OF_PROJECT, source=SOURCE, content=content, kind="fact")
+        for content in ("first_door: the rhubarb door of the hall", "second_door: blue")
+    ]
+    first, second = [(await service.write(ANA, one)).handles[0] for one in written]
+    gone = await service.forget(ANA, ForgetRequest(scope=OF_PROJECT, handles=(second,)))
+    await forget(service, OF_PROJECT, first)
+    done = await service.purging.apply(ANA, PurgeRequest(record_id=first.provider_record_id))
+    assert done.left == ()
+    assert places_of(("rhubarb", "first_door"), paths, "") == []
+    await service.undo(ANA, gone.operation_id)
+    assert places_of(("rhubarb", "first_door"), paths, "") == []
