@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from uuid import uuid4
 
 from memtui.contract import Conflict, Model
 from memtui.migration.ends import Ends, MigrationState, ProgressFile
@@ -67,9 +68,12 @@ async def _take_over(ends: Ends, kept: ProgressFile, state: MigrationState) -> S
     both = tuple(dict.fromkeys((*state.switched, *targets)))
     remembered = {"switched": both, "closed": closes or state.closed}
     await asyncio.to_thread(kept.write, state.model_copy(update=remembered))
+    together = uuid4().hex
     if closes:
-        await ends.service.bindings.update(ends.caller, ends.source.key, read_only=True)
-    await _serve(ends, targets, ends.destination)
+        await ends.service.bindings.update(
+            ends.caller, ends.source.key, read_only=True, together=together
+        )
+    await _serve(ends, targets, ends.destination, together)
     return Switched(served_by=ends.destination.key, targets=targets, closed=closes)
 
 
@@ -83,16 +87,21 @@ async def _give_back(ends: Ends, kept: ProgressFile, state: MigrationState) -> S
     returned = tuple(target for target in state.switched if target in served)
     left = tuple(target for target in state.switched if target not in served)
     opens = state.closed and ends.source.read_only
+    together = uuid4().hex
     if opens:
-        await ends.service.bindings.update(ends.caller, ends.source.key, read_only=False)
-    await _serve(ends, returned, ends.source)
+        await ends.service.bindings.update(
+            ends.caller, ends.source.key, read_only=False, together=together
+        )
+    await _serve(ends, returned, ends.source, together)
     done = {"switched": (), "closed": False}
     await asyncio.to_thread(kept.write, state.model_copy(update=done))
     return Switched(served_by=ends.source.key, targets=returned, left=left, opened=opens)
 
 
-async def _serve(ends: Ends, targets: tuple[TargetView, ...], binding: BindingView) -> None:
+async def _serve(
+    ends: Ends, targets: tuple[TargetView, ...], binding: BindingView, together: str
+) -> None:
     for target in targets:
         await ends.service.bindings.set_target(
-            ends.caller, target.target_type, target.target_id, binding.key
+            ends.caller, target.target_type, target.target_id, binding.key, together=together
         )

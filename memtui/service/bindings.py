@@ -237,8 +237,11 @@ class Bindings(Group):
         capture: Mapping[Capture, bool] | None = None,
         config: Json | None = None,
         embeds: bool | None = None,
+        together: str | None = None,
     ) -> BindingView:
         """Change a binding; what is None, or not named, stays.
+
+        `together` names what is changed with it, for one undo of all.
 
         Raises:
             NotFound: no such binding.
@@ -249,7 +252,7 @@ class Bindings(Group):
         changes: dict[str, Any] = {"enabled": enabled, "read_only": read_only, "embeds": embeds}
         changes = {name: value for name, value in changes.items() if value is not None}
         changes |= {one.switch: is_on for one, is_on in (capture or {}).items()}
-        asked = {"update_binding": key, **changes}
+        asked = {"update_binding": key, **changes, **_with(together)}
         if config is not None:
             asked["config"] = sorted(config)
         async with core.configured(caller, asked) as entry:
@@ -283,14 +286,24 @@ class Bindings(Group):
             await core.configure(entry, lambda database: _remove(database, binding_id))
             await core.connections.drop(binding_id)
 
-    async def set_target(self, caller: Caller, target_type: str, target_id: str, key: str) -> None:
+    async def set_target(
+        self,
+        caller: Caller,
+        target_type: str,
+        target_id: str,
+        key: str,
+        *,
+        together: str | None = None,
+    ) -> None:
         """Let a binding serve the `company`, a `project` or an `agent`.
+
+        `together` names what is changed with it, for one undo of all.
 
         Raises:
             Invalid: no such target type.
             NotFound: no such binding.
         """
-        asked = {"set_target": target_type, "target_id": target_id, "key": key}
+        asked = {"set_target": target_type, "target_id": target_id, "key": key, **_with(together)}
 
         def change(database: Connection) -> None:
             kind, place = _target(caller, target_type, target_id)
@@ -438,6 +451,10 @@ def _remove(database: Connection, binding_id: str) -> None:
 
 def _id(caller: Caller, key: str) -> str:
     return f"{caller.company_id}/{key}"
+
+
+def _with(together: str | None) -> Json:
+    return {} if together is None else {"together": together}
 
 
 def _target(caller: Caller, target_type: str, target_id: str) -> tuple[str, str]:

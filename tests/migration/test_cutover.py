@@ -124,6 +124,18 @@ async def test_the_state_is_private_and_a_broken_one_tells_nothing(
         await switch(ends, paths.data)
 
 
+async def test_one_undo_takes_a_switch_back(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    await service.bindings.set_target(caller, "project", "p1", "default")
+    pair = await ends_of(service, caller, "default", "memory")
+    await switch(pair, paths.data, force=True)
+    await service.undo_together(caller)
+    assert await serving(service, caller) == "default"
+    assert await serving(service, caller, project_id="p1") == "default"
+    await service.write(caller, requests(1)[0])
+
+
 async def test_the_old_binding_is_read_only_until_it_is_given_back(
     service: MemoryService, caller: Caller, paths: Paths
 ) -> None:
