@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
+from uuid import uuid4
 
 from textual import on
 from textual.binding import BindingType
@@ -196,7 +197,8 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
                 otherwise="go back",
             )
             if await self.ask(asked):
-                await self._decide(chosen, partial(self._accept, text=None), "Accepted")
+                accept = partial(self._accept, text=None, together=uuid4().hex)
+                await self._decide(chosen, accept, "Accepted")
         else:
             await self._accept_one(chosen[0], None)
 
@@ -219,11 +221,16 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         return self._details if self._details and self._details.held_id == one.held_id else None
 
     async def _accept(
-        self, one: HeldWrite, *, text: str | None, seen: str | None = None
+        self,
+        one: HeldWrite,
+        *,
+        text: str | None,
+        seen: str | None = None,
+        together: str | None = None,
     ) -> MutationAnswer:
         session = self.session
         return await session.service.review.accept(
-            session.caller, one.held_id, text=text, seen=seen
+            session.caller, one.held_id, text=text, seen=seen, together=together
         )
 
     @conversation
@@ -261,9 +268,13 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         if reason is None:
             return
 
+        together = uuid4().hex if len(chosen) > 1 else None
+
         async def refuse(one: HeldWrite) -> str:
             session = self.session
-            return await session.service.review.refuse(session.caller, one.held_id, reason)
+            return await session.service.review.refuse(
+                session.caller, one.held_id, reason, together=together
+            )
 
         await self._decide(chosen, refuse, "Refused")
 
@@ -281,7 +292,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
                 errors.append(error)
         self.action_read()
         if done:
-            which = "it" if done == 1 else "the last"
+            which = "it" if done == 1 else "them"
             self.toast(f"{said} {fmt.counted(done, 'write')}; u undoes {which}.")
         if errors:
             others = f" {fmt.counted(len(errors) - 1, 'other')} failed too." * (len(errors) > 1)

@@ -515,11 +515,20 @@ class Operations(Group):
             raise Conflict(sentence, proposed=request.text) from error
 
     async def correct(
-        self, caller: Caller, request: CorrectRequest, *, accepts: Acceptance | None = None
+        self,
+        caller: Caller,
+        request: CorrectRequest,
+        *,
+        together: str | None = None,
+        accepts: Acceptance | None = None,
     ) -> MutationAnswer:
         """Change one record; raises `Conflict` if it changed or went since its revision was read.
 
-        What an agent changes may be held for review; `accepts`: it was, and the caller lets it in.
+        Args:
+            caller: Who corrects it; what an agent changes may be held for review.
+            request: What it is to be.
+            together: Names what is done with it, for one undo of all.
+            accepts: It waited for review, and the caller lets it in.
         """
         core, scope = self._core, _scope_of(request, accepts)
         if caller.by_ai and request.text is not None:
@@ -535,6 +544,7 @@ class Operations(Group):
             "tags": list(clean.tags) if clean.tags is not None else None,
             "expires_at": clean.expires_at.isoformat() if clean.expires_at else None,
             "never_expires": clean.never_expires or None,
+            "together": together,
             **_decision(accepts),
         }
         async with core.recorder.recorded(

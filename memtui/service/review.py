@@ -179,7 +179,13 @@ class Review(Group):
         )
 
     async def accept(
-        self, caller: Caller, held_id: str, *, text: str | None = None, seen: str | None = None
+        self,
+        caller: Caller,
+        held_id: str,
+        *,
+        text: str | None = None,
+        seen: str | None = None,
+        together: str | None = None,
     ) -> MutationAnswer:
         """Let in what waits: do it in the caller's name.
 
@@ -189,6 +195,7 @@ class Review(Group):
             text: What it is to say instead; None: as the agent has it.
             seen: `HeldDetails.seen` of what the person was shown; None: it must find what there was
                 when it was held.
+            together: Names what is decided on with it, for one undo of all.
 
         Raises:
             Conflict: what it would change has changed, or somebody else has decided.
@@ -205,15 +212,20 @@ class Review(Group):
             )
         request = fixed(request, text)
         accepts = Acceptance(row=row, decision=decision, seen=seen)
+        service = self._service
         if isinstance(request, WriteRequest):
-            return await self._service.write(caller, request, accepts=accepts)
+            return await service.write(caller, request, together=together, accepts=accepts)
         if isinstance(request, CorrectRequest):
-            return await self._service.correct(caller, request, accepts=accepts)
-        return await self._service.forget(caller, request, accepts=accepts)
+            return await service.correct(caller, request, together=together, accepts=accepts)
+        return await service.forget(caller, request, together=together, accepts=accepts)
 
     @to_its_end
-    async def refuse(self, caller: Caller, held_id: str, reason: str = "") -> str:
+    async def refuse(
+        self, caller: Caller, held_id: str, reason: str = "", *, together: str | None = None
+    ) -> str:
         """Take what waits out of the queue; return the operation that undo takes back.
+
+        `together` names what is decided on with it, for one undo of all.
 
         Raises:
             Conflict: somebody else has decided, or does now.
@@ -228,6 +240,7 @@ class Review(Group):
             "held": row.held_id,
             "author": row.principal,
             **({"reason": redact(reason)[0]} if reason else {}),
+            **({"together": together} if together is not None else {}),
         }
         async with core.recorder.recorded(
             OperationType.REVIEW, caller, owners[0].outside_run(), asked, _source(row)

@@ -225,7 +225,6 @@ class Undo(Group):
         if not together or not operation.operation_type.mutates:
             return [operation]
         near = Filter(
-            operation_type=operation.operation_type,
             text=str(together),
             since=operation.started_at - _AT_ONCE,
             until=operation.started_at + _AT_ONCE,
@@ -235,6 +234,7 @@ class Undo(Group):
             one
             for one in log.each(near)
             if one.request.get("together") == together
+            and one.operation_type.mutates
             and one.status in {OperationStatus.OK, OperationStatus.UNKNOWN}
             and one.operation_id != operation.operation_id
         ]

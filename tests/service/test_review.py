@@ -182,6 +182,26 @@ async def test_a_refusal_is_logged_with_its_reason_and_taken_back(held_all: Memo
         await service.review.refuse(ANA, "nothing")
 
 
+async def test_several_decisions_are_taken_back_as_one(held_all: MemoryService) -> None:
+    service = held_all
+    told = ["color: blue", "deploy_branch: main", "shape: round"]
+    first, second, third = [(await ask(service, text)).held_id for text in told]
+    there = (await service.write(ANA, fact("size: large"))).records[0]
+    change = CorrectRequest(scope=SCOPE, handle=there.handle, text="size: small")
+    changed = (await service.correct(BOT, change)).held
+    assert changed is not None
+    for one in (first, changed.held_id):
+        await service.review.accept(ANA, one, together="t1")
+    await service.review.refuse(ANA, second, together="t2")
+    await service.review.refuse(ANA, third, together="t2")
+    assert await waiting(service) == []
+    await service.undo_together(ANA)
+    assert sorted(await waiting(service)) == told[1:]
+    await service.undo_together(ANA)
+    assert await waiting(service) == [*told, "size: small"]
+    assert await texts(service) == ["size: large"]
+
+
 async def test_a_correction_and_a_removal_wait_too(held_all: MemoryService) -> None:
     service = held_all
     [handle] = (await service.write(ANA, fact("deploy_branch: main"))).handles

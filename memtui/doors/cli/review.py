@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
+from uuid import uuid4
 
 import typer
 
@@ -81,9 +82,12 @@ async def review_accept(
     if seen is not None and (every or len(held_ids or ()) != 1):
         raise Invalid("--seen goes with one id.")
     chosen = await _chosen(session, held_ids, every=every, binding=binding)
+    together = _together(chosen)
 
     async def accept(one: HeldWrite) -> tuple[Json, list[str]]:
-        answer = await session.service.review.accept(session.caller, one.held_id, seen=seen)
+        answer = await session.service.review.accept(
+            session.caller, one.held_id, seen=seen, together=together
+        )
         return jsonable(answer), changed_ids(answer)
 
     return await _decide(session, chosen, accept, "accept", always)
@@ -141,8 +145,12 @@ async def review_refuse(
     before = session.moment(older_than) if older_than else None
     chosen = await _chosen(session, held_ids, every=every, binding=binding, before=before)
 
+    together = _together(chosen)
+
     async def refuse(one: HeldWrite) -> tuple[Json, list[str]]:
-        done = await session.service.review.refuse(session.caller, one.held_id, reason)
+        done = await session.service.review.refuse(
+            session.caller, one.held_id, reason, together=together
+        )
         return {"operation_id": done}, []
 
     return await _decide(session, chosen, refuse, "refuse", always)
@@ -206,6 +214,11 @@ async def review_rule(
     rules = await change(session.caller, key, rule)
     left = f"{key}: {'; '.join(one.name for one in rules) or 'no rule is left'}."
     session.out.answer({"binding": key, "rules": rules}, (one.name for one in rules), left)
+
+
+def _together(chosen: Sequence[HeldWrite]) -> str | None:
+    """Return what names several decisions, so that one undo takes all of them back."""
+    return uuid4().hex if len(chosen) > 1 else None
 
 
 async def _chosen(
