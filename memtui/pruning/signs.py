@@ -115,6 +115,25 @@ _BEGINNING = 2
 """… of them so many at the beginning, unless one negates the other."""
 _SPAN = 4
 """Longest run of words that may be another."""
+_COUNTED = frozenset(
+    {
+        "chapter",
+        "entry",
+        "issue",
+        "item",
+        "lesson",
+        "note",
+        "number",
+        "page",
+        "part",
+        "phase",
+        "section",
+        "step",
+        "task",
+        "ticket",
+    }  # fmt: skip
+)
+"""Words after which a number says which one it is: step 2 does not take the place of step 1."""
 
 
 def topic_keys(form: Form) -> tuple[str, ...]:
@@ -134,7 +153,8 @@ def otherwise(earlier: Form, later: Form) -> str | None:
 
     They differ in one place alone, a small part of both. Either they begin with the same words,
     as “Releases are cut on Thursdays” and “… on Tuesdays” do: another subject is another
-    statement. Or one of them negates the other: “We use Redis”, “We no longer use Redis”.
+    statement, and so is another step. Or one of them negates the other: “We use Redis”, “We no
+    longer use Redis”.
     """
     one, other = earlier.content, later.content
     start = _shared(one, other)
@@ -149,6 +169,8 @@ def otherwise(earlier: Form, later: Form) -> str | None:
         return f"{'with' if now else 'without'} {words}" if negates else None
     are_words = all(any(map(str.isalnum, word)) for word in (*was, *now))
     if start < _BEGINNING or not are_words or _only_adds(was, now):
+        return None
+    if one[start - 1] in _COUNTED and is_number(was[0]) and is_number(now[0]):
         return None
     return f"{words} in the place of “{' '.join(was)}”"
 

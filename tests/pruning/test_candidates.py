@@ -391,6 +391,7 @@ def test_a_later_text_that_says_otherwise_is_named(earlier: str, later: str, how
         ("Staging is deployed on Monday", "Production is deployed on Monday"),
         ("Use tabs for the code of mech", "Use tabs for the code of mech and web"),
         ("Ana likes tea", "Ana likes coffee"),
+        ("Deploy, step 1: build the image", "Deploy, step 2: build the image"),
     ],
 )
 def test_what_speaks_of_something_else_or_says_more_is_no_other_value(
