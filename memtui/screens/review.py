@@ -26,7 +26,7 @@ from memtui.screens.modal import ModalListScreen
 from memtui.screens.open_source import open_source, run_in_terminal
 from memtui.screens.state import ConfigurationChanged
 from memtui.service import ReviewRule, RuleAction, RuleTest
-from memtui.service.review import HeldDetails, HeldWrite
+from memtui.service.review import HeldDetails, HeldWrite, passed_over
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Column
@@ -47,6 +47,7 @@ _ABOUT = "Nothing of this is in any memory, query or context until a person acce
 _UNCHANGED = "Unchanged; a accepts it as it is."
 _GONE = "What it would change is gone, so only refusing it is left: d refuses it."
 _NEEDS_ROW = {"accept", "fix", "fix_external", "refuse", "rule", "open", "operation", "copy"}
+_DECIDES = {"accept", "fix", "fix_external", "refuse", "rule"}
 _TESTS = (RuleTest.AGENT, RuleTest.DOOR, RuleTest.TEXT, RuleTest.SUBJECT)
 
 
@@ -109,9 +110,12 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         if verb in _NEEDS_ROW and self.rows_list.current is None:
             return self.none_selected
         one = self.rows_list.current
+        is_alone = len(self.rows_list.selection.marks) < 2
+        if verb in _DECIDES and one is not None and one.kept and is_alone:
+            return one.kept
         if verb in {"fix", "fix_external"} and one is not None and not one.text:
             return "This changes no text; a accepts it, d refuses it."
-        is_alone = verb != "accept" or len(self.rows_list.selection.marks) < 2
+        is_alone = verb != "accept" or is_alone
         if verb in {"accept", "fix", "fix_external"} and one is not None and is_alone:
             found = self._shown_of(one)
             return _GONE if found is not None and found.gone else ""
@@ -338,8 +342,9 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
 
     async def _add(self, key: str, rule: ReviewRule) -> None:
         session = self.session
-        await self.change(partial(session.service.review.add_rule, session.caller, key, rule))
-        self.toast(f"{key}: {_wording(rule)}, from now on.")
+        add = partial(session.service.review.add_rule, session.caller, key, rule)
+        beware = passed_over(rule, await self.change(add))
+        self.toast(f"{key}: {_wording(rule)}, from now on. {beware}".rstrip())
         self.post_message(ConfigurationChanged())
 
     @conversation
@@ -530,6 +535,8 @@ def about(one: HeldWrite, state: AppState) -> list[Line]:
         labelled("rule", display("; ".join(map(rule_words, one.reasons)), limit=600, style=WARN)),
         labelled("id", one.held_id),
     ]
+    if one.kept:
+        told.append(labelled("not yours", display(one.kept, limit=300, style=WARN)))
     if one.decider:
         said = f"{one.decider} was accepting it; check its outcome in Operations."
         told.append(labelled("unknown", display(said, style=WARN)))

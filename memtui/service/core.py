@@ -35,6 +35,7 @@ from memtui.service.recorder import Recorder, RunningOperation
 from memtui.service.visibility import (
     Action,
     Caller,
+    Membership,
     action_of,
     held_by,
     is_org,
@@ -232,9 +233,13 @@ class Core:
         Raises:
             Denied: it has members, and the caller is none.
         """
+        return sight_of(self.memberships(caller), caller)
+
+    def memberships(self, caller: Caller) -> Sequence[Membership] | None:
+        """Return what a caller is a member of; None: the company has no members. Blocking."""
         with self.database.read() as database:
             rows = _roles(database, caller)
-        return sight_of(held_by(rows, caller), caller)
+        return held_by(rows, caller)
 
     async def may_change(self, caller: Caller, scopes: Iterable[Scope]) -> None:
         """Raise `Denied` where the caller may not change records of one of these scopes."""

@@ -49,7 +49,7 @@ from memtui.service.holding import (
 from memtui.service.recorder import RunningOperation
 from memtui.service.redaction import redact
 from memtui.service.similar import already_there
-from memtui.service.visibility import AGENT_PREFIX, Action, Caller, may_read
+from memtui.service.visibility import AGENT_PREFIX, Action, Caller, Membership, may_read, refusal
 from memtui.store import appending, bindings, held, settings
 from memtui.store.compiled import HeldRow
 from memtui.store.database import Connection as DatabaseConnection
@@ -57,6 +57,9 @@ from memtui.store.settings import SettingChange
 from memtui.store.sight import Sight
 
 Rules: TypeAlias = "tuple[ReviewRule, ...]"
+
+DOORS = ("mcp", "http", "hook", "cli", "plugin")
+"""The doors that agents come through."""
 
 _MOST_RULES = 100
 _MOST_CHARS = 200
@@ -90,6 +93,8 @@ class HeldWrite(Model):
     last_at: UtcDatetime
     decider: str | None = None
     """The operation that was about to do it, of which nobody has seen the end."""
+    kept: str = ""
+    """Why whoever asks may not decide on it; empty: they may."""
 
 
 class HeldDifference(Model):
@@ -133,7 +138,12 @@ class Review(Group):
             Denied: an agent asks, or one who is not a member.
             Invalid: the caller looks at the past.
         """
-        return [_view(row) for row in self._rows(caller) if binding_key in {None, row.binding_key}]
+        roles = self._core.memberships(caller)
+        return [
+            _view(row, roles)
+            for row in self._rows(caller)
+            if binding_key in {None, row.binding_key}
+        ]
 
     async def get(self, caller: Caller, held_id: str) -> HeldWrite:
         """Return what waits under an id, or under the beginning of one. Not an operation.
@@ -142,7 +152,8 @@ class Review(Group):
             Denied: an agent asks, or one who is not a member.
             NotFound: nothing that the caller may see waits under it, or several do.
         """
-        return _view(find(await asyncio.to_thread(self._rows, caller), held_id))
+        row = find(await asyncio.to_thread(self._rows, caller), held_id)
+        return _view(row, await asyncio.to_thread(self._core.memberships, caller))
 
     async def show(self, caller: Caller, held_id: str) -> HeldDetails:
         """Return what waits under an id beside what is there now.
@@ -166,7 +177,7 @@ class Review(Group):
             entry.about(met.changes)
         then = tuple(Record.model_validate(one) for one in row.base)
         return HeldDetails(
-            **dict(_view(row)),
+            **dict(_view(row, await asyncio.to_thread(self._core.memberships, caller))),
             differences=tuple(_differences(connection, request, met.changes)),
             changes=met.changes,
             contradicts=met.contradicts,
@@ -384,9 +395,7 @@ class Review(Group):
         """Raise `Denied` where the caller could not do it themselves, or is an agent."""
         if not caller.by_person:
             raise Denied("An agent decides on nothing that waits for review.")
-        is_write = row.operation_type == OperationType.WRITE
-        action = Action.ADD_MANUAL if is_write else Action.DELETE
-        await self._core.authorise(caller, action, _owners(row))
+        await self._core.authorise(caller, _action_of(row), _owners(row))
 
 
 def _checked(rule: ReviewRule, binding_key: str) -> ReviewRule:
@@ -412,6 +421,8 @@ def _checked(rule: ReviewRule, binding_key: str) -> ReviewRule:
             "per-run takes a whole number: how many memories a run, and its agent in an hour, may "
             "write unreviewed."
         )
+    if rule.test is RuleTest.DOOR and value.casefold() not in DOORS:
+        raise Invalid(f"Agents come through no door {value}; name one of {', '.join(DOORS)}.")
     broad = {RuleTest.ALL, RuleTest.PER_RUN}
     if rule.action is not RuleAction.HOLD and rule.test in broad:
         raise Invalid(
@@ -422,6 +433,15 @@ def _checked(rule: ReviewRule, binding_key: str) -> ReviewRule:
     if rule.action is RuleAction.ACCEPT and rule.test in narrow:
         raise Invalid(f"{rule.test} is a reason to hold or refuse, not to accept.")
     return rule.model_copy(update={"value": value})
+
+
+def passed_over(made: ReviewRule, rules: Rules) -> str:
+    """Say which rules that look at a text a new one comes before; empty: it comes before none."""
+    looking = {RuleTest.INSTRUCTION, RuleTest.CONTRADICTION}
+    names = [one.name for one in rules if one.action is RuleAction.HOLD and one.test in looking]
+    if made.action is not RuleAction.ACCEPT or not names:
+        return ""
+    return f"It comes before {' and '.join(names)}: what it accepts is not looked at by these."
 
 
 def _differences(
@@ -470,8 +490,15 @@ def _source(row: HeldRow) -> SourceRef | None:
     return request_of(row).source
 
 
-def _view(row: HeldRow) -> HeldWrite:
-    request = request_of(row)
+def _action_of(row: HeldRow) -> Action:
+    is_write = row.operation_type == OperationType.WRITE
+    return Action.ADD_MANUAL if is_write else Action.DELETE
+
+
+def _view(row: HeldRow, roles: Sequence[Membership] | None) -> HeldWrite:
+    """Return what waits, for somebody with these memberships; None: the company has no members."""
+    request, action = request_of(row), _action_of(row)
+    whys = () if roles is None else (refusal(roles, action, one) for one in _owners(row))
     return HeldWrite.like(
         row,
         operation_type=OperationType(row.operation_type),
@@ -482,4 +509,5 @@ def _view(row: HeldRow) -> HeldWrite:
         reasons=tuple(row.reasons),
         run_id=request.scope.run_id or (request.source.run_id if request.source else None),
         source=request.source,
+        kept=next(filter(None, whys), ""),
     )

@@ -44,6 +44,7 @@ from memtui.service.answers import Held, ReviewRule, RuleAction, RuleTest
 from memtui.service.context import ContextRequest
 from memtui.service.pruning import PruneRequest
 from memtui.service.recorder import Recorder
+from memtui.service.review import passed_over
 from memtui.store.tables import HELD
 from memtui.widgets.format import author
 from tests.homes import furnish
@@ -379,11 +380,19 @@ async def test_a_rule_that_refuses_comes_before_all_others(held_all: MemoryServi
 
 @pytest.mark.parametrize(
     "words", ["accept all", "refuse per-run 3", "hold agent", "hold all x", "hold per-run x",
-              "accept instruction", f"hold text ghp_{'b' * 36}"],
+              "hold door mpc", "accept instruction", f"hold text ghp_{'b' * 36}"],
 )  # fmt: skip
 async def test_a_rule_that_cannot_be_is_refused(service: MemoryService, words: str) -> None:
     with pytest.raises(Invalid):
         await service.review.add_rule(ANA, "default", rule(words))
+
+
+def test_who_makes_a_rule_is_told_what_it_comes_before() -> None:
+    rules = tuple(map(rule, ("hold instruction", "hold all", "hold contradiction")))
+    told = passed_over(rule("accept agent bot"), rules)
+    assert "before hold instruction and hold contradiction:" in told
+    assert passed_over(rule("accept agent bot"), rules[1:2]) == ""
+    assert passed_over(rule("refuse agent bot"), rules) == ""
 
 
 async def test_the_same_again_is_folded_and_a_full_queue_takes_no_more(
@@ -444,7 +453,10 @@ async def test_who_may_decide_follows_from_the_roles(held_all: MemoryService) ->
     for hidden in (service.review.accept, service.review.refuse, service.review.show):
         with pytest.raises(NotFound):
             await hidden(other, held.held_id)
-    assert len(await service.review.waiting(member)) == 1
+    [seen] = await service.review.waiting(member)
+    assert "Only an admin or owner of apollo" in seen.kept
+    assert [one.kept for one in await service.review.waiting(admin)] == [""]
+    assert (await service.review.show(member, held.held_id)).kept == seen.kept
     for decide in (service.review.accept, service.review.refuse):
         with pytest.raises(Denied):
             await decide(member, held.held_id)

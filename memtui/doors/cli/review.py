@@ -207,13 +207,15 @@ async def review_rule(
     is about is stored at once.
     """
     from memtui.service import ReviewRule
+    from memtui.service.review import passed_over
 
     rule = build(ReviewRule, action=action, test=test, value=value or "")
     review = session.service.review
     change = review.remove_rule if remove else review.add_rule
     rules = await change(session.caller, key, rule)
     left = f"{key}: {'; '.join(one.name for one in rules) or 'no rule is left'}."
-    session.out.answer({"binding": key, "rules": rules}, (one.name for one in rules), left)
+    beware = "" if remove else passed_over(rule, rules)
+    session.out.answer({"binding": key, "rules": rules}, (one.name for one in rules), left, beware)
 
 
 def _together(chosen: Sequence[HeldWrite]) -> str | None:
@@ -260,11 +262,13 @@ async def _decide(
     Where there is one alone its error is raised.
     """
     from memtui.service import RuleAction, RuleTest
+    from memtui.service.review import passed_over
 
     review = session.service.review
     done: list[Json] = []
     failed: list[Json] = []
     rules: list[ReviewRule] = []
+    beware: list[str] = []
     for one in chosen:
         try:
             answer, ids = await decide(one)
@@ -276,8 +280,9 @@ async def _decide(
         done.append({"held_id": one.held_id, "decision": decision, "record_ids": ids} | answer)
         if always is not None:
             rule = review.rule_from(one, RuleAction(decision), RuleTest(always))
-            await review.add_rule(session.caller, one.binding_key, rule)
+            there = await review.add_rule(session.caller, one.binding_key, rule)
             rules += [rule] * (rule not in rules)
+            beware.append(passed_over(rule, there))
     session.out.answer(
         {"decided": done, "failed": failed, "rules": rules},
         (id_ for one in done for id_ in one["record_ids"]),
@@ -285,6 +290,7 @@ async def _decide(
         *(f"{_WORDS[decision]} {one['held_id'][:_SHORT]}; memtui undo {one['operation_id']} takes "
           "it back." for one in done),
         *(f"From now on: {rule.name}." for rule in rules),
+        *dict.fromkeys(beware),
     )  # fmt: skip
     if any(one["error"] == Conflict.__name__ for one in failed):
         return 5
@@ -301,7 +307,7 @@ def _row(session: Session, one: HeldWrite) -> list[str]:
         one.principal,
         one.operation_type.value,
         f"{one.binding_key}: {', '.join(map(owner_words, one.owners))}",
-        ", ".join(one.reasons),
+        f"{', '.join(one.reasons)}{' (not yours to decide)' * bool(one.kept)}",
         _text(one),
     ]
 
@@ -326,6 +332,7 @@ def _details(session: Session, one: HeldDetails) -> Iterator[Line]:
         ("asked", f"{one.times} times, last {shown.since(one.last_at, session.now)}"
          if one.times > 1 else ""),
         ("decider", one.decider or ""),
+        ("not yours", one.kept),
         ("id", one.held_id),
         ("seen", one.seen),
     ]  # fmt: skip
