@@ -121,6 +121,7 @@ class PruneCandidate(Model):
     survivor: RecordHandle | None = None
     """The record that stays and says the same, or says it anew."""
     tokens_saved: int
+    """Of an expired one none: no model reads it."""
     suggested: bool
     """Whether a plan marks it by itself. A pinned record is never suggested."""
 
@@ -240,7 +241,7 @@ class _Search:
             sentence=sentence,
             cluster_id=cluster_id,
             survivor=survivor.handle if survivor else None,
-            tokens_saved=self.tokens_of(record.text),
+            tokens_saved=0 if self.expired(record) else self.tokens_of(record.text),
             suggested=reason in _SAFE and sure and not record.pinned,
         )
 

@@ -116,22 +116,9 @@ _BEGINNING = 2
 _SPAN = 4
 """Longest run of words that may be another."""
 _COUNTED = frozenset(
-    {
-        "chapter",
-        "entry",
-        "issue",
-        "item",
-        "lesson",
-        "note",
-        "number",
-        "page",
-        "part",
-        "phase",
-        "section",
-        "step",
-        "task",
-        "ticket",
-    }  # fmt: skip
+    """
+    chapter entry issue item lesson note number page part phase section step task ticket
+    """.split()  # noqa: SIM905
 )
 """Words after which a number says which one it is: step 2 does not take the place of step 1."""
 

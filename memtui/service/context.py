@@ -55,7 +55,7 @@ from memtui.contract import (
     owner_of,
 )
 from memtui.service.connections import Connection
-from memtui.service.core import Core, Group, Routed, problems
+from memtui.service.core import Core, Group, Routed, first_of_many, problems
 from memtui.service.recorder import RunningOperation
 from memtui.service.redaction import redact
 from memtui.service.visibility import Caller, as_agents_read, is_org, readable
@@ -167,6 +167,8 @@ class _Reading:
     profile: str | None = None
     late: list[SectionKind] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    unlisted: int = 0
+    """How many problems are only counted."""
     usage: list[Usage] = field(default_factory=list)
     _failed: list[MemtuiError] = field(default_factory=list)
     _wrong: list[Invalid] = field(default_factory=list)
@@ -252,7 +254,10 @@ class _Reading:
             reads.append(((SectionKind.PROFILE,), partial(self._summarise, connection)))
         if any(await asyncio.gather(*(self._within(*read) for read in reads))):
             self._has_answer = True
-            self.problems += await self._within((), partial(problems, self.entry, connection)) or ()
+            found = await self._within((), partial(problems, self.entry, connection)) or ()
+            listed = first_of_many(found, connection)
+            self.problems += listed
+            self.unlisted += len(found) - len(listed)
 
     async def _within(
         self, kinds: Sequence[SectionKind], read: Callable[[], Awaitable[T]], *, opens: bool = False
@@ -380,7 +385,7 @@ class Contexts(Group):
             if late:
                 entry.request["late"] = list(late)
             if told:
-                entry.request["problems"] = len(told)
+                entry.request["problems"] = len(told) + reading.unlisted
         warnings = (
             *(late_warning(kind) for kind in late),
             *map(unread_warning, told),

@@ -331,7 +331,7 @@ class Core:
             told = await (_unread if all_problems else problems)(entry, connection)
             if told:
                 entry.request = {**entry.request, "problems": len(told)}
-            entry.problems = tuple(told if all_problems else _first_of_many(told, connection))
+            entry.problems = tuple(told if all_problems else first_of_many(told, connection))
 
     @asynccontextmanager
     async def _within(
@@ -674,7 +674,7 @@ async def _unread(entry: RunningOperation, connection: Connection) -> list[Probl
     return [one for one in found if may_read(one.scope, entry.scope, entry.sight)]
 
 
-def _first_of_many(found: Sequence[Problem], connection: Connection) -> Sequence[Problem]:
+def first_of_many(found: Sequence[Problem], connection: Connection) -> Sequence[Problem]:
     """Return as much of what could not be read as is shown, and how much more there is."""
     more = len(found) - _TOLD_PROBLEMS
     if more <= 0:

@@ -158,8 +158,11 @@ class Pruning(Group):
         planning = asyncio.Lock()
         """One after the other, so that whoever else runs here gets half of a processor's time."""
 
+        began = self._core.clock()
+
         def size_of(kept: Sequence[Record]) -> int:
-            return sum(tokens_of(one.text) for one in kept)
+            told = (one for one in kept if one.expires_at is None or one.expires_at > began)
+            return sum(tokens_of(one.text) for one in told)
 
         async def one(key: str) -> PruneAnswer:
             held = await self._read(caller, request, key, asked.share)

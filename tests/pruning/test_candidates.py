@@ -105,6 +105,8 @@ def test_an_expired_record_is_a_candidate_and_no_survivor() -> None:
         ("a", Reason.EXPIRED, False)
     ]
     assert found([record("a", "x y", expires_at=NOW)]) == [("a", Reason.EXPIRED, True)]
+    [one] = candidates([record("a", "x y", expires_at=NOW)])
+    assert one.tokens_saved == 0
     assert found([record("a", "x y", expires_at=NOW + DAY)]) == []
 
 

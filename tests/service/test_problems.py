@@ -109,6 +109,10 @@ async def test_many_problems_are_counted(service: MemoryService, vault: Path) ->
     page = await service.browse(ANA, BrowseRequest(scope=SCOPE))
     assert len(page.problems) == 21
     assert "11 more problems" in page.problems[-1].message
+    context = await service.context(ANA, ContextRequest(scope=SCOPE))
+    assert context.problems == page.problems
+    logged = await service.log.get(ANA, context.operation_id)
+    assert logged.request["problems"] == 31
 
 
 async def test_a_write_tells_of_none(service: MemoryService) -> None:

@@ -167,6 +167,17 @@ async def test_every_owner_kind_and_binding_is_looked_through(
         await service.pruning.everything(ANA, PruneRequest(scope=WEB))
 
 
+async def test_what_has_expired_saves_nothing(service: MemoryService, clock: Clock) -> None:
+    until = clock.now + timedelta(hours=1)
+    await write(service, "The door is open", kind="note", expires_at=until)
+    await write(service, "The door is blue", kind="note")
+    clock.now = until
+    found = await service.pruning.everything(ANA, EVERYTHING)
+    [plan] = [one.plan for one in found.answers if one.binding_key == "default"]
+    assert [one.text for one in plan.marked] == ["The door is open"]
+    assert plan.tokens_before > plan.tokens_saved == 0
+
+
 async def test_what_has_expired_is_marked_in_every_binding_that_can_tell(
     service: MemoryService, clock: Clock
 ) -> None:
