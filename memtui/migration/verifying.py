@@ -60,6 +60,8 @@ class Verified(Model):
     destination_at_least: bool = False
     """The destination may hold more than it lists: what is missing may be there out of reach."""
     destination_unread: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    """What of the source cannot be read, in sentences: nobody knows whether it was moved."""
     sample: int | None = None
     seed: int | None = None
 
@@ -72,7 +74,7 @@ class Verified(Model):
     @property
     def complete(self) -> bool:
         """Whether everything that the source holds was read; of a sample, drawn from."""
-        return not self.source_at_least
+        return not (self.source_at_least or self.problems)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -87,6 +89,8 @@ def verdict(found: Verified, source: str, destination: str) -> str:
     if not found.is_same:
         wrong = found.missing + found.different + found.extra
         return f"✗ {wrong:,} not the same on both sides; {same}"
+    if found.problems:
+        return f"✗ {same}, but not all of {source} can be read"
     if found.source_at_least:
         return f"✗ {same}, but {source} cannot be listed whole and may hold more"
     if found.checked < found.source_records:
@@ -144,6 +148,7 @@ async def verify(
         source_unread=source.unread,
         destination_at_least=destination.at_least,
         destination_unread=destination.unread,
+        problems=tuple(one.sentence() for one in source.problems),
         sample=sample,
         seed=drawn,
     )

@@ -423,7 +423,7 @@ def applied(done: Applied) -> Iterator[StepRow]:
 
 def verified(found: Verified) -> Iterator[StepRow]:
     """Yield the counts of a comparison, then each record that is not the same."""
-    yield from _unread(found.source_unread)
+    yield from _unread((*found.source_unread, *found.problems))
     if found.sample is not None:
         least = "" if found.complete else "at least "
         drawn = f"drawn from {least}{found.source_records:,}, seed {found.seed}"

@@ -11,7 +11,7 @@ from memtui.contract import Conflict, Denied, Scope, WriteRequest
 from memtui.migration.cutover import switch
 from memtui.migration.ends import ProgressFile
 from memtui.migration.moving import Progress, apply
-from memtui.migration.verifying import verify
+from memtui.migration.verifying import verdict, verify
 from memtui.service import Caller, MemoryService
 from tests.migration.conftest import ends_of, fill, held, requests
 
@@ -122,6 +122,25 @@ async def test_the_state_is_private_and_a_broken_one_tells_nothing(
     file.write_bytes(b"\xff{")
     with pytest.raises(Conflict, match="--verify"):
         await switch(ends, paths.data)
+
+
+async def test_what_cannot_be_read_gives_no_leave(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    await fill(service, caller, "default", 5)
+    pair = await ends_of(service, caller, "default", "memory")
+    await apply(pair, paths.data)
+    assert (await verify(pair, paths.data)).passed
+    vault = paths.data / "bindings" / "local" / "default" / "vault"
+    (vault / "broken.md").write_text("---\nnever closed")
+    await service.sync(caller, "default")
+    found = await verify(pair, paths.data)
+    assert (found.is_same, found.passed) == (True, False)
+    [problem] = found.problems
+    assert "broken.md" in problem
+    assert verdict(found, "default", "memory").endswith("but not all of default can be read")
+    with pytest.raises(Conflict, match="listed whole"):
+        await switch(pair, paths.data)
 
 
 async def test_one_undo_takes_a_switch_back(

@@ -207,6 +207,8 @@ def _verified(found: Verified, ends: Ends) -> Iterator[Line]:
     words = ("checked", "matched", "missing", "different", "extra", "others")
     yield "  ".join(f"{name} {getattr(found, name):,}" for name in words)
     yield verdict(found, ends.source.key, ends.destination.key)
+    for problem in found.problems:
+        yield f"not read: {problem}"
     if found.sample is not None:
         total = shown.of_total(found.checked, found.source_records, at_least=not found.complete)
         yield f"a sample: {total} were compared, --seed {found.seed}"
