@@ -348,10 +348,11 @@ class HostedAdapter(Adapter):
             name = request.record_id
         handle = RecordHandle(provider_key=self.key, provider_record_id=name)
         summarized = request.mode is WriteMode.SUMMARIZE
+        made = request.content.split(". ", 1)[0][:200] if summarized else None
         record = Record(
             handle=handle,
             text=request.content,
-            summary=request.content.split(". ", 1)[0][:200] if summarized else None,
+            summary=request.summary or made,  # given where a record that had one comes back
             created_at=request.created_at or now,
             updated_at=now,
             revision=f"r{number}",

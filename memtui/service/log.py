@@ -214,21 +214,35 @@ class CompanyLog:
         return count + older, [*found, *older_found][:limit]
 
     def retrieval_counts(self, binding_key: str, record_ids: Sequence[str]) -> dict[str, Reads]:
-        """Return how often each record was returned by a read; those never returned are absent."""
-        hot, sealed, read = self._both(lambda one: one.retrieval_counts(binding_key, record_ids))
-        older: dict[str, Reads] = sealed.ask(read) or {}
-        for record_id, reads in hot.items():
-            known = older[record_id].times if record_id in older else 0
-            older[record_id] = reads._replace(times=reads.times + known)
-        return older
+        """Return how often each record was returned by a read; those never returned are absent.
+
+        What returned it under an id that it had before counts too, and so it does for `readers` and
+        `words`.
+        """
+        before = self._before(binding_key, record_ids)
+        names = [*record_ids, *before]
+        hot, sealed, read = self._both(lambda one: one.retrieval_counts(binding_key, names))
+        found: dict[str, Reads] = {}
+        for name, reads in (*(sealed.ask(read) or {}).items(), *hot.items()):
+            record_id = before.get(name, name)
+            known = found.get(record_id, reads._replace(times=0))
+            last = max(known, reads, key=lambda one: one.last_at)
+            found[record_id] = last._replace(times=known.times + reads.times)
+        return found
 
     def readers(self, binding_key: str, record_ids: Sequence[str]) -> dict[str, set[str]]:
         """Return who read each record, as `LogReader.readers`."""
-        hot, sealed, read = self._both(lambda one: one.readers(binding_key, record_ids))
-        found: dict[str, set[str]] = sealed.ask(read) or {}
-        for record_id, names in hot.items():
-            found[record_id] = found.get(record_id, set()) | names
+        before = self._before(binding_key, record_ids)
+        hot, sealed, read = self._both(lambda one: one.readers(binding_key, [*record_ids, *before]))
+        found: dict[str, set[str]] = {}
+        for name, readers in (*(sealed.ask(read) or {}).items(), *hot.items()):
+            found.setdefault(before.get(name, name), set()).update(readers)
         return found
+
+    def _before(self, binding_key: str, record_ids: Sequence[str]) -> dict[str, str]:
+        """Return the ids that records had before they came back under another, with that."""
+        with self._database.read() as database:
+            return journal.older_ids(database, self._company_id, binding_key, record_ids)
 
     def sources(self, chosen: Filter, limit: int) -> list[SourceWrites]:
         """Return what writes came from, the last to write first."""
@@ -246,8 +260,13 @@ class CompanyLog:
 
     def words(self, binding_key: str, record_ids: Sequence[str]) -> list[Word]:
         """Return everybody's last word of each result that was a record, whether it helped."""
-        hot, sealed, read = self._both(lambda one: one.words(binding_key, record_ids))
-        said = sorted((*(sealed.ask(read) or []), *hot), key=lambda word: word.seq)
+        before = self._before(binding_key, record_ids)
+        hot, sealed, read = self._both(lambda one: one.words(binding_key, [*record_ids, *before]))
+        told = (*(sealed.ask(read) or []), *hot)
+        said = sorted(
+            (one._replace(record_id=before.get(one.record_id, one.record_id)) for one in told),
+            key=lambda word: word.seq,
+        )
         last = {(word.record_id, word.judged, word.principal): word for word in said}
         return [word for word in last.values() if word.helped is not None]
 
@@ -457,7 +476,11 @@ class Log(Group):
         """Return who wrote and changed a record, and which queries returned it."""
         own, place = self._of(caller), (binding_key, handle.provider_record_id)
         mutations = own.by_ids(own.mutations_of_record(*place), place[1:])
-        count, reads = own.retrievals(*place, _SHOWN_RETRIEVALS)
+        with self._core.database.read() as database:
+            ids = journal.ids_of(database, caller.company_id, *place)
+        found = [own.retrievals(binding_key, one, _SHOWN_RETRIEVALS) for one in ids]
+        reads = [one for _, some in found for one in some]
+        reads.sort(key=lambda one: -one.operation.seq)
         said = Counter(word.helped for word in own.words(binding_key, place[1:]))
         written = (
             one
@@ -468,7 +491,7 @@ class Log(Group):
             handle=handle,
             written=next(written, None),
             mutations=mutations,
-            retrieval_count=count,
+            retrieval_count=sum(count for count, _ in found),
             helped=said[True],
             not_helped=said[False],
             retrievals=tuple(
@@ -479,7 +502,7 @@ class Log(Group):
                     score=read.score,
                     query=_asked(read.operation.request),
                 )
-                for read in reads
+                for read in reads[:_SHOWN_RETRIEVALS]
             ),
         )
 

@@ -653,6 +653,13 @@ OLDER_IDS = Prepared(
     results="text",
 )
 
+LINKS_OF = Prepared(
+    "LINKS_OF",
+    "SELECT memory_handle_links.old_record_id, memory_handle_links.new_record_id FROM memory_handle_links WHERE memory_handle_links.company_id = ? AND memory_handle_links.binding_key = ?",
+    binds="company_id=text binding_key=text",
+    results="text text",
+)
+
 ADD_LINK = Prepared(
     "ADD_LINK",
     "INSERT INTO memory_handle_links (company_id, binding_key, old_record_id, new_record_id, operation_id) VALUES (?, ?, ?, ?, ?)",

@@ -6,7 +6,7 @@ it stand the ids under which records came back.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -383,6 +383,15 @@ def ids_of(connection: Connection, company_id: str, binding_key: str, record_id:
         connection, company_id=company_id, binding_key=binding_key, new_record_id=now
     )
     return [now, *(old for (old,) in older)]
+
+
+def older_ids(
+    connection: Connection, company_id: str, binding_key: str, record_ids: Collection[str]
+) -> dict[str, str]:
+    """Return the ids that some records had before, each with the one that its record has now."""
+    rows = compiled.LINKS_OF.rows(connection, company_id=company_id, binding_key=binding_key)
+    now = set(record_ids)
+    return {old: new for old, new in rows if new in now}
 
 
 def binding_keys(connection: Connection, company_id: str) -> set[str]:

@@ -351,6 +351,7 @@ OLDER_IDS = (
     .where(_of_binding, _is(_link, "new_record_id"))
     .order_by(_link.old_record_id)
 )
+LINKS_OF = select(_link.old_record_id, _link.new_record_id).where(_of_binding)
 ADD_LINK = insert(tables.LINKS)
 MOVE_LINKS = (
     update(tables.LINKS)

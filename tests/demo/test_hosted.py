@@ -98,6 +98,10 @@ async def test_a_write_is_billed_by_fee_and_tokens(
     assert record is not None
     assert record.text == "One sentence. Another."
     assert record.summary == "One sentence"
+    again = await adapter.write(_write("One sentence.", summary=record.summary))
+    back = await adapter.get(again.records[0], record.scope)
+    assert back is not None
+    assert back.summary == record.summary
     await adapter.close()
 
 

@@ -28,6 +28,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, ContextRequest, MemoryService
+from memtui.service.feedback import Verdict
 from memtui.service.undo import Undo
 from memtui.store import appending
 from tests.databases import ON_BOTH
@@ -281,9 +282,16 @@ async def test_a_provider_that_cannot_restore_links_the_new_id(
     service = await start(paths, settings, caller, restore=False, keeps_ids=False)
     try:
         old = (await service.write(caller, note)).handles[0]
+        asked = await service.query(caller, QueryRequest(scope=scope, query=note.content))
+        await service.feedback.say(caller, old, Verdict.HELPED, operation_id=asked.operation_id)
         await service.forget(caller, ForgetRequest(scope=scope, handles=(old,)))
         answer = await service.undo(caller)
         [new] = answer.handles
+        stats = await service.log.retrieval_stats(caller, "default", [new.provider_record_id])
+        read = stats[new.provider_record_id]
+        assert (read.count, read.helped) == (1, 1)
+        origin = await service.log.provenance(caller, "default", new)
+        assert (origin.retrieval_count, len(origin.retrievals)) == (1, 1)
         assert answer.linked == {old.provider_record_id: new.provider_record_id}
         assert new != old
         assert (await service.get(caller, old, scope)).record.handle == new
