@@ -254,7 +254,9 @@ class OperationOptions:
     own: Annotated[
         bool,
         typer.Option(
-            "--own", help="Also what memtui read to draw its screens, or for another answer."
+            "--own",
+            help="Also what memtui read to draw its screens or for another answer, and copied from "
+            "binding to binding.",
         ),
     ] = False
 
