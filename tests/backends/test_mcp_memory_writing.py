@@ -144,6 +144,24 @@ async def test_a_change_touches_nothing_else(tmp_path: Path, opened: Opened) -> 
     assert path.read_text().split("\n") == expected
 
 
+async def test_a_file_without_the_right_to_write_is_left_alone(
+    tmp_path: Path, opened: Opened
+) -> None:
+    path = tmp_path / "memory.json"
+    path.write_text("\n".join(ODD))
+    adapter = await opened(path)
+    [record, *_] = await every(adapter)
+    path.chmod(0o444)
+    for change in (
+        adapter.write(note("New.", title="d3")),
+        adapter.correct(correction(record, "Other.")),
+        adapter.forget(ForgetRequest.of([record], ACME)),
+    ):
+        with pytest.raises(Denied, match="write-protected"):
+            await change
+    assert path.read_text() == "\n".join(ODD)
+
+
 async def test_what_is_written_goes_where_it_says(tmp_path: Path, opened: Opened) -> None:
     path = tmp_path / "memory.jsonl"
     path.touch()

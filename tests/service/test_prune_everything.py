@@ -302,6 +302,25 @@ async def test_what_could_not_come_back_comes_back_later(
         await service.undo_together(BEN, again[0].operation_id)
 
 
+async def test_of_several_owners_one_that_changed_keeps_its_own(service: MemoryService) -> None:
+    for scope, text in ((OF_BEN, "Likes tea"), (WEB, "Uses SQLite")):
+        await write(service, text, "table", scope, kind="fact")
+    for principal, role in (("user:ana", Role.OWNER), ("user:ben", Role.MEMBER)):
+        await service.members.set(ANA, Membership(principal=principal, role=role))
+    web = Membership(principal="user:ben", project_id="web", role=Role.ADMIN)
+    await service.members.set(ANA, web)
+    page = await service.everywhere.browse(BEN, BrowseRequest(scope=COMPANY), seen_only=True)
+    first, second = page.records
+    change = CorrectRequest(
+        scope=first.scope, handle=first.handle, binding_key="table", text="Says something else"
+    )
+    await service.correct(BEN, change)
+    gone = await service.everywhere.forget(BEN, {"table": page.records})  # owner by owner
+    assert [one.handles for one in gone.answers] == [(second.handle,)]
+    assert [one.error_kind for one in gone.failed] == ["conflict"]
+    assert await texts(service, BEN) == {"Says something else"}
+
+
 async def test_a_member_is_told_of_what_they_see_and_what_they_may_not_forget(
     service: MemoryService,
 ) -> None:
