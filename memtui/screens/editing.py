@@ -637,6 +637,7 @@ class EditingScreen(ListScreen[R]):
         if not await self.ask(Confirm(question, verb="erase", detail=detail, final=True)):
             return
         done = await self.change(lambda: session.service.purging.apply(session.caller, request))
+        self._drafts.pop(self._draft_of(record), None)
         self.gone({self.name_of(record)}, set())
         if done.left:
             self.toast(f"Erased, but a text is still in {done.left[0].place}.", severity="error")

@@ -26,7 +26,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.screens.dialogs import Choose, Confirm, ConflictScreen, EditText, Prompt, WriteRecord
-from memtui.screens.editing import Named
+from memtui.screens.editing import Draft, Named
 from memtui.screens.records.screen import RecordsScreen
 from memtui.screens.state import GoTo
 from memtui.service import Caller, MemoryService
@@ -664,6 +664,9 @@ async def test_a_record_is_erased_for_good_once_it_was_shown_what_goes(
         await loaded(app, pilot)
         current = listed(app).current
         assert current is not None
+        screen = app.frame
+        assert isinstance(screen, RecordsScreen)
+        screen._drafts[screen._draft_of(current)] = Draft("The gate opens at", current.text, None)
         type_at_once(app, "X", "y")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "undo journal" in screen_text(app)
@@ -676,6 +679,7 @@ async def test_a_record_is_erased_for_good_once_it_was_shown_what_goes(
         await until(pilot, lambda: any("nothing is left" in one for one in toasts(app)))
         assert current.text not in texts(app)
         assert len(texts(app)) == 1
+        assert screen.unsaved == []
     purged = await service.log.page(caller, Filter(operation_type=OperationType.PURGE))
     assert purged.operations[0].status == "ok"
 
