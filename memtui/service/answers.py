@@ -338,6 +338,8 @@ class WriteSource(Model):
     agent_id: str | None
     door: str
     binding_key: str | None
+    problem: str | None = None
+    """Why nothing more is known of the last write: it is damaged."""
 
 
 class RetrievalCount(Model):

@@ -20,6 +20,9 @@ from memtui.contract import (
     OperationType,
     RecordHandle,
     Scope,
+    SourceKind,
+    SourceRef,
+    Unavailable,
 )
 from memtui.service.answers import (
     Change,
@@ -38,6 +41,8 @@ from memtui.store.erasing import purged
 from memtui.store.journal import Found
 from memtui.store.limits import last_seq
 from memtui.store.log import (
+    SOURCE_IDS,
+    UNREADABLE,
     ContextDay,
     LogReader,
     Reads,
@@ -46,9 +51,10 @@ from memtui.store.log import (
     SourceWrites,
     Span,
     Word,
+    known,
     owners,
 )
-from memtui.store.operation import Operation, OperationPage
+from memtui.store.operation import Operation, OperationPage, as_member
 from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
@@ -170,9 +176,9 @@ class CompanyLog:
         hot, sealed, read = self._both(lambda one: one.spans(chosen))
         return sorted((*(sealed.ask(read) or []), *hot), key=lambda span: span.begins)
 
-    def by_seqs(self, seqs: Sequence[int]) -> Sequence[Operation]:
-        """Return the operations with these numbers, in no order."""
-        hot, sealed, read = self._both(lambda one: one.by_seqs(seqs), whole=True)
+    def by_seqs(self, seqs: Sequence[int], *, strict: bool = True) -> Sequence[Operation]:
+        """Return the operations with these numbers, in no order; `strict` as in `page`."""
+        hot, sealed, read = self._both(lambda one: one.by_seqs(seqs, strict=strict), whole=True)
         return [*(sealed.ask(read) or []), *hot] if len(hot) < len(seqs) else hot
 
     def sealed_at(self, operation_ids: Sequence[str]) -> dict[str, datetime]:
@@ -326,6 +332,9 @@ class CompanyLog:
 
         In the database it looks above what is sealed; `whole`: in all of it. The two are of one
         moment: where a seal came between them, they are read again.
+
+        Raises:
+            Unavailable: a row that is damaged leaves no answer.
         """
 
         def read(connection: Connection) -> T:
@@ -333,8 +342,11 @@ class CompanyLog:
 
         while True:
             sealed = self.sealed
-            with self._database.read() as connection:
-                found = ask(self._reader(connection, 0 if whole else sealed.through))
+            try:
+                with self._database.read() as connection:
+                    found = ask(self._reader(connection, 0 if whole else sealed.through))
+            except (TypeError, ValueError, ArithmeticError) as error:
+                raise Unavailable(UNREADABLE) from error
             ends = log_ends(self._database, self._company_id)
             if (now := self.sealed).through == sealed.through:
                 refuse_gap(now.manifest, ends)
@@ -362,8 +374,8 @@ def _of_both(older: SourceWrites, newer: SourceWrites) -> SourceWrites:
     return newer._replace(
         writes=older.writes + newer.writes,
         records=older.records + newer.records,
-        first_at=min(older.first_at, newer.first_at),
-        last_at=max(older.last_at, newer.last_at),
+        first_at=min(known([older.first_at, newer.first_at])),
+        last_at=max(known([older.last_at, newer.last_at])),
     )
 
 
@@ -516,20 +528,10 @@ class Log(Group):
         """
         log = self._of(caller)
         found = log.sources(caller.by_then(chosen), limit)
-        last = {one.seq: one for one in log.by_seqs([one.last_seq for one in found])}
+        numbers = [one.last_seq for one in found]
+        last = {one.seq: one for one in log.by_seqs(numbers, strict=False)}
         return tuple(
-            WriteSource.like(
-                one,
-                source=write.source,
-                run_id=write.scope.run_id,
-                operation_id=write.operation_id,
-                principal=write.principal,
-                door=write.door,
-                agent_id=write.scope.agent_id,
-                binding_key=write.binding_key,
-            )
-            for one in found
-            if (write := last.get(one.last_seq)) is not None and write.source is not None
+            _write_source(one, last[one.last_seq]) for one in found if one.last_seq in last
         )
 
     @in_thread
@@ -554,6 +556,29 @@ class Log(Group):
             )
             for record_id, reads in counts.items()
         }
+
+
+def _write_source(one: SourceWrites, last: Operation) -> WriteSource:
+    kind, *ids, run_id = one.named
+    source = last.source or SourceRef(
+        kind=as_member(SourceKind, kind),
+        company_id=last.scope.company_id,
+        **dict(zip(SOURCE_IDS, ids, strict=True)),
+    )
+    return WriteSource(
+        source=source,
+        run_id=run_id if last.damaged else last.scope.run_id,
+        writes=one.writes,
+        records=one.records,
+        first_at=min(known([one.first_at])),
+        last_at=max(known([one.last_at])),
+        operation_id=last.operation_id,
+        principal=last.principal,
+        door=last.door,
+        agent_id=last.scope.agent_id,
+        binding_key=last.binding_key,
+        problem=last.error_message if last.damaged else None,
+    )
 
 
 def _asked(request: Json) -> str:

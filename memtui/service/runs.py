@@ -37,7 +37,7 @@ from memtui.service.core import Group
 from memtui.service.visibility import Caller, may_read, readable
 from memtui.store import journal
 from memtui.store.database import loaded_dollars
-from memtui.store.log import RecordText, RunFigures, RunPart, record_texts
+from memtui.store.log import RecordText, RunFigures, RunPart, known, record_texts
 from memtui.store.operation import Operation, OperationHandle, Place
 from memtui.store.sight import Sight
 
@@ -414,8 +414,8 @@ def _run(run_id: str, parts: Sequence[RunPart], figures: RunFigures) -> Run:
         issues=names("issue_id"),
         principals=names("principal"),
         doors=names("door"),
-        started_at=min(one.first_at for one in parts),
-        last_at=max(one.last_at for one in parts),
+        started_at=min(known(one.first_at for one in parts)),
+        last_at=max(known(one.last_at for one in parts)),
         first_seq=min(one.first_seq for one in parts),
         last_seq=max(one.last_seq for one in parts),
         operations=sum(one.operations for one in parts),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -50,7 +50,7 @@ from memtui.contract import (
     Unavailable,
 )
 from memtui.store.conditions import among, conditions
-from memtui.store.database import Connection
+from memtui.store.database import Connection, stored_moment
 from memtui.store.digest import CONTROL
 from memtui.store.limits import HALF, halves
 from memtui.store.operation import (
@@ -73,12 +73,15 @@ _TOLD = (*READS, OperationType.GET)
 """What lets a run know a record."""
 _MUTATIONS = tuple(kind for kind in OperationType if kind.mutates)
 _AGENT = "agent:"
-_SOURCE_IDS = frozenset(SourceRef.model_fields) - {"kind", "company_id"}
+SOURCE_IDS = tuple(one for one in SourceRef.model_fields if one not in {"kind", "company_id"})
+"""What tells one work object from another, beside its kind."""
 _IS_OWN: ColumnElement[bool] = literal_column(OWN, Boolean)
 _DAY = 86_400_000_000
 """Microseconds."""
 _ROWS_AT_ONCE = 2_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = (stored_moment(datetime(year, 1, 1, tzinfo=UTC)) for year in (1, 9999))
+"""What is no moment outside of these: beyond them Python knows none."""
 
 _CONSUMED = (
     USAGE.c.input_tokens,
@@ -88,6 +91,11 @@ _CONSUMED = (
 )
 
 T = TypeVar("T")
+
+UNREADABLE = (
+    "The log holds what memtui never writes there; `memtui audit verify` names the operation that "
+    "is damaged."
+)
 
 
 class Retrieved(NamedTuple):
@@ -113,9 +121,12 @@ class SourceWrites(NamedTuple):
     """What tells it from others."""
     writes: int
     records: int
-    first_at: datetime
-    last_at: datetime
+    first_at: datetime | None
+    """None, as the next: none of them tells."""
+    last_at: datetime | None
     last_seq: int
+    named: tuple[Any, ...]
+    """Its kind, the ids of `SOURCE_IDS`, and the run of notes by hand."""
 
 
 class Span(NamedTuple):
@@ -167,8 +178,9 @@ class RunPart(NamedTuple):
     with_results: int
     first_seq: int
     last_seq: int
-    first_at: datetime
-    last_at: datetime
+    first_at: datetime | None
+    """None, as the next: none of them tells."""
+    last_at: datetime | None
 
 
 class RunContexts(NamedTuple):
@@ -403,10 +415,7 @@ class LogReader:
                 known = min(_milliseconds(took) or 0, _DAY / 1_000)
                 spans.append(Span(operation_id, at, at + timedelta(milliseconds=known)))
         except (TypeError, ValueError, ArithmeticError) as error:
-            raise Unavailable(
-                "The log holds a moment that memtui never writes; `memtui ops list` names the "
-                "operations that are damaged."
-            ) from error
+            raise Unavailable(UNREADABLE) from error
         return spans
 
     def _successful(self, chosen: Filter) -> Any:
@@ -463,7 +472,7 @@ class LogReader:
         kind = found.c.source_kind
         # A note by hand names no work object; one that was written in a run comes from the run.
         by_hand = case((kind == str(SourceKind.MANUAL_NOTE), found.c.run_id), else_=None)
-        ids = [found.c[f"source_{name}"] for name in SourceRef.model_fields if name in _SOURCE_IDS]
+        ids = [found.c[f"source_{name}"] for name in SOURCE_IDS]
         key = reduce(
             operator.add, (func.coalesce(one, "") + "\x1f" for one in (kind, *ids, by_hand))
         ).label("key")
@@ -473,9 +482,10 @@ class LogReader:
                 key,
                 func.count().label("writes"),
                 cast(func.sum(found.c.result_count), BigInteger).label("records"),
-                func.min(found.c.started_at).label("first_at"),
-                func.max(found.c.started_at).label("last_at"),
+                func.min(_moment(found.c.started_at)).label("first_at"),
+                func.max(_moment(found.c.started_at)).label("last_at"),
                 last,
+                *(func.max(one) for one in (kind, *ids, by_hand)),
             )
             .where(kind.is_not(None), found.c.operation_type == str(OperationType.WRITE), ~is_copy)
             .group_by(key)
@@ -484,7 +494,8 @@ class LogReader:
         )
         if among is not None:
             statement = statement.where(key.element.in_(among))
-        return [SourceWrites(*row) for row in self.connection.execute(statement)]
+        rows = self.connection.execute(statement)
+        return [SourceWrites._make((*row[:6], tuple(row[6:]))) for row in rows]
 
     def words(self, binding_key: str, record_ids: Sequence[str]) -> list[Word]:
         """Return what was said of records, whether they helped, in no order."""
@@ -619,8 +630,8 @@ class LogReader:
                     _count_true(columns.result_count > 0).label("with_results"),
                     func.min(_SEQ).label("first_seq"),
                     func.max(_SEQ).label("last_seq"),
-                    func.min(columns.started_at).label("first_at"),
-                    func.max(columns.started_at).label("last_at"),
+                    func.min(_moment(columns.started_at)).label("first_at"),
+                    func.max(_moment(columns.started_at)).label("last_at"),
                 )
                 .where(*own)
                 .group_by(*alike)
@@ -657,9 +668,12 @@ class LogReader:
         return found
 
     def of_run(self, run_id: str, *, after: int, limit: int) -> tuple[Operation, ...]:
-        """Return the first operations of a run above a `seq`, the oldest first."""
+        """Return the first operations of a run above a `seq`, the oldest first.
+
+        `by_seqs` says what stands for a damaged one.
+        """
         found = self._numbers(after < _SEQ, *self._of_runs([run_id]), order=_SEQ, limit=limit)
-        return self._in_order(found)
+        return self._in_order(found, strict=False)
 
     def _of_runs(self, run_ids: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
         columns = OPERATIONS.c
@@ -863,6 +877,16 @@ def record_texts(
             )
             found[record_id].append(RecordText(seq, before, after))
     return found
+
+
+def known(moments: Iterable[datetime | None]) -> list[datetime]:
+    """Return those that are told; where none is, what `damaged` says instead."""
+    return [one for one in moments if one is not None] or [_EPOCH]
+
+
+def _moment(column: ColumnElement[datetime]) -> ColumnElement[datetime | None]:
+    """Return when it was; null where somebody put in its place what is no moment."""
+    return case((type_coerce(column, BigInteger).between(_FIRST, _LAST), column), else_=None)
 
 
 def _count_true(condition: ColumnElement[bool]) -> ColumnElement[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Literal, NoReturn
 
@@ -80,7 +80,7 @@ async def ops_list(
     )
     if not page.total:
         await say_unknown_of_operations(session, chosen)
-    return _say_damaged(session, page.operations)
+    return say_damaged(session, page.operations)
 
 
 async def ops_show(session: Session, operation_id: OperationId) -> None:
@@ -104,10 +104,11 @@ async def ops_sources(
     line: FilterLine = None,
     *,
     limit: Limit = 50,
-) -> None:
+) -> int:
     """List what wrote memories lately: runs, issues, comments, documents; the newest first.
 
-    The filter and the options narrow the writes that count.
+    The filter and the options narrow the writes that count. Exit 1 if the last write of one is
+    damaged; it is named.
     """
     chosen = which.filter(session, line, scope)
     found = await session.service.log.sources(session.caller, chosen, limit=limit)
@@ -120,7 +121,7 @@ async def ops_sources(
             shown.count(one.writes),
             one.principal,
             one.agent_id or "",
-            one.door,
+            one.door or ("damaged" if one.problem else ""),
             session.company.link(one.source) or "",
         ]
         for one in found
@@ -131,6 +132,10 @@ async def ops_sources(
     )
     if not found:
         await say_unknown_of_operations(session, chosen)
+    problems = [one.problem for one in found if one.problem]
+    for problem in problems:
+        session.out.say(problem)
+    return 1 if problems else 0
 
 
 async def ops_check(session: Session, operation_id: OperationId) -> None:
@@ -145,7 +150,7 @@ async def ops_check(session: Session, operation_id: OperationId) -> None:
         session.out.say(f"memtui undo {operation.operation_id} undoes it.")
 
 
-def _say_damaged(session: Session, operations: Sequence[Operation]) -> int:
+def say_damaged(session: Session, operations: Iterable[Operation]) -> int:
     """Name what cannot be read; return the exit code."""
     found = [one for one in operations if one.damaged]
     for one in found:
@@ -168,7 +173,7 @@ async def _follow(session: Session, chosen: Filter, first: Sequence[Operation]) 
 
 
 def _print_each(session: Session, operations: Sequence[Operation]) -> None:
-    _say_damaged(session, operations)
+    say_damaged(session, operations)
     for operation in reversed(operations):
         if session.out.as_json:
             session.out.document(operation)

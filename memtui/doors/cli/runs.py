@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memtui.contract import NotFound
+from memtui.doors.cli.ops import say_damaged
 from memtui.doors.cli.options import (
     AsOf,
     FilterLine,
@@ -98,11 +99,11 @@ async def runs_show(
         int, typer.Option(min=0, help="Only after this number; for the next page.")
     ] = 0,
     as_of: AsOf = None,
-) -> None:
+) -> int:
     """Replay one run: what it was given, asked, got and wrote, and what of it is there today.
 
     With --diff each context that it was given is assembled again, for nobody, and compared with
-    what it was told then.
+    what it was told then. Exit 1 if an operation of it is damaged; it is named.
     """
     session = session.at(as_of)
     service, caller = session.service.runs, session.caller
@@ -119,6 +120,7 @@ async def runs_show(
         session.out.answer(replay, _replay(session, replay))
     if replay.next_after is not None:
         session.out.say(f"There is more: --after {replay.next_after}.")
+    return say_damaged(session, (step.operation for step in replay.steps))
 
 
 def _cells(session: Session, run: Run) -> list[str]:
@@ -168,10 +170,11 @@ def _replay(session: Session, replay: Replay) -> Iterator[Line]:
 def _step(replay: Replay, step: RunStep) -> Iterator[Line]:
     operation = step.operation
     ended = shown.outcome(operation.status)
-    at = words.offset(operation.started_at - replay.run.started_at)
+    since = operation.started_at - replay.run.started_at
+    at = "+?" if operation.damaged else words.offset(since)
     yield f"{at}  {ended.symbol} {words.verb(step)}  {words.what(step)}".rstrip()
     yield Dim(f"        #{operation.seq}  {words.spent(step)}  {operation.operation_id}")
-    if operation.error_message:
+    if operation.error_message and not operation.damaged:
         yield f"        {operation.error_message}"
     if step.context is not None:
         yield from _context(step)

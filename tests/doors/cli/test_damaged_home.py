@@ -206,3 +206,40 @@ def test_damaged_operations_are_named_and_the_others_listed(here: Run, logged: D
     found = here("ops", "list", "--limit", "5", "--json").document["operations"]
     assert [one["status"] == "damaged" for one in found] == [False, False, True, True, True]
     assert here("ops", "show", "58").code == 3
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [("request", "nonsense"), ("result_count", "many"), ("started_at", "x"), ("started_at", 9e18)],
+)
+def test_runs_and_sources_name_a_damaged_operation(
+    here: Run, logged: Database, damage: tuple[str, object]
+) -> None:
+    column, value = damage
+
+    def update(change: str) -> None:
+        where = "WHERE seq = 60 AND company_id = 'acme'"
+        with logged.write() as connection:
+            connection.exec_driver_sql(f"UPDATE memory_operations SET {change} {where}")
+
+    with logged.write() as connection:
+        connection.exec_driver_sql("DROP TRIGGER memory_operations_append_only")
+    update(
+        "operation_type = 'write', status = 'ok', run_id = 'run-1', source_kind = 'issue', "
+        "source_issue_id = 'ISS-1', source_external_ref = NULL"
+    )
+    whole = here("ops", "sources", "--json").document["sources"]
+    runs = here("runs", "list", "--json").document["runs"]
+    update(f"{column} = {value!r}")
+    named = "Operation 60 is damaged"
+    after = here("runs", "list", "--json").document["runs"]
+    assert [(one["run_id"], one["operations"]) for one in after] == [
+        (one["run_id"], one["operations"]) for one in runs
+    ]
+    shown = here("runs", "show", "run-1")
+    assert (shown.code, named in shown.err, "#60  " in shown.out) == (1, True, True)
+    told = here("ops", "sources")
+    assert (told.code, named in told.err, "ISS-1" in told.out) == (1, True, True)
+    sources = here("ops", "sources", "--json").document["sources"]
+    assert [one["source"] for one in sources] == [one["source"] for one in whole]
+    assert [named in (one["problem"] or "") for one in sources].count(True) == 1
