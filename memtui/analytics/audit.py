@@ -23,7 +23,7 @@ from memtui.paths import replacing
 from memtui.store.database import Connection, Database
 from memtui.store.digest import CONTROL, GENESIS, document_of, fields, is_intact, salt_of
 from memtui.store.erasing import purged
-from memtui.store.operation import Operation
+from memtui.store.operation import Operation, why_damaged
 
 Visible = Callable[[Operation], bool]
 """Whether somebody may see an operation."""
@@ -90,14 +90,16 @@ class _Log:
                 seq = last
         for first in range(seq + 1, self.head.seq + 1, _SPAN):
             last = min(first + _SPAN - 1, self.head.seq)
-            load_raw(self._duck, self._connection, self.folder.company_id, first, last)
             yield from self._span(first, last)
 
     def _span(
         self, first: int, last: int, segment: Segment | None = None
     ) -> Iterator[tuple[int, Operation | None]]:
+        """Read a span; where that fails, half of it and half again, down to what is damaged."""
         try:
             with guarded():
+                if segment is None:
+                    load_raw(self._duck, self._connection, self.folder.company_id, first, last)
                 sources = {
                     table: self.folder.parquet([segment], table)
                     if segment
@@ -106,7 +108,12 @@ class _Log:
                 }
                 found = fetch(self._duck, sources, f"seq BETWEEN {first} AND {last}")
         except (Unavailable, ValueError, TypeError, ArithmeticError) as error:
-            raise _Unreadable(first, last, segment) from error
+            if segment is not None or first == last:
+                raise _Unreadable(first, last, segment) from error
+            middle = (first + last) // 2
+            yield from self._span(first, middle)
+            yield from self._span(middle + 1, last)
+            return
         yield from ((seq, found.get(seq)) for seq in range(first, last + 1))
 
 
@@ -115,12 +122,11 @@ class _Unreadable(Unavailable):
 
     def __init__(self, first: int, last: int, segment: Segment | None) -> None:
         self.first = first
-        where = f"Operations {first} to {last} cannot be read"
         super().__init__(
-            f"{where}: the database holds something else; restore it from a backup."
+            why_damaged(first)
             if segment is None
-            else f"{where}: the segment {segment.name} is missing or damaged; memtui archive "
-            "verify names the file."
+            else f"Operations {first} to {last} cannot be read: the segment {segment.name} is "
+            "missing or damaged; `memtui archive verify` names the file."
         )
 
 

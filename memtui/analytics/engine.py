@@ -150,8 +150,8 @@ def guarded() -> Iterator[None]:
         yield
     except duckdb.Error as error:
         raise Unavailable(
-            f"The operation log could not be read ({first_line(error)}); check the disk, "
-            "and the archive with memtui archive verify."
+            f"The operation log could not be read ({first_line(error)}); check the disk, and "
+            "`memtui audit verify` names the operation that is damaged."
         ) from error
     except OSError as error:
         raise Unavailable(

@@ -18,10 +18,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, LargeBinary, Table, select
 from sqlalchemy.types import TypeDecorator
 
+from memtui.contract import Unavailable
 from memtui.store import compiled
 from memtui.store.columns import ForeignText
 from memtui.store.database import Connection, quoted
 from memtui.store.digest import GENESIS
+from memtui.store.operation import why_damaged
 from memtui.store.tables import HANDLES, HEADS, OPERATIONS, USAGE
 
 HOT: dict[str, Table] = {
@@ -65,8 +67,13 @@ def load_raw(
 
     By Python's own SQLite, not by a driver that brings another one: a process in which two of them
     open one file loses its locks on it (https://sqlite.org/howtocorrupt.html §2.2.1).
+
+    Raises:
+        Unavailable: a row is damaged; it is named.
     """
     create_raw(duck, only)
+    import duckdb
+
     is_sqlite = connection.dialect == "sqlite"
     where = f"company_id = {quoted(stored_text(company_id))} AND seq BETWEEN {first} AND {last}"
     for name, table in HOT.items():
@@ -80,7 +87,26 @@ def load_raw(
         with closing(rows), duck.appender(f"raw_{name}") as appender:
             rows.execute(f"SELECT {asked} FROM {table.name} WHERE {where} ORDER BY seq")
             while batch := rows.fetchmany(_BATCH):
-                appender.append_rows(batch)
+                try:
+                    appender.append_rows(batch)
+                except duckdb.Error as error:
+                    raise _refused(columns, batch, error) from error
+
+
+def _refused(
+    columns: Sequence[Column[Any]], batch: Sequence[Sequence[Any]], error: Exception
+) -> Exception:
+    """Return what to raise for rows that DuckDB did not take: it names no row."""
+    place = next(place for place, one in enumerate(columns) if one.name == "seq")
+    numbers = [
+        place
+        for place, one in enumerate(columns)
+        if isinstance(_kind(one), (BigInteger, Double, Boolean))
+    ]
+    for row in batch:
+        if any(isinstance(row[number], (str, bytes)) for number in numbers):
+            return Unavailable(why_damaged(row[place]))
+    return error
 
 
 def _sum(column: str) -> str:
@@ -137,7 +163,11 @@ def head(connection: Connection, company_id: str) -> Head:
     return Head(seq, digest, bytes(salt), seq + 1 if first is None else first)
 
 
+def _kind(column: Column[Any]) -> Any:
+    return column.type.impl_instance if isinstance(column.type, TypeDecorator) else column.type
+
+
 def _duckdb_type(column: Column[Any]) -> str:
-    kind = column.type.impl_instance if isinstance(column.type, TypeDecorator) else column.type
+    kind = _kind(column)
     names = {BigInteger: "BIGINT", Double: "DOUBLE", Boolean: "BOOLEAN", LargeBinary: "BLOB"}
     return next((name for sort, name in names.items() if isinstance(kind, sort)), "VARCHAR")

@@ -212,8 +212,8 @@ def test_damaged_operations_are_named_and_the_others_listed(here: Run, logged: D
     "damage",
     [("request", "nonsense"), ("result_count", "many"), ("started_at", "x"), ("started_at", 9e18)],
 )
-def test_runs_and_sources_name_a_damaged_operation(
-    here: Run, logged: Database, damage: tuple[str, object]
+def test_a_damaged_operation_is_named(
+    here: Run, logged: Database, damage: tuple[str, object], tmp_path: Path
 ) -> None:
     column, value = damage
 
@@ -243,3 +243,15 @@ def test_runs_and_sources_name_a_damaged_operation(
     sources = here("ops", "sources", "--json").document["sources"]
     assert [one["source"] for one in sources] == [one["source"] for one in whole]
     assert [named in (one["problem"] or "") for one in sources].count(True) == 1
+    proved = here("audit", "verify", "--json")
+    assert (proved.code, proved.document["broken_seq"]) == (1, 60)
+    assert named in proved.document["problem"]
+    exported = here("audit", "export", "--to", str(tmp_path / "proof.jsonl"))
+    assert (exported.code, named in exported.err) == (3, True)
+    for command in (
+        ["stats"],
+        ["sql", "SELECT max(seq) FROM operations"],
+        ["ops", "export", "--to", str(tmp_path / "log.jsonl")],
+    ):
+        asked = here(*command)
+        assert asked.code == 0 or (asked.code, named in asked.err) == (3, True)
