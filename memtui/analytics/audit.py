@@ -23,7 +23,7 @@ from memtui.paths import replacing
 from memtui.store.database import Connection, Database
 from memtui.store.digest import CONTROL, GENESIS, document_of, fields, is_intact, salt_of
 from memtui.store.erasing import purged
-from memtui.store.operation import Operation, why_damaged
+from memtui.store.operation import Operation, why_altered, why_damaged
 
 Visible = Callable[[Operation], bool]
 """Whether somebody may see an operation."""
@@ -180,7 +180,7 @@ def export(
             sealing and erasing the document.
 
     Raises:
-        Conflict: the log has a gap.
+        Conflict: the log has a gap, or does not prove itself.
         Invalid: the file cannot be written.
         Unavailable: the database or the archive cannot be read.
     """
@@ -193,9 +193,16 @@ def export(
 
 def _write(database: Database, root: Path, company_id: str, file: Any, visible: Visible) -> int:
     with _opened(database, root, company_id) as log:
+        previous = GENESIS
         for seq, operation in log.operations():
             if operation is None:
                 raise Conflict(f"Operation {seq} of {company_id} is missing; nothing was exported.")
+            if problem := _misfit(operation, previous, log.head.salt):
+                raise Conflict(
+                    f"{problem} Nothing was exported, as it would prove nothing; `memtui ops "
+                    "export` writes the operations as they are."
+                )
+            previous = operation.digest
             file.write(_line(operation, log.head.salt, visible=visible(operation)))
         return log.head.seq
 
@@ -298,6 +305,13 @@ def unexplained(operations: Iterable[Operation]) -> dict[int, set[str]]:
     return proof.unexplained
 
 
+def _misfit(operation: Operation, previous: str, salt: bytes) -> str | None:
+    """Return what is wrong with an operation or its place in the chain."""
+    if operation.previous_digest != previous:
+        return f"Operation {operation.seq} is not chained to the one before it."
+    return None if is_intact(operation, salt) else why_altered(operation.seq)
+
+
 def _first_broken(log: _Log, watch: Watch) -> tuple[int | None, str | None]:
     previous, seq, proof = GENESIS, 0, _Proof()
     try:
@@ -306,10 +320,8 @@ def _first_broken(log: _Log, watch: Watch) -> tuple[int | None, str | None]:
                 watch(seq, log.head.seq)
             if operation is None:
                 return seq, f"Operation {seq} is missing."
-            if operation.previous_digest != previous:
-                return seq, f"Operation {seq} is not chained to the one before it."
-            if not is_intact(operation, log.head.salt):
-                return seq, f"Operation {seq} was altered: it does not fit its digest."
+            if problem := _misfit(operation, previous, log.head.salt):
+                return seq, problem
             previous = operation.digest
             proof.read(operation)
     except _Unreadable as error:

@@ -37,6 +37,7 @@ from memtui.service.operations import change_of
 from memtui.service.visibility import Caller
 from memtui.store import erasing, journal
 from memtui.store.database import Connection, Database
+from memtui.store.digest import is_intact
 from memtui.store.erasing import purged
 from memtui.store.journal import Found
 from memtui.store.limits import last_seq
@@ -51,10 +52,11 @@ from memtui.store.log import (
     SourceWrites,
     Span,
     Word,
+    company_salt,
     known,
     owners,
 )
-from memtui.store.operation import Operation, OperationPage, as_member
+from memtui.store.operation import Operation, OperationPage, as_member, why_altered
 from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
@@ -443,6 +445,22 @@ class Log(Group):
         return self._of(caller).by_ids(operation_ids, strict=False)
 
     @in_thread
+    def problem(self, caller: Caller, found: Operation) -> str | None:
+        """Return what is wrong with an operation that the database tells; None: nothing."""
+        self._core.sight(caller)
+        with self._core.database.read() as database:
+            salt = company_salt(database, caller.company_id)
+        return _problem(found, salt)
+
+    @in_thread
+    def problems(self, caller: Caller, newest: int) -> list[str]:
+        """Return what is wrong with some of the newest so many operations, newest first."""
+        found = self._of(caller).page(EVERYTHING, limit=newest, strict=False).operations
+        with self._core.database.read() as database:
+            salt = company_salt(database, caller.company_id)
+        return [problem for one in found if (problem := _problem(one, salt))]
+
+    @in_thread
     def changes(self, caller: Caller, operation_id: str) -> tuple[Change, ...]:
         """Return each record before and after an operation."""
         found = self._get(caller, operation_id)
@@ -556,6 +574,12 @@ class Log(Group):
             )
             for record_id, reads in counts.items()
         }
+
+
+def _problem(one: Operation, salt: bytes) -> str | None:
+    if one.damaged:
+        return one.error_message
+    return None if is_intact(one, salt) else why_altered(one.seq)
 
 
 def _write_source(one: SourceWrites, last: Operation) -> WriteSource:

@@ -305,6 +305,11 @@ def why_damaged(seq: int) -> str:
     )
 
 
+def why_altered(seq: int) -> str:
+    """Return what to say of an operation that is not what was logged."""
+    return f"Operation {seq} was altered: it does not fit its digest."
+
+
 def to_operation(
     row: Loaded, usage: Iterable[Loaded] = (), handles: Iterable[Loaded] = ()
 ) -> Operation:

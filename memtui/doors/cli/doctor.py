@@ -317,6 +317,7 @@ async def _companies(
                 if view.enabled:
                     yield _binding(company_id, await service.bindings.health(caller, view.key))
             yield await _archive(service, caller)
+            yield await _proof(service, caller)
             yield await _unknown_outcomes(service, caller)
             for checks in (
                 _repaired(service, caller),
@@ -378,6 +379,20 @@ async def _repaired(service: MemoryService, caller: Caller) -> AsyncIterator[Che
             "it was repaired, and is read-only until it has an owner",
             f"memtui --company {caller.company_id} members add PRINCIPAL --role owner",
         )
+
+
+_PROVED = 1_000
+"""All of them take `memtui audit verify`."""
+
+
+async def _proof(service: MemoryService, caller: Caller) -> Check:
+    problems = await service.log.problems(caller, _PROVED)
+    name = f"log {caller.company_id}"
+    if not problems:
+        return Check(name, "ok", f"the last operations, up to {_PROVED:,}, are as they were logged")
+    told = f"{counted(len(problems), 'problem')}: {' '.join(problems[:_SHOWN_PROBLEMS])}"
+    advice = "memtui audit verify checks all of it, docs/recovery.md says what to do."
+    return Check(name, "broken", told, advice)
 
 
 _UNKNOWN_LOOKED_AT = 1_000

@@ -83,18 +83,26 @@ async def ops_list(
     return say_damaged(session, page.operations)
 
 
-async def ops_show(session: Session, operation_id: OperationId) -> None:
-    """Show one operation: what was asked, returned and changed."""
+async def ops_show(session: Session, operation_id: OperationId) -> int:
+    """Show one operation: what was asked, returned and changed.
+
+    Exit 1 if it was altered since it was logged.
+    """
     operation = await session.service.log.get(session.caller, operation_id)
     changes = await session.service.log.changes(session.caller, operation.operation_id)
     found = await session.service.log.found_outcome(session.caller, operation.operation_id)
     erasures = await session.service.log.erasures(session.caller, operation)
+    problem = await session.service.log.problem(session.caller, operation)
     document = jsonable(operation) | {
+        "problem": problem,
         "changes": [{"before": change.before, "after": change.after} for change in changes],
         "found": found,
         "erasures": list(erasures),
     }
     session.out.answer(jsonable(document), _detail(session, operation, changes, found, erasures))
+    if problem is not None:
+        session.out.say(f"{problem} docs/recovery.md says what to do.")
+    return 0 if problem is None else 1
 
 
 async def ops_sources(

@@ -41,16 +41,29 @@ def alter(database: Database, seq: int, column: str = "door", value: object = "x
         )
 
 
-def test_a_log_is_proved_and_an_altered_one_is_not(here: Run, logged: Database) -> None:
+def test_a_log_is_proved_and_an_altered_one_is_not(
+    here: Run, logged: Database, tmp_path: Path
+) -> None:
     found = here("audit", "verify", "--json")
     assert (found.code, found.document["seq"], found.document["passed"]) == (0, 60, True)
     noted = f"60:{found.document['digest']}"
     assert f"note this  {noted}" in here("audit", "verify").out
     assert here("audit", "verify", "--expect", noted).code == 0
+    assert "✓ log acme: the last operations" in here("doctor").out
     alter(logged, 41)
     broken = here("audit", "verify", "--json")
     assert (broken.code, broken.document["broken_seq"]) == (1, 41)
-    assert "Operation 41 was altered" in here("audit", "verify").out
+    altered = "Operation 41 was altered: it does not fit its digest."
+    assert altered in here("audit", "verify").out
+    shown = here("ops", "show", "41")
+    assert (shown.code, shown.err) == (1, f"{altered} docs/recovery.md says what to do.\n")
+    assert here("ops", "show", "41", "--json").document["problem"] == altered
+    assert here("ops", "show", "40").code == 0
+    told = here("doctor")
+    assert (told.code, f"✗ log acme: 1 problem: {altered}" in told.out) == (1, True)
+    target = tmp_path / "proof.jsonl"
+    refused = here("audit", "export", "--to", str(target))
+    assert (refused.code, altered in refused.err, target.exists()) == (5, True, False)
     other = here("--company", "other", "audit", "verify", "--json")
     assert (other.code, other.document["seq"]) == (0, 5)
 
