@@ -6,7 +6,7 @@ import difflib
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from enum import StrEnum
@@ -53,6 +53,8 @@ _KINDS = ("user", "agent", "plugin")
 """What principals begin with."""
 _ALSO = {"user": "subject"}
 """Other words before a colon."""
+_OUTCOMES = {"failed": "error", "held for review": "held", "unknown outcome": "unknown"}
+"""What screens call a status."""
 
 MEASURES: dict[str, Measure] = {one.value: one for one in Measure} | {"took": Measure.LATENCY}
 """The words before `<`, `<=`, `=`, `>=` or `>`, and what each one compares with a number."""
@@ -190,6 +192,8 @@ _EXAMPLES = {
     Measure.SCORE: "score<0.3",
 }
 _MILLISECONDS = {None: 1, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000}
+_SEQ = re.compile(r"#\d{1,18}")
+"""How the screens write an operation."""
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 _SPAN = re.compile(r"(\d{1,6}) ?(s|min|h|d|w|mo?|y)(?: ago)?")
 _SPAN_UNITS = {
@@ -242,7 +246,8 @@ def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
 def _sources(written: Sequence[str]) -> Iterator[str]:
     """Yield the terms of a line, with sources as the screens name them in the place of words.
 
-    They are `run 4411`, which may be called `run-4411`, `issue 31`, and `ISS-31 comment 2`.
+    They are `run 4411`, which may be called `run-4411`, `issue 31`, and `ISS-31 comment 2`. A
+    duration is written there with a space before its unit: `took>2 s`.
     """
     place = 0
     while place < len(written):
@@ -252,9 +257,21 @@ def _sources(written: Sequence[str]) -> Iterator[str]:
             place += 1
         elif word == "comment" and _NUMBER.fullmatch(term) and _NUMBER.fullmatch(number):
             yield f"issue:{term}"
+        elif word in _MILLISECONDS and _lacks_unit(term):
+            yield term + word
+            place += 1
         else:
             yield term
         place += 1
+
+
+def _lacks_unit(term: str) -> bool:
+    """Whether a term compares a duration with a number that has no unit."""
+    match = _COMPARED.fullmatch(term)
+    if match is None or MEASURES.get(match[1]) is not Measure.LATENCY:
+        return False
+    amount = _AMOUNT.fullmatch(match[3])
+    return amount is not None and amount[2] is None
 
 
 class _Line:
@@ -384,9 +401,12 @@ def _values(name: str, written: str) -> list[str]:
 def _meant(name: str, part: str) -> tuple[str, ...]:
     """Return what a value means.
 
-    `by:ana` is whoever is called so, and `by:agent` every agent; in quotes it is as it stands.
+    `status:failed` is `status:error`, as the screens call it. `by:ana` is whoever is called so, and
+    `by:agent` every agent; in quotes it is as it stands.
     """
     value = _unquoted(part)
+    if name == "status":
+        return (_OUTCOMES.get(value.lower(), value),)
     if name == "by" and value and value == part and ":" not in value:
         return (f"{value}:",) if value in _KINDS else (value, f"user:{value}", f"agent:{value}")
     return (value,)
@@ -488,6 +508,11 @@ def build_filter(**values: object) -> Filter:
         first = error.errors()[0]
         field = str(first["loc"][0])
         word = WORD_OF.get(field, field)
+        near = difflib.get_close_matches(str(first["input"]), _expected(first), n=1)
+        if near:
+            raise Invalid(
+                f"There is no {word} {first['input']}; did you mean {word}:{near[0]}?"
+            ) from error
         given = repr(first["input"])
         given = given if len(given) <= _MOST_SHOWN else f"{given[:_MOST_SHOWN]}…'"
         raise Invalid(
@@ -495,9 +520,16 @@ def build_filter(**values: object) -> Filter:
         ) from error
 
 
+def _expected(found: Mapping[str, Any]) -> list[str]:
+    """Return the words that a field takes; of one that takes any, none."""
+    return re.findall(r"'([^']*)'", str(found.get("ctx", {}).get("expected", "")))
+
+
 def taken_for_words(chosen: Filter) -> Iterator[str]:
-    """Yield a sentence for each word of a filter that may have been meant as a time."""
+    """Yield a sentence for each word that may have been meant as a time or as an operation."""
     for word in (chosen.text or "").split():
+        if _SEQ.fullmatch(word):
+            yield f"{word} is looked for as a word; `memtui ops show {word[1:]}` is the operation."
         if word.lower() in _DAYS_BACK or _SPAN.fullmatch(word):
             yield f"{word} is looked for as a word; since:{word} is the time."
 
@@ -590,7 +622,12 @@ def _moment(value: datetime, zone: tzinfo | None) -> str:
 def _quoted_word(word: str) -> str:
     quoted = shlex.quote(word)
     is_field = _field(quoted) is not None
-    if word in _NUMBERED or quoted[0] == "-" or is_field or _COMPARED.fullmatch(quoted):
+    if (
+        word in {*_NUMBERED, *_MILLISECONDS}
+        or quoted[0] == "-"
+        or is_field
+        or _COMPARED.fullmatch(quoted)
+    ):
         return f"'{word}'"
     return quoted
 

@@ -218,6 +218,11 @@ def test_every_field_of_the_filter_can_be_typed() -> None:
         ("latency>200 latency>=1.5s took<2min", Filter(comparisons=(
             compared("latency", ">", "200"), compared("latency", ">=", "1500"),
             compared("latency", "<", "120000")))),
+        ("took>2 s latency<1.5 min cost>1 s", Filter(text="s", comparisons=(
+            compared("latency", ">", "2000"), compared("latency", "<", "90000"),
+            compared("cost", ">", "1")))),
+        ("took>2 's'", Filter(text="s", comparisons=(compared("latency", ">", "2"),))),
+        ("status:failed,'Held for review'", Filter(terms=(left_in("status", "error", "held"),))),
         ("results=0 tokens>1000 score<.3 deploy", Filter(text="deploy", comparisons=(
             compared("results", "=", "0"), compared("tokens", ">", "1000"),
             compared("score", "<", "0.3")))),
@@ -265,7 +270,8 @@ def test_lines(line: str, chosen: Filter) -> None:
         ("project:'mech", "unclosed quote"),
         ("don't", "unclosed quote"),
         ("x \\", "unclosed quote"),
-        ("type:wrote", "The filter value 'wrote' for type does not fit"),
+        ("type:wirte", "There is no type wirte; did you mean type:write?"),
+        ("type:xyz", "The filter value 'xyz' for type does not fit"),
         ("source:nowhere", "for source does not fit"),
         ("since:soon", "is not a time"),
         ("since:7x", "is not a time"),
@@ -435,7 +441,7 @@ def test_a_moment_is_short_in_a_zone_and_the_same_when_it_is_read(
         ("agent:a,", "needs a value before and after each comma"),
         ("agent:,a", "before and after each comma"),
         ("agent:a,''", "before and after each comma"),
-        ("-type:write,wrote", "The filter value 'wrote' for type does not fit"),
+        ("-type:write,wrote", "There is no type wrote; did you mean type:write?"),
         ("-agnt:a", "did you mean agent:?"),
         ("-''", "- needs a word or a field behind it"),
         ("-~", "~ needs a word behind it"),

@@ -106,6 +106,7 @@ def test_a_value_that_nobody_has_is_named_with_what_is_near(here: Run) -> None:
     assert (done.code, "default remembers nothing of project nope." in done.err) == (1, True)
     done = here("ops", "list", "yesterday", "type:write")
     assert "since:yesterday is the time" in done.err
+    assert "`memtui ops show 7` is the operation" in here("ops", "list", "#7").err
 
 
 def test_browse_takes_binding_issue_and_run_of_line_and_option(here: Run) -> None:
