@@ -632,12 +632,47 @@ def _quoted_word(word: str) -> str:
     return quoted
 
 
-def parse_when(text: str, *, now: datetime, zone: tzinfo = UTC) -> datetime:
+def parse_ahead(text: str, *, now: datetime, zone: tzinfo | None = UTC) -> datetime:
+    """Parse an end, such as an expiry: a span from now on (`30d 6h 3mo`), or as `parse_when`.
+
+    Raises:
+        Invalid: the text is none of these.
+    """
+    written = text.strip()
+    span = _SPAN.fullmatch(written)
+    try:
+        if span is not None and not written.endswith("ago"):
+            return now.astimezone(UTC) + int(span[1]) * _SPAN_UNITS[span[2]]
+    except OverflowError as error:
+        raise Invalid(f"{written} lies outside of the calendar; give a nearer time.") from error
+    try:
+        return parse_when(written, now=now, zone=zone)
+    except Invalid as error:
+        if isinstance(error.__cause__, OverflowError):
+            raise
+        raise Invalid(
+            f"{written!r} is not a time; try 30d, 6h, 3mo, 2030-12-31 or 2030-12-31T14:30."
+        ) from error
+
+
+def parse_expiry(text: str, *, now: datetime, zone: tzinfo | None = UTC) -> datetime:
+    """Parse an end that is still to come, as `parse_ahead`.
+
+    Raises:
+        Invalid: the text is no moment, or one that is past.
+    """
+    moment = parse_ahead(text, now=now, zone=zone)
+    if moment <= now:
+        raise Invalid(f"{text.strip()!r} is past; give a time that is still to come, such as 30d.")
+    return moment
+
+
+def parse_when(text: str, *, now: datetime, zone: tzinfo | None = UTC) -> datetime:
     """Parse a moment: `now`, a span back (`90s 30min 6h 7d 2w 3mo 1y`), a date, or ISO 8601.
 
     A span may be in words: `3 weeks ago`. A date or a clock time without an offset is in `zone`;
     `today`, `yesterday` and `last monday`, which today never is, start there. A clock time alone
-    (`14:30`) is the last one that has been.
+    (`14:30`) is the last one that has been. `zone` None is the system's.
 
     Raises:
         Invalid: the text is none of these.

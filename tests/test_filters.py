@@ -33,6 +33,8 @@ from memtui.filters import (
     format_filter,
     held_by,
     not_held,
+    parse_ahead,
+    parse_expiry,
     parse_filter,
     parse_when,
     refuse_not_held,
@@ -524,3 +526,38 @@ def test_dollars_of_records_are_answered_with_how_their_tokens_are_written() -> 
         refuse_not_held(chosen, Taker.RECORDS)
     with pytest.raises(Invalid, match=r"cannot narrow a question; take it out\. What"):
         refuse_not_held(chosen, Taker.QUESTIONS)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("30d", NOW + timedelta(days=30)),
+        (" 6h ", NOW + timedelta(hours=6)),
+        ("90min", NOW + timedelta(minutes=90)),
+        ("45s", NOW + timedelta(seconds=45)),
+        ("3mo", NOW + timedelta(days=90)),
+        ("2y", NOW + timedelta(days=730)),
+        ("2027-01-02", datetime(2027, 1, 2, tzinfo=UTC)),
+        ("2027-01-02T03:04:05+01:00", datetime(2027, 1, 2, 2, 4, 5, tzinfo=UTC)),
+    ],
+)
+def test_an_expiry_lies_ahead(text: str, moment: datetime) -> None:
+    assert parse_ahead(text, now=NOW) == parse_expiry(text, now=NOW) == moment
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "is not a time; try 30d, 6h, 3mo, 2030-12-31"),
+        ("soon", "is not a time; try 30d, 6h, 3mo, 2030-12-31"),
+        ("-3d", "is not a time"),
+        ("\x1b[31m", "is not a time"),
+        ("999999y", "lies outside of the calendar"),
+        ("0d", "is past; give a time that is still to come"),
+        ("3 weeks ago", "is past"),
+        ("2020-01-01", "is past"),
+    ],
+)
+def test_what_is_no_time_ahead_is_refused(text: str, told: str) -> None:
+    with pytest.raises(Invalid, match=told):
+        parse_expiry(text, now=NOW)

@@ -6,7 +6,7 @@ import pytest
 
 from memtui.context.assembly import SectionKind, assemble, section_of_records
 from memtui.context.cost import TokenCounter
-from memtui.contract import Invalid, Record, RecordHandle, Scope
+from memtui.contract import Record, RecordHandle, Scope
 from memtui.filters import parse_filter
 from memtui.screens.budget.view import (
     FactRow,
@@ -19,7 +19,6 @@ from memtui.screens.budget.view import (
     places_of,
     rows_of,
 )
-from memtui.screens.expiry import parse_expiry
 from memtui.screens.state import AppState
 from memtui.service.answers import RetrievalCount
 from memtui.widgets.columns import fit_cell
@@ -84,25 +83,6 @@ def test_places_follow_the_scope_and_each_section_has_one() -> None:
     assert workspace.scope == Scope(company_id="local", project_id="mech")
     assert place_of_section(SectionKind.IDENTITY, places) is None
     assert places_of(Scope(company_id="local", run_id="7")) == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "moment"),
-    [
-        ("30d", NOW + timedelta(days=30)),
-        (" 6h ", NOW + timedelta(hours=6)),
-        ("2026-04-01", datetime(2026, 4, 1, tzinfo=UTC)),
-        ("2026-03-09T14:30+01:00", datetime(2026, 3, 9, 13, 30, tzinfo=UTC)),
-    ],
-)
-def test_an_expiry_is_a_span_or_a_date_ahead(text: str, moment: datetime) -> None:
-    assert parse_expiry(text, now=NOW, zone=UTC) == moment
-
-
-@pytest.mark.parametrize("text", ["", "soon", "2026-01-01", "0d", "99999y", "-3d", "\x1b[31m"])
-def test_what_is_no_time_ahead_is_refused(text: str) -> None:
-    with pytest.raises(Invalid):
-        parse_expiry(text, now=NOW, zone=UTC)
 
 
 def test_who_made_a_fact_is_told_in_a_word() -> None:

@@ -375,7 +375,7 @@ async def facts_expire(
     """Let a fact expire, or never expire."""
     change: dict[str, object] = {"never_expires": True}
     if when != "never":
-        change = {"expires_at": session.future(when)}
+        change = {"expires_at": session.ahead(when)}
     await _change_each(session, [record_id], scope, **change)
 
 

@@ -242,7 +242,7 @@ async def correct(
         summary=summary,
         topic=topic,
         tags=None if tag is None else tuple(word for word in tag if word),
-        expires_at=session.future(expires),
+        expires_at=session.ahead(expires),
         never_expires=no_expiry,
     )
     if editor:

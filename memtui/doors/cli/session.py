@@ -193,12 +193,14 @@ class Session:
         return moment
 
     def future(self, text: str | None) -> datetime | None:
-        """Return the moment that an expiry names: a span from now on (`30d`), or a date.
+        """Return the moment that an end names: a span from now on (`30d`), or a date.
 
         Raises:
             Invalid: the text is neither.
         """
-        return None if text is None else future(text, now=self.now, zone=self.zone)
+        from memtui.filters import parse_ahead
+
+        return None if text is None else parse_ahead(text, now=self.now, zone=self.zone)
 
     def ahead(self, text: str | None) -> datetime | None:
         """Return the moment that an expiry names, which is still to come.
@@ -206,12 +208,9 @@ class Session:
         Raises:
             Invalid: the text is no moment, or one that is past.
         """
-        from memtui.contract import Invalid
+        from memtui.filters import parse_expiry
 
-        moment = self.future(text)
-        if moment is not None and moment <= self.now:
-            raise Invalid(f"{text!r} is past; give a time that is still to come, such as 30d.")
-        return moment
+        return None if text is None else parse_expiry(text, now=self.now, zone=self.zone)
 
     def zone_name(self) -> str:
         """Return the IANA name of `zone`; UTC, with a note, where the system's has none."""
@@ -243,15 +242,6 @@ def handle_in(found: Resolution | None, record_id: str) -> RecordHandle:
 
     provider_key = found.provider_key if found else "unresolved"
     return build(RecordHandle, provider_key=provider_key, provider_record_id=record_id)
-
-
-def future(text: str, *, now: datetime, zone: tzinfo) -> datetime:
-    """Return what `Session.future` does, at the moment `now`."""
-    from memtui.filters import parse_when
-
-    moment = parse_when(text, now=now, zone=zone)
-    is_span = text[0].isdigit() and text[-1] in "snhdwmy"
-    return now + (now - moment) if is_span else moment
 
 
 def zone_of(settings: Settings) -> tzinfo:

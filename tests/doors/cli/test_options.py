@@ -1,36 +1,9 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
 from memtui.contract import Invalid
 from memtui.doors.cli import options
-from memtui.doors.cli.session import future
-
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("text", "moment"),
-    [
-        ("30d", NOW + timedelta(days=30)),
-        ("90min", NOW + timedelta(minutes=90)),
-        ("45s", NOW + timedelta(seconds=45)),
-        ("2y", NOW + timedelta(days=730)),
-        ("2027-01-02", datetime(2027, 1, 2, tzinfo=UTC)),
-        ("2027-01-02T03:04:05Z", datetime(2027, 1, 2, 3, 4, 5, tzinfo=UTC)),
-        ("today", datetime(2026, 3, 1, tzinfo=UTC)),
-    ],
-)
-def test_an_expiry_lies_ahead(text: str, moment: datetime) -> None:
-    assert future(text, now=NOW, zone=UTC) == moment
-
-
-@pytest.mark.parametrize("text", ["soon", "", "999999y"])
-def test_a_bad_expiry_is_one_sentence(text: str) -> None:
-    with pytest.raises(Invalid, match=r"\.$"):
-        future(text, now=NOW, zone=UTC)
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", "1", "[" * 100_000, '{"a": NaN}', "null"])

@@ -34,6 +34,8 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["ops", "list", "--company", "x"], 2, "memtui --company … ops list"),
     (["note", ""], 2, "The content does not fit: it is empty."),
     (["note", "x", "--expires", "2020-01-01"], 2, "'2020-01-01' is past"),
+    (["correct", "x", "y", "--expires", "2020-01-01"], 2, "'2020-01-01' is past"),
+    (["facts", "expire", "x", "3 weeks ago"], 2, "'3 weeks ago' is past"),
     (["note", "x", "--source", "dream"], 2, "'issue_comment'"),
     (["note", "x", "--source", "issue_comment", "--comment-id", "2"], 2, "--issue-id and --comm"),
     (["note", "x", "--source", "issue_comment", "--issue", "I-1"], 2, "--issue-id and --comment"),
