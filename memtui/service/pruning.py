@@ -154,7 +154,7 @@ class Pruning(Group):
         asked.keep(request.filter)
         answers: dict[str, PruneAnswer] = {}
         known: dict[str, list[Known]] = {}
-        tokens_of = _tokens_of(request.model)
+        tokens_of, fits = _tokens_of(request.model), matcher(request.filter)
         planning = asyncio.Lock()
         """One after the other, so that whoever else runs here gets half of a processor's time."""
 
@@ -174,6 +174,7 @@ class Pruning(Group):
             known[key] = [
                 Known(item.record, item.tokens, held.uses.get(item.record.handle, unused))
                 for item in answer.plan.items
+                if fits(item.record)
             ]
             return answer
 

@@ -379,6 +379,9 @@ async def test_insights_are_of_owners_over_all_bindings(
         "User ana, topic food, grew by 1 record (75 tokens) in the last 7 days, "
         "by 0 tokens a week in the four weeks before."
     )
+    of_web = EVERYTHING.model_copy(update={"filter": Filter(project_id="web")})
+    narrowed = (await service.pruning.everything(ANA, of_web)).insights
+    assert {one.scope.project_id for one in narrowed} == {"web"}
     await service.query(ANA, asked)
     found = (await service.pruning.everything(ANA, EVERYTHING)).insights
     assert InsightKind.READ_BY_ONE not in {one.kind for one in found}
