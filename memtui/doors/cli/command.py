@@ -32,12 +32,19 @@ class FilterCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; what is left out goes to where nothing is taken for an option."""
-        if not any(one.metavar == "FILTER" for one in self.params):
-            return super().parse_args(ctx, args)
         end = args.index("--") if "--" in args else len(args)
-        options = {name: one for one in self.params for name in one.opts}
+        options: dict[str, Any] = {name: one for one in self.params for name in one.opts}
         values = {name for name, one in options.items() if not getattr(one, "is_flag", True)}
         before = ["", *args]
+        for option, arg in zip(before, args[:end], strict=False):
+            if option in values and arg[:2] == "--" and arg in options:
+                raise typer.BadParameter(
+                    f"{arg} is an option itself; give the value before it, or write {option}={arg}",
+                    ctx=ctx,
+                    param=options[option],
+                )
+        if not any(one.metavar == "FILTER" for one in self.params):
+            return super().parse_args(ctx, args)
         terms = [
             place
             for place, arg in enumerate(args[:end])

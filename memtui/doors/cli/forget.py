@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -84,6 +85,8 @@ async def undo(
     the change. What was forgotten from several bindings or stored from one file is undone at once.
     """
     if listing:
+        if operation_id is not None or asdict(scope) != asdict(ScopeOptions()):
+            raise Invalid("--list takes neither an operation nor a scope; it lists every change.")
         candidates = await session.service.undoable(session.caller, limit)
         titles = columns("operation", "when>", "type", "what", "by", "project", "")
         rows = _candidate_rows(session, candidates)

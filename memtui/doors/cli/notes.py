@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memtui.contract import CorrectRequest, Invalid, WriteMode, WriteRequest
+from memtui.contract import CorrectRequest, Invalid, SourceKind, WriteMode, WriteRequest
 from memtui.doors.cli.forget import changed_ids, held
 from memtui.doors.cli.input import read_stdin
 from memtui.doors.cli.options import (
@@ -20,6 +20,7 @@ from memtui.doors.cli.options import (
 )
 from memtui.doors.cli.session import FirstSession, Session, handle_in
 from memtui.external_editor import edited
+from memtui.fact_values import pair_of
 from memtui.visible import visible
 from memtui.widgets import format as shown
 
@@ -116,11 +117,18 @@ async def note(
             pin=pin or None, expires=expires,
         )  # fmt: skip
         return 0
+    content = read_stdin() if text == "-" else text
+    is_named = record_id or title or pair_of(content) or source.source is not SourceKind.MANUAL_NOTE
+    if mode is WriteMode.UPSERT and not is_named:
+        raise Invalid(
+            "--mode upsert replaces what is of the same id, key or source; give --record-id, "
+            "a source, or a text such as `key: value`."
+        )
     await store(
         session,
         scope,
         source,
-        content=read_stdin() if text == "-" else text,
+        content=content,
         mode=mode,
         metadata=json_object(metadata, "--metadata"),
         record_id=record_id,
@@ -154,6 +162,7 @@ async def store(
         changed_ids(answer),
         *_similar(answer),
         _redacted(answer),
+        _own_id(request, answer),
         *([held(answer)] if answer.held else _stored(session, request, answer)),
     )
 
@@ -167,6 +176,17 @@ def _stored(session: Session, request: WriteRequest, answer: MutationAnswer) -> 
         yield f"{stored}; memtui undo {answer.operation_id} undoes it."
     else:
         yield f"{stored}; operation {answer.operation_id}."
+
+
+def _own_id(request: WriteRequest, answer: MutationAnswer) -> str:
+    """Say that the provider gave an id of its own, where another was asked for."""
+    given = [one.provider_record_id for one in answer.handles]
+    if request.record_id is None or not given or request.record_id in given:
+        return ""
+    return (
+        f"{answer.binding_key} gives ids of its own, so it is not stored as "
+        f"{visible(request.record_id)}."
+    )
 
 
 def _similar(answer: MutationAnswer) -> Iterator[str]:

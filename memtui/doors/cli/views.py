@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from memtui.contract import Invalid, NotFound
+from memtui.contract import Denied, Invalid, NotFound
 from memtui.doors.cli.options import FilterLine, OperationOptions, ScopeOptions
 from memtui.doors.cli.output import columns, table
 from memtui.doors.cli.session import Invocation, Session
@@ -16,6 +16,7 @@ from memtui.filters import parse_filter
 from memtui.wording import unknown
 
 if TYPE_CHECKING:
+    from memtui.paths import Paths
     from memtui.screens.kept import SavedView
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The view's name.")]
@@ -45,7 +46,7 @@ def views_save(
     """
     from memtui.screens.kept import SavedView, checked_name, save_named
 
-    paths = invocation.begun_paths()
+    paths = _writable(invocation)
     written = " ".join(line or ())
     parse_filter(written, now=datetime.now(UTC))
     view = SavedView(name=checked_name(name), screen=screen, filter_line=written)
@@ -95,10 +96,16 @@ def views_delete(invocation: Invocation, name: Name) -> None:
     """Delete a view; what it shows stays."""
     from memtui.screens.kept import SavedView, delete_named
 
-    path = invocation.begun_paths().views_file
+    path = _writable(invocation).views_file
     view = _named(path, name)
     left = delete_named(path, SavedView, view.name)
     invocation.out.answer({"deleted": view, "views": left}, [], f"Deleted the view {view.name}.")
+
+
+def _writable(invocation: Invocation) -> Paths:
+    if invocation.settings().read_only:
+        raise Denied("memtui runs read-only; start it without --read-only to change views.")
+    return invocation.begun_paths()
 
 
 def _named(path: Path, name: str) -> SavedView:

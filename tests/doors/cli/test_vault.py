@@ -42,6 +42,8 @@ def test_conflicts_are_told_and_decided(vaults: Run) -> None:
 
 
 def test_wrong_words_are_one_sentence(vaults: Run) -> None:
+    own_id = vaults("note", "a note", "--record-id", "mine")
+    assert "default gives ids of its own, so it is not stored as mine." in own_id.err
     assert vaults("bindings", "add", "locked", "facts").code == 0
     assert vaults("bindings", "read-only", "locked", "on").code == 0
     own = ("--vault", "default")
