@@ -8,7 +8,8 @@ from uuid import uuid4
 
 import typer
 
-from memtui.contract import Conflict, Invalid, MemtuiError, NotFound, owner_words
+from memtui.contract import Invalid, MemtuiError, NotFound, owner_words
+from memtui.doors.cli.errors import KIND_CODES, kind_of
 from memtui.doors.cli.forget import changed_ids
 from memtui.doors.cli.input import read_stdin
 from memtui.doors.cli.options import BindingKey
@@ -275,7 +276,7 @@ async def _decide(
         except MemtuiError as error:
             if len(chosen) == 1:
                 raise
-            failed.append({"held_id": one.held_id, "error": error.kind, "message": str(error)})
+            failed.append({"held_id": one.held_id, "kind": kind_of(error), "message": str(error)})
             continue
         done.append({"held_id": one.held_id, "decision": decision, "record_ids": ids} | answer)
         if always is not None:
@@ -292,8 +293,8 @@ async def _decide(
         *(f"From now on: {rule.name}." for rule in rules),
         *dict.fromkeys(beware),
     )  # fmt: skip
-    if any(one["error"] == Conflict.__name__ for one in failed):
-        return 5
+    if any(one["kind"] == "conflict" for one in failed):
+        return KIND_CODES["conflict"]
     return 1 if failed else 0
 
 

@@ -73,4 +73,7 @@ def test_a_correction_whose_record_is_gone_is_not_offered(here: Run) -> None:
     seen = here("review", "show", one, "--json").document["seen"]
     assert here("review", "accept", one, "--seen", seen).code == 5
     assert here("review", "accept", "--all").code == 5
+    assert here("--principal", "agent:bot", "note", "Another.").code == 0
+    done = here("review", "accept", "--all", "--json")
+    assert (done.code, [one["kind"] for one in done.document["failed"]]) == (5, ["conflict"])
     assert here("review", "refuse", one).code == 0
