@@ -286,10 +286,7 @@ class CompanyLog:
         return list(dict.fromkeys((*hot, *(sealed.ask(read) or []))))
 
     def active(self, chosen: Filter, field: str) -> set[str]:
-        """Return the distinct values of an id among the successful operations of a filter.
-
-        Configuring is left out.
-        """
+        """Return an id's distinct values among successful operations, as `LogReader.active`."""
         hot, sealed, read = self._both(lambda one: one.active(chosen, field))
         return hot | (sealed.ask(read) or set())
 

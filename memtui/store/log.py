@@ -71,6 +71,8 @@ _SEQ: Column[int] = OPERATIONS.c.seq
 
 _TOLD = (*READS, OperationType.GET)
 """What lets a run know a record."""
+_NO_USE = sorted(map(str, (OperationType.CONFIGURE, *CONTROL)))
+"""What uses no memory."""
 _MUTATIONS = tuple(kind for kind in OperationType if kind.mutates)
 _AGENT = "agent:"
 SOURCE_IDS = tuple(one for one in SourceRef.model_fields if one not in {"kind", "company_id"})
@@ -563,11 +565,11 @@ class LogReader:
     def active(self, chosen: Filter, field: str) -> set[str]:
         """Return the distinct values of an id among the successful operations that a filter takes.
 
-        Configuring is left out.
+        What is done to settings or to the log itself, such as sealing it, is left out.
         """
         found = self._successful(chosen)
         column = found.c[field]
-        used = found.c.operation_type != str(OperationType.CONFIGURE)
+        used = found.c.operation_type.not_in(_NO_USE)
         rows = self.connection.execute(select(column).where(column.is_not(None), used).distinct())
         return {str(value) for (value,) in rows}
 

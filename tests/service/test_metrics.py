@@ -87,6 +87,11 @@ async def test_adoption_and_averages(service: MemoryService, clock: Clock) -> No
     assert (found.facts_of_users, found.average_facts_per_user) == (3, 3.0)
     assert (found.active_drives, found.facts_of_active_drives) == (2, 2)
     assert found.average_facts_per_active_drive == 1.0
+    keeper = Caller(company_id="local", principal="user:keeper", door="test")
+    assert (await service.analysis.seal(keeper, everything=True)).segments
+    clock.now += timedelta(seconds=1)
+    sealed = await measured(service, clock)
+    assert (sealed.active_users, sealed.adoption, sealed.active_drives) == (2, 0.5, 2)
     later = await service.metrics.facts(USER, clock.now + DAY, clock.now + 2 * DAY)
     assert (later.active_users, later.facts_of_users, later.facts_added) == (0, 3, 0)
 
