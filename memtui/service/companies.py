@@ -113,6 +113,11 @@ class Companies(Group):
         )
         return CompanyView.like(row)
 
+    async def backed_up(self, caller: Caller, file: str) -> None:
+        """Log that a backup of the home was made, which holds everything of the company."""
+        async with self._core.configured(caller, {"backup": file}, in_read_only=True):
+            pass
+
     async def update(
         self,
         caller: Caller,

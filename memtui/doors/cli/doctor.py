@@ -563,7 +563,7 @@ _Target = Annotated[Path, typer.Argument(metavar="FILE", help="The new file, a Z
 _Source = Annotated[Path, typer.Argument(metavar="FILE", help="What memtui backup wrote.")]
 
 
-def backup(
+async def backup(
     invocation: Invocation,
     file: _Target,
     *,
@@ -574,17 +574,17 @@ def backup(
     """Write everything that this home holds to one new file.
 
     The database, the archive, the bindings' own folders and the settings, also while memtui runs.
-    Secrets in the system's keyring are not in it. It names what it leaves out.
+    Secrets in the system's keyring are not in it. It names what it leaves out. The log of each
+    company says afterwards that it was made.
     """
     from memtui.service.backup import backup as write
 
-    done = write(
-        invocation.paths(),
-        invocation.settings(),
-        file.expanduser(),
-        outside=vaults,
-        now=datetime.now(UTC),
+    settings, target = invocation.settings(), file.expanduser()
+    done = await asyncio.to_thread(
+        write, invocation.paths(), settings, target, outside=vaults, now=datetime.now(UTC)
     )
+    if not settings.read_only:
+        await _log_backup(invocation, done, target)
     for sentence in done.left_out:
         invocation.out.say(f"Left out: {sentence}")
     invocation.out.answer(
@@ -593,6 +593,17 @@ def backup(
         f"Wrote {_contents(done)} of {counted(len(done.logs), 'company', 'companies')}; "
         "it holds every text, keep it safe.",
     )
+
+
+async def _log_backup(invocation: Invocation, done: Backup, file: Path) -> None:
+    named = str(await asyncio.to_thread(file.absolute))
+    try:
+        async with invocation.session(make=False) as session:
+            for company_id in done.logs:
+                caller = session.caller.model_copy(update={"company_id": company_id})
+                await session.service.companies.backed_up(caller, named)
+    except MemtuiError as error:
+        invocation.out.say(f"The backup is there, but the log does not tell of it: {error}")
 
 
 def _contents(of: Backup) -> str:

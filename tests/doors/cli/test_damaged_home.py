@@ -117,6 +117,7 @@ def test_folders_that_may_not_be_opened_are_one_sentence(here: Run, home: Path) 
 def test_a_home_goes_into_a_file_and_comes_back(here: Run, home: Path, tmp_path: Path) -> None:
     here("note", "We deploy")
     file, there = tmp_path / "b.zip", tmp_path / "there"
+    proved = here("audit", "verify", "--json").document
     done = here("backup", str(file))
     assert (done.code, done.out) == (0, f"{file}\n")
     assert "it holds every text, keep it safe" in done.err
@@ -127,11 +128,10 @@ def test_a_home_goes_into_a_file_and_comes_back(here: Run, home: Path, tmp_path:
     assert here("restore", str(file)).code == 2
     back = here("restore", str(file), "--to", str(there), "--json")
     assert (back.code, back.document["home"]) == (0, str(there))
-    ends = (
-        here("audit", "verify", "--json").document,
-        here("--home", str(there), "audit", "verify", "--json").document,
-    )
-    assert ends[0]["digest"] == ends[1]["digest"]
+    restored = here("--home", str(there), "audit", "verify", "--json").document
+    assert restored["digest"] == proved["digest"]
+    [logged] = here("ops", "list", "type:configure", "door:cli", "--json").document["operations"]
+    assert (logged["seq"], logged["request"]) == (proved["seq"] + 1, {"backup": str(file)})
     assert here("restore", str(tmp_path / "none.zip"), "--to", str(tmp_path / "x")).code == 2
 
 
