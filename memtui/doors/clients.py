@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 import shlex
+import shutil
 import stat
 import subprocess
 import tomllib
@@ -43,6 +44,23 @@ class Keyed(Protocol):
 
 
 ClientT = TypeVar("ClientT", bound=Keyed)
+
+
+_PROGRAMS = {"claude-code": "claude", "vscode": "code"}
+"""The commands of clients whose key is another word."""
+
+
+def is_there(key: str, file: Path, home: Path) -> bool:
+    """Whether a client seems to be installed: its file or a folder for it is there, or a command.
+
+    Args:
+        key: The client's.
+        file: Where it keeps what memtui changes.
+        home: The home folder, which is nobody's own.
+    """
+    folder = file.parent
+    has_folder = folder != home and folder.is_dir()
+    return file.exists() or has_folder or shutil.which(_PROGRAMS.get(key, key)) is not None
 
 
 def find_client(key: str, clients: Sequence[ClientT]) -> ClientT:

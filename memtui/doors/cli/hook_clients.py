@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -21,12 +20,13 @@ ClientKey = Annotated[
 
 def hook_clients(invocation: Invocation) -> None:
     """List the clients whose hooks memtui knows, and which call it."""
+    from memtui.doors.clients import is_there
     from memtui.doors.hooks.clients import CLIENTS, is_installed
 
     found, rows = [], []
     for client in CLIENTS:
         file = client.file(Path.home())
-        there = file.parent.is_dir() or shutil.which(client.key) is not None
+        there = is_there(client.key, file, Path.home())
         try:
             installed: bool | None = is_installed(client, Path.home())
         except Invalid:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import shutil
 import sys
 import uuid
 from importlib.util import find_spec
@@ -134,12 +133,13 @@ ClientKey = Annotated[
 
 def mcp_clients(invocation: Invocation) -> None:
     """List the MCP clients that memtui knows, and which have it as a server."""
+    from memtui.doors.clients import is_there
     from memtui.doors.mcp.clients import CLIENTS, is_installed
 
     found, rows = [], []
     for client in CLIENTS:
         file = client.file(Path.home())
-        there = file.exists() or bool(client.program and shutil.which(client.program))
+        there = is_there(client.key, file, Path.home())
         try:
             installed: bool | None = is_installed(client, Path.home())
         except Invalid:
@@ -202,7 +202,7 @@ def mcp_install(
         *(["--allow-destructive"] if allow_destructive else []),
         *(["--all-bindings"] if all_bindings else []),
     ]
-    plan = plan_install(chosen, Path.home(), command, skill())
+    plan = plan_install(chosen, Path.home(), command, skill(may_destroy=allow_destructive))
     then = f"restart it{_hooks_too(chosen.key, works_in)}"
     paths = invocation.paths()
     if invocation.names_home and not paths.is_begun:

@@ -119,8 +119,8 @@ def installing(client: McpClient, path: Path, command: Sequence[str]) -> FileCha
         return unchanged(path)
     if there is not None:
         raise Invalid(
-            f"{path} has another server called {NAME}; take it out first with "
-            f"`memtui mcp uninstall {client.key}`."
+            f"{client.name} has a server {NAME} already, which starts in another way ({path}); "
+            f"take it out first with `memtui mcp uninstall {client.key}`, then install this one."
         )
     return adding(path, [Addition((client.holder, NAME), entry)])
 

@@ -72,6 +72,38 @@ def test_folders_that_were_made_for_a_client_go_with_what_is_in_them(
     assert {*person.rglob("*")} == before
 
 
+@pytest.mark.parametrize("option", [[], ["--allow-destructive"]])
+def test_a_skill_names_the_tools_that_are_offered(
+    here: Run, person: Path, monkeypatch: pytest.MonkeyPatch, option: list[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(person))
+    install = ("mcp", "install", "antigravity", *option)
+    assert here(*install, "--yes", here(*install, "--json").document["code"]).code == 0
+    [skill] = person.rglob("SKILL.md")
+    text = skill.read_text(encoding="utf-8")
+    assert "memory_search" in text
+    assert ("memory_correct" in text, "remove_memory" in text) == (bool(option), bool(option))
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_servers_and_hooks_agree_on_which_clients_are_there(
+    here: Run, person: Path, monkeypatch: pytest.MonkeyPatch, *, is_there: bool
+) -> None:
+    monkeypatch.setenv("PATH", str(person))
+    for name in (".codex", ".cursor", ".gemini") if is_there else ():
+        (person / name).mkdir()
+    if is_there:
+        command = person / "claude"
+        command.write_text("")
+        command.chmod(0o700)
+    known = [
+        {one["client"]: one["there"] for one in here(door, "clients", "--json").document["clients"]}
+        for door in ("mcp", "hook")
+    ]
+    assert set(known[1]) == {"claude-code", "codex", "cursor", "gemini"}
+    assert {known[door][key] for door in (0, 1) for key in known[1]} == {is_there}
+
+
 def test_a_yes_is_of_the_file_as_it_was_shown(here: Run, own_file: Path) -> None:
     code = here("mcp", "install", "cursor", "--json").document["code"]
     own_file.write_text("{}")

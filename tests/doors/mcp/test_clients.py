@@ -125,7 +125,7 @@ def test_a_server_that_is_there_stays(tmp_path: Path) -> None:
     installing(cursor, path, COMMAND).apply(set())
     again = installing(cursor, path, COMMAND)
     assert again.before == again.after
-    with pytest.raises(Invalid, match="another server"):
+    with pytest.raises(Invalid, match="already, which starts in another way"):
         installing(cursor, path, ["other"])
 
 
