@@ -147,6 +147,8 @@ class MemtuiApp(App[None]):
         """Whether nobody sits before it: it only reads, and keeps nothing of itself."""
         self._first_screen = screen or ""
         self._loaded = self._spared = False
+        self._given_theme = ""
+        """By an option, a variable or the file of settings; empty: by none."""
         self._typed = Typed(self, self._give, self._stays, self._leaves)
         self.failure: Exception | None = None
         """Why the settings could not be loaded."""
@@ -233,9 +235,10 @@ class MemtuiApp(App[None]):
             here=lambda: self.frame,
         )
         check_theme(settings.theme)
-        given = settings.theme if "theme" in settings.model_fields_set else ""
+        if "theme" in settings.model_fields_set:
+            self._given_theme = settings.theme
         self._dress(
-            given or self.controller.saved.theme or settings.theme,
+            self._given_theme or self.controller.saved.theme or settings.theme,
             self.controller.last_screen,
             self.state.keymap,
         )
@@ -866,7 +869,9 @@ class MemtuiApp(App[None]):
 
     def _remember(self) -> None:
         if self._loaded and self.frame is not None:
-            self.controller.remember(self.frame.MODE, self.theme)
+            is_given = self.theme == self._given_theme
+            theme = self.controller.saved.theme if is_given else self.theme
+            self.controller.remember(self.frame.MODE, theme)
 
     def _fatal_error(self) -> None:
         """Leave with one sentence; the traceback goes to the log."""

@@ -355,6 +355,10 @@ async def test_a_session_is_restored(paths: Paths, settings: Settings) -> None:
         assert app.frame.MODE == "operations"
         assert app.state.filter_line == "type:write"
         assert app.theme == "ansi"
+    async with running(paths, load_settings(paths, theme="memtui-light")) as (app, pilot):
+        assert app.theme == "memtui-light"
+        await pilot.press("q")
+    assert load_session(paths.session_file).theme == "ansi"  # what was given was of one start
 
 
 async def test_a_remembered_company_that_is_gone_is_no_reason_to_fail(
