@@ -97,6 +97,12 @@ def reversal(operation: Operation) -> str:
     return f"undoes the {_CHANGES.get(OperationType(undone), undone)}"
 
 
+def beginning(text: str) -> str:
+    """Return the first line of a text, with … behind it where there is more."""
+    first, _, rest = text.strip().partition("\n")
+    return f"{first} …" if rest else first
+
+
 def configured(operation: Operation) -> str:
     """Return what was set: `update binding default: add rule hold per-run 2`; else empty."""
     if operation.operation_type != OperationType.CONFIGURE:

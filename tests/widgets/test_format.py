@@ -168,3 +168,12 @@ def test_places() -> None:
 def test_a_heading_that_is_the_title_is_not_said_twice(text: str, shown: str) -> None:
     assert below_heading(text, "Code freeze") == shown
     assert below_heading(text, None) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("one", "one"), ("\none\n", "one"), ("one\n\ntwo", "one …"), ("", "")]
+)
+def test_a_text_that_is_named_by_its_first_line_says_that_there_is_more(
+    text: str, shown: str
+) -> None:
+    assert fmt.beginning(text) == shown

@@ -114,7 +114,7 @@ async def _undone(session: Session, answer: MutationAnswer) -> str:
     operation = await service.log.get(caller, undone)
     changes = await service.log.changes(caller, undone)
     records = [record for one in changes if (record := one.after or one.before)]
-    names = [record.shown.strip().partition("\n")[0] for record in records]
+    names = [shown.beginning(record.shown) for record in records]
     if told := shown.configured(operation) or shown.judged(operation):
         names.append(told)
     else:

@@ -193,7 +193,7 @@ def _similar(answer: MutationAnswer) -> Iterator[str]:
     """Name what says the same as what was stored, or nearly, and how to update it instead."""
     for one in answer.similar:
         how = "As good as there already" if one.is_same else "Close to what is there"
-        text = visible(one.record.shown.partition("\n")[0], limit=_SIMILAR_CHARS)
+        text = visible(shown.beginning(one.record.shown), limit=_SIMILAR_CHARS)
         record_id = visible(one.record.handle.provider_record_id)
         yield f"{how} ({one.likeness:.2f}): {record_id} “{text}”."
     if answer.similar and not answer.held:
