@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from datetime import timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from memtui.contract import OperationStatus, OperationType
@@ -63,8 +64,20 @@ def failed(run: Run) -> str:
 
 
 def cost(run: Run) -> str:
-    """Return what a run's operations cost, exactly, with what is unpriced."""
+    """Return what a run's operations cost, exactly, with what is unpriced; free is no dash."""
+    if run.cost_usd == 0 and not run.unpriced_count:
+        return "$0.00"
     return fmt.money(run.cost_usd, unpriced=bool(run.unpriced_count))
+
+
+def prompts(steps: Iterable[RunStep]) -> str:
+    """Return what the contexts of steps cost the prompts that they stood in; empty without one."""
+    prices = [step.context.price for step in steps if step.context is not None]
+    known = [price.cost_usd for price in prices if price.cost_usd is not None]
+    if not prices:
+        return ""
+    total = fmt.money(sum(known, Decimal(0)), unpriced=len(known) < len(prices))
+    return f"{total} as {', '.join(sorted({price.model for price in prices}))}"
 
 
 def short_cost(run: Run) -> str:

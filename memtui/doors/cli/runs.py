@@ -20,6 +20,7 @@ from memtui.doors.cli.options import (
 from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table
 from memtui.doors.cli.records import say_unknown_of_operations
 from memtui.doors.cli.session import Session
+from memtui.visible import visible
 from memtui.widgets import format as shown
 from memtui.widgets import runs as words
 
@@ -159,6 +160,7 @@ def _replay(session: Session, replay: Replay) -> Iterator[Line]:
             ("did", words.did(run)),
             ("failed", words.failed(run)),
             ("cost", words.cost(run)),
+            ("prompts", words.prompts(replay.steps)),
             ("today", words.today(one for step in replay.steps for one in step.records)),
         ]
     )
@@ -196,12 +198,17 @@ def _context(step: RunStep) -> Iterator[Line]:
 
 
 def _record(record: RunRecord) -> Iterator[Line]:
-    text = " ".join((record.text or record.handle.provider_record_id)[:_TEXT_CELLS].split())
+    text = _short(record.text or record.handle.provider_record_id)
     measured = f"{words.measured(record):<{5 if record.tokens is None else 16}}"
     yield f"        {record.rank:>3}  {measured}  {words.state(record)}: {text}"
     if record.now is not None:
-        yield Dim(f"{'':13}now: {' '.join(record.now[:_TEXT_CELLS].split())}")
+        yield Dim(f"{'':13}now: {_short(record.now)}")
     yield Dim(f"{'':13}{record.handle.provider_record_id}")
+
+
+def _short(text: str) -> str:
+    """Return the beginning of a text on one line, with … where there is more."""
+    return visible(" ".join(text.split()), limit=_TEXT_CELLS)
 
 
 def _differences(found: list[ToldNow]) -> Iterator[Line]:

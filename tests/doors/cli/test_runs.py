@@ -25,7 +25,8 @@ def told(here: Run, monkeypatch: pytest.MonkeyPatch) -> str:
     }
     ran = here("hook", "pre-run", *APOLLO, stdin=json.dumps(call).encode())
     assert here("query", "deploys", *APOLLO, "--run", "s-1").code == 0
-    assert here("note", f"Mind the geese. {HOSTILE}", *APOLLO, "--run", "s-1").code == 0
+    note = f"Mind the geese. {HOSTILE}\nThe second line is {'long ' * 30}"
+    assert here("note", note, *APOLLO, "--run", "s-1").code == 0
     text: str = ran.document["hookSpecificOutput"]["additionalContext"]
     return text
 
@@ -50,7 +51,12 @@ def test_a_run_is_listed_and_replayed(here: Run, told: str) -> None:
     assert here("stats", "--json").document["hit_sign"] == "score", "a replay opens nothing"
     assert f"| - {FACT}" in shown
     assert "given    1 context" in shown
+    price = first["context"]["price"]
+    assert f"prompts  ${price['cost_usd']} as {price['model']}\n" in shown
+    assert "cost     $0.00\n" in shown
     assert_harmless(shown)
+    [line] = [one for one in shown.splitlines() if "there: Mind the geese." in one]
+    assert line.endswith("…")
     record = first["records"][0]["handle"]["provider_record_id"]
     assert here("runs", "list", "--told", record, "--json").document["total"] == 1
     assert here("runs", "list", "--told", "no-such", "--json").document["total"] == 0
