@@ -828,7 +828,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("page_down", "pagedown ctrl+f", "Move down a page."),
         _do("page_up", "pageup ctrl+b", "Move up a page."),
         _do("open", "enter", "Open the selected row, or go into its details.", label="details"),
-        _do("sort", "S", "Sort by the next column; clicking a header does too.", _TABLE),
+        _do("sort", "S", "Choose the column to sort by; clicking a header sorts too.", _TABLE),
         _do("reverse", "I", "Reverse the order.", _TABLE),
         _do("columns", "C", "Choose the columns that are shown.", _TABLE),
         _do("wider", "greater_than_sign", "Widen the sorting column.", _TABLE),

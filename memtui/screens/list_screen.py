@@ -34,6 +34,7 @@ from memtui.widgets.virtual_list import (
     Highlighted,
     MarkAsked,
     Opened,
+    OrderAsked,
     PagesWanted,
     SelectionChanged,
     SortAsked,
@@ -202,6 +203,10 @@ class ListScreen(MemtuiScreen, Generic[R]):
     def _sort(self, event: SortAsked) -> None:
         self.sort(event.column)
 
+    @on(OrderAsked)
+    def _choose_order(self) -> None:
+        choose_order(self, self.rows_list)
+
     @on(ColumnsAsked)
     def _choose_columns(self) -> None:
         choose_columns(self, self.rows_list)
@@ -297,7 +302,35 @@ def choose_columns(screen: ServiceScreen, rows_list: VirtualList[Any]) -> None:
             rows_list.hidden |= {key}
             rows_list.wanted -= {key}
         else:
-            rows_list.hidden -= {key}
-            rows_list.wanted |= {key}
+            _show_column(rows_list, key)
 
     screen.app.push_screen(Choose("Columns: enter shows or hides one", choices), turn)
+
+
+def choose_order(screen: ServiceScreen, rows_list: VirtualList[Any]) -> None:
+    """Offer to order a list by any column, the one after the present first; it is shown then."""
+    columns, drawn = [one for one in rows_list.columns if one.title], rows_list.shown_columns
+    now, descending = rows_list.sort or ("", True)
+
+    def state(column: str) -> str:
+        if column == now:
+            return "↓ now" if descending else "↑ now"
+        return "" if column in drawn else "○ not shown"
+
+    def order(key: str | None) -> None:
+        if key is None:
+            return
+        if key not in drawn:
+            _show_column(rows_list, key)
+        rows_list.post_message(SortAsked(rows_list, key))
+
+    choices = [Choice(one.key, one.title, state(one.key)) for one in columns]
+    keys = [one.key for one in columns]
+    following = keys[(keys.index(now) + 1) % len(keys)] if now in keys else None
+    screen.app.push_screen(Choose("Sort by which column?", choices, now=following), order)
+
+
+def _show_column(rows_list: VirtualList[Any], key: str) -> None:
+    """Show a column, in the place of others where there is no room."""
+    rows_list.hidden -= {key}
+    rows_list.wanted |= {key}

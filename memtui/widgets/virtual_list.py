@@ -98,6 +98,10 @@ class ColumnsAsked(ListMessage):
     """The person wants to choose the columns."""
 
 
+class OrderAsked(ListMessage):
+    """The person wants to choose the column that orders the rows."""
+
+
 class SortAsked(ListMessage):
     """The person wants the rows ordered by a column; asked again, the other way round."""
 
@@ -268,10 +272,8 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
             self.post_message(Opened(self))
 
     def action_sort(self) -> None:
-        """Order by the next column shown."""
-        keys = [column.key for column, _ in self._shown]
-        place = keys.index(self.sort[0]) + 1 if self.sort and self.sort[0] in keys else 0
-        self.post_message(SortAsked(self, keys[place % len(keys)]))
+        """Ask for the choice of the column that orders the rows."""
+        self.post_message(OrderAsked(self))
 
     def action_reverse(self) -> None:
         """Turn the order around."""

@@ -420,7 +420,7 @@ async def test_statements_run_fail_and_stop(log: Paths, settings: Settings, tmp_
         await run(app, pilot, "SELECT seq, status, cost_usd FROM operations ORDER BY seq")
         assert "33 rows" in status(app)
         assert [column.align for column in rows(app).columns] == ["right", "left", "right"]
-        await pilot.press("escape", "S", "I", "home")
+        await pilot.press("escape", "S", *"seq", "enter", "I", "home")
         await until(pilot, lambda: first(app).values[0] == 33)
         await pilot.press("right")
         await until(pilot, lambda: "columns from 2 on" in status(app))

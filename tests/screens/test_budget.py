@@ -190,7 +190,7 @@ async def test_model_budget_order_and_filter_are_chosen(
         await pilot.press("l")
         await until(pilot, lambda: "its budget of 5; prune it." in screen_text(app))
         await until(pilot, lambda: "Nothing was left out." in screen_text(app))
-        await pilot.press("escape", "S")
+        await pilot.press("escape", "S", *"tok", "enter")
         await until(pilot, lambda: texts(app)[0].startswith("Writes"))
         await pilot.press("I")
         await until(pilot, lambda: texts(app)[0] == "Likes tea")

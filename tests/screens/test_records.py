@@ -618,6 +618,24 @@ async def test_a_change_from_outside_keeps_cursor_and_marks(
         assert set(listed(app).selection.marks) == marked
 
 
+async def test_records_are_ordered_by_a_column_that_was_not_shown(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["internationalisation" * 4, "a" + " a" * 40, "b"])
+    async with running(paths, settings, "records", (80, 24)) as (app, pilot):
+        await loaded(app, pilot)
+        assert "tokens" not in listed(app).shown_columns
+        await pilot.press("S", *"tokens", "enter")
+        await until(pilot, lambda: [text[:3] for text in texts(app)] == ["a a", "int", "b"])
+        assert "tokens" in listed(app).shown_columns
+        await pilot.press("S")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        assert isinstance(app.screen, Choose)
+        assert app.screen.highlighted == "kind", "the one after it"
+        await pilot.press("escape", "I")
+        await until(pilot, lambda: texts(app)[0] == "b")
+
+
 async def test_a_read_only_binding_says_why_a_key_does_nothing(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:

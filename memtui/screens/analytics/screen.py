@@ -52,7 +52,7 @@ from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.exports import export
 from memtui.screens.following import News
-from memtui.screens.list_screen import choose_columns
+from memtui.screens.list_screen import choose_columns, choose_order
 from memtui.screens.state import GoTo
 from memtui.visible import visible
 from memtui.widgets import format as fmt
@@ -63,7 +63,14 @@ from memtui.widgets.frame import Pressed
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import DetailPane, Fitted, Notice, Split, State
 from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import ColumnsAsked, Highlighted, Opened, SortAsked, VirtualList
+from memtui.widgets.virtual_list import (
+    ColumnsAsked,
+    Highlighted,
+    Opened,
+    OrderAsked,
+    SortAsked,
+    VirtualList,
+)
 
 if TYPE_CHECKING:
     from memtui.analytics.sql import SqlAnswer
@@ -471,6 +478,10 @@ class AnalyticsScreen(MemtuiScreen):
         column, descending = self._table.sort or ("operations", True)
         self._groups.order(sort_key(column), descending=descending)
         self._table.rows_changed()
+
+    @on(OrderAsked, "#group-list")
+    def _choose_order(self) -> None:
+        choose_order(self, self._table)
 
     @on(ColumnsAsked, "#group-list")
     def _choose_columns(self) -> None:

@@ -33,6 +33,7 @@ from memtui.screens.list_screen import MOST_MARKED, too_many
 from memtui.screens.open_source import open_file, open_source, source_filter
 from memtui.screens.records.view import (
     PROVIDER_SORTS,
+    TOKENS,
     RecordView,
     record_columns,
     record_content,
@@ -49,6 +50,7 @@ from memtui.widgets.virtual_list import VirtualList
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from memtui.context.cost import TokenCounter
     from memtui.screens.kept import SavedView
     from memtui.service.answers import (
         BindingView,
@@ -112,13 +114,26 @@ class RecordsScreen(EditingScreen[Record]):
         self._key: tuple[Record, datetime | None, FactAnswer] | None = None
         """The record whose key was looked up, as it was and when, and what was found."""
         self._keys = Background(self, "record-key")
+        self._counter: TokenCounter | None = None
 
     def make_list(self) -> VirtualList[Record]:
         """Return the list, the newest records first."""
-        columns = record_columns(self.state.clock, self.stats, self.ghosts, self.name_of)
+        columns = record_columns(
+            self.state.clock, self.stats, self.ghosts, self.name_of, self._tokens_of
+        )
         found: VirtualList[Record] = VirtualList(columns, self._rows, name="record-list")
         found.sort = NEWEST_FIRST
+        found.hidden = frozenset({TOKENS})
         return found
+
+    def _tokens_of(self, record: Record) -> int:
+        """Return how many tokens a record's text is for the model that contexts are made for."""
+        from memtui.context.cost import TokenCounter
+
+        model = self.state.settings.context_model
+        if self._counter is None or self._counter.model != model:
+            self._counter = TokenCounter(model)
+        return self._counter.tokens(record.text)
 
     # Reading.
 

@@ -39,6 +39,8 @@ _SHOWN_LINKS = 8
 _WRITTEN = re.compile(r"\[\[(?P<link>[^\[\]|\n]+)(?:\|[^\[\]\n]*)?\]\]|(?<!\S)#(?P<tag>[^\s#]+)")
 PROVIDER_SORTS = {"age": "updated_at", "size": "size", "text": "title"}
 """Columns by which the provider orders all it holds, and the field it does so by."""
+TOKENS = "tokens"
+"""The column of a record's tokens; nothing is counted while it is hidden."""
 
 
 def record_columns(
@@ -46,6 +48,7 @@ def record_columns(
     stats: Mapping[Named, RetrievalCount],
     ghosts: Collection[Named],
     name_of: Callable[[Record], Named],
+    tokens_of: Callable[[Record], int],
 ) -> list[Column[Record]]:
     """Return the columns; `now` is what relative times count from."""
     return [
@@ -53,6 +56,8 @@ def record_columns(
                "right", keep=90, tone="muted"),
         Column("size", "size", lambda one: fmt.count(len(one.text)), 6, "right", keep=20,
                tone="muted"),
+        Column(TOKENS, "tokens", lambda one: fmt.count(tokens_of(one)), 7, "right", keep=10,
+               tone="muted", order=tokens_of),
         Column("kind", "kind", lambda one: one.kind, 9, keep=40, tone="muted"),
         Column("binding", "binding", lambda one: name_of(one).binding_key, 12, keep=95,
                tone="muted"),
