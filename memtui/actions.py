@@ -460,8 +460,14 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("undo", "u", "Undo the last change.", _CHANGE),
         _REDO,
         _do("prune", "P", "Review which of all records you see could go, and why.", _SERVICE),
-        _do("pin", "p", "Pin the record, or unpin it.", _CORRECTION),
-        _do("expire", "x", "Let the record expire, or never expire.", _CORRECTION, label="expires"),
+        _do("pin", "p", "Pin what is marked, or the record; unpin what is pinned.", _CORRECTION),
+        _do(
+            "expire",
+            "x",
+            "Let what is marked, or the record, expire or never expire.",
+            _CORRECTION,
+            label="expires",
+        ),
         _do("summary", "m", "Set the summary by which it is searched and shown.", _CORRECTION),
         _do(
             "history",
@@ -506,7 +512,13 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "Pin the fact, or unpin it; a pinned one leads and is never suggested to go.",
             _CORRECTION,
         ),
-        _do("expire", "x", "Let the fact expire, or never expire.", _CORRECTION, label="expires"),
+        _do(
+            "expire",
+            "x",
+            "Let what is marked, or the fact, expire or never expire.",
+            _CORRECTION,
+            label="expires",
+        ),
         _do("merge", "M", "Make one fact of those that are marked.", _CORRECTION),
         _do(
             "clear",

@@ -221,10 +221,32 @@ class EditingScreen(ListScreen[R]):
         label = f"forget {fmt.count(chosen)}…" if chosen > 1 else "forget…"
         self.labels = {**self.labels, f"{self.MODE}.forget": label}
 
-    def _need(self, capability: str, cannot: str) -> None:
-        binding = self.binding_at(self.row)
-        if binding is not None and not getattr(binding.capabilities, capability):
-            raise Unsupported(f"The provider of {binding.key} {cannot}.")
+    def _need(self, capability: str, cannot: str, rows: Iterable[R]) -> None:
+        for binding in map(self.binding_at, rows):
+            if binding is not None and not getattr(binding.capabilities, capability):
+                raise Unsupported(f"The provider of {binding.key} {cannot}.")
+
+    @property
+    def _chosen(self) -> list[R]:
+        """What is marked, else the row under the cursor; raises `NotFound` where there is none."""
+        return self.rows_list.chosen or [self.row]
+
+    async def _changeable(self, rows: Sequence[R]) -> list[Record]:
+        """Return the records of rows that can be changed; raises `Denied` where none can be."""
+        held = await self.records_of(rows)
+        records = [record for record in held if not record.read_only]
+        if not records:
+            raise Denied(Need.MEMORY.value)
+        if files := len(held) - len(records):
+            self.toast(
+                f"{fmt.counted(files, 'file')} of projects' own stay; memtui only reads them."
+            )
+        return records
+
+    def _not_shown(self) -> str:
+        """Return how many of the marked rows the filter hides, in a sentence; empty for none."""
+        hidden = self.rows_list.selection.hidden
+        return f"{fmt.count(hidden)} of them the filter does not show." if hidden else ""
 
     def where(self, records: Iterable[Record | None]) -> str:
         """Name the bindings of records, `vault·default`; None is a new record's."""
@@ -376,19 +398,36 @@ class EditingScreen(ListScreen[R]):
 
     @conversation
     async def action_pin(self) -> None:
-        """Pin or unpin the record."""
-        self._need("pin", f"cannot pin a {self.NOUN}")
-        [record] = await self.records_of([self.row])
-        self.toast(said("Changed.", await self.correct(record, pinned=not record.pinned)))
+        """Pin what is marked, or unpin it where all of it is pinned; else the record."""
+        chosen = self._chosen
+        self._need("pin", f"cannot pin a {self.NOUN}", chosen)
+        records = await self._changeable(chosen)
+        pinned = not all(one.pinned for one in records)
+        verb = "pin" if pinned else "unpin"
+        if len(records) > 1:
+            number = fmt.counted(len(records), self.NOUN)
+            question = f"{verb.capitalize()} {number} of {self.where(records)}?"
+            asked = Confirm(question, verb=verb, detail=self._not_shown(), otherwise="go back")
+            if not await self.ask(asked):
+                return
+        records = [one for one in records if one.pinned != pinned]
+        answers = await self._correct_all(records, pinned=pinned)
+        of = f" {fmt.counted(len(records), self.NOUN)}" if len(records) > 1 else ""
+        self.toast(said(f"{verb.capitalize()}ned{of}. u undoes it.", *answers))
 
     @conversation
     async def action_expire(self) -> None:
-        """Set when the record expires, or that it never does."""
-        self._need("expiry", "keeps no expiry")
-        [record] = await self.records_of([self.row])
+        """Set when what is marked expires, else the record, or that it never does."""
+        chosen = self._chosen
+        self._need("expiry", "keeps no expiry", chosen)
+        records = await self._changeable(chosen)
+        several = fmt.counted(len(records), self.NOUN) if len(records) > 1 else ""
+        expiries = {one.expires_at for one in records}
+        of_all = next(iter(expiries)) if len(expiries) == 1 else None
+        title = f"When do {several} expire? {self._not_shown()}" if several else "Expires when?"
         prompt = Prompt(
-            "Expires when?",
-            value=written_expiry(record.expires_at, self.state),
+            title.rstrip(),
+            value=written_expiry(of_all, self.state),
             placeholder="30d, 6h, 2026-12-31",
             hint="enter set   empty: never   esc go back",
             check=lambda text: moment_or_never(text, self.state),
@@ -397,17 +436,39 @@ class EditingScreen(ListScreen[R]):
         if text is None:
             return
         moment = moment_or_never(text, self.state)
-        if moment is None and record.expires_at is None:
-            self.toast("It has no expiry, nothing was changed.")
+        records = [one for one in records if one.expires_at != moment]
+        if not records:
+            self.toast("That is so already, nothing was changed.")
             return
-        answer = await self.correct(record, expires_at=moment, never_expires=moment is None)
-        told = "It never expires." if moment is None else "It expires as you said."
-        self.toast(said(f"{told} u undoes it.", answer))
+        answers = await self._correct_all(records, expires_at=moment, never_expires=moment is None)
+        expire = f"{several} never expire" if several else "It never expires"
+        if moment is not None:
+            expire = f"{several} expire as you said" if several else "It expires as you said"
+        self.toast(said(f"{expire}. u undoes it.", *answers))
+
+    async def _correct_all(self, records: Sequence[Record], **fields: Any) -> Answers:
+        """Change what does not hang on the text of records; `u` takes all of it back at once."""
+        if len(records) == 1:
+            return [await self.correct(records[0], **fields)]
+        answers: list[MutationAnswer] = []
+        try:
+            for one in records:  # one that was marked may have another text by now
+                as_it_is = one.model_copy(update={"revision": None})
+                answers.append(await self.correct(as_it_is, **fields))
+        except MemtuiError as error:
+            if not answers:
+                raise
+            done = fmt.of_total(len(answers), len(records))
+            raise type(error)(f"{error} Changed before that: {done}; u undoes it.") from error
+        finally:
+            if answers:
+                self.own(*answers)
+        return answers
 
     @conversation
     async def action_summary(self) -> None:
         """Set the summary by which the record is searched and shown, or take it away."""
-        self._need("summaries", "keeps no summaries")
+        self._need("summaries", "keeps no summaries", [self.row])
         [record] = await self.records_of([self.row])
         prompt = Prompt(
             "Summary by which it is searched and shown",
@@ -489,23 +550,16 @@ class EditingScreen(ListScreen[R]):
     @conversation
     async def action_forget(self) -> None:
         """Forget what is marked, else the row under the cursor, after a yes."""
-        if not (chosen := self.rows_list.chosen):
-            return
-        held = await self.records_of(chosen)
-        records = [record for record in held if not record.read_only]
-        if not records:
-            raise Denied(Need.MEMORY.value)
-        if files := len(held) - len(records):
-            self.toast(
-                f"{fmt.counted(files, 'file')} of projects' own stay; memtui only reads them."
-            )
+        records = await self._changeable(self._chosen)
         question = f"Forget {fmt.counted(len(records), 'record')} from {self.where(records)}?"
         breaks: str | None = ""
         while breaks is not None:
             asked = Confirm(
                 question,
                 verb="forget",
-                detail=f"{self._reads_of(records)}\n{breaks}".rstrip(),
+                detail="\n".join(
+                    filter(None, [self._reads_of(records), self._not_shown(), breaks])
+                ),
                 aside="what breaks",
                 aside_key="w",
             )

@@ -277,6 +277,11 @@ def the_change(operation: Operation, now: datetime, me: str) -> str:
     return f"the {change} from {since(operation.started_at, now)}{by}"
 
 
+def marked(number: int, hidden: int) -> str:
+    """Return how many rows are marked, and how many of these the filter hides."""
+    return f"{count(number)} marked" + (f", {count(hidden)} not shown" if hidden else "")
+
+
 def of_total(shown: int, total: int | None, *, at_least: bool = False) -> str:
     """Return `41 of 12,204`; `214 of ≥ 1,000` where the total may be larger, `214+` if unknown."""
     if total is None:

@@ -247,6 +247,11 @@ class Selection(Generic[R]):
         """Whether anything is marked or a range is being drawn."""
         return bool(self.marks) or self.ranging
 
+    @property
+    def hidden(self) -> int:
+        """How many of the marked rows the list does not hold."""
+        return sum(self.model.index_of(key) is None for key in self.marks)
+
     def span(self, cursor: int) -> range:
         """Return the lines of the range between its begin and the cursor; empty without one."""
         if self._anchor is None:

@@ -143,6 +143,8 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         self.set_reactive(VirtualList.columns, tuple(columns))
         self._cursor = 0
         self._cursor_key: str | None = None
+        self._is_new = True
+        """Whether nobody went to a row yet: until then the cursor is on the first, whichever."""
         self._asked: tuple[int, ...] = ()
         self._same: tuple[Style, list[tuple[Column[R], int]]] | None = None
         """The list's own style and its columns, while lines are drawn."""
@@ -162,6 +164,11 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         return self.rows.row(self._cursor)
 
     @property
+    def gone_to(self) -> str | None:
+        """The key of the row that somebody went to; None while nobody went to any."""
+        return None if self._is_new else self._cursor_key
+
+    @property
     def chosen(self) -> list[R]:
         """The marked rows and those of the range; the row under the cursor where there are none."""
         picked = self.selection.rows(self._cursor)
@@ -176,6 +183,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
 
     def go_to(self, index: int, *, in_the_middle: bool = False) -> None:
         """Put the cursor on a line and bring it into view, with as much above it as below."""
+        self._is_new = False
         self._cursor = max(0, min(index, self.rows.count - 1))
         self._remember()
         if in_the_middle:
@@ -227,18 +235,26 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         self.selection.model = rows
         self.rows_changed(added_above=added_above, follow=added_above > 0)
 
+    def begin_anew(self) -> None:
+        """Begin at the first row, with the widths that the rows to come need."""
+        self._is_new = True
+        self._unlearn()
+        self.scroll_to(y=0, animate=False, force=True)
+
     def rows_changed(self, *, added_above: int = 0, follow: bool = False) -> None:
         """Draw again after the model changed; `added_above` rows came in above the view.
 
-        With `follow` a cursor at the top stays at the top, on what is newest. Otherwise the view
-        stays on what it shows, and cursor and marks on their rows; where the cursor's row was in
-        view it is so still.
+        With `follow` a cursor at the top stays at the top, on what is newest, and so does one that
+        nobody moved. Otherwise the view stays on what it shows, and cursor and marks on their rows;
+        where the cursor's row was in view it is so still.
         """
         self._asked = ()
         top = self.scroll_offset.y
         in_view = self._sorted or top <= self._cursor < top + self.page_lines
         self._fit()
-        if follow and self.at_top:
+        if self._is_new and not added_above:
+            self._cursor, self._cursor_key = 0, None
+        elif follow and self.at_top:
             self._cursor_key = None
         elif added_above:
             self._cursor += added_above
@@ -269,6 +285,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     def action_open(self) -> None:
         """Open the row under the cursor."""
         if self.current is not None:
+            self._is_new = False
             self.post_message(Opened(self))
 
     def action_sort(self) -> None:
@@ -300,12 +317,14 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     def turn(self) -> bool:
         """Mark or unmark the row, or the range; return whether it was one row."""
         was_one = self.selection.toggle(self._cursor)
+        self._is_new = False
         self._changed_selection()
         return was_one
 
     def action_range(self) -> None:
         """Begin a range at the cursor, or take it into the marks."""
         self.selection.toggle_range(self._cursor)
+        self._is_new = False
         self._changed_selection()
 
     def action_mark_all(self) -> None:

@@ -272,6 +272,10 @@ async def test_marked_or_all_facts_go_and_come_back_with_one_key(
     async with budget(paths, settings, BOTH, 3) as (app, pilot):
         await pilot.press("A")
         await until(pilot, lambda: "3 marked" in screen_text(app))
+        await pilot.press("slash", *"lua", "enter")
+        await until(pilot, lambda: "3 marked, 2 not shown" in screen_text(app))
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: len(texts(app)) == 3)
         await pilot.press("d")
         await until(pilot, lambda: "Forget 3 records from vault·default?" in screen_text(app))
         await pilot.press("d")

@@ -100,7 +100,7 @@ async def test_a_saved_view_of_the_records_is_used_from_another_screen(
         await until(pilot, lambda: app.frame and app.frame.MODE == "records")
         await until(pilot, lambda: texts(app) == ["we deploy from release"])
         assert app.state.filter_line == "-draft"
-        assert listed(app).hidden == {"binding", "read", "where"}
+        assert listed(app).hidden == {"binding", "read", "tokens", "where"}
 
         # A column that would say the same in each row is left out, until it would not.
         listed(app).hidden = frozenset()
@@ -616,6 +616,52 @@ async def test_a_change_from_outside_keeps_cursor_and_marks(
         await until(pilot, seen)
         assert listed(app).current == row
         assert set(listed(app).selection.marks) == marked
+
+
+async def test_cursor_and_marks_stay_on_their_records_while_the_filter_changes(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["plum", "apple one", "pear", "apple two"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await write_notes(service, caller, ["apple three"])
+        await until(pilot, lambda: len(texts(app)) == 5)
+        assert listed(app).cursor == 0, "nobody went to a row yet"
+        await pilot.press("j", "space", "space", "j")
+        await until(pilot, lambda: counted(app) == "2 marked  5")
+        await pilot.press("slash", *"apple", "enter")
+        await until(pilot, lambda: counted(app) == "2 marked, 1 not shown  3 of 5")
+        assert shown_text(app) == "apple three", "the one that it was on is not shown"
+        await pilot.press("j", "p")
+        await until(pilot, lambda: "Pin 2 records of vault·default?" in screen_text(app))
+        assert "1 of them the filter does not show." in screen_text(app)
+        await pilot.press("y")
+        await until(pilot, lambda: "Pinned 2 records. u undoes it." in toasts(app))
+        assert len(texts(app)) == 3
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await pilot.press(*"30d", "enter")
+        await until(pilot, lambda: "2 records expire as you said. u undoes it." in toasts(app))
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: counted(app) == "2 marked  5")
+        assert shown_text(app) == "apple two"
+
+        def pinned() -> set[str]:
+            return {row.text for _, row in listed(app).rows.held() if row.pinned}
+
+        assert pinned() == {"apple two", "pear"}
+        assert {row.text for _, row in listed(app).rows.held() if row.expires_at} == pinned()
+        await pilot.press("u")
+        await until(pilot, lambda: not any(row.expires_at for _, row in listed(app).rows.held()))
+        assert pinned() == {"apple two", "pear"}
+        await pilot.press("s", *"mech")
+        await pilot.press("enter")
+        await until(pilot, lambda: "2 marks taken away" in " ".join(toasts(app)))
+
+
+def shown_text(app: MemtuiApp) -> str:
+    row = listed(app).current
+    return row.text if row is not None else ""
 
 
 async def test_records_are_ordered_by_a_column_that_was_not_shown(

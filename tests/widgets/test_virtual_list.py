@@ -140,6 +140,31 @@ async def test_new_rows_follow_at_the_top_and_move_nothing_elsewhere() -> None:
         assert log.current == 502
 
 
+async def test_a_cursor_that_nobody_moved_stays_on_the_first_row() -> None:
+    rows: AppendedRows[int] = AppendedRows(str)
+    rows.replace([3, 2, 1])
+
+    class Shown(App[None]):
+        def compose(self) -> ComposeResult:
+            yield VirtualList(COLUMNS, rows, name="log")
+
+    app = Shown()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        shown = app.query_one(VirtualList)
+        rows.replace([5, 4, 3, 2, 1])
+        shown.rows_changed()
+        assert (shown.current, shown.gone_to) == (5, None)
+        shown.move(1)
+        rows.replace([6, 5, 4, 3])
+        shown.rows_changed()
+        assert (shown.current, shown.gone_to) == (4, "4")
+        shown.begin_anew()
+        rows.replace([9, 4])
+        shown.rows_changed()
+        assert (shown.current, shown.gone_to) == (9, None)
+
+
 async def test_marks_ranges_and_choice() -> None:
     app = Log(50)
     async with app.run_test(size=(80, 24)) as pilot:

@@ -269,7 +269,7 @@ class BudgetScreen(EditingScreen[FactRow]):
             now=self.state.clock(),
         )
         self._rows.replace(shown.ordered(lets_through))
-        shown.selection.keep_held()
+        shown.selection.drop(shown.selection.marks.keys() - {row.key for row in self.view.rows})
         shown.notice = (
             ("No fact matches.", "/ changes the filter, ctrl+l clears it.")
             if self.view.rows
@@ -293,7 +293,8 @@ class BudgetScreen(EditingScreen[FactRow]):
         chosen = self.rows_list.chosen if self.rows_list.selection.active else []
         if chosen:
             tokens = sum(row.tokens or 0 for row in chosen)
-            words.insert(0, f"{fmt.count(len(chosen))} marked, {fmt.counted(tokens, 'token')}")
+            marked = fmt.marked(len(chosen), self.rows_list.selection.hidden)
+            words.insert(0, f"{marked}, {fmt.counted(tokens, 'token')}")
         self.show_count("  ".join(words))
 
     def _compare(self) -> None:

@@ -89,6 +89,12 @@ class RecordsScreen(EditingScreen[Record]):
         self._outcomes: dict[str, BindingOutcome] = {}
         """What became of each binding, where the rows came from all."""
         self._question: BrowseRequest | None = None
+        self._is_new = False
+        """Whether no answer to the question has come yet."""
+        self._was_on: str | None = None
+        """The row that somebody went to last, among those of a question before."""
+        self._marked_in: tuple[object, ...] = ()
+        """Which records could be marked, but for what narrows them."""
         self._everywhere = False
         """Whether the question went to all bindings."""
         self._alike: frozenset[str] = frozenset()
@@ -156,8 +162,8 @@ class RecordsScreen(EditingScreen[Record]):
         is_new = question != self._question or everywhere != self._everywhere
         if is_new:
             self._question, self._everywhere, limit = question, everywhere, PAGE_ROWS
-            self._outcomes = {}
-            shown.selection.reset()
+            self._outcomes, self._is_new = {}, True
+            self._was_on = shown.gone_to or self._was_on
             shown.notice = ("Reading the records …",)
         else:
             self._whole = None  # what does not pass the filter may have changed too
@@ -227,10 +233,35 @@ class RecordsScreen(EditingScreen[Record]):
         if request is not self._begun or not self.is_attached:
             return
         self._page = self._total = None
-        self._rows.replace(page.records)
+        self._begin_rows(page.records)
         self._note_outcomes(page.bindings)
         self.rows_list.rows_changed(follow=True)
+        self._go_back()
         self.look()
+
+    def _keep_marks(self) -> None:
+        """Keep marks on the records of one place, whatever narrows or orders them there."""
+        selection, state = self.rows_list.selection, self.state
+        key = "" if self._everywhere else self._binding_key
+        place = self.session.caller.company_id, state.scope, self._everywhere, key
+        if place != self._marked_in:
+            if selection.marks:
+                marks = fmt.counted(len(selection.marks), "mark")
+                self.toast(f"{marks} taken away, as the records of another place are shown.")
+            selection.reset()
+            self._marked_in = place
+
+    def _begin_rows(self, records: Sequence[Record] = ()) -> None:
+        """Replace the rows; those of another question begin at the first."""
+        self._rows.replace(records)
+        if self._is_new:
+            self._is_new = False
+            self.rows_list.begin_anew()
+
+    def _go_back(self) -> None:
+        """Put the cursor back on the record that it was on, unless it was moved since."""
+        if self._was_on is not None and self.rows_list.gone_to is None:
+            self.rows_list.go_to_key(self._was_on)
 
     def _show_first(self, page: BrowseAnswer | EverywherePage) -> None:
         from memtui.service.answers import BrowseAnswer
@@ -242,14 +273,16 @@ class RecordsScreen(EditingScreen[Record]):
             resolved = self.state.resolution
             self._binding_key = resolved.binding_key if resolved is not None else ""
             self.follow([one.binding_key for one in page.bindings if one.status == "ok"])
+        self._keep_marks()
         came_in_parts = self._begun is not None and self._everywhere
         self._begun = None
         self._tell_unread(page)
-        self._rows.replace(())
+        self._begin_rows()
         self._links.clear()
         self._show(page, follow=came_in_parts)
         self.reorder()
-        if not self._rows.more:
+        self._go_back()
+        if not self._rows.more and not self._is_narrowed:
             self.rows_list.selection.keep_held()
         self.rows_list.notice = self._nothing()
 
@@ -415,7 +448,7 @@ class RecordsScreen(EditingScreen[Record]):
             if keys := [key for key, one in self._outcomes.items() if one.status == status]:
                 words.insert(0, f"{told} {', '.join(keys)}")
         if marked := len(shown.chosen) if shown.selection.active else 0:
-            words.insert(0, f"{fmt.count(marked)} marked")
+            words.insert(0, fmt.marked(marked, shown.selection.hidden))
         self.show_count("  ".join(words))
 
     def _counted(self) -> str:
@@ -476,19 +509,29 @@ class RecordsScreen(EditingScreen[Record]):
         return self._rows.index_of(self._row_key(name)) is not None
 
     def changed(self, now: Mapping[Named, Record]) -> None:
-        """Put the records, as they are now, in their places; new ones go to the top."""
-        if new := [name for name in now if not self.lists(name)]:
-            self._add(len(new))
-        self._place(now)
+        """Put the records, as they are now, in their places; new ones go to the top.
 
-    def _place(self, now: Mapping[Named, Record]) -> None:
+        One that is marked, and that the filter hides, stays hidden.
+        """
+        marks = self.rows_list.selection.marks
+        hidden = {name for name in now if self._row_key(name) in marks and not self.lists(name)}
+        marks |= self._as_rows({name: now[name] for name in hidden})
+        shown = {name: record for name, record in now.items() if name not in hidden}
+        if new := [name for name in shown if not self.lists(name)]:
+            self._add(len(new))
+        self._place(shown)
+
+    def _as_rows(self, now: Mapping[Named, Record]) -> dict[str, Record]:
         from memtui.service.everywhere import ListedRecord
 
         rows: dict[str, Record] = {}
         for name, record in now.items():
             fields = dict(record) | {"binding_key": name.binding_key}
             rows[self._row_key(name)] = ListedRecord(**fields) if self._everywhere else record
-        self._rows.change(rows)
+        return rows
+
+    def _place(self, now: Mapping[Named, Record]) -> None:
+        self._rows.change(self._as_rows(now))
         self.rows_list.rows_changed()
         self.look()
 
