@@ -867,7 +867,12 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
     ),
     "ask": (
         _do("run", "enter", "Ask what is written.", label="ask"),
-        _do("leave", "escape", "Leave the line for the results.", label="results"),
+        _do(
+            "leave",
+            "escape",
+            "Leave the line for the results; what is typed in it is text, so 1 to 6 wait too.",
+            label="results, where keys such as 1-6 work",
+        ),
     ),
     "sql": (
         _do("run", "ctrl+r f5 ctrl+enter", "Run the statement.", _SERVICE),
