@@ -610,7 +610,7 @@ def review_columns(review: Callable[[], Review]) -> list[Column[Line]]:
         "reason", "reason", lambda line: line.reason, 18, keep=95, tone="muted"
     )
     return [
-        Column(MARK, "", lambda line: _mark(line, review()), 3, keep=100),
+        Column(MARK, "", lambda line: _mark(line, review()), 3, keep=101),
         Column("tokens", "tok", _tokens, 5, "right", keep=90),
         Column("text", "what", lambda line: _text(line, review()), 24, flexible=True, keep=99,
                share=0.5),

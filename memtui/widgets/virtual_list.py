@@ -37,7 +37,10 @@ R = TypeVar("R")
 _WIDEST = 200
 """Cells of a column that are counted; no list is much wider."""
 MARK = "mark"
-"""The key of a column that shows marks, where they do not stand before the first column."""
+"""The key of a column that shows marks, where they do not stand before the first column.
+
+It is always seen, also while nothing is marked.
+"""
 _PARTS = ("header", "cursor", "cursor-blurred", "selected", "placeholder", *get_args(Tone)[1:])
 
 
@@ -455,7 +458,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
             self.columns,
             self._cells,
             hidden=self.hidden,
-            wanted=self.wanted,
+            wanted=self.wanted | {MARK},
             wider=self.wider,
             content=self._content,
             alike=self._alike,

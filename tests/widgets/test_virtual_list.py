@@ -9,7 +9,14 @@ from textual.app import App, ComposeResult
 
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.rows import AppendedRows, WindowRows
-from memtui.widgets.virtual_list import MarkAsked, Opened, PagesWanted, SortAsked, VirtualList
+from memtui.widgets.virtual_list import (
+    MARK,
+    MarkAsked,
+    Opened,
+    PagesWanted,
+    SortAsked,
+    VirtualList,
+)
 from tests.screens.hostile import HOSTILE, assert_harmless
 
 COLUMNS: list[Column[int]] = [
@@ -163,6 +170,33 @@ async def test_a_cursor_that_nobody_moved_stays_on_the_first_row() -> None:
         rows.replace([9, 4])
         shown.rows_changed()
         assert (shown.current, shown.gone_to) == (9, None)
+
+
+async def test_marks_are_always_seen_and_other_rows_need_other_widths() -> None:
+    columns: list[Column[str]] = [
+        Column(MARK, "", lambda _: "[ ]", 3, keep=1),
+        Column("size", "size", lambda row: str(10 ** len(row)), 7, keep=5),
+        Column("text", "text", str, 20, keep=9),
+    ]
+    rows: AppendedRows[str] = AppendedRows(str)
+    rows.replace(["a", "b"])
+
+    class Shown(App[None]):
+        def compose(self) -> ComposeResult:
+            yield VirtualList(columns, rows, name="log")
+
+    app = Shown()
+    async with app.run_test(size=(20, 10)) as pilot:
+        await pilot.pause()
+        shown = app.query_one(VirtualList)
+        assert shown.shown_columns == [MARK, "size", "text"]
+        rows.replace(["a", "bcdefg"])
+        shown.rows_changed()
+        assert shown.shown_columns == [MARK, "text"], "the size is too wide by now"
+        shown.begin_anew()
+        rows.replace(["a", "b"])
+        shown.rows_changed()
+        assert shown.shown_columns == [MARK, "size", "text"]
 
 
 async def test_marks_ranges_and_choice() -> None:
