@@ -186,8 +186,10 @@ async def test_a_question_to_all_names_where_each_result_is_from_and_who_fails(
     (tmp_path / "shelf").rename(tmp_path / "gone")
     (tmp_path / "shelf").write_text("no folder")
     async with running(paths, settings, "query", size=(120, 50)) as (app, pilot):
+        await until(pilot, lambda: "esc results, where keys such as 1-6 work" in screen_text(app))
         await pilot.press("escape", "i", *"deploy", "enter")
         await until(pilot, lambda: "1 result " in screen_text(app))
+        assert "esc results" not in screen_text(app)
         await pilot.press("0")
         await until(pilot, lambda: "2 results" in screen_text(app))
         await until(pilot, lambda: "from 2 of 3 bindings" in screen_text(app))
@@ -206,6 +208,12 @@ async def test_a_question_to_all_names_where_each_result_is_from_and_who_fails(
         await until(pilot, lambda: set(rows(app)) == {"default: release", "table: Monday"})
         assert "no answer from shelf" in screen_text(app)
         assert any("shelf" in one for one in toasts(app))
+        told = toasts(app)
+        await pilot.press("slash", *"monday", "enter")
+        await until(pilot, lambda: set(rows(app)) == {"table: Monday"})
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: len(rows(app)) == 2 and "no answer from" in counted(app))
+        assert toasts(app) == told, "nothing has changed that was not told"
 
 
 async def test_a_duplicate_stays_whose_other_copy_went_meanwhile(

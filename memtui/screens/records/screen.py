@@ -88,6 +88,10 @@ class RecordsScreen(EditingScreen[Record]):
         """The binding that the rows came from, where they came from one, and of new records."""
         self._outcomes: dict[str, BindingOutcome] = {}
         """What became of each binding, where the rows came from all."""
+        self._silent: set[tuple[str, str]] = set()
+        """The bindings, by company, of which it was told that they did not answer."""
+        self._problems: Sequence[object] = ()
+        """What was told that it could not be read."""
         self._question: BrowseRequest | None = None
         self._is_new = False
         """Whether no answer to the question has come yet."""
@@ -309,8 +313,9 @@ class RecordsScreen(EditingScreen[Record]):
         """Show a page behind those that came before; `follow` keeps a cursor at the top there."""
         from memtui.service.answers import BrowseAnswer
 
-        if page.problems and page.problems != (self._page.problems if self._page else ()):
+        if page.problems and page.problems != self._problems:
             self.toast(fmt.not_read(page.problems), severity="warning")
+        self._problems = page.problems
         self._page, self._total = page, page.total
         if isinstance(page, BrowseAnswer):
             self._links |= {Named(page.binding_key, one): at for one, at in page.links.items()}
@@ -343,11 +348,18 @@ class RecordsScreen(EditingScreen[Record]):
         return [row for _, row in self._rows.held()]
 
     def _note_outcomes(self, outcomes: Iterable[BindingOutcome]) -> None:
-        """Keep what became of the bindings; of each that does not answer any more, tell why."""
+        """Keep what became of the bindings; of each that does not answer any more, tell why once.
+
+        One that is asked again, as another question is, is still the one that did not answer.
+        """
+        company = self.session.caller.company_id
         for one in outcomes:
-            was = self._outcomes.get(one.binding_key)
-            if one.status == "failed" and (was is None or was.status != "failed"):
+            place = company, one.binding_key
+            if one.status == "failed" and place not in self._silent:
                 self.toast(one.sentence, severity="warning")
+                self._silent.add(place)
+            elif one.status == "ok":
+                self._silent.discard(place)
             self._outcomes[one.binding_key] = one
 
     @property
