@@ -24,6 +24,7 @@ from memtui.contract import (
     Filter,
     Invalid,
     MemtuiError,
+    OperationType,
     Record,
     RecordHandle,
     Scope,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from memtui.pruning.insights import Insight
     from memtui.screens.budget.view import BudgetView
     from memtui.screens.editing import EditingScreen
+    from memtui.screens.following import News
     from memtui.screens.state import AppState
     from memtui.service.pruning import PruneEverywhere
 
@@ -66,6 +68,7 @@ _BUSY: dict[Doing, str] = {
 _HINT = "enter filter   empty: everything   esc go back"
 _UNREAD = frozenset({WORDS[Reason.COSTLY], WORDS[Reason.NEVER_READ]})
 _NONE_PASSES = ("Nothing that passes the filter could go.", "/ changes it, esc goes back.")
+_NO_DUPLICATE = "Nothing else says the same; go to a duplicate."
 _NONE_COULD_GO = "None of its records could go: every one says something of its own."
 _SOON_SECONDS = 0.3
 """So long is waited for all bindings before those that have answered are shown without the rest."""
@@ -122,6 +125,8 @@ class PruneReview(ModalListScreen[Line]):
         """The question whose records are reviewed, while it is open."""
         self._before_insight: Narrowing | None = None
         """What was looked at before an insight led to its owner."""
+        self._undoing = False
+        """Whether what is undone from here is not in the log yet."""
         self._coming = Background(self, "prune-so-far")
         self._arranging = Background(self, "prune-arrange")
 
@@ -478,12 +483,41 @@ class PruneReview(ModalListScreen[Line]):
         current = self.rows_list.current
         records = self._review.cluster(current.cluster) if current is not None else []
         if len(records) < 2:
-            self.toast("Nothing else says the same; go to a duplicate.", severity="warning")
+            self.toast(_NO_DUPLICATE, severity="warning")
             return
         self._below.talk(self._merge(records))
 
     async def _merge(self, records: Sequence[Record]) -> None:
         if await self._below.merge(records) and self.is_attached:
+            self._read()
+
+    def action_stays(self) -> None:
+        """Let the duplicate under the cursor stay, and the one that was to stay go."""
+        review, current = self._review, self.rows_list.current
+        if current is None or self._shown != "list":
+            return
+        instead = review.staying_for(current.name)
+        if current.name is None or instead is None:
+            self.toast(_NO_DUPLICATE, severity="warning")
+        elif why := review.kept(instead):
+            self.toast(why, severity="warning")
+        else:
+            review.let_stay(current.name)
+            self._draw_rows()
+            key = next(one.key for one in review.lines if one.name == current.name)
+            self.rows_list.go_to_key(key)
+
+    def action_undo(self) -> None:
+        """Undo the last change, and look again once that is in the log."""
+        self._undoing = True
+        self._below.action_undo()
+
+    def happened(self, news: News) -> None:
+        """Look again after what was undone here."""
+        if self._undoing and any(
+            one.operation_type is OperationType.UNDO for one in news.operations
+        ):
+            self._undoing = False
             self._read()
 
     def action_copy(self) -> None:

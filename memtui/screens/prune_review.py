@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from types import MappingProxyType
@@ -50,6 +50,7 @@ WORDS = {
     Reason.TOO_LONG: "too long",
 }
 _REPEATED = "It stays, and says the same."
+_CHOSEN = "It says the same as the one that you chose to stay."
 _CONTRADICTED = "It stays, and says otherwise."
 _ORDER = {reason: place for place, reason in enumerate(Reason)}
 
@@ -186,10 +187,9 @@ class Review:
         self._clusters: dict[str, list[Named]] = defaultdict(list)
         self._survivors: list[tuple[Named, Named]] = []
         """Each duplicate with the record that says the same."""
-        self._going = sorted(
-            (one for part in parts for one in self._of(part)),
-            key=lambda one: (_ORDER[one.first.reason], one.survivor or one.name, one.name),
-        )
+        self._chosen_to_stay: tuple[Named, ...] = ()
+        """The duplicates that stay because the person said so, the last choice last."""
+        self._going = sorted((one for part in parts for one in self._of(part)), key=_placed)
         self.before = self._size_of(frozenset()).tokens
         self.marks = {name for name, item in self._items.items() if item.marked}
         self._arrange(narrowing, by_owner=by_owner)
@@ -401,6 +401,47 @@ class Review:
             else:
                 self.marks |= free
 
+    def staying_for(self, name: Named | None) -> Named | None:
+        """Return what stays in place of a duplicate; None for what repeats nothing."""
+        one = self._shown.get(name) if name is not None else None
+        return one.survivor if one is not None and one.first.reason in REPEATS else None
+
+    def kept(self, name: Named) -> str:
+        """Return why a record cannot be forgotten; empty where it can."""
+        return self._items[name].kept
+
+    def let_stay(self, name: Named) -> None:
+        """Let a duplicate stay; what was to stay goes in its place, marked as it was."""
+        before = self.staying_for(name)
+        if before is None:
+            return
+        stays, goes = self._items[name], self._items[before]
+        is_free = not goes.kept and not goes.record.pinned
+        self._items = self._items | {
+            name: stays.model_copy(update={"marked": False}),
+            before: goes.model_copy(update={"marked": stays.marked and is_free}),
+        }
+
+        def of(one: _Going) -> _Going:
+            """Return a duplicate of what was to stay with the one that stays now."""
+            if one.name != name and (one.survivor != before or one.first.reason not in REPEATS):
+                return one
+            goes = before if one.name == name else one.name
+            return replace(one, name=goes, item=self._items[goes], sentence=_CHOSEN, survivor=name)
+
+        self._going = sorted((of(one) for one in self._going if one.name != before), key=_placed)
+        self._survivors = [
+            (before if goes == name else goes, name) if stays == before else (goes, stays)
+            for goes, stays in self._survivors
+        ]
+        for cluster in self._clusters.values():
+            if name in cluster:
+                cluster.sort(key=lambda one: one != name)
+        if name in self.marks:
+            self.marks = (self.marks - {name}) | ({before} if is_free else set())
+        self._chosen_to_stay += (name,)
+        self._arrange(self.narrowing, by_owner=self.by_owner)
+
     def mark_all(self) -> None:
         """Mark every candidate that is not pinned and can be forgotten, and no other."""
         self._mark(one.name for one in self._shown.values() if one.is_free)
@@ -421,6 +462,9 @@ class Review:
 
         What was not there before is marked as suggested.
         """
+        for name in before._chosen_to_stay:
+            if (instead := self.staying_for(name)) and not self.kept(instead):
+                self.let_stay(name)
         same = {
             name
             for name in before.marks & self._items.keys()
@@ -453,6 +497,11 @@ class Review:
                     stays = None
                 found.append(one)
         return found
+
+
+def _placed(one: _Going) -> tuple[object, ...]:
+    """Return where a record stands: by its reason, beside what stays in its place."""
+    return _ORDER[one.first.reason], one.survivor or one.name, one.name
 
 
 def _cluster(binding_key: str, one: PruneCandidate) -> str:

@@ -355,6 +355,17 @@ async def test_a_review_is_applied_undone_to_the_byte_and_merges_a_cluster(
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, PruneReview) and len(texts(app)) == 4)
+        await until(pilot, lambda: "1 of 1 marked" in screen_text(app))
+        await pilot.press("u")
+        await until(pilot, lambda: "2 of 2 marked" in screen_text(app))
+        assert file.read_bytes() == before
+        await pilot.press("g", "j", "K")
+        await until(pilot, lambda: "go to a duplicate" in " ".join(toasts(app)))
+        await pilot.press("j")
+        copy = app.screen.query_one("#prune-list", VirtualList).current
+        assert copy is not None
+        await pilot.press("K")
+        await until(pilot, lambda: f"stays: {copy.text}" in screen_text(app))
 
 
 async def test_the_review_counts_the_context_as_the_screen_does(

@@ -98,6 +98,40 @@ def test_a_candidate_and_a_whole_reason_turn() -> None:
     assert marked(found) == ["deploy from main.", "Deploy from MAIN"]
 
 
+def test_a_person_chooses_which_copy_stays() -> None:
+    found = review(*DUPLICATES, read=("a",))
+    found.turn(found.lines[3])  # c, which is to go too, stays unmarked
+    chosen = found.lines[2].name
+    assert chosen is not None
+    assert found.staying_for(found.lines[5].name) is None, "nothing says the same"
+    found.let_stay(chosen)
+    assert named(found)[:4] == [
+        ("group", "same text apart from punctuation", False),
+        ("stays", "deploy from main.", False),
+        ("goes", "Deploy from main", True),
+        ("goes", "Deploy from MAIN", False),
+    ]
+    assert marked(found) == ["Deploy from main"]
+    assert [one.text for one in found.staying] == ["deploy from main."]
+    assert found.lost == 0
+    assert found.cluster(found.lines[2].cluster)[0].text == "deploy from main."
+    again = review(*DUPLICATES, read=("a",))
+    again.take_over(found)
+    assert named(again) == named(found), "it stays so when the plan is made anew"
+    found.mark_suggested()
+    assert marked(found) == ["Deploy from main", "Deploy from MAIN"]
+
+
+def test_what_is_pinned_is_not_marked_because_another_copy_is_to_stay() -> None:
+    found = review(fact("a", "Deploy from main", pinned=True), fact("b", "deploy from main."))
+    [name] = found.going
+    found.let_stay(name)
+    assert named(found)[1:] == [
+        ("stays", "deploy from main.", False),
+        ("goes", "Deploy from main", False),
+    ]
+
+
 def test_the_sums_follow_the_marks() -> None:
     found = review(*DUPLICATES, read=("a",))
     assert found.before == sum(len(one.text) for one in DUPLICATES)
