@@ -862,7 +862,7 @@ class MemtuiApp(App[None]):
 
         saved = "is not saved" if len(texts) == 1 else "are not saved"
         question = f"Leave, and throw away {counted(len(texts), 'text')} that {saved}?"
-        detail = "\n".join(f"“{' '.join(text[:60].split())}”" for text in texts)
+        detail = "\n".join(texts)
         self._asked_to_leave = True
         asked = Confirm(question, verb="leave", detail=detail, otherwise="stay", final=True)
         self.push_screen(asked, answered)

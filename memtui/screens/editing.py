@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from memtui.actions import Need
 from memtui.contract import (
@@ -82,11 +82,10 @@ class Named(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A text that could not be written, and what the record held when it was begun."""
+    """A text that could not be written, and the record as it was when the text was begun."""
 
     text: str
-    began_from: str
-    revision: str | None
+    began_from: Record
 
 
 class EditingScreen(ListScreen[R]):
@@ -120,9 +119,12 @@ class EditingScreen(ListScreen[R]):
 
     @property
     def unsaved(self) -> Sequence[str]:
-        """The texts that could not be written."""
-        drafts = [one.text for one in self._drafts.values()]
-        return drafts + [one.text for one in self._unwritten]
+        """The texts that could not be written, and what each was meant for."""
+        drafts = [
+            f"{_quoted(one.text)}, meant for {_quoted(record_name(one.began_from))}"
+            for one in self._drafts.values()
+        ]
+        return drafts + [f"{_quoted(one.text)}, new" for one in self._unwritten]
 
     def _draft_of(self, record: Record) -> tuple[str, Named]:
         return record.scope.company_id, self.name_of(record)
@@ -275,7 +277,7 @@ class EditingScreen(ListScreen[R]):
             await self._edit_in_place(record, None, "")
             return
         holds = "still holds the text it had."
-        if draft.began_from != record.text:
+        if draft.began_from.text != record.text:
             holds = "holds another text by now; saving shows you both."
         note = f"This is your draft; the record {holds}"
         await self._edit_in_place(_as_begun(record, draft), draft.text, note)
@@ -309,7 +311,7 @@ class EditingScreen(ListScreen[R]):
                 await self._correct_text(record, new)
 
     async def _correct_text(self, record: Record, text: str) -> None:
-        draft, place = Draft(text, record.text, record.revision), self._draft_of(record)
+        draft, place = Draft(text, record), self._draft_of(record)
         self._drafts.pop(place, None)
         try:
             answer = await self.correct(record, text=text)
@@ -319,17 +321,23 @@ class EditingScreen(ListScreen[R]):
             if theirs is None or theirs.revision != record.revision or theirs.text != record.text:
                 await self._resolve(record, theirs, text)
             else:  # a name that is taken, say, and no newer version
-                self._tell_kept(error)
+                self._tell_kept(record, f"{error} ", severity="error")
         except MemtuiError as error:
             self._drafts[place] = draft
-            self._tell_kept(error)
+            self._tell_kept(record, f"{error} ", severity="error")
         else:
             self.toast(said("Changed. u undoes it.", answer))
 
-    def _tell_kept(self, error: MemtuiError) -> None:
-        self.toast(f"{error} Your text is kept; e takes it up again.", severity="error")
+    def _tell_kept(
+        self,
+        record: Record,
+        why: str = "",
+        severity: Literal["information", "error"] = "information",
+    ) -> None:
+        name = _quoted(record_name(record))
+        self.toast(f"{why}Your text for {name} is kept; e on it takes it up.", severity=severity)
 
-    async def _as_it_is(self, record: Record) -> Record | None:
+    async def _as_it_is(self, record: Record, binding_key: str = "") -> Record | None:
         """Return a record as its provider holds it now; None where it is gone."""
         session = self.session
         read = partial(
@@ -337,7 +345,7 @@ class EditingScreen(ListScreen[R]):
             session.caller,
             record.handle,
             record.scope,
-            binding_key=self.binding_of(record),
+            binding_key=binding_key or self.binding_of(record),
         )
         try:
             return (await self.wait("reading the record again", read)).record
@@ -361,12 +369,12 @@ class EditingScreen(ListScreen[R]):
             note = "Saving puts this on top of the record as it is now."
             await self._edit_in_place(theirs, mine, note)
         else:
-            self.toast("Your text is kept; e takes it up again.")
+            self._tell_kept(record)
 
     async def _resolve_gone(self, record: Record, mine: str) -> None:
         """Ask what becomes of a text whose record is gone: no row is left to take it up from."""
         binding_key = self.binding_of(record)
-        new = NewRecord(mine, record.scope, record.kind, record.topic, record.tags, record.summary)
+        new = _as_new(record, mine)
         choice = await self.ask(ConflictScreen(record, None, mine))
         if choice is Resolve.AGAIN:
             note = "The record is gone; saving asks again what becomes of this."
@@ -484,6 +492,23 @@ class EditingScreen(ListScreen[R]):
         answer = await self.correct(record, summary=text.strip())
         told = "The summary is set." if text.strip() else "It has no summary any more."
         self.toast(said(f"{told} u undoes it.", answer))
+
+    async def taken_up(self) -> NewRecord | None:
+        """Return a text that could not be written, to begin a new record with.
+
+        A draft whose record is gone by now is one too: no row is left to take it up from.
+        """
+        if self._unwritten:
+            return self._unwritten.pop()
+        company = self.session.caller.company_id
+        for place, draft in list(self._drafts.items()):
+            name = place[1]
+            if place[0] != company or self.lists(name):
+                continue
+            if await self._as_it_is(draft.began_from, name.binding_key) is None:
+                del self._drafts[place]
+                return _as_new(draft.began_from, draft.text)
+        return None
 
     async def add(
         self, new: NewRecord, binding_key: str = "", source: SourceRef | None = None
@@ -770,11 +795,21 @@ def _same_or_near(written: MutationAnswer) -> Choose[bool]:
     )
 
 
+def _as_new(record: Record, text: str) -> NewRecord:
+    """Return a text as a new record in the place of one that is gone."""
+    return NewRecord(text, record.scope, record.kind, record.topic, record.tags, record.summary)
+
+
 def _as_begun(record: Record, draft: Draft) -> Record:
     """Return a record as it was when its draft was begun, if its text is another one since."""
-    if draft.began_from == record.text:
+    begun = draft.began_from
+    if begun.text == record.text:
         return record
-    return record.model_copy(update={"text": draft.began_from, "revision": draft.revision})
+    return record.model_copy(update={"text": begun.text, "revision": begun.revision})
+
+
+def _quoted(text: str) -> str:
+    return f"“{' '.join(text[:60].split())}”"
 
 
 def _held_in(state: AppState) -> tuple[ServiceSession | None, str | None]:

@@ -241,7 +241,7 @@ async def test_leaving_asks_before_texts_go_that_could_not_be_written(
         await pilot.press("ctrl+q")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "Leave, and throw away 1 text that is not saved?" in screen_text(app)
-        assert "“onex”" in screen_text(app)
+        assert "“onex”, meant for “one”" in screen_text(app)
         await pilot.press("ctrl+q")
         await until(pilot, lambda: isinstance(app.screen, ConflictScreen))
         await pilot.press("escape")
@@ -279,6 +279,33 @@ async def test_a_text_whose_record_is_gone_becomes_a_new_record_now_or_later(
             await until(pilot, lambda: app.screen is app.frame)
             [record] = (await service.browse(caller, BrowseRequest(scope=MECH))).records
             assert record.text == kept
+
+
+async def test_a_text_kept_for_a_record_that_goes_later_is_taken_up_as_a_new_one(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    record, _ = await write_notes(service, caller, ["one", "two"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("j", "e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        new = CorrectRequest(scope=record.scope, handle=record.handle, text="one more")
+        await service.correct(caller, new)
+        await pilot.press("x", "ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, ConflictScreen))
+        await pilot.press("escape")
+        kept = "Your text for “one” is kept; e on it takes it up."
+        await until(pilot, lambda: kept in toasts(app))
+        assert record.location is not None
+        Path(record.location.path).unlink()
+        await pilot.press("r")
+        await until(pilot, lambda: texts(app) == ["two"])
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, WriteRecord))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: set(texts(app)) == {"onex", "two"})
+        await pilot.press("q")
+        await until(pilot, lambda: app.return_code == 0)
 
 
 async def test_a_field_of_the_filter_that_narrows_no_records_is_named(

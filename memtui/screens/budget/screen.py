@@ -540,7 +540,8 @@ class BudgetScreen(EditingScreen[FactRow]):
         """Write a new fact; a text that could not be written is taken up again."""
         if self.state.resolution_problem:
             raise NotFound(self.state.resolution_problem)
-        begin = self._unwritten.pop().text if self._unwritten else ""
+        begun = await self.taken_up()
+        begin = begun.text if begun is not None else ""
         most = self.state.settings.fact_max_chars
         prompt = Prompt(
             "Remember",
@@ -550,7 +551,13 @@ class BudgetScreen(EditingScreen[FactRow]):
             check=self._check_fact,
         )
         text = await self.ask(prompt)
-        if text is None or (place := await self._ask_place()) is None:
+        if text is None:
+            self._unwritten.extend([begun] if begun is not None else [])
+            return
+        if (place := await self._ask_place()) is None:
+            where = self.state.record_scope
+            self._unwritten.append(NewRecord(text.strip(), where, "fact", None, ()))
+            self.toast("Your text is kept; a takes it up again.")
             return
         await self.add(NewRecord(text.strip(), place.scope, "fact", None, ()), place.binding_key)
 

@@ -722,7 +722,7 @@ class RecordsScreen(EditingScreen[Record]):
         if self.state.resolution_problem:
             raise NotFound(self.state.resolution_problem)
         where, scope = self.where([None]), self.state.record_scope
-        begin = self._unwritten.pop() if self._unwritten else None
+        begin = await self.taken_up()
         new = await self.ask(WriteRecord(where, scope, begin))
         if new is not None:
             await self.add(new)
