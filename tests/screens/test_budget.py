@@ -26,7 +26,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.screens.budget.screen import BudgetScreen
-from memtui.screens.budget.view import FactRow
+from memtui.screens.budget.view import BudgetView, FactRow, places_of, short_head
 from memtui.screens.dialogs import (
     Choose,
     ConflictScreen,
@@ -199,6 +199,21 @@ async def test_model_budget_order_and_filter_are_chosen(
         assert "1 of 2" in screen_text(app)
         await pilot.press("R")
         await until(pilot, lambda: app.frame is not None and app.frame.MODE == "records")
+
+
+async def test_few_lines_show_the_cost_and_the_section_that_is_over_its_budget(
+    service: MemoryService, caller: Caller
+) -> None:
+    await remember(service, ANA, "Likes tea")
+    await remember(service, MECH, *(f"{number} {'word ' * 39}" for number in range(9)))
+    request = ContextRequest(scope=BOTH, model="claude-sonnet-4-5")
+    answer = await service.context(caller, request)
+    view = BudgetView("claude-sonnet-4-5", places=places_of(BOTH), answer=answer)
+    for width in (40, 80):
+        head, bar = short_head(view, width, 2).plain.split("\n")
+        assert "a request" in head[:width]
+        assert bar.startswith("project ")
+        assert "▲" in bar
 
 
 async def test_a_fact_is_added_where_the_person_says_and_a_refused_one_keeps_its_text(

@@ -76,6 +76,8 @@ DAYS = 60
 """What the charts go back."""
 _LABEL_CELLS = 10
 _BAR_CELLS = (8, 40)
+_LEAST_NAME = 12
+"""Cells that the name of whose context it is keeps beside its cost."""
 _BEHIND_CELLS = 34
 _SHOWN_WARNINGS = 2
 _SHARE_NAME_CELLS = 24
@@ -439,10 +441,11 @@ def short_head(view: BudgetView, width: int, most: int) -> Content:
     whose = " in ".join(place.label for place in view.places if place.word != COMPANY)
     price = view.answer.price
     cost = f"{_dollars(price.cost_usd)} a request" if price.priced else "unpriced"
+    room = max(_LEAST_NAME, width - len(f"…{SEPARATOR}{cost}"))
     head = line(
-        display(whose, limit=80, style=STRONG),
-        display(view.model, limit=40, style=ACCENT),
+        display(whose, limit=min(80, room), style=STRONG),
         display(cost, style=STRONG),
+        display(view.model, limit=40, style=ACCENT),
         gap=SEPARATOR,
     )
     notes = [one for one in notes_content(view).split()[: max(0, most - 3)][:1] if one.plain]
@@ -452,7 +455,8 @@ def short_head(view: BudgetView, width: int, most: int) -> Content:
 def bars_content(view: BudgetView, width: int, most: int = 100) -> Content:
     """Return a bar for each section, and one for the whole against its budget.
 
-    Where that is more than so many lines, the sections that are the least full have none.
+    Where that is more than so many lines, the sections that are the least full have none. A single
+    line is that of the section that is over its budget, where one is.
     """
     answer = view.answer
     if answer is None:
@@ -489,7 +493,10 @@ def bars_content(view: BudgetView, width: int, most: int = 100) -> Content:
         drawn.append(bar(section_word(kind), tokens, budget, said))
         fullness.append(tokens / max(1, budget))
     share = f"{share_words(answer.share)} of the prompt"
-    fullest = sorted(range(len(drawn)), key=lambda place: -fullness[place])[: most - 1]
+    by_fullness = sorted(range(len(drawn)), key=lambda place: -fullness[place])
+    if most < 2 and by_fullness and fullness[by_fullness[0]] > 1:
+        return drawn[by_fullness[0]]
+    fullest = by_fullness[: most - 1]
     if left := len(drawn) - len(fullest):
         share = f"{share_words(answer.share)}{SEPARATOR}{fmt.counted(left, 'section')} not shown"
     drawn = [drawn[place] for place in sorted(fullest)]
