@@ -172,12 +172,16 @@ class ChooseMoment(Dialog[datetime]):
         return bool(self._line.value.strip())
 
     def on_mount(self) -> None:
-        """Read when something changed."""
-        state = self._state
+        """Read when something changed; where that is not today, begin on the last day of it."""
+        state, today = self._state, self._calendar.day
+        is_now = state.as_of is None
 
         def show(known: _Known) -> None:
             self._known = known
             self._calendar.counts = known.counts
+            is_untouched = self._calendar.day == today and not self.is_written and is_now
+            if is_untouched and known.counts and not self._calendar.counts.get(today):
+                self._calendar.day = max(known.counts)
             self.query_one(".dialog-error", Static).update(display(known.problem, style=WARN))
             self._show_day()
 

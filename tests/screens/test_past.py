@@ -78,6 +78,18 @@ async def test_every_screen_says_that_it_is_the_past_until_the_key_leads_back(
         await until(pilot, lambda: "New record" in screen_text(app))
 
 
+async def test_the_calendar_opens_on_the_last_day_on_which_something_changed(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings
+) -> None:
+    await write_notes(service, caller, NOTES)
+    later = datetime.now(UTC) + timedelta(days=400)
+    async with running(paths, settings, "records", clock=lambda: later) as (app, pilot):
+        asked = await choosing(app, pilot)
+        shown = asked.query_one(Calendar)
+        await until(pilot, lambda: shown.day in shown.counts)
+        assert str(shown.day.year) in screen_text(app)
+
+
 async def test_a_moment_is_chosen_in_the_calendar_or_written(
     service: MemoryService, caller: Caller, paths: Paths, settings: Settings
 ) -> None:
