@@ -416,7 +416,10 @@ class BindingsScreen(MemtuiScreen):
         done = await self.change(lambda: service.add_found(caller, found))
         if done.added:
             keys = ", ".join(view.key for view in done.added)
-            self.toast(f"Added {keys}, read-only. b shows the records of one, 0 of all at once.")
+            self.toast(
+                f"Added {keys}, read-only. 0 on screens 3 and 4 asks and shows all at once, "
+                "b shows the records of one, and t sets whom one serves."
+            )
         for problem in done.problems:
             self.toast(problem, severity="warning")
         self.post_message(ConfigurationChanged())
