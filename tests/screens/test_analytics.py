@@ -402,6 +402,11 @@ async def test_another_company_sees_nothing_of_this_one(
 ) -> None:
     await service.companies.add(caller.model_copy(update={"company_id": "other"}), "Other")
     async with charted(log, settings, (80, 24)) as (app, pilot):
+        before = grid(app).size.height
+        await pilot.press("z")
+        await until(pilot, lambda: grid(app).size.height > before)
+        await pilot.press("z")
+        await until(pilot, lambda: grid(app).size.height == before)
         await pilot.press("t")
         await run(app, pilot, "SELECT agent_id FROM operations WHERE agent_id = 'coding'")
         assert rows(app).rows.count == 29
@@ -411,6 +416,16 @@ async def test_another_company_sees_nothing_of_this_one(
         assert {str(one.keys) for one in groups(app)} <= {"{'binding': None}"}
         await run(app, pilot, "SELECT count(*) FROM operations WHERE agent_id = 'coding'")
         assert first(app).values == (0,)
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_what_is_held_for_review_is_told_beside_how_the_others_ended(short: bool) -> None:
+    figures = Figures(operation_count=4, query_count=1, success_count=2)
+    said = figures_content(Selected("all", figures), HitSign.USED, 80, short=short).plain
+    assert "◔ 2 held" in said
+    figures = Figures(operation_count=2, success_count=2)
+    said = figures_content(Selected("all", figures), HitSign.USED, 80, short=short).plain
+    assert "held" not in said
 
 
 @pytest.mark.slow

@@ -263,11 +263,12 @@ def _short(selected: Selected, sign: HitSign, width: int) -> Content:
 def _whole(selected: Selected, sign: HitSign, width: int) -> Content:
     one = selected.figures
     room = width - LABEL_CELLS - 1
-    others = one.operation_count - one.query_count - one.write_count
+    others = one.operation_count - one.query_count - one.write_count - _held(one)
     sorts = (
         fmt.counted(one.query_count, "query", "queries"),
         fmt.counted(one.write_count, "write"),
         f"{fmt.count(others)} other",
+        *([f"{fmt.count(_held(one))} held for review"] if _held(one) else []),
     )
     inference = f"{fmt.count(one.input_tokens)} in · {fmt.count(one.output_tokens)} out"
     answered = f"of {fmt.count(one.answered_count)} answered"
@@ -298,6 +299,12 @@ def _helped(figures: Figures) -> Content | None:
     return line(_share(figures.helped_rate), _dim(judged), gap="  ")
 
 
+def _held(figures: Figures) -> int:
+    """Return how many operations ended in nothing yet, as what they ask for waits for review."""
+    ended = figures.success_count + figures.failure_count + figures.cancelled_count
+    return max(0, figures.operation_count - ended)
+
+
 def _ended(figures: Figures) -> Content:
     failed = f"✗ {fmt.count(figures.failure_count)} failed"
     stopped = figures.cancelled_count
@@ -305,6 +312,7 @@ def _ended(figures: Figures) -> Content:
         f"✓ {fmt.count(figures.success_count)} ok",
         display(failed, style=BAD if figures.failure_count else ""),
         display(f"■ {fmt.count(stopped)} cancelled" if stopped else "", style=DIM),
+        display(f"◔ {fmt.count(_held(figures))} held" if _held(figures) else "", style=WARN),
         gap="  ",
     )
 

@@ -455,6 +455,7 @@ class AnalyticsScreen(MemtuiScreen):
 
     @on(ChartGrid.Moved)
     def _moved(self) -> None:
+        self.set_class(self._grid.large, "-large")
         self._draw_figures()
         self._draw_status_line()
 
@@ -587,6 +588,7 @@ class AnalyticsScreen(MemtuiScreen):
 
     def action_large(self) -> None:
         """Show one chart large, or all again."""
+        self.set_focus(self._grid)
         self._grid.turn_large()
 
     # Keys of SQL.
