@@ -55,6 +55,8 @@ from memtui.screens.kept import SavedStatement, load_named
 from memtui.service import Caller, MemoryService
 from memtui.store.database import Database
 from memtui.store.operation import Operation, OperationDraft, OperationHandle
+from memtui.widgets.charts import STYLES
+from memtui.widgets.display import BAD, WARN
 from memtui.widgets.virtual_list import VirtualList
 from tests.analytics.logs import NOW, append, draft
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
@@ -402,6 +404,9 @@ async def test_another_company_sees_nothing_of_this_one(
 ) -> None:
     await service.companies.add(caller.model_copy(update={"company_id": "other"}), "Other")
     async with charted(log, settings, (80, 24)) as (app, pilot):
+        latency = next(one for one in grid(app).charts if one.title.startswith("Latency"))
+        tones = {STYLES[one.tone] for one in latency.series}
+        assert not {WARN, BAD} <= tones, "two reds, nearly, on a light ground"
         before = grid(app).size.height
         await pilot.press("z")
         await until(pilot, lambda: grid(app).size.height > before)

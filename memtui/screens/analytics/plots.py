@@ -105,7 +105,7 @@ def plots_of(board: Board) -> tuple[Plot, ...]:
                 "Latency",
                 (
                     of("p50", lambda one: one.latency_ms.p50, "ok", "o"),
-                    of("p95", lambda one: one.latency_ms.p95, "warn", "+"),
+                    of("p95", lambda one: one.latency_ms.p95, "primary", "+"),
                     of("p99", lambda one: one.latency_ms.p99, "bad", "x"),
                 ),
                 _milliseconds,
