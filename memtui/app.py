@@ -35,6 +35,7 @@ from memtui.widgets.display import toast
 from memtui.widgets.few_colours import PlainOnGround
 from memtui.widgets.frame import Pressed
 from memtui.widgets.keys import bindings_for
+from memtui.widgets.scrollbars import draw_whole_cells
 from memtui.widgets.typed import Typed
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ class MemtuiApp(App[None]):
 
             raise Invalid(f"There is no screen {screen!r}; choose from {', '.join(_MODES)}.")
         super().__init__()
+        draw_whole_cells()
         self._paths = paths
         self._company = company
         self._clock = clock

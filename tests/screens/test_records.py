@@ -33,6 +33,7 @@ from memtui.service import Caller, MemoryService
 from memtui.service.answers import BrowseAnswer, MutationAnswer
 from memtui.widgets.editor import ForeignTextArea
 from memtui.widgets.rows import PAGE_ROWS
+from memtui.widgets.scrollbars import WholeCells
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import counted, running, toasts, type_at_once, until, write_notes
@@ -574,6 +575,7 @@ async def test_pages_come_as_a_person_scrolls(
         assert counted(app) == "300"
         await pilot.press("G")
         await until(pilot, lambda: len(texts(app)) == 300)
+        assert listed(app).vertical_scrollbar.renderer is WholeCells
 
 
 async def test_what_is_undone_and_redone_stays_where_it_stands_in_the_list(

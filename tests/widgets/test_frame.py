@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 from textual.app import App, ComposeResult
 from textual.widgets import Input
 
@@ -19,6 +20,16 @@ from memtui.widgets.frame import (
     entry_content,
     fitting,
 )
+from memtui.widgets.scrollbars import WholeCells
+
+
+@pytest.mark.parametrize("position", range(24))
+def test_a_scrollbar_is_drawn_in_whole_cells(position: int) -> None:
+    bar = WholeCells.render_bar(size=10, virtual_size=33, window_size=10, position=position)
+    thumb = [segment.style is not None and bool(segment.style.reverse) for segment in bar.segments]
+    assert len(thumb) == 10
+    assert sum(thumb) in {3, 4}
+    assert {segment.text for segment in bar.segments} == {" "}
 
 
 class OneLine(App[None]):
