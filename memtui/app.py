@@ -25,6 +25,7 @@ from textual.dom import DOMNode
 from textual.events import Event, InputEvent, Key, Paste, Resize
 from textual.filter import LineFilter
 from textual.screen import ModalScreen, Screen
+from textual.scrollbar import ScrollBar
 
 from memtui.actions import ACTIONS, SCREENS, actions_of, groups_on
 from memtui.log_file import LogFile
@@ -35,7 +36,7 @@ from memtui.widgets.display import toast
 from memtui.widgets.few_colours import PlainOnGround
 from memtui.widgets.frame import Pressed
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.scrollbars import draw_whole_cells
+from memtui.widgets.scrollbars import WholeCells
 from memtui.widgets.typed import Typed
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class MemtuiApp(App[None]):
 
             raise Invalid(f"There is no screen {screen!r}; choose from {', '.join(_MODES)}.")
         super().__init__()
-        draw_whole_cells()
+        ScrollBar.renderer = WholeCells
         self._paths = paths
         self._company = company
         self._clock = clock

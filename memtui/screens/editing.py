@@ -121,7 +121,7 @@ class EditingScreen(ListScreen[R]):
     def unsaved(self) -> Sequence[str]:
         """The texts that could not be written, and what each was meant for."""
         drafts = [
-            f"{_quoted(one.text)}, meant for {_quoted(record_name(one.began_from))}"
+            f"{_quoted(one.text)}, meant for {_quoted(fmt.record_name(one.began_from))}"
             for one in self._drafts.values()
         ]
         return drafts + [f"{_quoted(one.text)}, new" for one in self._unwritten]
@@ -334,7 +334,7 @@ class EditingScreen(ListScreen[R]):
         why: str = "",
         severity: Literal["information", "error"] = "information",
     ) -> None:
-        name = _quoted(record_name(record))
+        name = _quoted(fmt.record_name(record))
         self.toast(f"{why}Your text for {name} is kept; e on it takes it up.", severity=severity)
 
     async def _as_it_is(self, record: Record, binding_key: str = "") -> Record | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textual.scrollbar import ScrollBar, ScrollBarRender
+from textual.scrollbar import ScrollBarRender
 
 
 class WholeCells(ScrollBarRender):
@@ -14,8 +14,3 @@ class WholeCells(ScrollBarRender):
 
     VERTICAL_BARS = [" "]
     HORIZONTAL_BARS = [" "]
-
-
-def draw_whole_cells() -> None:
-    """Have every scrollbar drawn so."""
-    ScrollBar.renderer = WholeCells

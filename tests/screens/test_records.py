@@ -759,7 +759,7 @@ async def test_a_record_is_erased_for_good_once_it_was_shown_what_goes(
         assert current is not None
         screen = app.frame
         assert isinstance(screen, RecordsScreen)
-        screen._drafts[screen._draft_of(current)] = Draft("The gate opens at", current.text, None)
+        screen._drafts[screen._draft_of(current)] = Draft("The gate opens at", current)
         type_at_once(app, "X", "y")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "undo journal" in screen_text(app)
