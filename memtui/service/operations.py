@@ -432,8 +432,7 @@ class Operations(Group):
         Args:
             caller: Who writes it; what an agent writes may be held for review.
             request: The record.
-            copied: It is one that another binding holds, so it is no new one: the run in its scope
-                does not write it, and the log counts it as memtui's own.
+            copied: It is one that another binding holds; the run in its scope does not write it.
             tell_similar: A new one's answer says what is as good as there, where the provider can.
             together: Names what is written with it, for one undo of all.
             accepts: It waited for review, and the caller lets it in.
@@ -453,7 +452,6 @@ class Operations(Group):
             OperationType.WRITE, caller, scope, _set_only(asked, labels), clean.source
         )
         async with recording as entry, AsyncExitStack() as gate:
-            entry.to_show = copied
             log_text(entry, clean.content, withheld=is_org(scope))
             connection = await core.connect(entry, request.binding_key)
             if copied:

@@ -80,8 +80,7 @@ class RunningOperation:
     seen_only: bool = False
     """Of the whole company it answers with what the caller sees, and is not refused."""
     to_show: bool = False
-    """It reads for an answer about something else, or copies what another binding holds, and is
-    memtui's own unless it fails."""
+    """It reads for an answer about something else, and is memtui's own unless it fails."""
     limit: asyncio.Timeout | None = None
     """When it is given up, where it is asked beside others."""
     status: OperationStatus = OperationStatus.OK

@@ -29,7 +29,6 @@ from sqlalchemy import (
     case,
     cast,
     exists,
-    false,
     func,
     literal_column,
     not_,
@@ -465,12 +464,8 @@ class LogReader:
     def sources(
         self, chosen: Filter, *, limit: int | None = None, among: Sequence[str] | None = None
     ) -> list[SourceWrites]:
-        """Return what writes came from, the last to write first; `among` narrows to some keys.
-
-        A copy of what another binding holds is no write of its source.
-        """
+        """Return what writes came from, the last to write first; `among` narrows to some keys."""
         found = self._successful(chosen)
-        is_copy = func.coalesce(found.c.to_show, false())
         kind = found.c.source_kind
         # A note by hand names no work object; one that was written in a run comes from the run.
         by_hand = case((kind == str(SourceKind.MANUAL_NOTE), found.c.run_id), else_=None)
@@ -489,7 +484,7 @@ class LogReader:
                 last,
                 *(func.max(one) for one in (kind, *ids, by_hand)),
             )
-            .where(kind.is_not(None), found.c.operation_type == str(OperationType.WRITE), ~is_copy)
+            .where(kind.is_not(None), found.c.operation_type == str(OperationType.WRITE))
             .group_by(key)
             .order_by(last.desc())
             .limit(limit)

@@ -109,7 +109,7 @@ class OperationDraft(Model):
     binding_reason: str | None = Field(default=None, title="why")
     """Why this binding was chosen."""
     to_show: bool | None = None
-    """True: memtui read it for an answer about something else, or copied another binding's."""
+    """True: memtui read it only for an answer about something else, a replay or an impact."""
     scope: Scope
     source: SourceRef | None = None
     principal: str
@@ -151,7 +151,7 @@ class OperationDraft(Model):
 
     @property
     def own(self) -> bool:
-        """Whether memtui read it to draw a screen or for an answer, or copied what there was.
+        """Whether it is a read by which memtui's app drew a screen, or a command its answer.
 
         It is in the log as any other, and is neither listed nor counted unless that is asked for
         (`Filter.leaves_out_own`): the log is about what is done with memories.

@@ -13,12 +13,9 @@ from memtui.contract import (
     Conflict,
     CorrectRequest,
     Denied,
-    Filter,
     ForgetRequest,
     Invalid,
     NotFound,
-    OperationType,
-    RecordHandle,
     Scope,
     SourceKind,
     SourceRef,
@@ -48,24 +45,6 @@ async def move(
     done = await apply(ends, paths.data)
     assert done.failed == len(done.failures)
     return done.written, done.replaced, done.unchanged, done.failed
-
-
-async def test_copies_are_in_the_log_and_count_as_no_new_writes(
-    service: MemoryService, caller: Caller, paths: Paths
-) -> None:
-    await fill(service, caller, "default", 5)
-    written = Filter(operation_type=OperationType.WRITE)
-    sources = await service.log.sources(caller)
-    assert (await move(service, caller, paths, "default", "memory"))[0] == 5
-    assert await service.log.sources(caller) == sources
-    page = await service.log.page(caller, written)
-    assert (page.total, page.left_out) == (5, 5)
-    copies = await service.log.page(caller, written.with_own())
-    assert copies.total == 10
-    [copy, *_] = [one for one in copies.operations if one.binding_key == "memory"]
-    told = copy.handles[0]
-    handle = RecordHandle(provider_key="memory", provider_record_id=told.provider_record_id)
-    assert (await service.log.provenance(caller, "memory", handle)).written == copy
 
 
 async def test_what_a_vault_reads_where_it_lies_is_not_moved(

@@ -254,9 +254,7 @@ class OperationOptions:
     own: Annotated[
         bool,
         typer.Option(
-            "--own",
-            help="Also what memtui read to draw its screens or for another answer, and copied from "
-            "binding to binding.",
+            "--own", help="Also what memtui read to draw its screens, or for another answer."
         ),
     ] = False
 
