@@ -133,10 +133,13 @@ async def guarded(
 async def _in_time(
     call: Callable[[], Awaitable[T]], provider: str, timeout_ms: int, tries: int
 ) -> T:
+    failed: list[Unavailable] = []
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            return await _tried(call, tries)
+            return await _tried(call, tries, failed)
     except TimeoutError as error:
+        if failed:  # what an earlier try met says more than that the last one was cut off
+            raise failed[-1] from error
         raise Unavailable(
             f"{provider} did not answer within {timeout_ms / 1000:g} s; "
             "raise provider_timeout_ms if it needs longer.",
@@ -148,13 +151,13 @@ async def _in_time(
         raise unexpected(provider, error) from error
 
 
-async def _tried(call: Callable[[], Awaitable[T]], tries: int) -> T:
+async def _tried(call: Callable[[], Awaitable[T]], tries: int, failed: list[Unavailable]) -> T:
     while True:
         try:
             return await call()
         except Unavailable as error:
-            tries -= 1
-            if error.sent or not tries:
+            failed.append(error)
+            if error.sent or len(failed) == tries:
                 raise
         # Whoever failed together does not come back together.
         await asyncio.sleep(uniform(0.05, 0.3))  # noqa: S311 - no secret
