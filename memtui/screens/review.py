@@ -206,7 +206,9 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         else:
             await self._accept_one(chosen[0], None)
 
-    async def _accept_one(self, one: HeldWrite, text: str | None) -> None:
+    async def _accept_one(
+        self, one: HeldWrite, text: str | None, together: str | None = None
+    ) -> None:
         found = self._shown_of(one)
         if found is not None and found.changed:
             asked = Confirm(
@@ -219,7 +221,8 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
                 return
         done = "Fixed and accepted" if text is not None else "Accepted"
         seen = found.seen if found is not None else None
-        await self._decide([one], partial(self._accept, text=text, seen=seen), done)
+        accept = partial(self._accept, text=text, seen=seen, together=together)
+        await self._decide([one], accept, done)
 
     def _shown_of(self, one: HeldWrite) -> HeldDetails | None:
         return self._details if self._details and self._details.held_id == one.held_id else None
@@ -333,16 +336,22 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         rule = await self.ask(Choose(title, choices))
         if rule is None:
             return
-        await self._add(one.binding_key, rule)
+        together = uuid4().hex
+        await self._add(one.binding_key, rule, together)
         if rule.action is RuleAction.ACCEPT:
-            await self._accept_one(one, None)
+            await self._accept_one(one, None, together)
         else:
-            refuse = partial(session.service.review.refuse, session.caller, reason=rule.name)
+            refuse = partial(
+                session.service.review.refuse,
+                session.caller,
+                reason=rule.name,
+                together=together,
+            )
             await self._decide([one], lambda held: refuse(held.held_id), "Refused")
 
-    async def _add(self, key: str, rule: ReviewRule) -> None:
-        session = self.session
-        add = partial(session.service.review.add_rule, session.caller, key, rule)
+    async def _add(self, key: str, rule: ReviewRule, together: str | None = None) -> None:
+        review, caller = self.session.service.review, self.session.caller
+        add = partial(review.add_rule, caller, key, rule, together=together)
         beware = passed_over(rule, await self.change(add))
         self.toast(f"{key}: {_wording(rule)}, from now on. {beware}".rstrip())
         self.post_message(ConfigurationChanged())

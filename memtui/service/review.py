@@ -290,15 +290,21 @@ class Review(Group):
         with self._core.database.read() as database:
             return rules_of(find_binding(database, caller.company_id, binding_key))
 
-    async def add_rule(self, caller: Caller, binding_key: str, rule: ReviewRule) -> Rules:
+    async def add_rule(
+        self, caller: Caller, binding_key: str, rule: ReviewRule, *, together: str | None = None
+    ) -> Rules:
         """Add a rule to a binding, a number per run in place of another; return all it has then.
+
+        `together` names what is decided on with it, for one undo of all.
 
         Raises:
             Invalid: the rule cannot be.
             NotFound: no such binding.
         """
         rule = _checked(rule, binding_key)
-        asked = {"add_rule": rule.model_dump(mode="json")}
+        asked: Json = {"add_rule": rule.model_dump(mode="json")}
+        if together is not None:
+            asked["together"] = together
 
         def added(rules: Rules) -> Rules:
             once = rule.test is RuleTest.PER_RUN  # of two numbers only the smaller would count

@@ -201,6 +201,11 @@ async def test_several_decisions_are_taken_back_as_one(held_all: MemoryService) 
     await service.undo_together(ANA)
     assert await waiting(service) == [*told, "size: small"]
     assert await texts(service) == ["size: large"]
+    await service.review.add_rule(ANA, "default", rule("accept agent bot"), together="t3")
+    await service.review.accept(ANA, first, together="t3")
+    await service.undo_together(ANA)
+    assert await waiting(service) == [*told, "size: small"]
+    assert await service.review.rules(ANA, "default") == (ALL,)
 
 
 async def test_a_correction_and_a_removal_wait_too(held_all: MemoryService) -> None:

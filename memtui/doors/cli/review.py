@@ -83,7 +83,7 @@ async def review_accept(
     if seen is not None and (every or len(held_ids or ()) != 1):
         raise Invalid("--seen goes with one id.")
     chosen = await _chosen(session, held_ids, every=every, binding=binding)
-    together = _together(chosen)
+    together = _together(chosen, always)
 
     async def accept(one: HeldWrite) -> tuple[Json, list[str]]:
         answer = await session.service.review.accept(
@@ -91,7 +91,7 @@ async def review_accept(
         )
         return jsonable(answer), changed_ids(answer)
 
-    return await _decide(session, chosen, accept, "accept", always)
+    return await _decide(session, chosen, accept, "accept", always, together=together)
 
 
 async def review_fix(
@@ -127,7 +127,7 @@ async def _fix(session: Session, one: HeldWrite, text: str, seen: str | None) ->
         )
         return jsonable(answer), changed_ids(answer)
 
-    return await _decide(session, [one], fix, "fix", None)
+    return await _decide(session, [one], fix, "fix")
 
 
 async def review_refuse(
@@ -146,7 +146,7 @@ async def review_refuse(
     before = session.moment(older_than) if older_than else None
     chosen = await _chosen(session, held_ids, every=every, binding=binding, before=before)
 
-    together = _together(chosen)
+    together = _together(chosen, always)
 
     async def refuse(one: HeldWrite) -> tuple[Json, list[str]]:
         done = await session.service.review.refuse(
@@ -154,7 +154,7 @@ async def review_refuse(
         )
         return {"operation_id": done}, []
 
-    return await _decide(session, chosen, refuse, "refuse", always)
+    return await _decide(session, chosen, refuse, "refuse", always, together=together)
 
 
 async def review_rules(
@@ -219,9 +219,9 @@ async def review_rule(
     session.out.answer({"binding": key, "rules": rules}, (one.name for one in rules), left, beware)
 
 
-def _together(chosen: Sequence[HeldWrite]) -> str | None:
-    """Return what names several decisions, so that one undo takes all of them back."""
-    return uuid4().hex if len(chosen) > 1 else None
+def _together(chosen: Sequence[HeldWrite], always: str | None) -> str | None:
+    """Return what names several decisions, and their rules, so that one undo takes all back."""
+    return uuid4().hex if len(chosen) > 1 or always else None
 
 
 async def _chosen(
@@ -256,7 +256,9 @@ async def _decide(
     chosen: list[HeldWrite],
     decide: Callable[[HeldWrite], Awaitable[tuple[Json, list[str]]]],
     decision: Literal["accept", "fix", "refuse"],
-    always: str | None,
+    always: str | None = None,
+    *,
+    together: str | None = None,
 ) -> int:
     """Decide on each; tell what became of it, and return the exit code.
 
@@ -281,7 +283,7 @@ async def _decide(
         done.append({"held_id": one.held_id, "decision": decision, "record_ids": ids} | answer)
         if always is not None:
             rule = review.rule_from(one, RuleAction(decision), RuleTest(always))
-            there = await review.add_rule(session.caller, one.binding_key, rule)
+            there = await review.add_rule(session.caller, one.binding_key, rule, together=together)
             rules += [rule] * (rule not in rules)
             beware.append(passed_over(rule, there))
     session.out.answer(
