@@ -290,6 +290,8 @@ class HistoryAnswer(Answer):
     """What was done through memtui, from the undo journal."""
     versions: tuple[RecordVersion, ...] = ()
     """What the provider itself remembers, where it keeps a history."""
+    edited_at: UtcDatetime | None = None
+    """When it was last changed, where that was outside of memtui and its provider tells."""
 
 
 class Retrieval(Model):

@@ -380,6 +380,9 @@ class Operations(Group):
             if connection.adapter.capabilities.history:
                 found = await connection.read(lambda: connection.adapter.history(handle, scope))
                 versions = tuple(found)
+            edited_at = None
+            if _is_edited(changes, versions):
+                edited_at = (await self._core.find(entry, connection, handle)).updated_at
             if not changes and not versions:
                 entry.source = (await self._core.find(entry, connection, handle)).source
             sources = (*(one.operation.source for one in changes), *(v.source for v in versions))
@@ -391,6 +394,7 @@ class Operations(Group):
             handle=handle,
             changes=tuple(_received(caller, change) for change in changes),
             versions=versions,
+            edited_at=edited_at,
         )
 
     def _changes(
@@ -872,6 +876,13 @@ def _seen_links(found: Links, entry: RunningOperation) -> Links:
             "backlinks": tuple(filter(may_see, found.backlinks)),
         }
     )
+
+
+def _is_edited(changes: Sequence[Change], versions: Sequence[RecordVersion]) -> bool:
+    """Whether a record says something else now than what memtui made of it last."""
+    last = changes[0].after if changes else None
+    now = next((one for one in versions if one.valid_to is None), None)
+    return last is not None and now is not None and now.text != last.text
 
 
 def _record_id(asked: RecordHandle | str) -> str:

@@ -297,6 +297,7 @@ class Past(Group):
         """
         found = await self._service.history(caller, asked, scope, binding_key=binding_key)
         by_provider, by_memtui = list(_of_versions(found)), _of_changes(found.changes)
+        by_memtui = [*_edited(found, by_memtui), *by_memtui[1:]] if by_memtui else []
         longer = by_memtui if len(by_memtui) > len(by_provider) else by_provider
         return TimelineAnswer(**dict(found), timeline=tuple(longer))
 
@@ -358,6 +359,29 @@ def _ended(change: Change, version: RecordVersion) -> bool:
     )
 
 
+def _edited(found: HistoryAnswer, entries: Sequence[TimelineEntry]) -> list[TimelineEntry]:
+    """Return the newest entry, before it what somebody made of it outside of memtui since."""
+    newest = entries[0]
+    now = next((one for one in found.versions if one.valid_to is None), None)
+    if now is None or newest.valid_to is not None or now.text == newest.text:
+        return [newest]
+    return _by_hand(newest, now.text, found.edited_at, None)[::-1]
+
+
+def _by_hand(
+    last: TimelineEntry, text: str, edited_at: datetime | None, until: datetime | None
+) -> list[TimelineEntry]:
+    """Return an entry and the one that follows it, which no operation made."""
+    is_between = (
+        edited_at is not None
+        and (last.valid_from is None or last.valid_from <= edited_at)
+        and (until is None or edited_at <= until)
+    )
+    at = edited_at if is_between else None
+    ended = last.valid_to or at or until
+    return [last.model_copy(update={"valid_to": ended}), TimelineEntry(text=text, valid_from=at)]
+
+
 def _of_changes(changes: Sequence[Change]) -> list[TimelineEntry]:
     """Return what a record said between its changes, the newest first."""
     entries: list[TimelineEntry] = []
@@ -368,6 +392,8 @@ def _of_changes(changes: Sequence[Change]) -> list[TimelineEntry]:
     for change in reversed(changes):
         operation, after = change.operation, change.after
         at = operation.started_at
+        if entries and change.before is not None and change.before.text != entries[-1].text:
+            entries[-1:] = _by_hand(entries[-1], change.before.text, change.before.updated_at, at)
         is_new = after is not None and (not entries or after.text != entries[-1].text)
         is_back = after is not None and bool(entries) and entries[-1].valid_to is not None
         if after is not None and not (is_new or is_back):

@@ -65,6 +65,39 @@ async def test_every_mutation_is_taken_back_to_the_byte(paths: Paths, settings: 
         await service.close()
 
 
+async def test_a_timeline_has_what_was_edited_outside(paths: Paths, settings: Settings) -> None:
+    caller = Caller(company_id="local", principal="user:ana", door="test")
+    scope = Scope(company_id="local", project_id="p")
+    source = SourceRef(kind="manual_note", company_id="local")
+    service = await open_service(paths, settings)
+
+    def edit(old: str, new: str) -> None:
+        file = paths.data / "bindings/local/default/vault" / note.provider_record_id
+        file.write_text(file.read_text("utf-8").replace(old, new), "utf-8")
+
+    try:
+        written = await service.write(
+            caller, WriteRequest(scope=scope, source=source, content="One.")
+        )
+        [note] = written.handles
+        edit("One.", "One, edited outside.")
+        await service.correct(caller, CorrectRequest(scope=scope, handle=note, text="Two."))
+        edit("Two.", "Two, edited outside.")
+        found = await service.past.timeline(caller, note, scope)
+    finally:
+        await service.close()
+    assert [(one.text, one.made_by is not None) for one in found.timeline] == [
+        ("Two, edited outside.", False),
+        ("Two.", True),
+        ("One, edited outside.", False),
+        ("One.", True),
+    ]
+    newest, *older = found.timeline
+    assert newest.valid_to is None
+    assert all(one.valid_to is not None for one in older)
+    assert newest.valid_from == found.edited_at == older[0].valid_to
+
+
 async def test_everything_in_the_home_is_private(paths: Paths, settings: Settings) -> None:
     caller = Caller(company_id="local", principal="user:ana", door="test")
     scope = Scope(company_id="local", subject_id="ana")

@@ -266,7 +266,7 @@ def _history(session: Session, answer: TimelineAnswer) -> Iterator[Line]:
         if made is not None:
             author, source = author or made.principal, made.reason
         origin = [
-            f"by {author}" if author else "",
+            f"by {author}" if author else "not in memtui's log" if made is None else "",
             f"from {shown.source_line(source)}" if source else "",
             f"#{made.seq}" if made else "",
             f"ended by {ended.principal} #{ended.seq}" if ended else "",
