@@ -442,9 +442,9 @@ class Log(Group):
         return self._of(caller).by_ids(operation_ids, strict=False)
 
     @in_thread
-    def problem(self, caller: Caller, found: Operation) -> str | None:
-        """Return what is wrong with an operation that the database tells; None: nothing."""
-        self._core.sight(caller)
+    def problem(self, caller: Caller, operation_id: str) -> str | None:
+        """Return what is wrong with an operation as it stands in the log; None: nothing."""
+        found = self._get(caller, operation_id)
         with self._core.database.read() as database:
             salt = company_salt(database, caller.company_id)
         return _problem(found, salt)

@@ -405,6 +405,8 @@ MEMBERS: dict[str, list[Call]] = {
         lambda h, c: each(h, lambda name: h.service.runs.told_now(c, h.written[name]))
     ],
     "log.sources": [lambda h, c: h.service.log.sources(c)],
+    "log.problem": [lambda h, c: h.service.log.problem(c, h.written["wapollohot"])],
+    "log.problems": [lambda h, c: h.service.log.problems(c, 1_000)],
     "log.found_outcome": [lambda h, c: h.service.log.found_outcome(c, h.written["wapollohot"])],
     "pairs.all": [lambda h, c: h.service.pairs.all(c)],
     "pairs.sees_all": [lambda h, c: h.service.pairs.sees_all(c)],
@@ -535,6 +537,7 @@ MANAGERS: dict[str, Call] = {
     "namespaces.delete": lambda h, c: h.service.namespaces.delete(c, "default", "custom:x"),
     "companies.set_read_only": lambda h, c: h.service.companies.set_read_only(c, read_only=True),
     "companies.update": lambda h, c: h.service.companies.update(c, name="Again"),
+    "companies.backed_up": lambda h, c: h.service.companies.backed_up(c, "b.zip"),
     "companies.add": lambda h, c: h.service.companies.add(c, "Again"),
     "companies.remove": lambda h, c: h.service.companies.remove(c, "other"),
     "imports.append": lambda h, c: h.service.imports.append(c, "theirs", [], name="x", asked={}),

@@ -92,7 +92,7 @@ async def ops_show(session: Session, operation_id: OperationId) -> int:
     changes = await session.service.log.changes(session.caller, operation.operation_id)
     found = await session.service.log.found_outcome(session.caller, operation.operation_id)
     erasures = await session.service.log.erasures(session.caller, operation)
-    problem = await session.service.log.problem(session.caller, operation)
+    problem = await session.service.log.problem(session.caller, operation.operation_id)
     document = jsonable(operation) | {
         "problem": problem,
         "changes": [{"before": change.before, "after": change.after} for change in changes],
