@@ -25,7 +25,7 @@ from memtui.doors.cli.options import (
 from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table, ticker
 from memtui.doors.cli.records import change_lines, say_unknown_of_operations
 from memtui.doors.cli.session import FirstSession, Session
-from memtui.store.operation import details
+from memtui.store.operation import OperationPage, details
 from memtui.visible import visible
 from memtui.widgets import format as shown
 
@@ -42,6 +42,7 @@ OperationId = Annotated[
     ),
 ]
 _POLL_SECONDS = 0.5
+_ORDERED = 100
 
 
 async def ops_list(
@@ -68,6 +69,22 @@ async def ops_list(
     page = await session.service.log.page(session.caller, chosen, limit=limit, before=before)
     if follow:
         await _follow(session, chosen, page.operations)
+    return await _answer_page(session, chosen, page)
+
+
+async def in_order(session: Session, line: list[str] | None, sort: str) -> int:
+    """List the first operations of another order than the log's own."""
+    chosen = OperationOptions().filter(session, line, ScopeOptions())
+    view = await session.service.analysis.open_log(session.caller, chosen, sort)
+    try:
+        first = await view.window(0, _ORDERED)
+    finally:
+        await view.close()
+    page = OperationPage(operations=first, total=view.count, left_out=view.left_out)
+    return await _answer_page(session, chosen, page)
+
+
+async def _answer_page(session: Session, chosen: Filter, page: OperationPage) -> int:
     titles = columns(
         "seq>", "when>", "", "type", "binding", "by", "agent", "project", "source", "took>",
         "cost>", "what*",

@@ -60,21 +60,20 @@ async def views_use(
     text: Annotated[
         str | None, typer.Argument(metavar="TEXT", help="The question; with a view of Query.")
     ] = None,
-) -> None:
+) -> int:
     """Show what a view shows.
 
-    Operations, records, the figures of Analytics, or for Budget the facts. A view of Query answers
-    TEXT; without TEXT it lists the records that a question finds its answer in.
+    Operations and records in the view's order, the figures of Analytics, or for Budget the facts. A
+    view of Query answers TEXT; without TEXT it lists the records that a question finds its answer
+    in.
     """
     view = _named(session.paths.views_file, name)
     line = [view.filter_line] if view.filter_line else None
     if text is not None and view.screen != "query":
         raise Invalid(f"The view {view.name} is one of {view.screen}, which takes no question.")
     if view.screen == "operations":
-        from memtui.doors.cli.ops import ops_list
-
-        await ops_list(session, ScopeOptions(), OperationOptions(), line)
-    elif view.screen == "analytics":
+        return await _operations(session, view, line)
+    if view.screen == "analytics":
         from memtui.doors.cli.stats import stats
 
         await stats(session, ScopeOptions(), OperationOptions(), line)
@@ -89,7 +88,33 @@ async def views_use(
     else:
         from memtui.doors.cli.records import browse
 
-        await browse(session, ScopeOptions(), line)
+        await browse(session, ScopeOptions(), line, sort=_sort_of(view))
+    return 0
+
+
+async def _operations(session: Session, view: SavedView, line: list[str] | None) -> int:
+    from memtui.doors.cli.ops import in_order, ops_list
+
+    if not view.column:
+        return await ops_list(session, ScopeOptions(), OperationOptions(), line)
+    from memtui.screens.operations.view import SORTS
+
+    if view.column not in SORTS:
+        raise Invalid(
+            f"The view {view.name} is ordered by {view.column}, which operations are not; save it "
+            "anew."
+        )
+    return await in_order(session, line, f"{'-' if view.descending else ''}{SORTS[view.column]}")
+
+
+def _sort_of(view: SavedView) -> str:
+    """Return the order of records that a view asks for; by another column the app reads so too."""
+    if view.screen == "records" and view.column:
+        from memtui.screens.records.view import PROVIDER_SORTS
+
+        if field := PROVIDER_SORTS.get(view.column):
+            return f"{'-' if view.descending else ''}{field}"
+    return "-updated_at"
 
 
 def views_delete(invocation: Invocation, name: Name) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from memtui.config import find_paths
+from memtui.screens.kept import SavedView, save_named
 from tests.doors.cli.conftest import Run
 
 
@@ -22,6 +26,20 @@ def test_a_view_is_saved_listed_used_and_deleted(here: Run) -> None:
     assert {one["operation_type"] for one in used} == {"write"}
     assert here("views", "delete", "mine").code == 0
     assert [one["name"] for one in here("views", "list", "--json").document["views"]] == ["log"]
+
+
+def test_a_view_is_used_in_its_order(here: Run, home: Path) -> None:
+    for text in ("bb", "a", "ccc"):
+        assert here("note", text, "--project", "p").code == 0
+    for name, screen, column in (("log", "operations", "number"), ("mine", "records", "size")):
+        view = SavedView(name=name, screen=screen, filter_line="project:p", column=column)
+        save_named(find_paths(home).views_file, view.model_copy(update={"descending": False}))
+    used = here("views", "use", "log", "--json").document
+    numbers = [one["seq"] for one in used["operations"]]
+    assert (len(numbers), numbers) == (3, sorted(numbers))
+    assert used["total"] == 3
+    records = here("views", "use", "mine", "--json").document["records"]
+    assert [one["text"] for one in records] == ["a", "bb", "ccc"]
 
 
 def test_what_cannot_be_a_view_is_refused_and_nothing_is_kept(here: Run) -> None:
