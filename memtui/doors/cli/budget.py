@@ -10,7 +10,9 @@ import typer
 from memtui.contract import Invalid
 from memtui.doors.cli.options import TargetId, target_id_of
 from memtui.doors.cli.output import Line, columns, table
+from memtui.doors.cli.records import say_unknown_of_operations
 from memtui.doors.cli.session import FirstSession, Session, build
+from memtui.filters import build_filter
 from memtui.widgets import spending
 
 if TYPE_CHECKING:
@@ -65,6 +67,8 @@ async def budget_set(
     )
     made = await session.service.limits.set(session.caller, limit)
     session.out.answer(made, [_said(made)])
+    if target_type in {"agent", "project"}:  # a binding that is not there was refused
+        await say_unknown_of_operations(session, build_filter(**{f"{target_type}_id": name}))
 
 
 async def budget_remove(

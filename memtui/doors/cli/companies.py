@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from memtui.contract import Invalid, SourceKind
+from memtui.contract import Filter, Invalid, SourceKind
 from memtui.doors.cli.input import confirm_name
 from memtui.doors.cli.options import Switch, complete_name, pairs
 from memtui.doors.cli.output import Line, columns, fields, jsonable, table
+from memtui.doors.cli.records import say_unknown_of_operations
 from memtui.doors.cli.session import FirstSession, Session, build
 from memtui.widgets import format as shown
 
@@ -272,7 +273,25 @@ async def tokens_add(
     token = await session.service.tokens.add(
         session.caller, label, holder, acts_for=acts_for, project_id=project
     )
-    session.out.answer(token, [token.token], "Keep it now; it cannot be shown again.")
+    members = await session.service.members.all(session.caller)
+    session.out.answer(
+        token,
+        [token.token],
+        "Keep it now; it cannot be shown again.",
+        _opens_nothing(holder, acts_for, {one.principal for one in members}),
+    )
+    if project is not None:
+        await say_unknown_of_operations(session, Filter(project_id=project))
+
+
+def _opens_nothing(holder: str, acts_for: str | None, members: set[str]) -> str:
+    """Say that a token of a company with members is nobody's who has a role there."""
+    person = acts_for if holder.startswith("agent:") else holder
+    if not members or person in members:
+        return ""
+    if person is None:
+        return f"{holder} acts for no member, so it opens nothing; name one with --acts-for."
+    return f"{person} is no member, so it opens nothing before `memtui members add {person}`."
 
 
 async def tokens_remove(session: Session, label: Label) -> None:

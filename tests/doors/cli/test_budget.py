@@ -33,6 +33,10 @@ def test_without_limits_the_check_is_done(here: Run, fake: Fake) -> None:
 
 
 def test_limits_come_and_go(here: Run, fake: Fake) -> None:
+    for target in ("agent", "project"):
+        done = here("budget", "set", target, "nobody", "--usd", "5", "--per", "day")
+        assert (done.code, f"Nothing has {target}:nobody." in done.err) == (0, True)
+        assert here("budget", "remove", target, "nobody").code == 0
     made = here("budget", "set", "agent", "coding", "--usd", "$5.00", "--per", "day")
     assert (made.code, made.out) == (0, "agent coding: $5 a day\n")
     again = here("budget", "set", "agent", "coding", "--usd", "6.5", "--per", "day", "--json")

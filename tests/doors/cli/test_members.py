@@ -11,6 +11,10 @@ def as_user(name: str) -> tuple[str, str]:
     return ("--principal", f"user:{name}")
 
 
+_ADD = ("tokens", "add")
+_TOKEN = (*_ADD, "--for", "user:ana")
+
+
 def test_members_come_and_go(here: Run) -> None:
     assert "everyone may do everything" in here("members", "list").err
     assert here(*as_user("ana"), "members", "add", "user:ana").code == 2
@@ -53,6 +57,12 @@ def test_a_token_is_shown_once(here: Run) -> None:
         refused = here(*bare)
         assert (refused.code, refused.out) == (2, "")
         assert "'ana' does not say what it is: write user:NAME" in refused.err
+    assert "Nothing has project:web." in here(*_TOKEN, "a", "--project", "web").err
+    assert here("members", "add", "user:ana", "--role", "owner").code == 0
+    as_ana = ("--principal", "user:ana", *_TOKEN)
+    assert "member" not in here(*as_ana, "b").err
+    assert "user:nobody is no member" in here(*as_ana[:2], *_ADD, "c", "--for", "user:nobody").err
+    assert "agent:x acts for no member" in here(*as_ana[:2], *_ADD, "d", "--for", "agent:x").err
 
 
 def test_an_agent_says_for_whom_it_acts(here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
