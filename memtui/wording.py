@@ -45,6 +45,14 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     return f"There is no {what} {name}; the {plural} are {', '.join(names[:_NAMED])}{more}."
 
 
+def none_of_them(others: int) -> str:
+    """Return the end of a sentence that says of one thing, and of others, that it is not there."""
+    more = (
+        "" if not others else ", nor the other" if others == 1 else f", nor the {others:,} others"
+    )
+    return f"{more}."
+
+
 _MISFITS = {
     "missing": "it is missing",
     "extra_forbidden": "it is not known",

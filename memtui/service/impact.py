@@ -53,6 +53,7 @@ from memtui.service.operations import LOGGED_CHARS, LOGGED_OWNERS
 from memtui.service.recorder import Recorder, RunningOperation
 from memtui.service.visibility import Caller, readable, without_prefix
 from memtui.store.operation import READS, Operation, Place
+from memtui.wording import none_of_them
 
 DEFAULT_LAST = 500
 _PAGE = 500
@@ -443,10 +444,7 @@ class Impacts(Group):
             missing += [handle for handle, record in found.items() if record is None]
         if not unread and not any(records.values()):
             first = missing[0].provider_record_id
-            raise NotFound(
-                f"There is no record {first} here"
-                + (f", nor any of the {len(missing) - 1} others." if len(missing) > 1 else ".")
-            )
+            raise NotFound(f"There is no record {first} here{none_of_them(len(missing) - 1)}")
         return records, missing, unread
 
     async def _read(

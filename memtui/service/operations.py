@@ -82,6 +82,7 @@ from memtui.service.visibility import (
 from memtui.store import appending, journal
 from memtui.store.operation import Operation
 from memtui.store.sight import Sight, until
+from memtui.wording import none_of_them
 
 if TYPE_CHECKING:
     from memtui.config import Settings
@@ -764,8 +765,7 @@ def _refuse_nothing(there: Sequence[Snapshot], ids: Sequence[str], key: str) -> 
     """Raise `NotFound` where none of the records is there."""
     if not there:
         raise NotFound(
-            f"There is no record {ids[0]} in {key} for this scope"
-            + (f", nor any of the {len(ids) - 1} others." if len(ids) > 1 else ".")
+            f"There is no record {ids[0]} in {key} for this scope{none_of_them(len(ids) - 1)}"
         )
 
 

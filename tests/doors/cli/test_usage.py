@@ -65,6 +65,8 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["correct", "nothing", "b"], 1, "."),
     (["forget"], 2, "Missing argument 'RECORD_ID"),
     (["forget", "a"], 2, "add --yes"),
+    (["forget", "a", "b", "--yes"], 1, "for this scope, nor the other."),
+    (["forget", "a", "b", "c", "--yes"], 1, "for this scope, nor the 2 others."),
     (["undo"], 1, "."),
     (["undo", "zzz"], 1, "zzz"),
     (["history", "nothing"], 1, "."),
