@@ -146,14 +146,16 @@ class Agents(Group):
             sight = self._core.sight(caller)
             log = self._core.log(caller.company_id, sight)
             since = self._core.clock() - within
-            recent = log.page(Filter(since=since, own=True), limit=_MOST).operations
+            lately = Filter(since=since, own=True)
+            recent = log.page(lately, limit=_MOST, strict=False).operations
             open_here = self._announced(sessions, caller.company_id, sight, since)
             found = {(one.principal, one.run_id): one for one in open_here}
             for place, own in _by_run(recent).items():
                 found[place] = _joined(found.get(place), own)
             for place, one in found.items():
                 if one.told is None and one.run_id is not None and one.is_open:
-                    older = log.page(Filter(run_id=one.run_id, own=True), limit=_MOST).operations
+                    of_run = Filter(run_id=one.run_id, own=True)
+                    older = log.page(of_run, limit=_MOST, strict=False).operations
                     found[place] = one.model_copy(update={"told": _told(older)})
             return sorted(found.values(), key=lambda one: one.last_seen, reverse=True)
 

@@ -300,8 +300,8 @@ def damaged(seq: int, operation_id: str, company_id: str, at: datetime) -> Opera
 def why_damaged(seq: int) -> str:
     """Return what to say of an operation that the database cannot tell."""
     return (
-        f"Operation {seq} is damaged: the database holds what memtui never writes there; restore "
-        "it from a backup."
+        f"Operation {seq} is damaged: the database holds what memtui never writes there; "
+        "docs/recovery.md says what to do."
     )
 
 

@@ -199,8 +199,8 @@ def test_damaged_operations_are_named_and_the_others_listed(here: Run, logged: D
     assert told.code == 1
     assert [line.split()[0] for line in told.out.splitlines()[1:]] == ["60", "59", "58", "57", "56"]
     assert [line for line in told.err.splitlines() if "is damaged" in line] == [
-        f"Operation {seq} is damaged: the database holds what memtui never writes there; restore "
-        "it from a backup."
+        f"Operation {seq} is damaged: the database holds what memtui never writes there; "
+        "docs/recovery.md says what to do."
         for seq in (58, 57, 56)
     ]
     found = here("ops", "list", "--limit", "5", "--json").document["operations"]
@@ -243,6 +243,7 @@ def test_a_damaged_operation_is_named(
     sources = here("ops", "sources", "--json").document["sources"]
     assert [one["source"] for one in sources] == [one["source"] for one in whole]
     assert [named in (one["problem"] or "") for one in sources].count(True) == 1
+    assert here("agents").code == 0
     proved = here("audit", "verify", "--json")
     assert (proved.code, proved.document["broken_seq"]) == (1, 60)
     assert named in proved.document["problem"]
