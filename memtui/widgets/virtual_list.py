@@ -480,13 +480,16 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     def _measure(self) -> None:
         """Learn how wide the cells are of the lines that came into view.
 
-        A column only grows while it is of the same rows, and one that went as it said the same in
-        each comes back once: it does not move under the eye.
+        A column only grows while some of the rows stay in view, and one that went as it said the
+        same in each comes back once: it does not move under the eye. After a jump to other rows it
+        is as wide as they need, so that one long row does not hide a column for good.
         """
-        if not self.rows.count:
-            self._unlearn()
         top = self.scroll_offset.y
         view = range(top, min(top + self.page_lines, self.rows.count))
+        known = self._measured
+        jumped = bool(known) and (view.start >= known.stop or view.stop <= known.start)
+        if jumped or not self.rows.count:
+            self._unlearn()
         rows = [row for line in view if line not in self._measured if (row := self.rows.row(line))]
         self._measured = view
         for column in self.columns if rows else ():

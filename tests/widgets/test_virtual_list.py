@@ -179,22 +179,29 @@ async def test_marks_are_always_seen_and_other_rows_need_other_widths() -> None:
         Column("text", "text", str, 20, keep=9),
     ]
     rows: AppendedRows[str] = AppendedRows(str)
-    rows.replace(["a", "b"])
+    few = list(map(str, range(10, 50)))
+    rows.replace(few)
 
     class Shown(App[None]):
         def compose(self) -> ComposeResult:
             yield VirtualList(columns, rows, name="log")
 
     app = Shown()
-    async with app.run_test(size=(20, 10)) as pilot:
+    async with app.run_test(size=(22, 10)) as pilot:
         await pilot.pause()
         shown = app.query_one(VirtualList)
         assert shown.shown_columns == [MARK, "size", "text"]
-        rows.replace(["a", "bcdefg"])
+        rows.replace(["bcdefg", *few])
         shown.rows_changed()
         assert shown.shown_columns == [MARK, "text"], "the size is too wide by now"
+        shown.go_to(11)
+        assert shown.shown_columns == [MARK, "text"], "rows that were seen are still in view"
+        shown.action_bottom()
+        assert shown.shown_columns == [MARK, "size", "text"]
+        shown.action_top()
+        assert shown.shown_columns == [MARK, "text"]
         shown.begin_anew()
-        rows.replace(["a", "b"])
+        rows.replace(few)
         shown.rows_changed()
         assert shown.shown_columns == [MARK, "size", "text"]
 
