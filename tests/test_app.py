@@ -471,6 +471,9 @@ def test_the_styles_are_found_and_use_theme_variables_only() -> None:
 
     text = styles_path().read_text(encoding="utf-8")
     assert not re.search(r":\s*[^;]*(#[0-9a-fA-F]{3,8}|rgb|hsl)", text)
+    rules = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    by_place = re.findall(r":(?:first|last)-[a-z-]+|:(?:odd|even|empty)\b", rules)
+    assert not by_place, "these have every widget of the type styled twice"
 
 
 async def test_no_color_and_ansi_paint_no_colour_of_ours(

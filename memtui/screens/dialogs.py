@@ -621,10 +621,12 @@ class WriteRecord(_Editor[NewRecord]):
         fields = list(values.items())
         yield ForeignTextArea(begin.text, soft_wrap=True)
         for first in range(0, len(fields), 2):
+            row = fields[first : first + 2]
             with Horizontal(classes="fields"):
-                for name, value in fields[first : first + 2]:
+                for name, value in row:
+                    last = "-last" if name == row[-1][0] else None
                     yield Label("user" if name == "subject" else name)
-                    yield ForeignInput(value or "", compact=True, id=f"field-{name}")
+                    yield ForeignInput(value or "", compact=True, id=f"field-{name}", classes=last)
         yield Static(classes="dialog-error")
 
     @property

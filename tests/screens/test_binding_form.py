@@ -180,6 +180,15 @@ async def test_what_was_found_is_looked_through_and_changed_by_the_same_form(
         bindings = app.screen
         assert isinstance(bindings, BindingsScreen)
         await until(pilot, lambda: bindings.view.unbound)
+        assert app.state.session is not None
+        group, read = app.state.session.service.bindings, list[str]()
+        view_of = group.provider_view
+
+        async def reading(name: str) -> ProviderView:
+            read.append(name)
+            return await view_of(name)
+
+        monkeypatch.setattr(group, "provider_view", reading)
         place = next(n for n, row in enumerate(bindings._rows) if row.finding)
         bindings._tree.highlighted = place
         await pilot.press("a")
@@ -202,6 +211,7 @@ async def test_what_was_found_is_looked_through_and_changed_by_the_same_form(
         await pilot.press("E")
         shown = await form()
         assert not shown.query(Switch)
+        assert len(read) == 1, "what is known is not waited for again"
         shown.fields["agent_id"].widget.value = ""  # type: ignore[attr-defined]
         select = shown.fields["layout"].widget
         assert isinstance(select, Select)

@@ -89,6 +89,8 @@ class BindingsScreen(MemtuiScreen):
         self._rows: list[TreeRow] = []
         self._drawn: TreeRow | None = None
         """The row whose details are shown."""
+        self._known: dict[str, ProviderView] = {}
+        """What can be set of providers, as far as it was read: it stays as it is."""
 
     def compose_body(self) -> ComposeResult:
         """Lay out tree and detail."""
@@ -551,12 +553,16 @@ class BindingsScreen(MemtuiScreen):
 
     async def _view_of(self, provider: str) -> ProviderView | None:
         """Return what can be set of a provider; of one that is not used, say why."""
+        if provider in self._known:
+            return self._known[provider]
         view = await self.wait(
             f"reading the settings of {provider}", lambda: self._service.provider_view(provider)
         )
         if not view.usable:
             self.toast(view.problem or "", severity="warning")
-        return view if view.usable else None
+            return None
+        self._known[provider] = view
+        return view
 
     async def _fill_whole(
         self, view: ProviderView, begun: Draft, *, configures: bool = False
