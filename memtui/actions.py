@@ -878,7 +878,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "leave",
             "escape",
             "Leave the line for the results; what is typed in it is text, so 1 to 6 wait too.",
-            label="results, where keys such as 1-6 work",
+            label="results, where keys like 1-6 work",
         ),
     ),
     "sql": (

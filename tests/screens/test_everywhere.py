@@ -186,7 +186,7 @@ async def test_a_question_to_all_names_where_each_result_is_from_and_who_fails(
     (tmp_path / "shelf").rename(tmp_path / "gone")
     (tmp_path / "shelf").write_text("no folder")
     async with running(paths, settings, "query", size=(120, 50)) as (app, pilot):
-        await until(pilot, lambda: "esc results, where keys such as 1-6 work" in screen_text(app))
+        await until(pilot, lambda: "esc results, where keys like 1-6 work" in screen_text(app))
         await pilot.press("escape", "i", *"deploy", "enter")
         await until(pilot, lambda: "1 result " in screen_text(app))
         assert "esc results" not in screen_text(app)
