@@ -217,7 +217,7 @@ async def test_what_was_undone_is_redone_on_any_screen_until_something_else_chan
         await pilot.press("4")
         await undo("two")
         await pilot.press("p")
-        await until(pilot, lambda: "Changed." in app.told)
+        await until(pilot, lambda: "Pinned. u undoes it." in app.told)
         await redo("nothing to redo")
         assert await there() == {"one"}
 

@@ -150,7 +150,7 @@ def test_notes_of_a_file_are_stored_once_and_undone_at_once(here: Run, tmp_path:
     assert len(copied["added"]) == 3
     undone = here("undo")
     assert (undone.code, undone.err.count("the write from")) == (0, 3)
-    assert "“Deploys happen on Monday.”" in undone.err
+    assert "“Deploys happen on Monday. …”" in undone.err
     assert here("browse", "--project", "other").out == ""
     assert here("undo", copied["operation_ids"][0]).code == 5
     assert len(here("browse", *place, "--json").document["records"]) == 3
