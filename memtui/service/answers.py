@@ -439,7 +439,10 @@ class UndoCandidate(Model):
     records: int
     """How many records it changed."""
     record: Record | None = None
-    """The only one, as it left it, or as it was before it went; None for several."""
+    """The only one, as it left it, or as it was before it went.
+
+    None for several, and for one that the caller may not read.
+    """
     settings: tuple[SettingChange, ...] = ()
     """What it changed of the company's own settings."""
     why_not: str | None = None

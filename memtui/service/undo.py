@@ -36,6 +36,7 @@ from memtui.service.bindings import refuse_shared
 from memtui.service.connections import Connection
 from memtui.service.core import Group, in_thread, refuse_unreviewed, to_its_end
 from memtui.service.members import REVOKED
+from memtui.service.operations import change_of
 from memtui.service.recorder import RunningOperation
 from memtui.service.visibility import CONTENT, Caller, Role
 from memtui.store import appending, bindings, held, journal, settings
@@ -280,10 +281,9 @@ class Undo(Group):
                     )
                     records, only = change.changed - len(settings), None
                     if records == 1:
-                        [(before, after), *_] = journal.steps(
-                            database, company_id, operation.operation_id
-                        )
-                        only = (after and after.record) or before.record
+                        for step in journal.steps(database, company_id, operation.operation_id):
+                            seen = change_of(operation, step, sight)
+                            only = seen.after or seen.before
                     found.append(
                         UndoCandidate(
                             operation=operation,

@@ -805,6 +805,15 @@ async def test_undo_finds_what_one_sees(home: Home) -> None:
     with pytest.raises(Denied):
         await home.service.undo(OUTSIDER, None)
 
+    name = home.records["wapollohot"]
+    await home.service.forget(CHIEF, ForgetRequest(scope=APOLLO, handles=(name,)))
+    assert "wapollo" in repr((await home.service.undoable(CHIEF))[0].record)
+    moved = Membership(principal="user:chief", role=Role.ADMIN, project_id="zeus")
+    await home.service.members.set(BOSS, moved)
+    await home.service.members.remove(BOSS, "user:chief", "apollo")
+    [forgotten, *_] = await home.service.undoable(CHIEF)
+    assert (forgotten.operation.operation_type, forgotten.record) == ("forget", None)
+
 
 @ON_BOTH
 async def test_ones_own_memory_stays_ones_own_whatever_the_scope_of_the_request(home: Home) -> None:
