@@ -103,11 +103,15 @@ def beginning(text: str) -> str:
     return f"{first} …" if rest else first
 
 
+_UNSAID = frozenset({INFERRED, "together"})
+"""Of a request, what says how it came about, and not what was set."""
+
+
 def configured(operation: Operation) -> str:
     """Return what was set: `update binding default: add rule hold per-run 2`; else empty."""
     if operation.operation_type != OperationType.CONFIGURE:
         return ""
-    told = ((name, value) for name, value in operation.request.items() if name != INFERRED)
+    told = ((name, value) for name, value in operation.request.items() if name not in _UNSAID)
     words = [*filter(None, starmap(_set_words, told))]
     return ": ".join(filter(None, ("".join(words[:1]), ", ".join(words[1:]))))
 
@@ -224,13 +228,17 @@ _NAME_CHARS = 60
 
 def changed(change: UndoCandidate) -> str:
     """Name what a change changed: `“Deploys run…”`, `3 records`, `binding default: read only`."""
+    together = change.operation.request.get("together")
+    what = _changed_alone(change)
+    return f"{what} and what went with it" if what and together else what
+
+
+def _changed_alone(change: UndoCandidate) -> str:
+    if change.record is not None:
+        name = record_name(change.record)
+        return f"“{name[:_NAME_CHARS]}{'…' * (len(name) > _NAME_CHARS)}”"
     if change.records:
-        records = counted(change.records, "record")
-        if change.record is not None:
-            name = record_name(change.record)
-            records = f"“{name[:_NAME_CHARS]}{'…' * (len(name) > _NAME_CHARS)}”"
-        together = change.operation.request.get("together")
-        return f"{records}{' and what went with it' if together else ''}"
+        return counted(change.records, "record")
     if author := change.operation.request.get("author"):
         return f"what {author} wrote"
     if len(change.settings) == 1:

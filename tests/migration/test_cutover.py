@@ -13,6 +13,7 @@ from memtui.migration.ends import ProgressFile
 from memtui.migration.moving import Progress, apply
 from memtui.migration.verifying import verdict, verify
 from memtui.service import Caller, MemoryService
+from memtui.widgets.format import changed
 from tests.migration.conftest import ends_of, fill, held, requests
 
 
@@ -149,6 +150,8 @@ async def test_one_undo_takes_a_switch_back(
     await service.bindings.set_target(caller, "project", "p1", "default")
     pair = await ends_of(service, caller, "default", "memory")
     await switch(pair, paths.data, force=True)
+    [last] = await service.undoable(caller, 1)
+    assert changed(last).endswith(" and what went with it")
     await service.undo_together(caller)
     assert await serving(service, caller) == "default"
     assert await serving(service, caller, project_id="p1") == "default"
