@@ -751,7 +751,8 @@ class EditingScreen(ListScreen[R]):
         async with self.redoing() as undone:
             answers = await self._reverse(tuple(answer.operation_id for answer in undone))
         count = self._show_reversed(answers)
-        self._last = tuple(answer.undoes for answer in undone if answer.undoes)
+        # What was undone first is the newest again.
+        self._last = tuple(answer.undoes for answer in reversed(undone) if answer.undoes)
         self.toast(said(f"Redone: {count}. u undoes it.", *answers))
 
     async def _reverse(self, operation_ids: Sequence[str]) -> Answers:

@@ -682,6 +682,10 @@ async def test_cursor_and_marks_stay_on_their_records_while_the_filter_changes(
         assert {row.text for _, row in listed(app).rows.held() if row.expires_at} == pinned()
         await pilot.press("u")
         await until(pilot, lambda: not any(row.expires_at for _, row in listed(app).rows.held()))
+        await pilot.press("U")
+        await until(pilot, lambda: "Redone: 2 records. u undoes it." in toasts(app))
+        await pilot.press("u")
+        await until(pilot, lambda: not any(row.expires_at for _, row in listed(app).rows.held()))
         assert pinned() == {"apple two", "pear"}
         await pilot.press("s", *"mech")
         await pilot.press("enter")
