@@ -270,7 +270,11 @@ class Purging(Group):
                 )
                 answer = await self._service.forget(caller, request)
                 if answer.refused:
-                    raise Denied(f"{next(iter(answer.refused.values()))} Nothing was erased.")
+                    raise Denied(
+                        f"{next(iter(answer.refused.values()))} Then purge again: the rest is only "
+                        f"forgotten, which `memtui undo {answer.operation_id}` takes back, and "
+                        "nothing was erased."
+                    )
                 if answer.ghosts:
                     raise Conflict(
                         f"{answer.ghosts[0].provider_record_id} is still found in {key} after it "

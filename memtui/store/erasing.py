@@ -67,7 +67,7 @@ _WORD = re.compile(r"\w+")
 _KEPT = frozenset(
     {OperationType.CONFIGURE, OperationType.SEAL, OperationType.PURGE, OperationType.NAMESPACES}
 )
-"""Types that hold settings and proofs, no memories."""
+"""Types that hold settings and proofs, no memories: only their errors may name one."""
 _STRUCTURE = frozenset(
     {
         "binding_reason",
@@ -335,7 +335,9 @@ class Aim:
 def doomed(operation: Operation, aim: Aim) -> tuple[str, ...]:
     """Return the paths of an operation's fields that are to be erased and still have a value."""
     if operation.operation_type in _KEPT:
-        return ()
+        told = operation.error_message or ""
+        is_kept = "error_message" in operation.absent or not aim.says(told)
+        return () if is_kept else ("error_message",)
     is_search = operation.operation_type in {OperationType.QUERY, OperationType.EXPLAIN}
     own = operation.binding_key
     here = [

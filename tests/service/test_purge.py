@@ -719,3 +719,22 @@ async def test_what_stood_beside_a_fact_is_not_kept_with_its_neighbour(
     assert places_of(("rhubarb", "first_door"), paths, "") == []
     await service.undo(ANA, gone.operation_id)
     assert places_of(("rhubarb", "first_door"), paths, "") == []
+
+
+async def test_a_purge_that_a_file_stops_says_how_it_goes_on(
+    service: MemoryService, paths: Paths
+) -> None:
+    told = await tell(service, OF_PROJECT)
+    vault = paths.data / "bindings" / "local" / "default" / "vault"
+    note = vault / told.note.provider_record_id
+    note.chmod(0o400)
+    of_project = PurgeRequest(project_id="apollo", forget=True)
+    with pytest.raises(Denied, match="purge again: the rest is only forgotten") as stopped:
+        await service.purging.apply(ANA, of_project)
+    [named] = re.findall(r"memtui undo (\S+)`", str(stopped.value))
+    [fact] = (await service.undo(ANA, named)).records
+    assert fact.handle == told.fact
+    note.chmod(0o600)
+    assert (await service.purging.apply(ANA, of_project)).left == ()
+    assert places_of(WORDS, paths, "") == []
+    assert (await service.analysis.verify_chain(ANA)).problem is None
