@@ -199,6 +199,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                     self._change_index(partial(with_section, record=record, text=text))
                 else:
                     file = self._file_of(record)
+                    self._check_index()
                     self._change(file, partial(with_body, record=record, text=text))
                     self._change_index(partial(with_hook, name=file, record=record, text=text))
             if name in self._known or (request.topic, request.tags) != (None, None):
@@ -222,7 +223,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
 
     def _remove(self, gone: Mapping[RecordHandle, Record], scope: Scope) -> dict[str, str]:
         """Remove memories; return by record id why not, where a file stays."""
-        require_unprotected(self._place(INDEX), str(self._place(INDEX)))
+        self._check_index()
         refused: dict[str, str] = {}
         names: set[str] = set()
         for handle, record in gone.items():
@@ -279,6 +280,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         lines: list[tuple[int, str]] = []
         known: dict[str, Known | None] = {}
         with self.changing():
+            self._check_index()
             away = {
                 one.handle: self._find(one.handle, scope) for one in snapshots if not one.record
             }
@@ -352,6 +354,10 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
             raise Invalid(told) from error
         except OSError as error:
             raise self._cannot(name, error) from error
+
+    def _check_index(self) -> None:
+        """Raise `Denied` where the index may not be written, before a file of it is changed."""
+        require_unprotected(self._place(INDEX), str(self._place(INDEX)))
 
     def _change_index(self, edit: Callable[[str], str]) -> None:
         if self._place(INDEX).exists():
