@@ -17,7 +17,8 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError
 
 from memtui.contract import Capabilities, Json, Model, Record, WriteRequest, owner_of
-from memtui.service.operations import FACT, redact_write
+from memtui.service.fact_limits import FACT
+from memtui.service.operations import redact_write
 from memtui.service.undo import as_write
 
 FIELDS = (

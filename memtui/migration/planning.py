@@ -11,7 +11,7 @@ from pydantic import computed_field
 from memtui.contract import Adapter, BrowseRequest, Invalid, Model, Record, owner_words
 from memtui.migration.ends import Ends
 from memtui.migration.parcel import Loss, fields_held, living, losses, unable, unpack_clean
-from memtui.service.operations import FACT, FactLimits, check_text
+from memtui.service.fact_limits import FACT, FactLimits, check_text
 from memtui.service.visibility import is_org
 
 _LISTED = 1_000

@@ -54,9 +54,9 @@ from memtui.wording import unknown
 
 if TYPE_CHECKING:
     from memtui.analytics.sealed import Archive
+    from memtui.service.fact_limits import FactLimits
     from memtui.service.log import CompanyLog
     from memtui.service.memory import MemoryService
-    from memtui.service.operations import FactLimits
     from memtui.service.save_limits import SaveLimits
 
 P = ParamSpec("P")

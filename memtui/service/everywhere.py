@@ -49,7 +49,8 @@ from memtui.provider_kit.pages import first_of, read_cursor, write_cursor
 from memtui.provider_kit.search import take_apart
 from memtui.service.answers import Answer, BrowseAnswer, MutationAnswer, QueryAnswer
 from memtui.service.core import Group, Share, to_its_end
-from memtui.service.operations import FACT, of_topic
+from memtui.service.fact_limits import FACT
+from memtui.service.querying import of_topic
 from memtui.service.visibility import Caller, without_prefix
 from memtui.store import bindings as table
 from memtui.store.compiled import BindingRow, TargetRow

@@ -38,7 +38,7 @@ from memtui.fact_values import Entry, entry_of, pair_of, value_of
 from memtui.service.answers import MutationAnswer
 from memtui.service.context import own_records
 from memtui.service.core import Group
-from memtui.service.operations import FACT
+from memtui.service.fact_limits import FACT
 from memtui.service.redaction import redact
 from memtui.service.visibility import Caller, for_caller, note_owner
 from memtui.store import bindings

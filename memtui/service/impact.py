@@ -49,7 +49,7 @@ from memtui.service.context import ContextRequest
 from memtui.service.core import Core, Group, Routed, Share
 from memtui.service.log import CompanyLog
 from memtui.service.memory import MemoryService
-from memtui.service.operations import LOGGED_CHARS, LOGGED_OWNERS
+from memtui.service.querying import LOGGED_CHARS, LOGGED_OWNERS
 from memtui.service.recorder import Recorder, RunningOperation
 from memtui.service.visibility import Caller, readable, without_prefix
 from memtui.store.operation import READS, Operation, Place

@@ -25,8 +25,9 @@ from memtui.contract import (
 from memtui.service.answers import MutationAnswer, Resolution, UndoCandidate
 from memtui.service.connections import Connections
 from memtui.service.core import SETUP_DOOR, Core
+from memtui.service.fact_limits import FactLimits
 from memtui.service.home import open_database
-from memtui.service.operations import FactLimits, Operations
+from memtui.service.operations import Operations
 from memtui.service.providers import Providers, unexpected
 from memtui.service.recorder import Recorder, new_operation_id
 from memtui.service.save_limits import SaveLimits

@@ -2,26 +2,22 @@
 
 A mutation takes the same way each time: route and authorise, redact, snapshot what is there, write
 the intent, call the provider, read back, and log the outcome with every record before and after.
-Facts have rules (seed 004 §6.2, §10): one line, short, and few enough to read them all.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from memtui.contract import (
     BrowseRequest,
     Conflict,
-    ContextBundle,
     CorrectRequest,
     Denied,
-    ExplainStage,
-    Filter,
     ForgetReply,
     ForgetRequest,
     Invalid,
@@ -40,16 +36,9 @@ from memtui.contract import (
     Scope,
     Snapshot,
     SourceRef,
-    Unsupported,
-    Usage,
     WriteMode,
     WriteRequest,
-    own_filter,
-    owned,
-    owner_of,
-    owner_scope,
 )
-from memtui.provider_kit.matching import ENOUGH_OF_TOPIC, matcher
 from memtui.service.answers import (
     BrowseAnswer,
     Change,
@@ -65,6 +54,16 @@ from memtui.service.answers import (
 )
 from memtui.service.connections import Connection
 from memtui.service.core import Group, Share, refuse_unreviewed, to_its_end
+from memtui.service.fact_limits import FACT, check_room, check_summary, check_text
+from memtui.service.querying import (
+    by_topic,
+    filter_json,
+    owners_json,
+    redacted_filter,
+    redacted_query,
+    stages_json,
+    stages_of,
+)
 from memtui.service.recorder import Check, RunningOperation
 from memtui.service.redaction import redact, redact_json
 from memtui.service.similar import already_there
@@ -85,102 +84,15 @@ from memtui.store.sight import Sight, until
 from memtui.wording import none_of_them
 
 if TYPE_CHECKING:
-    from memtui.config import Settings
     from memtui.service.holding import Acceptance, RequestT
     from memtui.service.uses import Told
 
 ModelT = TypeVar("ModelT", bound=Model)
 
-FACT = "fact"
-_LIMITED = ("subject_id", "project_id")
 _PAGE = 1_000
-_LEAST_SNIPPETS, _MOST_SNIPPETS = 50, 1_000
-"""What a provider is asked for that does not narrow by a filter itself."""
 _LOGGED_IDS = 1_000
-LOGGED_CHARS = 4_000
-LOGGED_OWNERS = 100
-"""The log keeps so much of a query, and of the owners that it is narrowed to."""
-_LOGGED_RANKS = 50
-"""Of so many records a query's log says what each stage gave them."""
 _SYNC_RECORDS = 10_000
 """A rebuild reads everything, so it gets the timeout of a large bulk call."""
-
-
-class FactLimits(Model):
-    """How long a fact may be, and how many a user or project may have; 0 sets no limit."""
-
-    max_chars: int = 200
-    max_count: int = 50
-
-    @classmethod
-    def of(cls, settings: Settings) -> Self:
-        """Return those that the settings name."""
-        return cls(max_chars=settings.fact_max_chars, max_count=settings.fact_max_count)
-
-
-def check_text(text: str, limits: FactLimits) -> None:
-    """Refuse a text that is not a fact.
-
-    Raises:
-        Invalid: it has a line break, or is too long.
-    """
-    if len(text.splitlines()) > 1:
-        raise Invalid("A fact is one line; take the line breaks out, or write a note instead.")
-    if limits.max_chars and len(text) > limits.max_chars:
-        raise Invalid(
-            f"A fact has at most {limits.max_chars} characters and this one has {len(text)}; "
-            "shorten it, or write a note instead."
-        )
-
-
-def check_summary(connection: Connection, kind: str, summary: str | None) -> None:
-    """Refuse a summary where there is none to be kept; an empty one takes nothing.
-
-    Raises:
-        Invalid: the record is a fact, which is its own summary.
-        Unsupported: the provider keeps none.
-    """
-    if not summary:
-        return
-    if kind == FACT:
-        raise Invalid("A fact is one line and has no summary; write a note instead.")
-    if not connection.adapter.capabilities.summaries:
-        raise Unsupported(
-            f"{connection.binding.key} keeps no summaries; leave it out, or choose another binding."
-        )
-
-
-async def check_room(connection: Connection, request: WriteRequest, limits: FactLimits) -> None:
-    """Refuse a fact more than its scope may hold; one that replaces another needs no room.
-
-    Raises:
-        Invalid: the scope is full.
-    """
-    if not limits.max_count or not connection.adapter.capabilities.browse:
-        return
-    scope = owner_scope(request.scope)
-    if owner_of(scope)[0] not in _LIMITED:
-        return
-    asked = BrowseRequest(
-        scope=scope,
-        binding_key=connection.binding.key,
-        filter=own_filter(scope, kind=FACT),
-        limit=_PAGE,
-    )
-    page = await connection.read(lambda: connection.adapter.browse(asked))
-    records = owned(page.records, scope)
-    held = max(len(records), (page.total or 0) if page.next_cursor else 0)
-    if held < limits.max_count:
-        return
-    key = request.content.partition(":")[0]
-    replaced = {str(record.metadata.get("key")) for record in records}
-    replaced |= {record.handle.provider_record_id for record in records}
-    if request.mode is WriteMode.UPSERT and not replaced.isdisjoint({key, request.record_id}):
-        return
-    raise Invalid(
-        f"This scope holds {held:,} facts and may hold "
-        f"{limits.max_count}; prune some with `memtui facts prune`, or raise fact_max_count."
-    )
 
 
 class Operations(Group):
@@ -191,14 +103,14 @@ class Operations(Group):
     ) -> QueryAnswer:
         """Find what is relevant to a text; `share`: it is asked beside other bindings."""
         caller = caller.at(request.as_of)
-        clean, asked = _redacted_query(request)
+        clean, asked = redacted_query(request)
         needs = "agents_search" if request.matching is Matching.AGENTS else None
         async with self._core.connected(
             OperationType.QUERY, caller, request.scope, asked, request.binding_key, needs=needs,
             share=share,
         ) as (entry, connection):  # fmt: skip
             routed = clean.model_copy(update={"binding_key": connection.binding.key})
-            bundle, all_topics = await _of_topic(connection, routed)
+            bundle, all_topics = await by_topic(connection, routed)
             if all_topics:
                 entry.request = {**entry.request, "all_topics": True}
             snippets = _readable(entry, bundle.snippets)
@@ -206,9 +118,9 @@ class Operations(Group):
             note_owner(entry, [snippet.scope for snippet in snippets])
             entry.usage, entry.capped = bundle.usage, bundle.capped
             ids = [snippet.handle.provider_record_id for snippet in snippets]
-            stages = _stages_of(bundle.stages, ids)
+            stages = stages_of(bundle.stages, ids)
             if stages:
-                entry.request = {**entry.request, "stages": _stages_json(stages, ids)}
+                entry.request = {**entry.request, "stages": stages_json(stages, ids)}
         return QueryAnswer.like(
             bundle,
             **entry.answer(),
@@ -220,7 +132,7 @@ class Operations(Group):
     async def explain(self, caller: Caller, request: QueryRequest) -> ExplainAnswer:
         """Trace how a query is answered, by the records alone that the caller may read."""
         caller = caller.at(request.as_of)
-        clean, asked = _redacted_query(request)
+        clean, asked = redacted_query(request)
         scope = request.scope
         async with self._core.connected(
             OperationType.EXPLAIN, caller, scope, asked, request.binding_key, needs="explain"
@@ -235,7 +147,7 @@ class Operations(Group):
                     record = await connection.read(partial(connection.adapter.get, handle, scope))
                     if record and readable([record], scope, entry.sight):
                         shown.add(name)
-                stages = _stages_of(explanation.stages, shown)
+                stages = stages_of(explanation.stages, shown)
                 explanation = explanation.model_copy(update={"stages": stages})
         return ExplainAnswer(**entry.answer(), explanation=explanation)
 
@@ -301,15 +213,15 @@ class Operations(Group):
         """
         caller = caller.at(request.as_of)
         scope = request.scope
-        chosen = _redacted_filter(request.filter)
+        chosen = redacted_filter(request.filter)
         asked: Json = {
-            "filter": _filter_json(chosen),
+            "filter": filter_json(chosen),
             "sort": request.sort,
             "limit": request.limit,
             "cursor": request.cursor,
         }
         if request.owners:
-            asked["owners"] = _owners_json(request.owners)
+            asked["owners"] = owners_json(request.owners)
         needs = "browse" if request.namespace is None else "namespace_changes"
         async with self._core.connected(
             OperationType.BROWSE, caller, scope, asked, request.binding_key, needs=needs,
@@ -887,112 +799,3 @@ def _is_edited(changes: Sequence[Change], versions: Sequence[RecordVersion]) -> 
 
 def _record_id(asked: RecordHandle | str) -> str:
     return asked if isinstance(asked, str) else asked.provider_record_id
-
-
-def _owners_json(owners: Sequence[Scope]) -> list[str]:
-    return [" ".join(owner_of(scope)) for scope in owners[:LOGGED_OWNERS]]
-
-
-def of_topic(found: Sequence[R], topic: str | None) -> list[R]:
-    """Return what is eligible for a topic: what has none is so for any."""
-    return [one for one in found if topic is None or one.topic in {None, topic}]
-
-
-async def _of_topic(connection: Connection, request: QueryRequest) -> tuple[ContextBundle, bool]:
-    """Answer a query by its topic first; also say whether every topic was looked through."""
-    bundle = await _narrowed(connection, request)
-    fitting = of_topic(bundle.snippets, request.topic)
-    if len(fitting) < len(bundle.snippets):  # the provider has done so itself
-        return bundle, True
-    if request.topic is None or len(fitting) >= min(ENOUGH_OF_TOPIC, request.top_k):
-        return bundle, False
-    whole = await _narrowed(connection, request.model_copy(update={"topic": None}))
-    return whole.model_copy(update={"usage": bundle.usage + whole.usage}), True
-
-
-async def _narrowed(connection: Connection, request: QueryRequest) -> ContextBundle:
-    """Answer a query with what passes its filter.
-
-    Where a provider returns what does not, it is asked for more until enough passes.
-    """
-    passes, asked = matcher(request.filter), request.top_k
-    usage: tuple[Usage, ...] = ()
-    while True:
-        wider = request.model_copy(update={"top_k": asked})
-        bundle = await connection.read(partial(connection.adapter.query, wider))
-        usage += bundle.usage
-        found = tuple(filter(passes, bundle.snippets))
-        more = bundle.capped and len(bundle.snippets) >= asked and asked < _MOST_SNIPPETS
-        if not more or len(found) == len(bundle.snippets) or len(found) >= request.top_k:
-            return bundle.model_copy(
-                update={
-                    "snippets": found[: request.top_k],
-                    "capped": bundle.capped or len(found) > request.top_k,
-                    "usage": usage,
-                }
-            )
-        asked = min(_MOST_SNIPPETS, max(_LEAST_SNIPPETS, 4 * asked))
-
-
-def _stages_of(stages: Iterable[ExplainStage], ids: Container[str]) -> tuple[ExplainStage, ...]:
-    """Return stages with what they say of these records alone."""
-    return tuple(
-        one.model_copy(update={"scores": {k: v for k, v in one.scores.items() if k in ids}})
-        for one in stages
-    )
-
-
-def _stages_json(stages: Iterable[ExplainStage], ids: Sequence[str]) -> list[Json]:
-    """Return the stages of an answer as a request holds them: scores by rank, no record's id.
-
-    `Operation.stages` reads them.
-    """
-    found = []
-    for stage in stages:
-        scores = [stage.scores.get(one) for one in ids[:_LOGGED_RANKS]]
-        by_rank = {"scores": scores} if any(score is not None for score in scores) else {}
-        found.append({"name": stage.name, "detail": stage.detail, **by_rank})
-    return found
-
-
-def _redacted_filter(wanted: Filter) -> Filter:
-    """Return a filter without the secrets in its words."""
-    words = wanted.model_dump(include={"text", "topic", "tag", "kind"})
-    lists = {"fuzzy": list(wanted.fuzzy), "terms": [list(one.values) for one in wanted.terms]}
-    clean, labels = redact_json({**words, **lists})
-    if not labels:
-        return wanted
-    terms = tuple(
-        one.model_copy(update={"values": tuple(values)})
-        for one, values in zip(wanted.terms, clean["terms"], strict=True)
-    )
-    return wanted.model_copy(update={**clean, "fuzzy": tuple(clean["fuzzy"]), "terms": terms})
-
-
-def _filter_json(wanted: Filter) -> Json:
-    return wanted.model_dump(mode="json", exclude_defaults=True)
-
-
-def _redacted_query(request: QueryRequest) -> tuple[QueryRequest, Json]:
-    """Return a query without its secrets, and what the log says of it."""
-    clean = request.model_copy(
-        update={
-            "query": redact(request.query)[0],
-            "topic": request.topic and redact(request.topic)[0],
-            "filter": _redacted_filter(request.filter),
-            "metadata_filter": redact_json(request.metadata_filter)[0],
-        }
-    )
-    optional = {
-        "topic": clean.topic,
-        "filter": _filter_json(clean.filter),
-        "owners": _owners_json(clean.owners),
-        "metadata_filter": clean.metadata_filter,
-        "matching": clean.matching if clean.matching is Matching.AGENTS else None,
-    }
-    return clean, {
-        "query": clean.query[:LOGGED_CHARS],
-        "intent": clean.intent,
-        "top_k": clean.top_k,
-        **{name: value for name, value in optional.items() if value},
-    }

@@ -20,7 +20,7 @@ from memtui.contract import (
 from memtui.pruning.patterns import Pattern, PatternRules, Version, find_patterns
 from memtui.service.connections import Connection
 from memtui.service.core import Core, Group
-from memtui.service.operations import FACT
+from memtui.service.fact_limits import FACT
 from memtui.service.recorder import RunningOperation
 from memtui.service.visibility import Caller, for_caller, readable
 from memtui.store import bindings, journal

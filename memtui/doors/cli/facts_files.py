@@ -317,7 +317,7 @@ def _told(line: Line, why: str) -> dict[str, Any]:
 
 def _sort(lines: Sequence[Line], held: set[str], session: Session) -> Report:
     """Say what is to become of each line, by the limits that the service keeps."""
-    from memtui.service.operations import FactLimits, check_text
+    from memtui.service.fact_limits import FactLimits, check_text
     from memtui.service.redaction import redact
 
     limits = FactLimits.of(session.settings)

@@ -105,7 +105,7 @@ async def cutover(
 
 async def _plan(session: Session, ends: Ends) -> int:
     from memtui.migration.planning import plan
-    from memtui.service.operations import FactLimits
+    from memtui.service.fact_limits import FactLimits
 
     found = await plan(ends, FactLimits.of(session.settings))
     session.out.answer(found, _planned(found))

@@ -47,7 +47,7 @@ from memtui.doors.http.app import (
     served_by,
 )
 from memtui.service import Caller, MemoryService, MutationAnswer, Verdict
-from memtui.service.operations import FACT
+from memtui.service.fact_limits import FACT
 from memtui.service.visibility import AGENT_PREFIX
 
 

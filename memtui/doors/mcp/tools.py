@@ -48,7 +48,7 @@ from memtui.doors.agent import Agent, Owner
 from memtui.fact_values import written
 from memtui.filters import build_filter
 from memtui.service import Answer, FactRequest, Held
-from memtui.service.operations import FACT
+from memtui.service.fact_limits import FACT
 from memtui.visible import visible
 from memtui.wording import misfit, unknown
 

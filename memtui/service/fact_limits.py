@@ -1,0 +1,106 @@
+"""What a record has to be to be taken as a fact, and a summary as one (seed 004 §6.2, §10).
+
+A fact is one line and short, and a user or project has few enough of them to read them all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from memtui.contract import (
+    BrowseRequest,
+    Invalid,
+    Model,
+    Unsupported,
+    WriteMode,
+    WriteRequest,
+    own_filter,
+    owned,
+    owner_of,
+    owner_scope,
+)
+
+if TYPE_CHECKING:
+    from memtui.config import Settings
+    from memtui.service.connections import Connection
+
+FACT = "fact"
+_LIMITED = ("subject_id", "project_id")
+_PAGE = 1_000
+
+
+class FactLimits(Model):
+    """How long a fact may be, and how many a user or project may have; 0 sets no limit."""
+
+    max_chars: int = 200
+    max_count: int = 50
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return those that the settings name."""
+        return cls(max_chars=settings.fact_max_chars, max_count=settings.fact_max_count)
+
+
+def check_text(text: str, limits: FactLimits) -> None:
+    """Refuse a text that is not a fact.
+
+    Raises:
+        Invalid: it has a line break, or is too long.
+    """
+    if len(text.splitlines()) > 1:
+        raise Invalid("A fact is one line; take the line breaks out, or write a note instead.")
+    if limits.max_chars and len(text) > limits.max_chars:
+        raise Invalid(
+            f"A fact has at most {limits.max_chars} characters and this one has {len(text)}; "
+            "shorten it, or write a note instead."
+        )
+
+
+def check_summary(connection: Connection, kind: str, summary: str | None) -> None:
+    """Refuse a summary where there is none to be kept; an empty one takes nothing.
+
+    Raises:
+        Invalid: the record is a fact, which is its own summary.
+        Unsupported: the provider keeps none.
+    """
+    if not summary:
+        return
+    if kind == FACT:
+        raise Invalid("A fact is one line and has no summary; write a note instead.")
+    if not connection.adapter.capabilities.summaries:
+        raise Unsupported(
+            f"{connection.binding.key} keeps no summaries; leave it out, or choose another binding."
+        )
+
+
+async def check_room(connection: Connection, request: WriteRequest, limits: FactLimits) -> None:
+    """Refuse a fact more than its scope may hold; one that replaces another needs no room.
+
+    Raises:
+        Invalid: the scope is full.
+    """
+    if not limits.max_count or not connection.adapter.capabilities.browse:
+        return
+    scope = owner_scope(request.scope)
+    if owner_of(scope)[0] not in _LIMITED:
+        return
+    asked = BrowseRequest(
+        scope=scope,
+        binding_key=connection.binding.key,
+        filter=own_filter(scope, kind=FACT),
+        limit=_PAGE,
+    )
+    page = await connection.read(lambda: connection.adapter.browse(asked))
+    records = owned(page.records, scope)
+    held = max(len(records), (page.total or 0) if page.next_cursor else 0)
+    if held < limits.max_count:
+        return
+    key = request.content.partition(":")[0]
+    replaced = {str(record.metadata.get("key")) for record in records}
+    replaced |= {record.handle.provider_record_id for record in records}
+    if request.mode is WriteMode.UPSERT and not replaced.isdisjoint({key, request.record_id}):
+        return
+    raise Invalid(
+        f"This scope holds {held:,} facts and may hold "
+        f"{limits.max_count}; prune some with `memtui facts prune`, or raise fact_max_count."
+    )
