@@ -629,10 +629,12 @@ class EditingScreen(ListScreen[R]):
     ) -> None:
         """Forget records that were confirmed.
 
-        `saved` says what that gains: `, saved 61 tokens`; `staying` is what stays in their place.
+        `saved` says what that gains where all of them go: `, saved 61 tokens`; `staying` is what
+        stays in their place.
         """
         answers = await self.forget_quietly(records, staying=staying)
         gone = sum(len(answer.handles) - len(answer.ghosts) for answer in answers)
+        saved = "" if any(answer.refused for answer in answers) else saved
         self.toast(said(f"Forgot {fmt.count(gone)}{saved}. u brings them back.", *answers))
 
     async def merge(self, records: Sequence[Record]) -> bool:

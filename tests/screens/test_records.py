@@ -562,6 +562,14 @@ async def test_pages_come_as_a_person_scrolls(
         await until(pilot, lambda: counted(app) == "291")
         await pilot.press("u")
         await until(pilot, lambda: counted(app) == "300")
+        assert unseen[0].location is not None
+        Path(unseen[0].location.path).chmod(0o400)
+        await app.frame.forget_now(unseen[:2], ", saved 9 tokens")
+        await until(pilot, lambda: counted(app) == "299")
+        [said] = [one for one in toasts(app) if "write-protected" in one]
+        assert said.startswith("Forgot 1. u brings them back."), "what it saved is not known"
+        await pilot.press("u")
+        await until(pilot, lambda: counted(app) == "300")
         await pilot.press("slash", *"299", "enter")
         await until(pilot, lambda: counted(app) == "1 of 300")
         await pilot.press("d", "y")
