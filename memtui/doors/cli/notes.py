@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memtui.contract import CorrectRequest, Invalid, SourceKind, WriteMode, WriteRequest
+from memtui.contract import CorrectRequest, Invalid, WriteMode, WriteRequest
 from memtui.doors.cli.forget import changed_ids, held
 from memtui.doors.cli.input import read_stdin
 from memtui.doors.cli.options import (
@@ -20,7 +20,6 @@ from memtui.doors.cli.options import (
 )
 from memtui.doors.cli.session import FirstSession, Session, handle_in
 from memtui.external_editor import edited
-from memtui.fact_values import pair_of
 from memtui.visible import visible
 from memtui.widgets import format as shown
 
@@ -117,18 +116,16 @@ async def note(
             pin=pin or None, expires=expires,
         )  # fmt: skip
         return 0
-    content = read_stdin() if text == "-" else text
-    is_named = record_id or title or pair_of(content) or source.source is not SourceKind.MANUAL_NOTE
-    if mode is WriteMode.UPSERT and not is_named:
+    if mode is WriteMode.UPSERT and kind == "note" and record_id is None:
         raise Invalid(
-            "--mode upsert replaces what is of the same id, key or source; give --record-id, "
-            "a source, or a text such as `key: value`."
+            "--mode upsert replaces the record of the same id or key; give --record-id, or "
+            "--kind fact with a text such as `key: value`."
         )
     await store(
         session,
         scope,
         source,
-        content=content,
+        content=read_stdin() if text == "-" else text,
         mode=mode,
         metadata=json_object(metadata, "--metadata"),
         record_id=record_id,

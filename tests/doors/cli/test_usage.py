@@ -37,6 +37,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["correct", "x", "y", "--expires", "2020-01-01"], 2, "'2020-01-01' is past"),
     (["facts", "expire", "x", "3 weeks ago"], 2, "'3 weeks ago' is past"),
     (["note", "x", "--mode", "upsert"], 2, "give --record-id"),
+    (["note", "x: y", "--title", "T", "--mode", "upsert"], 2, "or --kind fact with a text"),
     (["facts", "prune", "--subject", "--project"], 2, "--project is an option itself"),
     (["sql", "SELECT * FROM operatons"], 2, "There is no view operatons; did you mean operations?"),
     (["undo", "zz", "--list"], 2, "--list takes neither"),
