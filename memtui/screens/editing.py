@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from uuid import uuid4
 
 from memtui.actions import Need
 from memtui.contract import (
@@ -388,8 +389,13 @@ class EditingScreen(ListScreen[R]):
             self._unwritten.append(new)
             self.toast("Your text is kept; a takes it up again.")
 
-    async def correct(self, record: Record, **fields: Any) -> MutationAnswer:
-        """Change some fields of a record, and show it as it is then; raises why it cannot be."""
+    async def correct(
+        self, record: Record, together: str | None = None, **fields: Any
+    ) -> MutationAnswer:
+        """Change some fields of a record, and show it as it is then; raises why it cannot be.
+
+        `together` names what is changed with it, for one undo of all.
+        """
         session = self.session
         request = CorrectRequest(
             scope=place_of(record),
@@ -398,7 +404,8 @@ class EditingScreen(ListScreen[R]):
             revision=record.revision,
             **fields,
         )
-        answer = await self.change(lambda: session.service.correct(session.caller, request))
+        correct = partial(session.service.correct, session.caller, request, together=together)
+        answer = await self.change(correct)
         self.own(answer)
         for now in answer.records:
             self.changed({self.name_of(record): now})
@@ -459,10 +466,11 @@ class EditingScreen(ListScreen[R]):
         if len(records) == 1:
             return [await self.correct(records[0], **fields)]
         answers: list[MutationAnswer] = []
+        together = uuid4().hex
         try:
             for one in records:  # one that was marked may have another text by now
                 as_it_is = one.model_copy(update={"revision": None})
-                answers.append(await self.correct(as_it_is, **fields))
+                answers.append(await self.correct(as_it_is, together, **fields))
         except MemtuiError as error:
             if not answers:
                 raise
@@ -657,7 +665,7 @@ class EditingScreen(ListScreen[R]):
             return False
         stays = next((one for one in ordered if one.text == text), ordered[0])
         others = [one for one in ordered if one is not stays]
-        fields: dict[str, object] = {} if stays.text == text else {"text": text}
+        fields: dict[str, Any] = {} if stays.text == text else {"text": text}
         if any(one.pinned for one in ordered) and not stays.pinned:
             fields["pinned"] = True
         changes = [await self.correct(stays, **fields)] if fields else []

@@ -695,6 +695,8 @@ async def test_cursor_and_marks_stay_on_their_records_while_the_filter_changes(
         await pilot.press("u")
         await until(pilot, lambda: not any(row.expires_at for _, row in listed(app).rows.held()))
         assert pinned() == {"apple two", "pear"}
+        assert len(await service.undo_together(caller)) == 2, "by a command as well"
+        await until(pilot, lambda: not pinned())
         await pilot.press("s", *"mech")
         await pilot.press("enter")
         await until(pilot, lambda: "2 marks taken away" in " ".join(toasts(app)))
