@@ -196,7 +196,7 @@ _TURN_SECONDS = 1.0
 _LEAST_MS = 10
 """No dialog opens in less."""
 _BEGIN_SECONDS = 4.0
-_PREPARE_SECONDS = 11.0
+_PREPARE_SECONDS = 9.0
 """Longer than preparing takes, unless the machine is busy, and shorter than the rest after which an
 app counts what could go."""
 
