@@ -43,7 +43,7 @@ from memtui.contract import Conflict, Model, OperationType
 from memtui.paths import sync_folder
 from memtui.store.appending import Stored, handle_rows, operation_row, usage_rows
 from memtui.store.columns import UtcMicroseconds
-from memtui.store.database import Database, quoted
+from memtui.store.database import Connection, Database, quoted
 from memtui.store.digest import is_intact
 from memtui.store.erasing import erased, newly_absent
 from memtui.store.log import company_salt, parts
@@ -67,6 +67,10 @@ class SealReport(Model):
     operations: int
     segments: tuple[Segment, ...] = ()
     sealed_through: int
+    held_up_by: int | None = None
+    """The first operation that is too new, where older ones stand behind it in the log."""
+    waiting: int = 0
+    """How many of those there are."""
 
 
 def seal(
@@ -134,10 +138,13 @@ def seal(
             remove_hot(database, company_id, segment, door, step)
             step("removed")
             fresh.append(segment)
+        held_up_by, waiting = _waiting(database, company_id, before)
     return SealReport(
         operations=sum(segment.count for segment in fresh),
         segments=tuple(fresh),
         sealed_through=manifest.sealed_through,
+        held_up_by=held_up_by,
+        waiting=waiting,
     )
 
 
@@ -173,12 +180,32 @@ def _last_to_seal(database: Database, company_id: str, before: datetime | None) 
         last = connection.execute(
             select(func.max(column.seq)).where(own, column.operation_type != OperationType.SEAL)
         ).scalar()
-        if last is None or before is None:
-            return last or 0
-        kept = connection.execute(
-            select(func.min(column.seq)).where(own, column.started_at >= before)
-        ).scalar()
+        kept = None if before is None else _first_kept(connection, company_id, before)
+    last = last or 0
     return int(last if kept is None else min(last, kept - 1))
+
+
+def _first_kept(connection: Connection, company_id: str, before: datetime) -> int | None:
+    """Return the first operation that began at a moment or later; None: there is none."""
+    column = OPERATIONS.c
+    newer = (column.company_id == company_id, column.started_at >= before)
+    return connection.execute(select(func.min(column.seq)).where(*newer)).scalar()
+
+
+def _waiting(
+    database: Database, company_id: str, before: datetime | None
+) -> tuple[int | None, int]:
+    """Return the operation that is too new, and how many older ones wait behind it."""
+    if before is None:
+        return None, 0
+    column = OPERATIONS.c
+    with database.read() as connection:
+        kept = _first_kept(connection, company_id, before)
+        if kept is None:
+            return None, 0
+        behind = (column.company_id == company_id, column.seq > kept, column.started_at < before)
+        count = connection.execute(select(func.count()).where(*behind)).scalar() or 0
+    return (kept, count) if count else (None, 0)
 
 
 class Made(NamedTuple):

@@ -16,7 +16,7 @@ from memtui.analytics.layout import Folder
 from memtui.analytics.seal import seal
 from memtui.contract import Conflict, Unavailable
 from memtui.store.database import Database
-from tests.analytics.logs import NOW, fill, hot
+from tests.analytics.logs import NOW, append, draft, fill, hot
 from tests.analytics.sealer import seal_and_die
 from tests.databases import ON_BOTH
 from tests.processes import killed_by_itself
@@ -69,8 +69,20 @@ def test_only_what_is_older_than_the_cut_is_sealed(database: Database, root: Pat
     fill(database, 30)
     cut = NOW + timedelta(seconds=61 * 11)
     assert seal(database, root, "acme", before=cut).sealed_through == 10
-    assert seal(database, root, "acme", before=cut).operations == 0
+    again = seal(database, root, "acme", before=cut)
+    assert (again.operations, again.held_up_by) == (0, None)
     assert [operation.seq for operation in hot(database)] == list(range(11, 31))
+
+
+@ON_BOTH
+def test_what_waits_behind_a_newer_operation_is_told_of(database: Database, root: Path) -> None:
+    append(database, [draft(1), draft(50), draft(2), draft(3)])
+    cut = draft(4).started_at
+    for sealed_now in (1, 0):
+        done = seal(database, root, "acme", before=cut)
+        assert (done.operations, done.held_up_by, done.waiting) == (sealed_now, 2, 2)
+    done = seal(database, root, "acme")
+    assert (done.operations, done.held_up_by, done.waiting) == (3, None, 0)
 
 
 def test_the_log_goes_on_where_it_was_sealed(database: Database, root: Path) -> None:

@@ -45,11 +45,18 @@ async def archive_seal(
     if done.segments:
         await session.service.analysis.prepare(session.caller, zone=session.zone_name())
     document = jsonable(done) | {"segments": [_document(one) for one in done.segments]}
+    waits = done.held_up_by is not None
     session.out.answer(
         document,
         _sealed(done.segments),
-        "" if done.segments else "Nothing was old enough to be sealed.",
+        "" if done.segments or waits else "Nothing was old enough to be sealed.",
     )
+    if waits:
+        older = shown.counted(done.waiting, "older operation")
+        session.out.say(
+            f"Operation {done.held_up_by} is not old enough, and {older} behind it in the log can "
+            "only be sealed after it; `memtui archive seal --all` seals every operation."
+        )
 
 
 async def archive_fetch(session: Session) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from memtui.store.database import Database
+from tests.analytics.logs import append, draft
 from tests.doors.cli.conftest import Run
 
 
@@ -32,6 +33,17 @@ def test_only_what_is_old_is_sealed(here: Run, logged: Database) -> None:
     some = here("archive", "seal", "--older-than", "2026-03-09T12:30:00+00:00")
     assert some.out.startswith("sealed 29 operations, 1 to 29, in ")
     assert here("archive", "seal", "--json").document["operations"] == 31  # older than hot_days
+
+
+def test_what_waits_behind_a_newer_operation_is_told_of(here: Run, logged: Database) -> None:
+    append(logged, [draft(number, operation_id=f"late-{number}") for number in (1, 2, 3)])
+    cut = "2026-03-09T12:30:00+00:00"
+    waits = "Operation 30 is not old enough, and 3 older operations behind it in the log"
+    assert waits in here("archive", "seal", "--older-than", cut).err
+    again = here("archive", "seal", "--older-than", cut)
+    assert (waits in again.err, "Nothing" in again.err) == (True, False)
+    told = here("archive", "seal", "--older-than", cut, "--json").document
+    assert (told["held_up_by"], told["waiting"]) == (30, 3)
 
 
 def test_what_is_refused(here: Run, logged: Database) -> None:
