@@ -11,7 +11,6 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Any
 
 from memtui.contract import Denied, Invalid
@@ -23,8 +22,8 @@ LONGEST = 20_000
 TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})
 """What may stand in FROM besides the views."""
 
-_SLIP = 0.85
-"""From this likeness on a name is a view's, written wrong."""
+_TABLE = re.compile(r"(?!(duckdb|hot|memory|pg|pragma|raw|sqlite)_)[^\W\d]\w*", re.IGNORECASE)
+"""A name that neither DuckDB nor memtui has a table of, and that is no file's."""
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 _NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 _REFUSED_FUNCTIONS = frozenset(
@@ -226,7 +225,7 @@ def _refuse_other_tables(nodes: list[dict[str, Any]], views: frozenset[str]) -> 
             continue
         path = node["qualified_name"]["path"]
         if len(path) != 1 or str(path[0]).lower() not in views | own:
-            if len(path) == 1 and get_close_matches(str(path[0]).lower(), views, n=1, cutoff=_SLIP):
+            if len(path) == 1 and _TABLE.fullmatch(str(path[0])):
                 raise Invalid(unknown("view", str(path[0]), sorted(views)))
             raise Denied(
                 f"There is no {'.'.join(map(str, path))} to read here, only the views "

@@ -295,7 +295,6 @@ REFUSED = [
     "SELECT * FROM information_schema.tables",
     "SELECT * FROM sqlite_master",
     "SELECT * FROM pg_catalog.pg_tables",
-    "SELECT * FROM record",
     "SELECT * FROM 'x.parquet'",
     'SELECT * FROM "../x.parquet"',
     "SELECT * FROM read_ndjson('/etc/passwd')",
@@ -379,7 +378,7 @@ def test_what_does_more_than_read_is_refused(
     with pytest.raises((Denied, Invalid)) as caught:
         shared.run(sql.format(archive=archive, other=other))
     told = str(caught.value)
-    assert isinstance(caught.value, Denied) or "cannot be read" in told or "did you mean" in told
+    assert isinstance(caught.value, Denied) or "cannot be read" in told
     assert "\n" not in str(caught.value)
     assert (archive / "manifest.json").read_bytes() == kept
     assert not Path("/tmp/memtui-stolen.csv").exists()
@@ -465,6 +464,8 @@ WRONG = [
     ("-- nothing", "There is no statement"),
     ("SELEC 1", "cannot be read"),
     ("SELECT nothing FROM operations", "does not work"),
+    ("SELECT * FROM record", "did you mean records"),
+    ("SELECT * FROM nope", "the views are"),
     ("SELECT 1 +", "cannot be read"),
     ("SELECT ?", "does not work"),
     ("SELECT 'a\x00b'", "NUL"),
