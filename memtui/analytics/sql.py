@@ -14,11 +14,11 @@ from memtui.analytics.layout import TABLES
 from memtui.analytics.rows import LogEngine, text_of
 from memtui.analytics.source import columns_of, stored_text
 from memtui.analytics.statement import check_statement
-from memtui.contract import Invalid, Model, field_docstrings
+from memtui.contract import Invalid, Model, Unavailable, field_docstrings
 from memtui.store import bindings
 from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import Database
-from memtui.store.operation import OWN, OperationDraft
+from memtui.store.operation import OWN, OperationDraft, why_damaged
 from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ class SqlConsole(LogEngine):
         Raises:
             Denied: the statement would do more than read the views.
             Invalid: it is wrong, takes too long or too much memory, or was cancelled.
-            Unavailable: the log cannot be read.
+            Unavailable: the log cannot be read, or the statement fails on JSON that is damaged.
         """
         with self.asking() as cursor:
             check_statement(cursor, sql, frozenset(VIEWS))
@@ -323,7 +323,11 @@ class SqlConsole(LogEngine):
         timer.daemon = True
         timer.start()
         try:
-            with memory_ceiling(self._ceiling_mb), _explained(late, time_limit_s):
+            with (
+                memory_ceiling(self._ceiling_mb),
+                _explained(late, time_limit_s),
+                _damage_named(cursor),
+            ):
                 cursor.execute(sql)
                 described = cursor.description or []
                 rows = cursor.fetchmany(max_rows + 1)
@@ -335,6 +339,29 @@ class SqlConsole(LogEngine):
             rows=tuple(tuple(map(_plain, row)) for row in rows[:max_rows]),
             truncated=len(rows) > max_rows,
         )
+
+
+_NO_JSON = """
+    SELECT min(seq) FROM (
+        SELECT seq FROM operations WHERE NOT json_valid(request) OR NOT json_valid(absent)
+        UNION ALL SELECT seq FROM usage WHERE NOT json_valid(details)
+    )
+"""
+
+
+@contextmanager
+def _damage_named(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Name the first operation whose JSON is damaged where a statement fails on JSON."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        if "Malformed JSON" in str(error):
+            [seq] = cursor.execute(_NO_JSON).fetchone() or (None,)
+            if seq is not None:
+                raise Unavailable(why_damaged(seq)) from error
+        raise
 
 
 @contextmanager

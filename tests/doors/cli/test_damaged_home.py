@@ -252,6 +252,7 @@ def test_a_damaged_operation_is_named(
     for command in (
         ["stats"],
         ["sql", "SELECT max(seq) FROM operations"],
+        ["sql", "SELECT count(*) FROM operations WHERE request->>'query' IS NOT NULL"],
         ["ops", "export", "--to", str(tmp_path / "log.jsonl")],
     ):
         asked = here(*command)

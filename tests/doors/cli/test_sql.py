@@ -69,6 +69,8 @@ def test_tables_are_harmless_and_csv_is_csv(here: Run) -> None:
         ("SELECT * FROM memory_operations", 4),
         ("SELEC 1", 2),
         ("SELECT nothing FROM operations", 2),
+        ("SELECT * FROM nope", 2),
+        ("SELECT '{x'->>'a' FROM operations", 2),
         ("", 2),
     ],
 )
