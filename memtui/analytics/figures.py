@@ -145,6 +145,11 @@ class Figures(Model):
     """Results of which somebody says that they helped: everybody's last word of each counts."""
     not_helped_count: int = 0
 
+    @property
+    def priced_usd(self) -> Decimal | None:
+        """What the priced calls cost; None where nothing is priced."""
+        return self.cost_usd if self.usage_count > self.unpriced_count else None
+
     @computed_field  # type: ignore[prop-decorator]
     @property
     def helped_rate(self) -> float | None:

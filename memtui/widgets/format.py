@@ -345,11 +345,11 @@ def embedding_words(found: Embedding) -> str:
 def money(amount: Decimal | None, *, unpriced: bool = False) -> str:
     """Return US dollars with the unit, exact to the last digit that is not zero.
 
-    No amount is `unpriced` if something had no price, else a dash; zero is a dash too. An amount
-    of which a part is unpriced says so: `$0.02 + unpriced`.
+    No amount, or nothing beside what has no price, is `unpriced`; a dash is nothing measured. An
+    amount of which a part is unpriced says so: `$0.02 + unpriced`.
     """
     if not amount:
-        return "unpriced" if unpriced else "–"
+        return _of_nothing(amount, unpriced=unpriced)
     digits = f"{amount.normalize():f}"
     whole, _, fraction = digits.partition(".")
     shown = f"${int(whole):,}.{fraction.ljust(2, '0')}"
@@ -359,13 +359,19 @@ def money(amount: Decimal | None, *, unpriced: bool = False) -> str:
 def short_money(amount: Decimal | None, *, unpriced: bool = False) -> str:
     """Return money for a column, two significant digits; a `+` marks an unpriced part."""
     if not amount:
-        return "unpriced" if unpriced else "–"
+        return _of_nothing(amount, unpriced=unpriced)
     if amount >= 1:
         shown = f"${amount:,.2f}"
     else:
         shown = f"${float(f'{amount:.2g}'):.10f}".rstrip("0")
         shown = shown + "0" if shown[-2] == "." else shown
     return shown + "+" if unpriced else shown
+
+
+def _of_nothing(amount: Decimal | None, *, unpriced: bool) -> str:
+    if unpriced:
+        return "unpriced"
+    return "–" if amount is None else "$0.00"
 
 
 def duration(milliseconds: float | None) -> str:

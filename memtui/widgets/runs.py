@@ -64,9 +64,7 @@ def failed(run: Run) -> str:
 
 
 def cost(run: Run) -> str:
-    """Return what a run's operations cost, exactly, with what is unpriced; free is no dash."""
-    if run.cost_usd == 0 and not run.unpriced_count:
-        return "$0.00"
+    """Return what a run's operations cost, exactly, with what is unpriced."""
     return fmt.money(run.cost_usd, unpriced=bool(run.unpriced_count))
 
 

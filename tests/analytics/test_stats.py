@@ -114,6 +114,8 @@ def agree(found: Figures, expected: dict[str, object]) -> None:
     ours = plain(found)
     assert ours.pop("latency_ms") == pytest.approx(expected["latency_ms"], rel=1e-12, abs=1e-12)
     assert ours == {name: value for name, value in expected.items() if name != "latency_ms"}
+    is_priced = found.usage_count > found.unpriced_count
+    assert found.priced_usd == (found.cost_usd if is_priced else None)
     answered = found.answered_count
     assert found.hit_rate == (found.hit_count / answered if answered else None)
     assert found.empty_query_rate == (found.empty_count / answered if answered else None)

@@ -73,7 +73,8 @@ def test_an_exact_time_is_in_the_persons_zone() -> None:
     [
         (Decimal("0.0000312"), False, "$0.0000312"),
         (Decimal("1234.5"), False, "$1,234.50"),
-        (Decimal(0), False, "–"),
+        (Decimal(0), False, "$0.00"),
+        (Decimal(0), True, "unpriced"),
         (None, False, "–"),
         (None, True, "unpriced"),
         (Decimal("0.02"), True, "$0.02 + unpriced"),
@@ -81,12 +82,14 @@ def test_an_exact_time_is_in_the_persons_zone() -> None:
 )
 def test_money(amount: Decimal | None, unpriced: bool, shown: str) -> None:
     assert fmt.money(amount, unpriced=unpriced) == shown
+    if not amount:
+        assert fmt.short_money(amount, unpriced=unpriced) == shown
 
 
 @given(st.decimals(min_value=0, max_value=100_000, places=12))
 def test_money_shows_the_exact_amount_and_a_column_never_overflows(amount: Decimal) -> None:
     shown = fmt.money(amount)
-    assert shown == "–" or Decimal(shown.lstrip("$").replace(",", "")) == amount
+    assert Decimal(shown.lstrip("$").replace(",", "")) == amount
     assert fmt.short_money(amount) != "$"
     if amount:
         assert fmt.short_money(amount, unpriced=True) == fmt.short_money(amount) + "+"

@@ -256,7 +256,7 @@ def _failed(found: Figures) -> str:
 def _cost(found: Stats) -> str:
     if not found.usage_count:
         return "– (nothing was consumed)"
-    amount = shown.money(found.cost_usd) if found.cost_usd else "$0.00"
+    amount = shown.money(found.cost_usd)
     if not found.unpriced_count:
         return f"{amount}, every call priced"
     calls = shown.counted(found.usage_count, "call")
@@ -302,7 +302,7 @@ def _cells(found: Group) -> list[str]:
         shown.duration(found.latency_ms.p50),
         shown.duration(found.latency_ms.p95),
         shown.count(spent),
-        shown.short_money(found.cost_usd, unpriced=found.unpriced_count > 0),
+        shown.short_money(found.priced_usd, unpriced=found.unpriced_count > 0),
     ]
 
 

@@ -47,7 +47,7 @@ def _count(number: int, tone: Tone = "") -> Cell:
 
 
 def _cost(group: Group) -> Cell:
-    words = fmt.short_money(group.cost_usd, unpriced=bool(group.unpriced_count))
+    words = fmt.short_money(group.priced_usd, unpriced=bool(group.unpriced_count))
     return Cell(words, "" if group.cost_usd else "muted")
 
 

@@ -74,7 +74,7 @@ def plots_of(board: Board) -> tuple[Plot, ...]:
             for (name, value), tone, marker in shown
         ]
 
-    spent = fmt.short_money(stats.cost_usd)
+    spent = fmt.short_money(stats.priced_usd)
     if stats.unpriced_count:
         spent += f"; {stats.unpriced_count / stats.usage_count:.0%} of calls unpriced"
     return (
@@ -322,7 +322,7 @@ def _cost(figures: Figures, unpriced: str) -> Content:
         return line("nothing was consumed")
     if figures.unpriced_count == figures.usage_count:
         return line("nothing priced", display(unpriced, style=WARN), gap="; ")
-    paid = fmt.short_money(figures.cost_usd) if figures.cost_usd else "$0.00"
+    paid = fmt.short_money(figures.cost_usd)
     told = display(unpriced, style=WARN) if unpriced else display("every call priced", style=DIM)
     return line(paid, told, gap="; ")
 

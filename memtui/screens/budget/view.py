@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
@@ -425,13 +424,9 @@ def price_content(price: Price) -> Content:
     if not price.priced:
         unknown = display(f"unpriced: no price is known for {price.model}", limit=200, style=WARN)
         return line(unknown, table, gap=SEPARATOR)
-    request = f"{_dollars(price.cost_usd)} a request"
-    thousand = f"{_dollars(price.per_1000_requests_usd)} per 1,000"
+    request = f"{fmt.money(price.cost_usd)} a request"
+    thousand = f"{fmt.money(price.per_1000_requests_usd)} per 1,000"
     return line(display(request, style=STRONG), thousand, table, gap=SEPARATOR)
-
-
-def _dollars(amount: Decimal | None) -> str:
-    return "$0" if amount is not None and not amount else fmt.money(amount, unpriced=amount is None)
 
 
 def short_head(view: BudgetView, width: int, most: int) -> Content:
@@ -440,7 +435,7 @@ def short_head(view: BudgetView, width: int, most: int) -> Content:
         return head_content(view, width)
     whose = " in ".join(place.label for place in view.places if place.word != COMPANY)
     price = view.answer.price
-    cost = f"{_dollars(price.cost_usd)} a request" if price.priced else "unpriced"
+    cost = f"{fmt.money(price.cost_usd)} a request" if price.priced else "unpriced"
     room = max(_LEAST_NAME, width - len(f"…{SEPARATOR}{cost}"))
     head = line(
         display(whose, limit=min(80, room), style=STRONG),
