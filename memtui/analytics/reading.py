@@ -287,8 +287,8 @@ class OperationLog(LogEngine):
     def _reader(self, connection: Connection, above: int = 0) -> LogReader:
         return LogReader(connection, self.folder.company_id, self.sight, above)
 
-    def newer(self, chosen: Filter, after: int) -> tuple[Operation, ...]:
-        """Return what matches above `after`, oldest first, up to `TAIL`."""
+    def newer(self, chosen: Filter, after: int) -> tuple[tuple[Operation, ...], int]:
+        """Return what matches above `after`, oldest first, up to `TAIL`, and how far was looked."""
         _, ends = self.place()
         while True:
             manifest, _ = self.place()
@@ -305,7 +305,9 @@ class OperationLog(LogEngine):
                     f"SELECT seq FROM {sealed} WHERE {where} ORDER BY seq LIMIT {TAIL}"
                 ).fetchall()
             found.extend(seq for (seq,) in rows)
-        return self.operations([*found, *hot][:TAIL])
+        seqs = [*found, *hot][:TAIL]
+        last = max([after, *seqs, *([ends.head] if len(seqs) < TAIL else [])])
+        return self.operations(seqs), last
 
 
 class Tail(NamedTuple):
@@ -421,12 +423,11 @@ class View:
 
     def tail(self, after: int) -> Tail:
         """Return what was appended above `seq` `after`. Blocking."""
-        found = self._log.newer(self._chosen.with_own(), after)
+        found, last = self._log.newer(self._chosen.with_own(), after)
         shown = found
         if self._chosen.leaves_out_own:
             shown = tuple(one for one in found if not one.own)
-        last = found[-1].seq if found else after
-        logged = self._log.logged(self._chosen, after, last) if found else 0
+        logged = self._log.logged(self._chosen, after, last) if last > after else 0
         return Tail(shown, len(found) - len(shown), logged, last)
 
     def close(self) -> None:
