@@ -115,7 +115,7 @@ class Tour(Sheet):
         )
         yield Thing(
             "See what agents wrote this week: for which issue, at what cost",
-            GoTo("operations", filter_line="type:write since:7d"),
+            GoTo("operations", filter_line="type:write by:agent since:7d"),
         )
         yield Thing(
             "Prune: what is said twice, contradicted, or was never read",

@@ -70,7 +70,7 @@ async def test_the_demo_opens_on_the_tour_once(built: Built, tmp_path: Path) -> 
         await until(pilot, lambda: query.view.answer)
         assert "deploy_branch: release" in screen_text(app)
         await pilot.press("escape", "f3", "b")
-        await until(pilot, lambda: app.state.filter_line == "type:write since:7d")
+        await until(pilot, lambda: app.state.filter_line == "type:write by:agent since:7d")
         log = app.screen.query_one(VirtualList)
         await until(pilot, lambda: log.current and log.current.operation_type.value == "write")
         await pilot.press("f3", "c")
