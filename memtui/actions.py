@@ -909,7 +909,7 @@ _FOOTERS = {
     "insights": "prune records read copy help leave",
     "impact": "operation last filter stop copy help leave",
     "limits": "add change remove undo copy help leave",
-    "review": "accept fix refuse rule rules help leave",
+    "review": "accept fix refuse mark undo redo rule rules help leave",
     "namespaces": "add expiry delete undo help leave",
     "conformance": "run stop failures export help leave",
     "migration": "plan apply verify cut_over back stop help leave",

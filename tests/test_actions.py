@@ -99,6 +99,11 @@ def test_the_footer_has_eight_keys_on_a_screen_and_ends_with_help() -> None:
         assert {one.group for one in footer_actions(group)} == {group}
 
 
+def test_the_footer_of_the_queue_shows_undo_and_redo_side_by_side() -> None:
+    shown = [one.verb for one in footer_actions("review")]
+    assert shown[3:6] == ["mark", "undo", "redo"]
+
+
 def test_numbers_keep_their_meaning() -> None:
     assert {tab.mode: tab.number for tab in SCREENS}.items() >= {
         ("bindings", 1),
