@@ -22,6 +22,7 @@ _ABOUT = (
     "Each digest covers all operations before it. Keep the last one outside this machine: a later "
     "check, with memtui audit verify --expect, tells whether the log was rewritten."
 )
+_ADVICE = "docs/recovery.md says what to do"
 _RUNNING = "esc stops it"
 
 
@@ -60,7 +61,8 @@ class Proof(Sheet):
         else:
             head = display(f"✗ {found.problem}", limit=600, style=f"bold {BAD}")
             facts = [("first broken", f"operation {fmt.count(found.broken_seq or 0)}")]
-            about = display("docs/recovery.md says what to do now.", style=STRONG)
+            # What is said of a damaged operation ends with the advice.
+            about = display("" if _ADVICE in found.problem else f"{_ADVICE}.", style=STRONG)
         shown = [one for one in facts if one[1]]
         self.show(
             lambda width: lines([head, Content(""), *pairs(shown, width), Content(""), about])
