@@ -51,9 +51,7 @@ async def test_the_log_is_proved_and_an_alteration_is_found(
         await until(pilot, lambda: "✗ Operation 5 was altered" in screen_text(app))
         assert screen_text(app).count("docs/recovery.md") == 1
         await pilot.press("escape")
-        alter(
-            service._core.database, "UPDATE memory_operations SET latency_ms = 'x' WHERE seq = 4"
-        )
+        alter(service._core.database, "UPDATE memory_operations SET latency_ms = 'x' WHERE seq = 4")
         await pilot.press("P")
         await until(pilot, lambda: "✗ Operation 4 is damaged" in screen_text(app))
         assert screen_text(app).count("docs/recovery.md") == 1
