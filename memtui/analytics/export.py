@@ -17,14 +17,14 @@ from contextlib import closing, contextmanager
 from enum import StrEnum
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from memtui import paths
 from memtui.analytics.engine import guarded
 from memtui.analytics.layout import TABLES, Manifest
 from memtui.analytics.rows import LogEngine, among, fetch
 from memtui.analytics.source import columns_of
-from memtui.analytics.sql import VIEWS
+from memtui.analytics.sql import VIEWS, damaged_among, selected
 from memtui.contract import EVERYTHING, Filter, Invalid, Scope, SourceRef, Usage
 from memtui.csv_text import cell_sql
 from memtui.scratch import Scratch
@@ -61,6 +61,28 @@ class ExportFormat(StrEnum):
     PARQUET = "parquet"
 
 
+class Exported(NamedTuple):
+    """What an export wrote."""
+
+    operations: int
+    """How many."""
+    damaged: int
+    """How many of them hold JSON that is none."""
+    first_damaged: int | None
+    """The `seq` of the first of these."""
+
+    @property
+    def problem(self) -> str | None:
+        """What to say of those that are damaged; None: none is."""
+        if not self.damaged:
+            return None
+        which = "1 is" if self.damaged == 1 else f"{self.damaged:,} are"
+        return (
+            f"Of these operations {which} damaged, operation {self.first_damaged} first; "
+            "docs/recovery.md says what to do."
+        )
+
+
 class Exporter(LogEngine):
     """Exports what may be seen of one company's log. Blocking; close it when done."""
 
@@ -81,8 +103,8 @@ class Exporter(LogEngine):
         *,
         force: bool = False,
         exact: bool = False,
-    ) -> int:
-        """Write what a filter lets through to a file, in order of `seq`; returns how many.
+    ) -> Exported:
+        """Write what a filter lets through to a file, in order of `seq`.
 
         The file is private to its owner and appears when it is whole.
 
@@ -111,7 +133,7 @@ class Exporter(LogEngine):
         chosen: Filter | None = None,
         *,
         exact: bool = False,
-    ) -> int:
+    ) -> Exported:
         """Write them to an open stream instead, as JSON Lines or CSV.
 
         Raises:
@@ -124,10 +146,10 @@ class Exporter(LogEngine):
             return self._write_lines(stream, chosen)
         with closing(Scratch()) as scratch:
             made = scratch.path / "operations.csv"
-            count = self._copy(made, form, chosen, exact=exact)
+            done = self._copy(made, form, chosen, exact=exact)
             with made.open("rb") as file:
                 shutil.copyfileobj(file, stream)
-        return count
+        return done
 
     def stop(self) -> None:
         """Stop an export that runs; it ends with an error and leaves no file."""
@@ -135,15 +157,17 @@ class Exporter(LogEngine):
         if self._cursor is not None:
             self._cursor.interrupt()
 
-    def _write_lines(self, file: IO[bytes], chosen: Filter | None) -> int:
+    def _write_lines(self, file: IO[bytes], chosen: Filter | None) -> Exported:
         with self._asking(chosen) as (cursor, manifest, where):
             spans = self._spans(cursor, manifest, where)
             with ThreadPoolExecutor(_WORKERS) as pool:
                 for lines in _ahead(pool, self._lines, (sources for _, sources in spans)):
                     file.write(lines)
-        return sum(count for count, _ in spans)
+            return self._done(cursor, manifest, where, sum(count for count, _ in spans))
 
-    def _copy(self, target: Path, form: ExportFormat, chosen: Filter | None, *, exact: bool) -> int:
+    def _copy(
+        self, target: Path, form: ExportFormat, chosen: Filter | None, *, exact: bool
+    ) -> Exported:
         guard = form is ExportFormat.CSV and not exact
         columns = ", ".join(_flat(name, form, guard=guard) for name in COLUMNS)
         with self._asking(chosen) as (cursor, manifest, where), guarded():
@@ -151,7 +175,21 @@ class Exporter(LogEngine):
             # DuckDB keeps the order of files, of tables and of UNION ALL, which is that of seq.
             cursor.execute(f"COPY ({rows}) TO {quoted(target)} ({_OPTIONS[form]})")
             [count] = cursor.fetchone() or (0,)
-        return int(count)
+            return self._done(cursor, manifest, where, int(count))
+
+    def _done(
+        self, cursor: duckdb.DuckDBPyConnection, manifest: Manifest, where: str, count: int
+    ) -> Exported:
+        """Return what was written, and how much of it is damaged."""
+        asked, details = f"seq, {selected('request')}, absent", f"seq, {selected('details')}"
+        operations = self.everything(manifest, "operations", asked, where)
+        usage = self.everything(manifest, "usage", details)
+        found = damaged_among(f"({operations})", f"({usage})")
+        with guarded():
+            damaged, first = cursor.execute(
+                f"SELECT count(*), min(seq) FROM ({found})"
+            ).fetchone() or (0, None)
+        return Exported(count, damaged, first)
 
     @contextmanager
     def _asking(
@@ -302,10 +340,19 @@ def _may_differ(line: str) -> bool:
 
 
 def _from_operations(duck: Any, sources: Mapping[str, str], seqs: Sequence[int]) -> dict[int, str]:
+    """Return the lines that Python writes; of what is damaged none, as it is no operation."""
     found = {table: f"({source})" for table, source in sources.items()}
+    try:
+        read = fetch(duck, found, among(seqs))
+    except (TypeError, ValueError, ArithmeticError):
+        if len(seqs) == 1:
+            return {}
+        middle = len(seqs) // 2
+        first = _from_operations(duck, sources, seqs[:middle])
+        return first | _from_operations(duck, sources, seqs[middle:])
     return {
         seq: json.dumps(_document(operation), separators=(",", ":")) + "\n"
-        for seq, operation in fetch(duck, found, among(seqs)).items()
+        for seq, operation in read.items()
     }
 
 

@@ -173,10 +173,11 @@ VIEWS = {
 
 def _select_list(view: str) -> str:
     """Return the columns of a view of the log, out of those of `memtui.analytics.source`."""
-    return ", ".join(_selected(column.name) for column in VIEWS[view])
+    return ", ".join(selected(column.name) for column in VIEWS[view])
 
 
-def _selected(name: str) -> str:
+def selected(name: str) -> str:
+    """Return a column of a view, out of those of `memtui.analytics.source`."""
     if name == "cost_usd":
         return _USD
     if name == "own":
@@ -341,12 +342,18 @@ class SqlConsole(LogEngine):
         )
 
 
-_NO_JSON = """
-    SELECT min(seq) FROM (
-        SELECT seq FROM operations WHERE NOT json_valid(request) OR NOT json_valid(absent)
-        UNION ALL SELECT seq FROM usage WHERE NOT json_valid(details)
-    )
-"""
+def damaged_among(operations: str, usage: str) -> str:
+    """Return the query of the operations whose JSON is damaged.
+
+    The rows are as what can stand in FROM, with the columns of the views: a lone surrogate is none
+    of the damages.
+    """
+    return f"""
+        SELECT seq FROM {operations} WHERE NOT json_valid(request) OR NOT json_valid(absent)
+            OR NOT starts_with(request, '{{')
+        UNION SELECT seq FROM {usage} WHERE NOT json_valid(details)
+            AND seq IN (SELECT seq FROM {operations})
+    """
 
 
 @contextmanager
@@ -358,7 +365,8 @@ def _damage_named(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
         yield
     except duckdb.Error as error:
         if "Malformed JSON" in str(error):
-            [seq] = cursor.execute(_NO_JSON).fetchone() or (None,)
+            found = damaged_among("operations", "usage")
+            [seq] = cursor.execute(f"SELECT min(seq) FROM ({found})").fetchone() or (None,)
             if seq is not None:
                 raise Unavailable(why_damaged(seq)) from error
         raise

@@ -20,7 +20,7 @@ from memtui.store.sight import Sight
 if TYPE_CHECKING:
     from memtui.analytics.archive import ArchiveCheck
     from memtui.analytics.audit import AuditCheck, Watch
-    from memtui.analytics.export import ExportFormat
+    from memtui.analytics.export import Exported, ExportFormat
     from memtui.analytics.figures import Bucket, HitSign, Stats
     from memtui.analytics.layout import Folder, Manifest, Segment
     from memtui.analytics.objects import ObjectStore
@@ -394,10 +394,10 @@ class Analysis(Group):
         *,
         force: bool = False,
         exact: bool = False,
-    ) -> int:
+    ) -> Exported:
         """Write what a filter lets through to a file or an open stream (`Exporter`).
 
-        In order of `seq`; returns how many. Cancelled, it leaves no file behind.
+        In order of `seq`. Cancelled, it leaves no file behind.
         """
         from memtui.analytics.export import Exporter
 
@@ -405,7 +405,7 @@ class Analysis(Group):
         exporter = Exporter(self.database, self.archive_folder, caller.company_id, sight=sight)
         asked = caller.by_then(chosen)
 
-        def export() -> int:
+        def export() -> Exported:
             try:
                 if isinstance(target, Path):
                     return exporter.to_file(target, form, asked, force=force, exact=exact)

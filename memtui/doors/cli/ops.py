@@ -323,11 +323,11 @@ async def ops_export(
     ] = None,
     force: Force = False,
     exact: Exact = False,
-) -> None:
+) -> int:
     """Write operations, sealed ones too, to a file, in the order of their numbers.
 
     All of them, unless the filter and the options narrow it. What is in the file is in
-    docs/audit.md.
+    docs/audit.md. Exit 1 if one of them is damaged; it is written as it stands.
     """
     from memtui.analytics.export import ExportFormat, format_of
 
@@ -340,7 +340,7 @@ async def ops_export(
     target: Path | IO[bytes] = sys.stdout.buffer if is_stdout else Path(to)
     on_terminal = is_stdout and sys.stdout.isatty() and as_format is ExportFormat.CSV
     made = io.BytesIO()
-    count = await session.service.analysis.export(
+    done = await session.service.analysis.export(
         session.caller,
         made if on_terminal else target,
         as_format,
@@ -351,12 +351,20 @@ async def ops_export(
     if on_terminal:
         sys.stdout.write(visible(made.getvalue().decode("utf-8", "replace"), keep_newlines=True))
     session.out.answer(
-        {"file": to, "operation_count": count, "format": as_format.value},
+        {
+            "file": to,
+            "operation_count": done.operations,
+            "damaged_count": done.damaged,
+            "format": as_format.value,
+        },
         (),
-        f"Wrote {shown.counted(count, 'operation')} to {'stdout' if is_stdout else to}.",
+        f"Wrote {shown.counted(done.operations, 'operation')} to {'stdout' if is_stdout else to}.",
     )
-    if not count:
+    if not done.operations:
         await say_unknown_of_operations(session, chosen)
+    if done.problem is not None:
+        session.out.say(done.problem)
+    return 0 if done.problem is None else 1
 
 
 FormatName = Literal["jsonl", "csv", "parquet", "claude-code"]

@@ -417,10 +417,11 @@ class OperationsScreen(ListScreen[Operation]):
         async def write(path: Path, *, overwrite: bool) -> str:
             from memtui.analytics.export import format_of
 
-            count = await session.service.analysis.export(
+            done = await session.service.analysis.export(
                 session.caller, path, format_of(str(path)), chosen, force=overwrite
             )
-            return f"Wrote {fmt.counted(count, 'operation')} to {path}."
+            wrote = f"Wrote {fmt.counted(done.operations, 'operation')} to {path}."
+            return " ".join(filter(None, (wrote, done.problem)))
 
         count = fmt.counted(self._feed.count, "operation")
         self.talk(export(self, f"Export {count} to", "operations.csv", _EXPORTED, write))

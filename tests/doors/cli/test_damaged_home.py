@@ -256,4 +256,28 @@ def test_a_damaged_operation_is_named(
         ["ops", "export", "--to", str(tmp_path / "log.jsonl")],
     ):
         asked = here(*command)
-        assert asked.code == 0 or (asked.code, named in asked.err) == (3, True)
+        counted = asked.code == 1 and "1 is damaged, operation 60 first" in asked.err
+        assert asked.code == 0 or counted or (asked.code, named in asked.err) == (3, True)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_an_export_counts_what_is_damaged(
+    here: Run, logged: Database, tmp_path: Path, form: str
+) -> None:
+    with logged.write() as connection:
+        connection.exec_driver_sql("DROP TRIGGER memory_operations_append_only")
+        connection.exec_driver_sql(
+            "UPDATE memory_operations SET request = '{garb' "
+            "WHERE seq IN (41, 58) AND company_id = 'acme'"
+        )
+        connection.exec_driver_sql(
+            "UPDATE memory_operations SET request = '[]' WHERE seq = 43 AND company_id = 'acme'"
+        )
+    file = str(tmp_path / f"log.{form}")
+    told = here("ops", "export", "--to", file)
+    assert (told.code, f"Wrote 60 operations to {file}." in told.err) == (1, True)
+    assert "Of these operations 3 are damaged, operation 41 first" in told.err
+    some = here("ops", "export", "--to", file, "--force", "--since", "2026-03-09", "--json")
+    assert (some.code, some.document["damaged_count"]) == (1, 3)
+    none = here("ops", "export", "--to", file, "--force", "--until", "2026-03-09T12:30:00+00:00")
+    assert (none.code, "damaged" in none.err) == (0, False)
