@@ -180,18 +180,7 @@ class LogFeed:
         self._problem = ""
         self._take_counts(opened.view)
         shown = self._screen.rows_list
-        shown.notice = (
-            "No operation matches.",
-            "/ changes the filter, ctrl+l clears it, s widens the scope.",
-        )
-        if self.chosen == Filter():
-            shown.notice = (
-                "No operations yet.",
-                "What reads or changes a memory is logged here; press 3 and ask something.",
-            )
-            if self._screen.state.as_of is not None:
-                back = self._screen.state.keymap.label("app.past")
-                shown.notice = "Nothing was logged by then.", f"{back} goes back to now."
+        shown.notice = self._nothing()
         self._fill(opened.order, opened.view.count, opened.page, opened.rows, added=added)
         self._seen = self.count
         if not self._natural or before != opened.order:
@@ -200,6 +189,28 @@ class LogFeed:
             self._find(was)
         self._go_to_sought()
         self.look()
+
+    def _nothing(self) -> tuple[str, str]:
+        state = self._screen.state
+        if self.chosen != Filter():
+            hint = "/ changes the filter, ctrl+l clears it, s widens the scope."
+            if state.demo_percent is not None:
+                return "No operation matches yet: the demo is still being made.", hint
+            return "No operation matches.", hint
+        if state.as_of is not None:
+            return (
+                "Nothing was logged by then.",
+                f"{state.keymap.label('app.past')} goes back to now.",
+            )
+        return (
+            "No operations yet.",
+            "What reads or changes a memory is logged here; press 3 and ask something.",
+        )
+
+    def demo_grew(self) -> None:
+        """Say anew why nothing is shown, where the log was read."""
+        if self._view is not None and not self._screen.reads.busy:
+            self._screen.rows_list.notice = self._nothing()
 
     def _find(self, operation: Operation | None) -> None:
         """Go to where an operation is among others now, else to the newest."""

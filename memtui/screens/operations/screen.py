@@ -115,10 +115,12 @@ class OperationsScreen(ListScreen[Operation]):
             self.call_later(self.look)
 
     def watch_state(self, before: AppState, now: AppState) -> None:
-        """Say whether the log is followed."""
+        """Say whether the log is followed, and whether more of a demo is to come."""
         super().watch_state(before, now)
         if before.not_live != now.not_live and self.is_mounted:
             self._feed.look()
+        if before.demo_percent != now.demo_percent and self.is_mounted:
+            self._feed.demo_grew()
 
     # The log.
 
