@@ -23,6 +23,7 @@ from memtui.contract import (
     Scope,
     SourceKind,
     SourceRef,
+    WriteMode,
     WriteRequest,
 )
 from memtui.screens.dialogs import Choose, Confirm, ConflictScreen, EditText, Prompt, WriteRecord
@@ -114,7 +115,15 @@ async def test_a_saved_view_of_the_records_is_used_from_another_screen(
 async def test_a_record_answers_where_it_came_from_and_who_read_it(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
-    await write_notes(service, caller, ["deploy_branch: release"])
+    [first] = await write_notes(service, caller, ["deploy_branch: main"])
+    upsert = WriteRequest(
+        scope=first.scope,
+        source=first.source,
+        content="deploy_branch: release",
+        mode=WriteMode.UPSERT,
+        record_id=first.handle.provider_record_id,
+    )
+    await service.write(caller, upsert)
     await service.query(caller, QueryRequest(scope=MECH, query="deploy branch"))
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
@@ -122,6 +131,7 @@ async def test_a_record_answers_where_it_came_from_and_who_read_it(
         shown = screen_text(app)
         assert "ISS-31 comment 1" in shown
         assert "by ana, run 7" in shown
+        assert (shown.count(" written "), shown.count(" rewritten ")) == (1, 1)
         assert "1×" in shown
         await pilot.press("h")
         await until(pilot, lambda: "timeline of" in screen_text(app))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from memtui.contract import Links, OperationStatus, Record
+from memtui.contract import Links, OperationStatus, OperationType, Record
 from memtui.screens.editing import Named, read_column
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
@@ -215,7 +215,7 @@ def _origin(view: RecordView) -> Iterator[Line]:
         yield labelled("from", line(source, key_hint("o", "open"), gap="   "))
     corrections = [one for one in (story.mutations if story else ()) if one != written]
     for change in corrections[:3]:
-        yield labelled(fmt.done(change), _mutation(change, view.now))
+        yield labelled(_done_later(change), _mutation(change, view.now))
     if len(corrections) > 3:
         yield labelled("", display(f"{len(corrections) - 3} more, h shows them", style=DIM))
     changed, begun = (fmt.since(at, view.now) for at in (record.updated_at, record.created_at))
@@ -225,6 +225,13 @@ def _origin(view: RecordView) -> Iterator[Line]:
         place = display(fmt.place_line(record.location))
         hint = key_hint(view.file_key, "open") if view.file_key else None
         yield labelled("file", line(place, hint, gap="   "))
+
+
+def _done_later(operation: Operation) -> str:
+    """Return what was done to a record that was there; a write that went well replaced it."""
+    is_write = operation.operation_type is OperationType.WRITE
+    went_well = operation.status is OperationStatus.OK
+    return "rewritten" if is_write and went_well else fmt.done(operation)
 
 
 def _mutation(operation: Operation, now: datetime) -> Content:
