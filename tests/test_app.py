@@ -215,7 +215,7 @@ async def test_screens_are_prepared_while_nobody_types_and_ask_no_provider(
         app.theme = "textual-light"
         await fill(paths, settings, "Use containers")
         await pilot.press("2")
-        await until(pilot, lambda: "use-containers.md" in screen_text(app))
+        await until(pilot, lambda: "use-containers" in screen_text(app))
         assert app.frame is prepared["operations"]
         footer = app.frame.query_one("#key-footer")
         assert footer.styles.background == Color.parse(app.theme_variables["panel"])
