@@ -19,6 +19,7 @@ class PlanItem(Model):
 
     record: Record
     tokens: int
+    """What its text costs a prompt; 0 where it is expired, as no prompt has it."""
     marked: bool = False
     kept: str = ""
     """Why it cannot be forgotten, in a sentence; empty where it can."""
@@ -155,11 +156,12 @@ def make_plan(
     """
     suggested = {candidate.record.handle for candidate in candidates if candidate.suggested}
     repeats = {one.record.handle for one in candidates if one.reason in REPEATS}
+    expired = {one.record.handle for one in candidates if one.reason is Reason.EXPIRED}
     plan = PrunePlan(
         items=tuple(
             PlanItem(
                 record=record,
-                tokens=tokens,
+                tokens=0 if record.handle in expired else tokens,
                 marked=record.handle in suggested and not why_kept,
                 kept=why_kept,
                 used=Used(last_read(record), tokens, record.handle in repeats),

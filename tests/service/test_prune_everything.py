@@ -176,6 +176,9 @@ async def test_what_has_expired_saves_nothing(service: MemoryService, clock: Clo
     [plan] = [one.plan for one in found.answers if one.binding_key == "default"]
     assert [one.text for one in plan.marked] == ["The door is open"]
     assert plan.tokens_before > plan.tokens_saved == 0
+    assert {one.record.text: one.tokens > 0 for one in plan.items} == {
+        "The door is open": False, "The door is blue": True,
+    }  # fmt: skip
 
 
 async def test_what_has_expired_is_marked_in_every_binding_that_can_tell(
