@@ -414,7 +414,6 @@ class Operations(Group):
             similar=alike,
         )
 
-    @to_its_end
     async def _find_to_correct(
         self,
         entry: RunningOperation,
@@ -431,6 +430,7 @@ class Operations(Group):
             sentence = "The record was removed since you read it."
             raise Conflict(sentence, proposed=request.text) from error
 
+    @to_its_end
     async def correct(
         self,
         caller: Caller,

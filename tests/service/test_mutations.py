@@ -675,27 +675,40 @@ async def test_a_record_named_twice_is_forgotten_once(
     assert len((await service.undo(caller)).records) == 1
 
 
+@pytest.mark.parametrize("verb", ["write", "correct", "forget", "undo"])
 async def test_a_mutation_runs_to_its_end_even_where_its_caller_has_left(
-    service: MemoryService, caller: Caller, note: WriteRequest, fake, monkeypatch
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, monkeypatch, verb: str
 ) -> None:
+    handle = (await service.write(caller, note)).handles[0]
     inside, release = asyncio.Event(), asyncio.Event()
-    plain = FakeAdapter.write
+    called = "restore" if verb == "undo" else verb
+    plain = getattr(FakeAdapter, called)
 
-    async def write(self, request):
+    async def held(self, *arguments):
         inside.set()
         await release.wait()
-        return await plain(self, request)
+        return await plain(self, *arguments)
 
-    monkeypatch.setattr(FakeAdapter, "write", write)
-    task = asyncio.ensure_future(service.write(caller, note))
+    monkeypatch.setattr(FakeAdapter, called, held)
+    change = {
+        "write": lambda: service.write(caller, note),
+        "correct": lambda: service.correct(
+            caller, CorrectRequest(scope=scope, handle=handle, text="newer")
+        ),
+        "forget": lambda: service.forget(caller, ForgetRequest(scope=scope, handles=(handle,))),
+        "undo": lambda: service.undo(caller),
+    }
+    task = asyncio.ensure_future(change[verb]())
     await inside.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     release.set()
-    await asyncio.wait(service._core._changes)
-    assert (await newest(service, caller)).status == OperationStatus.OK
-    assert len(await service.undoable(caller)) == 1
+    while running := service._core._changes:
+        await asyncio.wait(running)
+    done = await newest(service, caller)
+    assert (done.operation_type, done.status) == (verb, OperationStatus.OK)
+    assert len(await service.undoable(caller)) == (0 if verb == "undo" else 2)
 
 
 @ON_BOTH
