@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -170,6 +171,27 @@ async def test_an_edit_of_what_claude_code_changed_meanwhile_is_a_conflict(tmp_p
     assert caught.value.current is not None
     assert caught.value.current.text == "Changed by its agent."
     assert (tmp_path / "memory" / "plain.md").read_text() == "Changed by its agent.\n"
+
+
+async def test_a_forget_that_breaks_off_after_a_section_says_that_it_may_have_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = await opened(tmp_path, {"MEMORY.md": "## One\n\nFirst.\n\n## Two\n\nSecond.\n"})
+    records = await every(adapter)
+    handles = tuple(one.handle for one in records.values() if one.kind == "index")
+    assert len(handles) == 2
+    change, times = ClaudeMemoryAdapter._change_index, iter(range(2))
+
+    def breaks_off(self: ClaudeMemoryAdapter, edit: Callable[[str], str]) -> None:
+        if next(times):
+            raise Denied("The disk went read-only.")
+        change(self, edit)
+
+    monkeypatch.setattr(ClaudeMemoryAdapter, "_change_index", breaks_off)
+    with pytest.raises(Unavailable, match="read-only") as raised:
+        await adapter.forget(ForgetRequest(scope=ACME, handles=handles))
+    assert raised.value.sent
+    assert len(await every(adapter)) == 1
 
 
 async def test_what_stands_between_index_lines_is_not_changed_here(tmp_path: Path) -> None:

@@ -234,14 +234,16 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                     names.add(name)
                 except MemtuiError as error:
                     refused[handle.provider_record_id] = str(error)
+        is_changed = bool(names)
         try:
             for handle in [one for one, record in gone.items() if record.kind == INDEX_KIND]:
                 if (now := self._find(handle, scope)) is not None:  # where it stands by now
                     self._change_index(partial(without_section, record=now))
+                    is_changed = True
             if names:
                 self._change_index(partial(without_entries, names=frozenset(names)))
         except MemtuiError as error:
-            raise (Unavailable(str(error), sent=True) if names else error) from error
+            raise (Unavailable(str(error), sent=True) if is_changed else error) from error
         return refused
 
     def _unlink(self, name: str) -> None:
