@@ -25,7 +25,7 @@ from textual.dom import DOMNode
 from textual.events import Event, InputEvent, Key, Paste, Resize
 from textual.filter import LineFilter
 from textual.screen import ModalScreen, Screen
-from textual.scrollbar import ScrollBar
+from textual.scrollbar import ScrollBar, ScrollBarRender
 
 from memtui.actions import ACTIONS, SCREENS, actions_of, groups_on
 from memtui.log_file import LogFile
@@ -36,7 +36,6 @@ from memtui.widgets.display import toast
 from memtui.widgets.few_colours import PlainOnGround
 from memtui.widgets.frame import Pressed
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.scrollbars import WholeCells
 from memtui.widgets.typed import Typed
 
 if TYPE_CHECKING:
@@ -97,6 +96,17 @@ def _screen_class(mode: str) -> type[MemtuiScreen]:
     module = importlib.import_module(f"memtui.screens.{mode}.screen")
     found: type[MemtuiScreen] = getattr(module, f"{mode.capitalize()}Screen")
     return found
+
+
+class WholeCells(ScrollBarRender):
+    """Draws scrollbars without a part of a cell at the ends of the thumb.
+
+    Such a part is a block in the colour of the ground: where a font does not fill the whole cell,
+    as in most pictures, a bar of the thumb's colour stays below it.
+    """
+
+    VERTICAL_BARS = [" "]
+    HORIZONTAL_BARS = [" "]
 
 
 class MemtuiApp(App[None]):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from textual.events import Paste
 
-from memtui.app import MemtuiApp
+from memtui.app import MemtuiApp, WholeCells
 from memtui.config import Paths, Settings
 from memtui.contract import (
     BrowseRequest,
@@ -34,7 +34,6 @@ from memtui.service import Caller, MemoryService
 from memtui.service.answers import BrowseAnswer, MutationAnswer
 from memtui.widgets.editor import ForeignTextArea
 from memtui.widgets.rows import PAGE_ROWS
-from memtui.widgets.scrollbars import WholeCells
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import counted, running, toasts, type_at_once, until, write_notes

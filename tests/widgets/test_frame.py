@@ -6,6 +6,7 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.widgets import Input
 
+from memtui.app import WholeCells
 from memtui.contract import Filter
 from memtui.filters import parse_filter
 from memtui.widgets.charts import sparkline
@@ -20,7 +21,6 @@ from memtui.widgets.frame import (
     entry_content,
     fitting,
 )
-from memtui.widgets.scrollbars import WholeCells
 
 
 @pytest.mark.parametrize("position", range(24))
