@@ -153,12 +153,7 @@ _NAMESPACES = (*_BINDING, Need.NAMESPACES)
 _SYNC = (*_CHANGE_BINDING, Need.SYNC)
 _PLUGIN = (*_BINDING, Need.NOW, Need.PLUGIN)
 _DESTINATION = (*_BINDING, Need.NOW, Need.DESTINATION)
-_REDO = _do(
-    "redo",
-    "U",
-    "Redo what was undone last, also on another screen.",
-    _CHANGE,
-)
+_REDO = _do("redo", "U", "Redo what was undone last, also on another screen.", _CHANGE)
 
 _GROUPS: Mapping[str, tuple[Action, ...]] = {
     "app": (

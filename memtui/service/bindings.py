@@ -33,6 +33,7 @@ from memtui.service.answers import (
 from memtui.service.core import (
     Core,
     Group,
+    at_once,
     check_key,
     check_target_id,
     find_binding,
@@ -252,7 +253,7 @@ class Bindings(Group):
         changes: dict[str, Any] = {"enabled": enabled, "read_only": read_only, "embeds": embeds}
         changes = {name: value for name, value in changes.items() if value is not None}
         changes |= {one.switch: is_on for one, is_on in (capture or {}).items()}
-        asked = {"update_binding": key, **changes, **_with(together)}
+        asked = {"update_binding": key, **changes, **at_once(together)}
         if config is not None:
             asked["config"] = sorted(config)
         async with core.configured(caller, asked) as entry:
@@ -303,7 +304,7 @@ class Bindings(Group):
             Invalid: no such target type.
             NotFound: no such binding.
         """
-        asked = {"set_target": target_type, "target_id": target_id, "key": key, **_with(together)}
+        asked = {"set_target": target_type, "target_id": target_id, "key": key, **at_once(together)}
 
         def change(database: Connection) -> None:
             kind, place = _target(caller, target_type, target_id)
@@ -451,10 +452,6 @@ def _remove(database: Connection, binding_id: str) -> None:
 
 def _id(caller: Caller, key: str) -> str:
     return f"{caller.company_id}/{key}"
-
-
-def _with(together: str | None) -> Json:
-    return {} if together is None else {"together": together}
 
 
 def _target(caller: Caller, target_type: str, target_id: str) -> tuple[str, str]:

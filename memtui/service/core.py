@@ -568,6 +568,11 @@ class Group:
         self._core: Core = service.core
 
 
+def at_once(together: str | None) -> Json:
+    """Return what the log says of a change that one undo takes back with others of this name."""
+    return {} if together is None else {"together": together}
+
+
 def to_its_end(
     method: Callable[Concatenate[GroupT, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[GroupT, P], Coroutine[Any, Any, T]]:

@@ -53,7 +53,7 @@ from memtui.service.answers import (
     SyncAnswer,
 )
 from memtui.service.connections import Connection
-from memtui.service.core import Group, Share, refuse_unreviewed, to_its_end
+from memtui.service.core import Group, Share, at_once, refuse_unreviewed, to_its_end
 from memtui.service.fact_limits import FACT, check_room, check_summary, check_text
 from memtui.service.querying import (
     by_topic,
@@ -362,9 +362,7 @@ class Operations(Group):
         # In a thread: a megabyte takes a while, and others are served meanwhile.
         clean, labels = await asyncio.to_thread(redact_write, request)
         told = {"mode", "kind", "topic", "tags", "record_id", "valid_from", "valid_to"}
-        asked = _decision(accepts) | clean.model_dump(mode="json", include=told)
-        if together is not None:
-            asked["together"] = together
+        asked = _decision(accepts) | clean.model_dump(mode="json", include=told) | at_once(together)
         recording = core.recorder.recorded(
             OperationType.WRITE, caller, scope, _set_only(asked, labels), clean.source
         )
@@ -461,8 +459,8 @@ class Operations(Group):
             "tags": list(clean.tags) if clean.tags is not None else None,
             "expires_at": clean.expires_at.isoformat() if clean.expires_at else None,
             "never_expires": clean.never_expires or None,
-            "together": together,
             **_decision(accepts),
+            **at_once(together),
         }
         async with core.recorder.recorded(
             OperationType.CORRECT, caller, scope, _set_only(asked, labels), request.source
@@ -537,9 +535,7 @@ class Operations(Group):
         handles = tuple(dict.fromkeys(request.handles))
         ids = [handle.provider_record_id for handle in handles]
         asked: Json = {"record_ids": ids[:_LOGGED_IDS], "records": len(ids)}
-        asked |= _decision(accepts)
-        if together is not None:
-            asked["together"] = together
+        asked |= _decision(accepts) | at_once(together)
         async with core.connected(
             OperationType.FORGET, caller, scope, asked, request.binding_key, source=request.source
         ) as (entry, connection):

@@ -30,7 +30,7 @@ from memtui.contract import (
 )
 from memtui.service.answers import SAME, MutationAnswer, ReviewRule, RuleAction, RuleTest, Similar
 from memtui.service.connections import Connection
-from memtui.service.core import Group, find_binding, in_thread, to_its_end
+from memtui.service.core import Group, at_once, find_binding, in_thread, to_its_end
 from memtui.service.holding import (
     Acceptance,
     Request,
@@ -251,7 +251,7 @@ class Review(Group):
             "held": row.held_id,
             "author": row.principal,
             **({"reason": redact(reason)[0]} if reason else {}),
-            **({"together": together} if together is not None else {}),
+            **at_once(together),
         }
         async with core.recorder.recorded(
             OperationType.REVIEW, caller, owners[0].outside_run(), asked, _source(row)
@@ -302,9 +302,7 @@ class Review(Group):
             NotFound: no such binding.
         """
         rule = _checked(rule, binding_key)
-        asked: Json = {"add_rule": rule.model_dump(mode="json")}
-        if together is not None:
-            asked["together"] = together
+        asked = {"add_rule": rule.model_dump(mode="json"), **at_once(together)}
 
         def added(rules: Rules) -> Rules:
             once = rule.test is RuleTest.PER_RUN  # of two numbers only the smaller would count
