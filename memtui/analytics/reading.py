@@ -76,7 +76,9 @@ class OperationLog(LogEngine):
         last, turned = self.place()[1].head, sort == "-seq"
         if not self._narrows(chosen.with_own()):
             own = self._own(last) if chosen.leaves_out_own else array("q")
-            return View(self, chosen, last, None, Without(last, own), turned=turned)
+            rest = Without(last, own)
+            counts = len(own), len(rest)
+            return View(self, chosen, last, None, rest, turned=turned, counts=counts)
         return self._filtered(chosen, last, stop, _Early(self, early), turned=turned)
 
     def _narrows(self, chosen: Filter) -> bool:
@@ -362,7 +364,9 @@ class View:
         recent: Sequence[int],
         *,
         turned: bool,
+        counts: tuple[int, int] | None = None,
     ) -> None:
+        """Take what was found; where `counts` are not known, it is counted what was left out."""
         self._log = log
         self._chosen = chosen
         self._table = table
@@ -371,10 +375,11 @@ class View:
         self._turned = turned
         self.count = self._held + len(recent)
         """How many there are."""
-        self.left_out = log.left_out(chosen, last)
-        """How many match besides that are memtui's own."""
-        self.logged = log.logged(chosen, 0, last)
-        """How many there would be without the filter (`OperationLog.logged`)."""
+        if counts is None:
+            counts = log.left_out(chosen, last), log.logged(chosen, 0, last)
+        self.left_out, self.logged = counts
+        """How many match besides that are memtui's own, and how many there would be without the
+        filter (`OperationLog.logged`)."""
         self.last = last
         """The log's newest `seq` when the view was opened; `tail(last)` is what came since."""
 
