@@ -361,6 +361,10 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
 
     # Drawing.
 
+    def watch_has_focus(self, _has_focus: bool) -> None:  # noqa: FBT001 - Textual calls it so
+        """Draw the cursor another way; no rule asks a list for the focus, so none is matched."""
+        self.refresh()
+
     def render_lines(self, crop: Region) -> list[Strip]:
         """Draw lines; what is the same for each of them is found once."""
         self._same = self.rich_style, self._shares()
