@@ -13,6 +13,11 @@ from textual.screen import Screen, ScreenResultType
 AT_ONCE_SECONDS = 0.1
 """Within this what is asked for is there at once: it is worth no drawing of its own."""
 
+_TOLD_SECONDS = 0.005
+"""How long widgets take to ask for another layout, once they are told of the last one."""
+_LAYOUTS = 4
+"""As many as what comes into view asks for, and no more where something asks for ever."""
+
 
 class RestingScreen(Screen[ScreenResultType]):
     """A screen that comes to rest where the terminal changes its size several times at once."""
@@ -55,12 +60,23 @@ class SizedScreen(RestingScreen[ScreenResultType]):
         """Paint nothing until what is being read has come, unless that takes longer."""
 
         async def hold() -> None:
-            with self.app.batch_update(), suppress(TimeoutError):
-                async with asyncio.timeout(AT_ONCE_SECONDS):
-                    await answered()
+            with self.app.batch_update():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(AT_ONCE_SECONDS):
+                        await answered()
+                await self._lay_out()
             self.refresh()
 
         self.run_worker(hold())
+
+    async def _lay_out(self) -> None:
+        """Lay out until nothing asks for it any more: each scrollbar that comes does once."""
+        for _ in range(_LAYOUTS):
+            await asyncio.sleep(_TOLD_SECONDS)
+            if not self._layout_required:
+                return
+            self._refresh_layout()
+            self._layout_required = False
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Answer, and leave; what was opened over it meanwhile goes first, without an answer.
