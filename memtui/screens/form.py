@@ -48,6 +48,9 @@ class FieldRow(Vertical):
         self._label = label
         self._help = help
         self._wrong = Content("")
+        self._drawn_for: tuple[Content, int, int] | None = None
+        self._drawn: list[Content] = []
+        """What helps or is wrong, in lines for that width."""
 
     def compose(self) -> ComposeResult:
         """Lay the field out."""
@@ -60,9 +63,13 @@ class FieldRow(Vertical):
     def _below(self, width: int) -> list[Content]:
         """Return the lines of what helps or is wrong."""
         indent, said = self.widget.styles.margin.left, self._wrong or self._help
-        if not said:
-            return []  # nothing wraps to a line of its own
-        return [one.pad_left(indent) for one in said.wrap(max(1, width - indent - 1))]
+        asked = said, indent, width
+        if asked != self._drawn_for:  # each layout asks several times
+            self._drawn_for = asked
+            # Nothing wraps to a line of its own.
+            wrapped = said.wrap(max(1, width - indent - 1)) if said else []
+            self._drawn = [one.pad_left(indent) for one in wrapped]
+        return self._drawn
 
     def render(self) -> Content:
         """Draw the name, what a switch says, and what helps or is wrong."""
