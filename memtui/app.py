@@ -36,7 +36,7 @@ from memtui.widgets.display import toast
 from memtui.widgets.few_colours import PlainOnGround
 from memtui.widgets.frame import Pressed
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.typed import Typed
+from memtui.widgets.typed import KeysFree, Typed
 
 if TYPE_CHECKING:
     from textual.driver import Driver
@@ -592,6 +592,12 @@ class MemtuiApp(App[None]):
             await super().on_event(event)
         elif isinstance(event, Paste) or not await self._did_at_once(event):
             self._typed.add(event)
+
+    def on_keys_free(self, message: KeysFree) -> None:
+        """Give what was typed while a screen held it, or drop it."""
+        if message.drops:
+            self._typed.drop()
+        self._typed.begin()
 
     async def _did_at_once(self, key: Key) -> bool:
         """Do what need not wait for the first screen: tabs and leaving."""

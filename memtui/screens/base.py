@@ -83,7 +83,8 @@ from memtui.widgets.frame import (
     ScreenTabs,
 )
 from memtui.widgets.panes import Notice
-from memtui.widgets.sized import SizedScreen
+from memtui.widgets.sized import AT_ONCE_SECONDS, SizedScreen
+from memtui.widgets.typed import KeysFree
 
 if TYPE_CHECKING:
     from memtui.service.answers import MutationAnswer, UndoCandidate
@@ -120,6 +121,8 @@ class ServiceScreen(SizedScreen[None]):
     """What a screen over the service can do, numbered or modal: tell, copy, and ask the person."""
 
     state: var[AppState] = var(AppState)
+    holds_keys = False
+    """Whether what is typed waits for a question that is about to be asked."""
     _given_filter: Mapping[Filter, str] = {}
     """The filter that a person gave this screen last, with its line."""
 
@@ -226,9 +229,29 @@ class ServiceScreen(SizedScreen[None]):
             telling.stop()
 
     async def wait(self, words: str, work: Work[T]) -> T:
-        """Return what a question is made of; keys wait too, and `esc` ends the conversation."""
+        """Return what a question is made of; keys wait too, and `esc` ends the conversation.
+
+        What comes at once is worth no dialog of its own: that takes longer than most reading.
+        """
+        reading = asyncio.ensure_future(work())
+        self.holds_keys = True
+        try:
+            await asyncio.wait({reading}, timeout=AT_ONCE_SECONDS)
+        except asyncio.CancelledError:
+            reading.cancel()
+            raise
+        finally:
+            self.holds_keys = False
+            failed = reading.done() and not reading.cancelled() and reading.exception() is not None
+            self.post_message(KeysFree(drops=failed))
+        if reading.done():
+            return reading.result()
+
+        async def rest() -> T:
+            return await reading
+
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        waiting = Waiting(words, work, outcome.set_result, outcome.set_exception)
+        waiting = Waiting(words, rest, outcome.set_result, outcome.set_exception)
 
         def stopped(_: object) -> None:
             outcome.cancel()  # which is too late, and does nothing, where it was read

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from textual.app import App
-from textual.events import Key, Paste
+from textual.events import Callback, Key, Paste
+from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.widget import Widget
@@ -23,13 +24,22 @@ _PASSES = 2
 """How often what a key goes through is waited for: a line sends it up, and answers after that."""
 
 
+class KeysFree(Message):
+    """A screen holds what is typed no longer; what was typed meanwhile may have to go."""
+
+    def __init__(self, *, drops: bool = False) -> None:
+        super().__init__()
+        self.drops = drops
+
+
 class Typed:
     """What is typed into `app` and waits for its turn.
 
     `give` is called with each in the app's own task. What `stays` says does no more than to write
     or to move the cursor need not be done before more of that sort is given. A screen with
     `keeps_keys` is given none but those that `leaves` says lead away from it; what waits before
-    them is dropped. One with a moment `takes_since` is given none that were pressed before it.
+    them is dropped. One with `holds_keys` is given none until it says `KeysFree`, and one with a
+    moment `takes_since` none that were pressed before it.
     """
 
     def __init__(
@@ -99,6 +109,8 @@ class Typed:
         if self.held or self._app.return_code is not None:
             return False
         shown = self._app.screen
+        if getattr(shown, "holds_keys", False):
+            return False
         since = getattr(shown, "takes_since", 0.0)
         while (
             self._waiting and self._waiting[0].time < since and not self._leaves(self._waiting[0])
@@ -140,5 +152,6 @@ def _way_up(place: _Place | None) -> Iterator[MessagePump]:
 async def _reached(one: MessagePump) -> None:
     """Wait until all is done that was sent to it before."""
     reached = asyncio.Event()
-    if one.call_later(reached.set):
+    # `call_later` wraps what it is given, and then Textual looks for its parameters each time.
+    if one.post_message(Callback(callback=reached.set)):
         await reached.wait()
