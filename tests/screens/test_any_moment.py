@@ -180,6 +180,8 @@ async def test_taking_back_waits_for_the_change_and_gives_what_was_typed_to_the_
         gate.open()
         await until(pilot, lambda: any("nothing to redo" in one for one in app.told))
         assert sum(one.startswith("Redone") for one in app.told) == 1
+        type_at_once(app, *"uy")  # what is read at once
+        await until(pilot, lambda: sum(one.startswith("Undone") for one in app.told) == 2)
 
 
 async def test_what_was_undone_is_redone_on_any_screen_until_something_else_changes(
