@@ -240,21 +240,29 @@ def end_of(bucket: Bucket, found: date | int, zone: str) -> datetime:
 
 
 OF_OPERATION = {
-    "company": "company_id",
-    "agent": "agent_id",
-    "project": "project_id",
-    "binding": "binding_key",
-    "type": "operation_type",
-    "source_kind": "source_kind",
-    "status": "status",
-    "door": "door",
-    "principal": "principal",
+    "company": ("company_id",),
+    "agent": ("agent_id",),
+    "project": ("project_id",),
+    "issue": ("issue_id", "source_issue_id"),
+    "run": ("run_id", "source_run_id"),
+    "binding": ("binding_key",),
+    "type": ("operation_type",),
+    "source_kind": ("source_kind",),
+    "status": ("status",),
+    "door": ("door",),
+    "principal": ("principal",),
 }
+"""Dimensions of an operation, and their columns; the first that has a value counts."""
+
 OF_USAGE = {"provider": "provider", "model": "model"}
 """Dimensions of what was consumed. An operation counts in each group that it used, and in the one
 of None where it used nothing; tokens and cost count where they were spent."""
 
-DIMENSIONS = OF_OPERATION | OF_USAGE
+DIMENSIONS = {
+    name: columns[0] if len(columns) == 1 else f"coalesce({', '.join(columns)})"
+    for name, columns in OF_OPERATION.items()
+} | OF_USAGE
+"""The SQL of every dimension."""
 
 
 class Cut(NamedTuple):

@@ -7,6 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,7 +52,7 @@ class LogEngine(Engine):
         "operations": [
             name
             for name in columns_of("operations")
-            if name in READ or name in OF_OPERATION.values()
+            if name in READ or name in chain(*OF_OPERATION.values())
         ],
         "usage": ("seq", "ordinal", *OF_USAGE.values(), *TOKENS, "cost_usd"),
         "handles": ("seq", "rank", "binding_key", "operation_type", "provider_record_id", "score"),

@@ -360,7 +360,7 @@ class _Exact:
         """
         of_usage = [OF_USAGE[name] for name in by if name in OF_USAGE]
         spent = () if of_usage else SPENT
-        dimensions = [OF_OPERATION[name] for name in by if name in OF_OPERATION]
+        dimensions = [column for name in by for column in OF_OPERATION.get(name, ())]
         columns = ", ".join(dict.fromkeys((*_NEEDED, *dimensions, *spent)))
         kept = ", ".join(dict.fromkeys(("seq", "started_at", "latency_ms", *dimensions, *spent)))
         where = " AND ".join(filter(None, (self._where, within)))

@@ -56,10 +56,11 @@ def draft(number: int, company: str = "acme", **changes: object) -> OperationDra
             company_id=company,
             agent_id=chance.choice([None, "coding", "reviewer"]),
             project_id=chance.choice([None, "p", HOSTILE]),
+            issue_id=None if number % 3 else "ISS-2",
             run_id=chance.choice([None, "run-1", "run-2"]),
         ),
         "source": chance.choice(
-            [None, SourceRef(kind="issue", company_id=company, issue_id="ISS-1")]
+            [None, SourceRef(kind="run", company_id=company, issue_id="ISS-1", run_id="run-3")]
         ),
         "binding_key": chance.choice([None, "default", "mem0"]),
         "principal": chance.choice(["user:ana", "agent:bob"]),

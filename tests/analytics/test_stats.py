@@ -123,8 +123,11 @@ def agree(found: Figures, expected: dict[str, object]) -> None:
 
 def value_of(operation: Operation, name: str) -> str | None:
     column = DIMENSIONS[name]
-    if column == "source_kind":
+    if name == "source_kind":
         return operation.source.kind if operation.source else None
+    if name in {"issue", "run"}:
+        named = (getattr(one, f"{name}_id", None) for one in (operation.scope, operation.source))
+        return next(filter(None, named), None)
     held = operation.scope if hasattr(operation.scope, column) else operation
     value = getattr(held, column)
     return None if value is None else str(value)

@@ -609,7 +609,7 @@ async def test_a_group_without_a_word_in_the_filter_is_a_statement(
     of_door = Group(keys={"door": "test"})
     assert filter_of_group(narrowed, of_door) == narrowed
     assert filter_of_group(Filter(), of_door) is None, "door:test lists what was not counted too"
-    for dimension in ("provider", "model", "agent", "door"):
+    for dimension in ("provider", "model", "agent", "issue", "door"):
         found = await service.analysis.stats(caller, narrowed, by=(dimension,))
         for group in found.groups:
             statement = statement_of_group(group, narrowed)

@@ -44,6 +44,13 @@ _FIGURES = columns(
 _NOTHING = "(none)"
 
 
+def _complete_dimension(incomplete: str) -> list[str]:
+    """Return what figures can be grouped by and begins with `incomplete`."""
+    from memtui.analytics.figures import DIMENSIONS
+
+    return [name for name in DIMENSIONS if name.startswith(incomplete)]
+
+
 async def stats(
     session: Session,
     scope: ScopeOptions,
@@ -53,8 +60,9 @@ async def stats(
     by: Annotated[
         list[str] | None,
         typer.Option(
-            help="Group by this: agent, project, binding, provider, model, type, source_kind, "
-            "status, door, principal or company. Several: again, or with commas."
+            help="Group by this: agent, project, issue, run, binding, provider, model, type, "
+            "source_kind, status, door, principal or company. Several: again, or with commas.",
+            autocompletion=_complete_dimension,
         ),
     ] = None,
     bucket: Annotated[

@@ -123,8 +123,10 @@ _MEASURES = {
 def filter_of_group(chosen: Filter, group: Group) -> Filter | None:
     """Return a filter narrowed to a group; None where the filter line has no words for it."""
     [(dimension, value)] = group.keys.items()
-    field = figures.DIMENSIONS[dimension]
-    if value is None or field not in FIELDS.values():
+    if value is None or dimension in figures.OF_USAGE:
+        return None
+    field = figures.OF_OPERATION[dimension][0]
+    if field not in FIELDS.values():
         return None
     only = build_filter(**{field: value})
     narrowed = chosen.narrowed_to(**{field: getattr(only, field)})

@@ -132,3 +132,12 @@ def test_a_word_that_a_command_takes_names_that_command(here: Run) -> None:
     said = here("completion", "bash")
     assert (said.code, "Did you mean 'memtui completion show bash'" in said.err) == (2, True)
     assert "Did you mean 'show'?" in here("completion", "shwo").err
+
+
+def test_what_figures_are_grouped_by_is_completed(
+    here: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_MEMTUI_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "memtui stats --by i")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    assert here().out.split() == ["issue"]
