@@ -53,7 +53,7 @@ from memtui.service.answers import (
     SyncAnswer,
 )
 from memtui.service.connections import Connection
-from memtui.service.core import Group, Share, at_once, refuse_unreviewed, to_its_end
+from memtui.service.core import Group, Share, at_once, in_thread, refuse_unreviewed, to_its_end
 from memtui.service.fact_limits import FACT, check_room, check_summary, check_text
 from memtui.service.querying import (
     by_topic,
@@ -332,6 +332,22 @@ class Operations(Group):
                     steps[operation_id] = _joined(known, step) if known else step
         operations = self._core.log(company_id, until(sight, as_of)).by_ids(list(steps), ids)
         return ids, tuple(change_of(one, steps[one.operation_id], sight) for one in operations)
+
+    @in_thread
+    def has_written(self, caller: Caller, field: str, name: str) -> bool:
+        """Return whether the log tells at once that something was stored for a project or user.
+
+        False: nothing was, it is sealed, or it may be out of the caller's sight.
+
+        Args:
+            caller: Who asks.
+            field: `project_id` or `subject_id`.
+            name: Which one.
+        """
+        if self._core.sight(caller) is not None:
+            return False
+        with self._core.database.read() as database:
+            return appending.has_written(database, caller.company_id, field, name)
 
     @to_its_end
     async def write(

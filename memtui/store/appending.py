@@ -159,6 +159,16 @@ def writes(
     return int(found[0][0]) + under_way
 
 
+def has_written(connection: Connection, company_id: str, field: str, name: str) -> bool:
+    """Return whether the hot log has a write for this `project_id` or `subject_id`."""
+    statements = {
+        "project_id": compiled.WRITE_OF_PROJECT,
+        "subject_id": compiled.WRITE_OF_SUBJECT,
+    }
+    found = statements[field].rows(connection, company_id=company_id, **{field: name})
+    return bool(found)
+
+
 def record(
     connection: Connection, operation: OperationDraft, seq: int, steps: Sequence[Step]
 ) -> None:

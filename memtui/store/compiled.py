@@ -383,6 +383,32 @@ WRITES_SINCE = Prepared(
     },
 )
 
+WRITE_OF_PROJECT = Prepared(
+    "WRITE_OF_PROJECT",
+    "SELECT memory_operations.seq FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.project_id = ? AND memory_operations.operation_type = ? AND memory_operations.status = ? LIMIT ? OFFSET ?",
+    binds="company_id=text project_id=text operation_type_1=text status_1=text param_1=plain param_2=plain",
+    results="plain",
+    constants={
+        "operation_type_1": "write",
+        "status_1": "ok",
+        "param_1": 1,
+        "param_2": 0,
+    },
+)
+
+WRITE_OF_SUBJECT = Prepared(
+    "WRITE_OF_SUBJECT",
+    "SELECT memory_operations.seq FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.subject_id = ? AND memory_operations.operation_type = ? AND memory_operations.status = ? LIMIT ? OFFSET ?",
+    binds="company_id=text subject_id=text operation_type_1=text status_1=text param_1=plain param_2=plain",
+    results="plain",
+    constants={
+        "operation_type_1": "write",
+        "status_1": "ok",
+        "param_1": 1,
+        "param_2": 0,
+    },
+)
+
 FIRST_HOT = Prepared(
     "FIRST_HOT",
     "SELECT min(memory_operations.seq) AS min_1 FROM memory_operations WHERE memory_operations.company_id = ?",

@@ -196,6 +196,13 @@ WRITES_OF_RUN = select(func.count()).where(_is(_operation, "company_id", "run_id
 WRITES_SINCE = select(func.count()).where(
     _is(_operation, "company_id"), _operation.started_at >= bindparam("since"), *_written
 )
+_saved = (_operation.operation_type == "write", _operation.status == "ok")
+WRITE_OF_PROJECT = (
+    select(_operation.seq).where(_is(_operation, "company_id", "project_id"), *_saved).limit(1)
+)
+WRITE_OF_SUBJECT = (
+    select(_operation.seq).where(_is(_operation, "company_id", "subject_id"), *_saved).limit(1)
+)
 FIRST_HOT = select(func.min(_operation.seq)).where(_is(_operation, "company_id"))
 CONTEXTS_OF_RUN = (
     select(_operation.request)

@@ -10,6 +10,7 @@ import typer
 from memtui.doors.cli.forget import changed_ids, held
 from memtui.doors.cli.options import AsOf, BindingOptions, SourceOptions
 from memtui.doors.cli.output import columns, table
+from memtui.doors.cli.records import say_first_of
 from memtui.doors.cli.session import FirstSession, Session
 from memtui.widgets import format as shown
 
@@ -86,6 +87,7 @@ async def facts_set(
     A value that it has already in this scope is replaced; where the provider keeps the past, the
     old one stays there.
     """
+    await say_first_of(session, scope.scope(session), scope.binding)
     answer = await session.service.facts.set(
         session.caller,
         key,

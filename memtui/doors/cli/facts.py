@@ -46,7 +46,7 @@ from memtui.doors.cli.options import (
     filter_of,
 )
 from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table
-from memtui.doors.cli.records import say_unknown_of_records
+from memtui.doors.cli.records import say_unknown_of_records, say_unknown_owners
 from memtui.doors.cli.session import FirstSession, Session
 from memtui.filters import Taker
 from memtui.widgets import format as shown
@@ -425,6 +425,7 @@ async def facts_stats(
         scope=scope.scope(session),
     )
     session.out.answer(metrics, _metrics(session, metrics))
+    await say_unknown_owners(session, scope.scope(session), None)
 
 
 def _metrics(session: Session, found: FactMetrics) -> Iterator[Line]:

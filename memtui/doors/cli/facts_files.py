@@ -32,6 +32,7 @@ from memtui.doors.cli.facts import FACT, FactScope
 from memtui.doors.cli.options import DryRun, Force
 from memtui.doors.cli.output import Line as Shown
 from memtui.doors.cli.output import jsonable, write_exactly
+from memtui.doors.cli.records import say_first_of
 from memtui.doors.cli.session import FirstSession, Session
 from memtui.json_text import json_text
 from memtui.visible import visible
@@ -252,6 +253,9 @@ async def load(
 
     Returns the exit code: 1 where a line was refused.
     """
+    if report.added:
+        of_whom = request_of(report.added[0][1])
+        await say_first_of(session, of_whom.scope, of_whom.binding_key)
     if not dry_run:
         wanted, report.added = report.added, []
         together = uuid4().hex if len(wanted) > 1 else None

@@ -18,6 +18,7 @@ from memtui.doors.cli.options import (
     SourceOptions,
     json_object,
 )
+from memtui.doors.cli.records import say_first_of
 from memtui.doors.cli.session import FirstSession, Session, handle_in
 from memtui.external_editor import edited
 from memtui.visible import visible
@@ -153,6 +154,7 @@ async def store(
         created_by=session.caller.principal,
         **values,
     )
+    await say_first_of(session, request.scope, request.binding_key)
     answer = await session.service.write(session.caller, request, tell_similar=True)
     session.out.answer(
         answer,

@@ -110,10 +110,10 @@ async def query(
         return
     answer = await session.service.query(session.caller, request)
     session.out.answer(answer, _snippets(session, answer), _summary(answer))
-    if not answer.snippets:
-        from memtui.doors.cli.records import say_unknown_owners
+    from memtui.doors.cli.records import say_unknown_owners
 
-        await say_unknown_owners(session, request.scope, answer.binding_key)
+    scopes = [one.scope for one in answer.snippets]
+    await say_unknown_owners(session, request.scope, answer.binding_key, scopes)
 
 
 def _stages(stages: Iterable[ExplainStage]) -> Iterator[Line]:
@@ -281,10 +281,12 @@ async def context(
     else:
         share = jsonable(answer.share) | {"over_target": answer.share.over_target}
         session.out.answer(jsonable(answer) | {"share": share}, _lines(answer))
-        if not delivered and not any(section.facts for section in answer.sections):
+        if not delivered:
             from memtui.doors.cli.records import say_unknown_owners
 
-            await say_unknown_owners(session, request.scope, scope.binding)
+            facts = (fact for section in answer.sections for fact in section.facts)
+            scopes = [fact.scope for fact in facts if fact.scope is not None]
+            await say_unknown_owners(session, request.scope, scope.binding, scopes)
     kinds = {WarningKind.OVER_BUDGET, WarningKind.FAR_OVER_BUDGET}
     over = [one.message for one in answer.warnings if one.kind in kinds]
     if check and over:

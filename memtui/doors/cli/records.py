@@ -16,11 +16,16 @@ from memtui.contract import (
     Comparison,
     Filter,
     Measure,
+    MemtuiError,
     NotFound,
+    OperationStatus,
+    OperationType,
     Record,
     Scope,
     SourceKind,
     Unsupported,
+    owner_of,
+    owner_words,
 )
 from memtui.doors.cli.options import (
     AllBindings,
@@ -322,7 +327,11 @@ _LOOKED_AT = 500
 _NEAR = 75
 """From this likeness on, of 100, a value is near."""
 _MOST_NEAR = 3
+_MOST_NAMED = 10
+_WRITERS = {"project_id": "project", "subject_id": "user"}
+"""Of whom the log is asked for what was stored, and what they are called."""
 _ANSWERED = Comparison(measure=Measure.RESULTS, sign=">", value=Decimal(0))
+_STORED = Filter(operation_type=OperationType.WRITE, status=OperationStatus.OK)
 _KNOWN = {"source_kind", "operation_type", "status", "since", "until"}
 """The fields whose values are known without a look at what is there."""
 
@@ -365,33 +374,81 @@ async def say_unknown_of_records(
             _say_unknown(session, name, written, value, near)
 
 
-async def say_unknown_owners(session: Session, scope: Scope, binding: str | None) -> None:
-    """Name each project, user and agent of a scope of whom nothing is kept; as above."""
+async def say_unknown_owners(
+    session: Session, scope: Scope, binding: str | None, found: Sequence[Scope] = ()
+) -> None:
+    """Name each project and user of a scope of whom nothing is kept, and each such agent.
+
+    `found` are the scopes of what was found for it: whoever has a record there is known, and an
+    agent is named only where nothing was found.
+    """
     for field in OWNER_FIELDS:
         value = getattr(scope, field)
-        if value is None:
+        is_known = value in {None, *(getattr(one, field) for one in found)}
+        if is_known or (found and field == "agent_id"):
             continue
-        # Alone: of a user in a project there may be nothing, and much of each. Of whom the log
-        # tells that something was found, nobody is asked, as that would be one more row in it.
-        alone = {field: value}
-        answered = Filter.model_validate({**alone, "comparisons": (_ANSWERED,)})
-        if (await session.service.log.page(session.caller, answered, limit=1)).total:
-            continue
-        request = BrowseRequest(
-            scope=Scope(company_id=scope.company_id, **alone),
-            binding_key=binding,
-            filter=Filter(**alone),
-            limit=1,
-        )
-        try:
-            kept = (await session.service.browse(session.caller, request)).records
-        except (Unsupported, NotFound):  # it lists nothing, or nothing serves them: nobody can tell
-            continue
-        if not kept:
-            seen = await session.service.log.scopes(session.caller, _LOOKED_AT)
-            known = {getattr(one, field) for one in seen} - {None, value}
-            name = WORD_OF[field]
+        if await _is_unknown(session, field, value, binding):
+            name, known = WORD_OF[field], await _known_owners(session, field, value)
             _say_unknown(session, name, written_value(name, value), value, known)
+
+
+async def say_first_of(session: Session, scope: Scope, binding: str | None) -> None:
+    """Say that nothing is kept yet of the project or user for whom something is to be stored.
+
+    Its name may be mistyped, so those that are near are named, or else some that are known.
+    """
+    field, value = owner_of(scope)
+    if field not in _WRITERS:
+        return
+    try:
+        if not await _is_unknown(session, field, value, binding):
+            return
+    except MemtuiError:  # what is stored fails for the same reason, and says so
+        return
+    known = await _known_owners(session, field, value)
+    hint = ""
+    if near := _near(value, known):
+        hint = f"; near is {' or '.join(near)}"
+    elif known:
+        hint = f"; known {_WRITERS[field]}s: {', '.join(known[:_MOST_NAMED])}"
+    session.out.say(f"Nothing was remembered of {owner_words(scope)} before this{hint}.")
+
+
+async def _is_unknown(session: Session, field: str, value: str, binding: str | None) -> bool:
+    """Return whether nothing is kept of a project, user or agent, as far as anybody can tell."""
+    # Alone: of a user in a project there may be nothing, and much of each. Of whom the log tells
+    # that something was stored, nobody is asked, as that would be one more row in it.
+    alone = {field: value}
+    chosen = build_filter(**alone, comparisons=(_ANSWERED,))
+    if field in _WRITERS:
+        if await session.service.has_written(session.caller, field, value):
+            return False
+        # What is asked for a project or user may be answered with memories of everybody.
+        chosen = _STORED.narrowed_to(**alone)
+    if (await session.service.log.page(session.caller, chosen, limit=1)).total:
+        return False
+    request = BrowseRequest(
+        scope=Scope(company_id=session.company.company_id, **alone),
+        binding_key=binding,
+        filter=Filter(**alone),
+        limit=1,
+    )
+    try:
+        return not (await session.service.browse(session.caller, request)).records
+    except (Unsupported, NotFound):  # it lists nothing, or nothing serves them: nobody can tell
+        return False
+
+
+async def _known_owners(session: Session, field: str, but: str) -> list[str]:
+    """Return the other projects, users or agents of the log's newest, the last used first."""
+    log = session.service.log
+    if field in _WRITERS:
+        newest = await log.page(session.caller, _STORED, limit=_LOOKED_AT)
+        seen = [one.scope for one in newest.operations]
+    else:
+        seen = await log.scopes(session.caller, _LOOKED_AT)
+    known = dict.fromkeys(getattr(one, field) for one in seen)
+    return [one for one in known if one not in {None, but}]
 
 
 def _given(chosen: Filter, *, but: str = "") -> list[tuple[str, str, str, Filter]]:
@@ -413,10 +470,16 @@ def _only(field: str, values: Sequence[str]) -> Filter:
 def _say_unknown(
     session: Session, name: str, written: str, value: str, known: Iterable[str]
 ) -> None:
-    from rapidfuzz import process
-
-    part_of = sorted(other for other in known if value.casefold() in other.casefold())
-    alike = process.extract(value, list(known), limit=_MOST_NEAR, score_cutoff=_NEAR)
-    found = part_of[:_MOST_NEAR] or [other for other, _, _ in alike]
+    found = _near(value, known)
     near = " or ".join(f"{name}:{written_value(name, other)}" for other in found)
     session.out.say(f"Nothing has {name}:{written}" + (f"; near is {near}." if near else "."))
+
+
+def _near(value: str, known: Iterable[str]) -> list[str]:
+    """Return the few names that a mistyped one may stand for."""
+    from rapidfuzz import process
+
+    names = list(known)
+    part_of = sorted(other for other in names if value.casefold() in other.casefold())
+    alike = process.extract(value, names, limit=_MOST_NEAR, score_cutoff=_NEAR)
+    return part_of[:_MOST_NEAR] or [other for other, _, _ in alike]

@@ -45,6 +45,33 @@ def test_line_and_option_do_not_overrule_each_other(here: Run) -> None:
     assert here("ops", "list", "type:write", "--type", "write").code == 0
 
 
+def test_the_first_memory_of_somebody_is_said_to_be_it(here: Run, tmp_path: Path) -> None:
+    (tmp_path / "one.jsonl").write_text('{"text": "We release on Fridays"}')
+    load = ("facts", "import", str(tmp_path / "one.jsonl"))
+
+    def said(*command: str) -> str:
+        done = here(*command)
+        assert done.code == 0, done.err
+        return next((one for one in done.err.splitlines() if "before this" in one), "")
+
+    assert said("note", "We deploy from release") == ""
+    nothing = "Nothing was remembered of {} before this{}."
+    assert said("note", "A", "--project", "infra") == nothing.format("project infra", "")
+    assert said("note", "Blue", "--project", "infra", "--agent", "coding") == ""
+    known = nothing.format("project web", "; known projects: infra")
+    assert said("facts", "add", "Red", "--project", "web", "--json") == known
+    near = nothing.format("project infar", "; near is infra")
+    assert said(*load, "--project", "infar", "--dry-run") == near
+    assert said(*load, "--project", "infar") == near
+    assert said(*load, "--project", "infar") == ""
+    assert said("facts", "add", "Tea", "--subject", "ana") == nothing.format("user ana", "")
+    assert "near is ana" in said("facts", "set", "drink", "tea", "--subject", "anna")
+    here("query", "release", "--project", "docs")
+    assert "before this" in said("note", "Green", "--project", "docs"), "to ask is not to remember"
+    here("archive", "seal", "--all")
+    assert said("note", "Grey", "--project", "infra") == ""
+
+
 def test_a_value_that_nobody_has_is_named_with_what_is_near(here: Run) -> None:
     assert (
         here("note", "We deploy from release", "--agent", "coding", "--topic", "deploy").code == 0
@@ -77,6 +104,12 @@ def test_a_value_that_nobody_has_is_named_with_what_is_near(here: Run) -> None:
     assert here("note", "The kettle is blue", "--project", "web").code == 0
     done = here("query", "coffee", "--agent", "coding", "--project", "web")
     assert (done.code, "Nothing has" in done.err) == (0, False)
+
+    for command in (["query", "blue kettle"], ["context", "--subject", "ana"], ["facts", "stats"]):
+        here("facts", "add", "We say hello", "--project", "web")
+        assert here("facts", "add", "We test before", "--agent", "coding").code == 0
+        done = here(*command, "--project", "nope")
+        assert (done.code, "Nothing has project:nope.\n" in done.err) == (0, True), command
 
     browses = ("ops", "list", "type:browse", "--json")
     before = here(*browses).document["total"]
