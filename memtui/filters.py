@@ -219,6 +219,8 @@ _WORDED_SPAN = re.compile(rf"(an?|\d{{1,6}}) ({'|'.join(_UNIT_WORDS)})s? ago")
 _DAYS_BACK = {"today": 0, "yesterday": 1}
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _DAY = re.compile(rf"(?P<back>today|yesterday)|last (?P<weekday>{'|'.join(_WEEKDAYS)})")
+_SPAN_AHEAD = re.compile(rf"in (an?|\d{{1,6}}) ({'|'.join(_UNIT_WORDS)})s?")
+_DAY_AHEAD = re.compile(rf"tomorrow|next (?P<weekday>week|{'|'.join(_WEEKDAYS)})")
 
 
 def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
@@ -635,14 +637,21 @@ def _quoted_word(word: str) -> str:
 def parse_ahead(text: str, *, now: datetime, zone: tzinfo | None = UTC) -> datetime:
     """Parse an end, such as an expiry: a span from now on (`30d 6h 3mo`), or as `parse_when`.
 
+    A span may be in words: `in 3 weeks`. `tomorrow`, `next monday`, which today never is, and `next
+    week`, which is its Monday, start in `zone`.
+
     Raises:
         Invalid: the text is none of these.
     """
     written = text.strip()
-    span = _SPAN.fullmatch(written)
     try:
+        span = _SPAN.fullmatch(written)
         if span is not None and not written.endswith("ago"):
             return now.astimezone(UTC) + int(span[1]) * _SPAN_UNITS[span[2]]
+        if span := _SPAN_AHEAD.fullmatch(written.lower()):
+            return now.astimezone(UTC) + _of_words(span)
+        if day := _DAY_AHEAD.fullmatch(written.lower()):
+            return _start_of_next(day, now.astimezone(zone))
     except OverflowError as error:
         raise Invalid(f"{written} lies outside of the calendar; give a nearer time.") from error
     try:
@@ -651,17 +660,20 @@ def parse_ahead(text: str, *, now: datetime, zone: tzinfo | None = UTC) -> datet
         if isinstance(error.__cause__, OverflowError):
             raise
         raise Invalid(
-            f"{written!r} is not a time; try 30d, 6h, 3mo, 2030-12-31 or 2030-12-31T14:30."
+            f"{written!r} is not a time; try 30d, in 3 weeks, tomorrow, next monday, 2030-12-31 or "
+            "2030-12-31T14:30."
         ) from error
 
 
 def parse_expiry(text: str, *, now: datetime, zone: tzinfo | None = UTC) -> datetime:
-    """Parse an end that is still to come, as `parse_ahead`.
+    """Parse an end that is still to come, as `parse_ahead`; of a clock time alone the next one.
 
     Raises:
         Invalid: the text is no moment, or one that is past.
     """
     moment = parse_ahead(text, now=now, zone=zone)
+    if _CLOCK.fullmatch(text.strip()):
+        moment = (moment.astimezone(zone) + timedelta(days=1)).astimezone(UTC)
     if moment <= now:
         raise Invalid(f"{text.strip()!r} is past; give a time that is still to come, such as 30d.")
     return moment
@@ -681,8 +693,7 @@ def parse_when(text: str, *, now: datetime, zone: tzinfo | None = UTC) -> dateti
         if span := _SPAN.fullmatch(text):
             return now.astimezone(UTC) - int(span[1]) * _SPAN_UNITS[span[2]]
         if span := _WORDED_SPAN.fullmatch(text.lower()):
-            number = int(span[1]) if span[1].isdigit() else 1
-            return now.astimezone(UTC) - number * _SPAN_UNITS[_UNIT_WORDS[span[2]]]
+            return now.astimezone(UTC) - _of_words(span)
         if text.lower() == "now":
             return now.astimezone(UTC)
         if day := _DAY.fullmatch(text.lower()):
@@ -700,14 +711,34 @@ def parse_when(text: str, *, now: datetime, zone: tzinfo | None = UTC) -> dateti
         ) from error
 
 
+def _of_words(span: re.Match[str]) -> timedelta:
+    """Return how long a span of words is: `3 weeks`, `an hour`."""
+    number = int(span[1]) if span[1].isdigit() else 1
+    return number * _SPAN_UNITS[_UNIT_WORDS[span[2]]]
+
+
 def _start_of(day: re.Match[str], now: datetime) -> datetime:
     """Return when a day that is named from the zone of `now` began there."""
     if (name := day["weekday"]) is None:
         back = _DAYS_BACK[day["back"]]
     else:
         back = (now.weekday() - _WEEKDAYS.index(name) - 1) % 7 + 1
+    return _midnight(now, -back)
+
+
+def _start_of_next(day: re.Match[str], now: datetime) -> datetime:
+    """Return when a day to come that is named from the zone of `now` begins there."""
+    ahead = 1
+    if (name := day["weekday"]) is not None:
+        first = 0 if name == "week" else _WEEKDAYS.index(name)
+        ahead = (first - now.weekday() - 1) % 7 + 1
+    return _midnight(now, ahead)
+
+
+def _midnight(now: datetime, days: int) -> datetime:
+    """Return when the day that is so many days from `now` begins in its zone."""
     today = now.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
-    return (today - timedelta(days=back)).astimezone(UTC)
+    return (today + timedelta(days=days)).astimezone(UTC)
 
 
 def _last(clock: re.Match[str], now: datetime) -> datetime:

@@ -537,6 +537,8 @@ def test_dollars_of_records_are_answered_with_how_their_tokens_are_written() -> 
         ("45s", NOW + timedelta(seconds=45)),
         ("3mo", NOW + timedelta(days=90)),
         ("2y", NOW + timedelta(days=730)),
+        ("in 3 weeks", NOW + timedelta(days=21)),
+        ("In an hour", NOW + timedelta(hours=1)),
         ("2027-01-02", datetime(2027, 1, 2, tzinfo=UTC)),
         ("2027-01-02T03:04:05+01:00", datetime(2027, 1, 2, 2, 4, 5, tzinfo=UTC)),
     ],
@@ -546,10 +548,36 @@ def test_an_expiry_lies_ahead(text: str, moment: datetime) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("tomorrow", "2026-03-28T23:00Z"),
+        ("Next Week", "2026-03-29T22:00Z"),
+        ("next monday", "2026-03-29T22:00Z"),
+        ("next saturday", "2026-04-03T22:00Z"),
+        ("13:00", "2026-03-29T11:00Z"),
+        ("14:00", "2026-03-28T13:00Z"),
+    ],
+)
+def test_a_day_ahead_begins_at_midnight_of_its_zone(text: str, moment: str) -> None:
+    now = datetime(2026, 3, 28, 12, 0, tzinfo=UTC)
+    parsed = parse_expiry(text, now=now, zone=BERLIN)
+    assert parsed == datetime.fromisoformat(moment)
+    assert parsed.tzinfo is UTC
+
+
+def test_what_a_refusal_says_to_try_is_taken() -> None:
+    for parse in (parse_expiry, parse_when):
+        with pytest.raises(Invalid) as refused:
+            parse("soon", now=NOW)
+        examples = str(refused.value).partition("try ")[2].removesuffix(".").replace(" or ", ", ")
+        assert [parse(one, now=NOW) for one in examples.split(", ")]
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "is not a time; try 30d, 6h, 3mo, 2030-12-31"),
-        ("soon", "is not a time; try 30d, 6h, 3mo, 2030-12-31"),
+        ("", "is not a time; try 30d, in 3 weeks, tomorrow"),
+        ("soon", "is not a time; try 30d, in 3 weeks, tomorrow"),
         ("-3d", "is not a time"),
         ("\x1b[31m", "is not a time"),
         ("999999y", "lies outside of the calendar"),

@@ -443,7 +443,7 @@ class EditingScreen(ListScreen[R]):
         prompt = Prompt(
             title.rstrip(),
             value=written_expiry(of_all, self.state),
-            placeholder="30d, 6h, 2026-12-31",
+            placeholder="30d, tomorrow, 2026-12-31",
             hint="enter set   empty: never   esc go back",
             check=lambda text: moment_or_never(text, self.state),
         )

@@ -367,7 +367,8 @@ async def facts_expire(
     when: Annotated[
         str,
         typer.Argument(
-            metavar="WHEN", help="From then on it is gone: 30d from now, a date, or never."
+            metavar="WHEN",
+            help="From then on it is gone: 30d from now, tomorrow, a date, or never.",
         ),
     ],
     scope: FactScope,

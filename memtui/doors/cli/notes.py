@@ -40,7 +40,8 @@ Tags = Annotated[
     list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag; may be repeated.")
 ]
 Expires = Annotated[
-    str | None, typer.Option(help="From when on it is not returned: 30d from now, or a date.")
+    str | None,
+    typer.Option(help="From when on it is not returned: 30d from now, tomorrow, or a date."),
 ]
 
 
