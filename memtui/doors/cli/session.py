@@ -172,13 +172,13 @@ class Session:
         """Return the session of who looks at a moment, and say which; None: now.
 
         Raises:
-            Invalid: the text names no moment.
+            Invalid: the text names no moment, or one that is yet to come.
         """
-        if text is None:
+        moment = self.past(text)
+        if moment is None:
             return self
         from memtui.widgets.format import exact
 
-        moment = self.moment(text)
         if not self.out.as_json:
             self.out.say(f"As of {exact(moment, self.zone)}:")
         return replace(self, caller=self.caller.at(moment))

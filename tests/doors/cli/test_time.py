@@ -43,6 +43,9 @@ def test_an_answer_of_the_past_says_so(here: Run) -> None:
     delivered = here("context", *place, "--as-of", "1d", "--delivered")
     assert delivered.code == 2
     assert "leave out --delivered" in delivered.err
+    ahead = here("browse", *place, "--as-of", "2400-01-01")
+    assert (ahead.code, ahead.out) == (2, "")
+    assert ahead.err == "2400-01-01 is yet to come; give a moment in the past, such as 90d.\n"
 
 
 def test_changes_and_history_say_who_and_why(here: Run) -> None:
