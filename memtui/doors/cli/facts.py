@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from uuid import uuid4
 
 import typer
 
@@ -21,7 +22,7 @@ from memtui.contract import (
     own_filter,
     owned,
 )
-from memtui.doors.cli.forget import answer_forgotten, changed_ids, forgotten, ids_of
+from memtui.doors.cli.forget import answer_forgotten, changed_ids, forgotten, ids_of, not_forgotten
 from memtui.doors.cli.input import confirm, confirm_name, read_stdin
 from memtui.doors.cli.notes import (
     Expires,
@@ -117,13 +118,17 @@ class FactScope(BindingOptions):
         records: Sequence[Record],
         binding_key: str | None = None,
         staying: Sequence[Record] = (),
+        together: str | None = None,
     ) -> MutationAnswer:
         """Forget records as they were read, from this binding if it is given.
 
-        `staying` is what stays in their place.
+        `staying` is what stays in their place, and `together` names what is done with it, for one
+        undo of all.
         """
         request = ForgetRequest.of(records, self.scope(session), binding_key or self.binding)
-        return await session.service.forget(session.caller, request, staying=staying)
+        return await session.service.forget(
+            session.caller, request, staying=staying, together=together
+        )
 
 
 class OwnFacts(NamedTuple):
@@ -317,20 +322,22 @@ async def facts_merge(
 ) -> int:
     """Keep one of several facts that say the same.
 
-    The others are deleted in one operation; a new text is another. Where the text is refused the
-    others come back.
+    The others are deleted in one operation; a new text is another, and one undo takes back both.
+    Where the text is refused the others come back.
     """
     gone = [other for other in ids_of(others) if other != survivor]
     if not gone:
         raise Invalid("Name at least one other fact to merge into the survivor.")
     [kept] = await scope.named(session, [survivor])
     records = await scope.named(session, gone)
-    forgot = await scope.forget(session, records)
+    is_reworded = text is not None and text != kept.text
+    together = uuid4().hex if is_reworded else None
+    forgot = await scope.forget(session, records, together=together)
     change = None
-    if text is not None and text != kept.text:
+    if is_reworded:
         # After the deletion, because a store may not hold one text or key twice.
         try:
-            change = await _correct(session, scope, kept, text=text)
+            change = await _correct(session, scope, kept, text=text, together=together)
         except MemtuiError:
             await session.service.undo(session.caller, forgot.operation_id)
             raise
@@ -342,10 +349,18 @@ async def facts_merge(
             "operation_ids": [one.operation_id for one in (change, forgot) if one is not None],
         },
         [survivor],
-        *forgotten(forgot),
-        corrected(change) if change is not None else "",
+        *(forgotten(forgot) if change is None else not_forgotten(forgot)),
+        "" if change is None else _merged(forgot, change),
     )
     return 1 if forgot.refused or forgot.ghosts else 0
+
+
+def _merged(forgot: MutationAnswer, change: MutationAnswer) -> str:
+    """Tell a person how a merge with a new text is taken back, or an agent that it waits."""
+    if change.held or not forgot.handles:
+        return corrected(change)
+    merged = shown.counted(len(forgot.handles) + 1, "fact")
+    return f"Made one of {merged}; memtui undo {change.operation_id} undoes it."
 
 
 async def facts_pin(session: Session, record_ids: FactIds, scope: FactScope) -> None:
@@ -399,6 +414,7 @@ async def _correct(
     record: Record,
     *,
     revision: str | None = None,
+    together: str | None = None,
     **change: Any,
 ) -> MutationAnswer:
     request = scope.request(
@@ -408,7 +424,7 @@ async def _correct(
         revision=revision or record.revision,
         **change,
     )
-    return await session.service.correct(session.caller, request)
+    return await session.service.correct(session.caller, request, together=together)
 
 
 async def facts_stats(

@@ -82,7 +82,7 @@ async def undo(
 
     Without an operation that is the last change, of memories or of settings; with a scope, the
     last one in that scope. A change that cannot be undone is never skipped. Undoing an undo redoes
-    the change. What was forgotten from several bindings or stored from one file is undone at once.
+    the change. What was forgotten from several bindings, stored from one file or merged is undone at once.
     """
     if listing:
         if operation_id is not None or asdict(scope) != asdict(ScopeOptions()):
@@ -199,6 +199,17 @@ def answer_forgotten(session: Session, answer: MutationAnswer) -> int:
 
 def forgotten(answer: MutationAnswer) -> Iterator[str]:
     """Tell a person what is gone, what was not there, and how it comes back."""
+    yield from not_forgotten(answer)
+    if answer.handles:
+        them = "it" if len(answer.handles) == 1 else "them"
+        yield (
+            f"Forgot {shown.counted(len(answer.handles), 'record')} from {answer.binding_key}; "
+            f"memtui undo {answer.operation_id} brings {them} back."
+        )
+
+
+def not_forgotten(answer: MutationAnswer) -> Iterator[str]:
+    """Tell a person what was to be forgotten and is not gone, and why."""
     yield held(answer)
     for handle in answer.missing:
         yield f"There was no record {handle.provider_record_id}."
@@ -206,12 +217,6 @@ def forgotten(answer: MutationAnswer) -> Iterator[str]:
         yield f"{record_id} was not forgotten: {why}"
     for handle in answer.ghosts:
         yield f"The provider still returns {handle.provider_record_id}: it is a ghost now."
-    if answer.handles:
-        them = "it" if len(answer.handles) == 1 else "them"
-        yield (
-            f"Forgot {shown.counted(len(answer.handles), 'record')} from {answer.binding_key}; "
-            f"memtui undo {answer.operation_id} brings {them} back."
-        )
 
 
 def ids_of(given: Sequence[str]) -> list[str]:

@@ -124,8 +124,13 @@ def test_merge_keeps_one(here: Run) -> None:
     assert merged.document["deleted"] == [second, third]
     assert len(merged.document["operation_ids"]) == 2
     assert texts(here) == ["Tea"]
-    assert here("undo").code == 0
-    assert here("undo").code == 0
+    undone = here("undo", "--json")
+    assert (undone.code, len(undone.document["together"])) == (0, 1)
+    assert texts(here) == ["Likes tea", "likes TEA", "Tea"]
+    again = here("facts", "merge", first, second, third, *U, "--text", "Tea")
+    assert "Made one of 3 facts; memtui undo" in again.err
+    [deletion] = here("ops", "list", "type:forget", "--limit", "1", "--json").document["operations"]
+    assert here("undo", deletion["operation_id"]).code == 0, "either id takes back both"
     assert texts(here) == ["Likes tea", "likes TEA", "Tea"]
 
 
