@@ -38,6 +38,7 @@ from memtui.contract import (
     SourceRef,
     WriteMode,
     WriteRequest,
+    own_filter,
 )
 from memtui.service.answers import (
     BrowseAnswer,
@@ -253,6 +254,27 @@ class Operations(Group):
             # Of a view of everybody's, the provider counts what the caller may not read too.
             total=page.total if is_whole else None,
         )
+
+    async def has_records(
+        self, caller: Caller, owner: Scope, *, binding_key: str | None = None
+    ) -> bool:
+        """Return whether a binding stores anything of a scope's owner; a read for another answer.
+
+        Raises:
+            Unsupported: the binding lists nothing.
+        """
+        chosen = own_filter(owner, kind=None)
+        asked: Json = {"filter": filter_json(chosen), "limit": 1}
+        async with self._core.connected(
+            OperationType.BROWSE, caller, owner, asked, binding_key, needs="browse"
+        ) as (entry, connection):
+            entry.to_show = True
+            request = BrowseRequest(
+                scope=owner, binding_key=connection.binding.key, filter=chosen, limit=1
+            )
+            page = await connection.read(lambda: connection.adapter.browse(request))
+            entry.result_count, entry.usage = len(_readable(entry, page.records)), page.usage
+        return entry.result_count > 0
 
     async def pages(self, caller: Caller, request: BrowseRequest) -> AsyncIterator[BrowseAnswer]:
         """Yield the pages of what a request lists, to its end; each of a thousand records."""

@@ -416,8 +416,7 @@ async def say_first_of(session: Session, scope: Scope, binding: str | None) -> N
 
 async def _is_unknown(session: Session, field: str, value: str, binding: str | None) -> bool:
     """Return whether nothing is kept of a project, user or agent, as far as anybody can tell."""
-    # Alone: of a user in a project there may be nothing, and much of each. Of whom the log tells
-    # that something was stored, nobody is asked, as that would be one more row in it.
+    # Alone: of a user in a project there may be nothing, and much of each.
     alone = {field: value}
     chosen = build_filter(**alone, comparisons=(_ANSWERED,))
     if field in _WRITERS:
@@ -427,14 +426,9 @@ async def _is_unknown(session: Session, field: str, value: str, binding: str | N
         chosen = _STORED.narrowed_to(**alone)
     if (await session.service.log.page(session.caller, chosen, limit=1)).total:
         return False
-    request = BrowseRequest(
-        scope=Scope(company_id=session.company.company_id, **alone),
-        binding_key=binding,
-        filter=Filter(**alone),
-        limit=1,
-    )
+    owner = Scope(company_id=session.company.company_id, **alone)
     try:
-        return not (await session.service.browse(session.caller, request)).records
+        return not await session.service.has_records(session.caller, owner, binding_key=binding)
     except (Unsupported, NotFound):  # it lists nothing, or nothing serves them: nobody can tell
         return False
 

@@ -66,7 +66,6 @@ def test_from_note_to_undo(memtui: Run, here: Run) -> None:
     assert steps == [
         ("get", "ok"), ("undo", "ok"), ("get", "error"), ("forget", "ok"), ("history", "ok"),
         ("correct", "ok"), ("get", "ok"), ("query", "ok"), ("write", "ok"),
-        ("browse", "ok"),
     ]  # fmt: skip
     by_step = {entry["operation_type"]: entry for entry in log["operations"]}
     for step in ("write", "correct", "forget", "undo"):
