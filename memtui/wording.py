@@ -46,11 +46,10 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
 
 
 def none_of_them(others: int) -> str:
-    """Return the end of a sentence that says of one thing, and of others, that it is not there."""
-    more = (
+    """Return what a sentence that says of one thing that it is not there says of others."""
+    return (
         "" if not others else ", nor the other" if others == 1 else f", nor the {others:,} others"
     )
-    return f"{more}."
 
 
 _MISFITS = {

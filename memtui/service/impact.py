@@ -444,7 +444,10 @@ class Impacts(Group):
             missing += [handle for handle, record in found.items() if record is None]
         if not unread and not any(records.values()):
             first = missing[0].provider_record_id
-            raise NotFound(f"There is no record {first} here{none_of_them(len(missing) - 1)}")
+            others = none_of_them(len(missing) - 1)
+            raise NotFound(
+                f"There is no record {first} here{others}; `memtui browse` lists those there are."
+            )
         return records, missing, unread
 
     async def _read(

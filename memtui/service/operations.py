@@ -711,7 +711,8 @@ def _refuse_nothing(there: Sequence[Snapshot], ids: Sequence[str], key: str) -> 
     """Raise `NotFound` where none of the records is there."""
     if not there:
         raise NotFound(
-            f"There is no record {ids[0]} in {key} for this scope{none_of_them(len(ids) - 1)}"
+            f"There is no record {ids[0]} in {key} for this scope{none_of_them(len(ids) - 1)}; "
+            "`memtui browse` lists those there are."
         )
 
 

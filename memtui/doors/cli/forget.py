@@ -82,7 +82,8 @@ async def undo(
 
     Without an operation that is the last change, of memories or of settings; with a scope, the
     last one in that scope. A change that cannot be undone is never skipped. Undoing an undo redoes
-    the change. What was forgotten from several bindings, stored from one file or merged is undone at once.
+    the change. What was forgotten from several bindings, stored from one file or merged is undone
+    at once.
     """
     if listing:
         if operation_id is not None or asdict(scope) != asdict(ScopeOptions()):

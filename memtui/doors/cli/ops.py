@@ -23,7 +23,7 @@ from memtui.doors.cli.options import (
     pairs,
 )
 from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table, ticker
-from memtui.doors.cli.records import change_lines, say_unknown_of_operations
+from memtui.doors.cli.records import change_lines, say_no_operation, say_unknown_of_operations
 from memtui.doors.cli.session import FirstSession, Session
 from memtui.store.operation import OperationPage, details
 from memtui.visible import visible
@@ -96,7 +96,7 @@ async def _answer_page(session: Session, chosen: Filter, page: OperationPage) ->
         f"{shown.of_total(len(page.operations), page.total)}{_left_out(page.left_out)}{more}.",
     )
     if not page.total:
-        await say_unknown_of_operations(session, chosen)
+        await say_no_operation(session, chosen)
     return say_damaged(session, page.operations)
 
 

@@ -45,6 +45,7 @@ from memtui.filters import (
     Taker,
     as_written,
     build_filter,
+    format_filter,
     names_bindings,
     written_value,
 )
@@ -336,18 +337,27 @@ _KNOWN = {"source_kind", "operation_type", "status", "since", "until"}
 """The fields whose values are known without a look at what is there."""
 
 
-async def say_unknown_of_operations(session: Session, chosen: Filter) -> None:
-    """Name each value of a filter that no operation has; for where it found none."""
+async def say_no_operation(session: Session, chosen: Filter) -> None:
+    """Say what of a filter no operation has: values of its own, or all of it together."""
+    if not await say_unknown_of_operations(session, chosen) and chosen != Filter():
+        asked = format_filter(chosen, session.zone)
+        session.out.say(f"No operation is found by {asked}; leave a part of it out.")
+
+
+async def say_unknown_of_operations(session: Session, chosen: Filter) -> int:
+    """Name each value of a filter that no operation has, for where it found none; how many."""
     from memtui.widgets.filter_words import known_values
 
-    given, log = _given(chosen), session.service.log
+    given, log, unknown = _given(chosen), session.service.log, 0
     if not given:
-        return
+        return unknown
     newest = await log.page(session.caller, Filter(), limit=_LOOKED_AT)
     known = known_values(newest.operations)
     for name, written, value, only in given:
         if not (await log.page(session.caller, only, limit=1)).total:
             _say_unknown(session, name, written, value, known.get(name, ()))
+            unknown += 1
+    return unknown
 
 
 async def say_unknown_of_records(

@@ -24,7 +24,7 @@ from memtui.doors.cli.output import (
     table,
     write_exactly,
 )
-from memtui.doors.cli.records import say_unknown_of_operations
+from memtui.doors.cli.records import say_no_operation
 from memtui.doors.cli.session import Session
 from memtui.json_text import plain, plain_text
 from memtui.visible import visible
@@ -129,7 +129,7 @@ async def stats(
     document = _document(found) | {"held_count": held_count} | asked
     session.out.answer(document, _lines(found, names, bucket, held_count))
     if not found.operation_count:
-        await say_unknown_of_operations(session, chosen)
+        await say_no_operation(session, chosen)
 
 
 async def _held_count(session: Session, chosen: Filter) -> int | None:

@@ -83,6 +83,11 @@ def test_a_value_that_nobody_has_is_named_with_what_is_near(here: Run) -> None:
     assert done.document["operations"] == []
     assert "agent:coding" in done.err
     assert "Nothing has agent:codign" in here("stats", "agent:codign").err
+    for command in (["ops", "list"], ["stats"]):
+        done = here(*command, "xyzzy", "--agent", "coding")
+        told = "No operation is found by agent:coding xyzzy; leave a part of it out.\n"
+        assert (done.code, told in done.err) == (0, True)
+        assert "leave a part" not in here(*command, "xyzzy", "--agent", "codign").err
     people, no_agents = (
         here("ops", "list", by, "--json").document["operations"] for by in ("by:user", "-by:agent")
     )
