@@ -55,6 +55,8 @@ _ALSO = {"user": "subject"}
 """Other words before a colon."""
 _OUTCOMES = {"failed": "error", "held for review": "held", "unknown outcome": "unknown"}
 """What screens call a status."""
+_IN_OUTCOMES = {shown.split()[1] for shown in _OUTCOMES if " " in shown}
+"""The second word of each that has several."""
 
 MEASURES: dict[str, Measure] = {one.value: one for one in Measure} | {"took": Measure.LATENCY}
 """The words before `<`, `<=`, `=`, `>=` or `>`, and what each one compares with a number."""
@@ -246,10 +248,10 @@ def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
 
 
 def _sources(written: Sequence[str]) -> Iterator[str]:
-    """Yield the terms of a line, with sources as the screens name them in the place of words.
+    """Yield the terms of a line, with what the screens write with spaces in the place of words.
 
-    They are `run 4411`, which may be called `run-4411`, `issue 31`, and `ISS-31 comment 2`. A
-    duration is written there with a space before its unit: `took>2 s`.
+    That is a source: `run 4411`, which may be called `run-4411`, `issue 31`, and `ISS-31 comment
+    2`; an outcome: `status:held for review`; and a duration before its unit: `took>2 s`.
     """
     place = 0
     while place < len(written):
@@ -263,8 +265,20 @@ def _sources(written: Sequence[str]) -> Iterator[str]:
             yield term + word
             place += 1
         else:
-            yield term
+            outcome, words = _with_outcome(term, written[place + 1 :])
+            yield outcome
+            place += words
         place += 1
+
+
+def _with_outcome(term: str, following: Sequence[str]) -> tuple[str, int]:
+    """Return a term with all of the outcome that it begins, and how many words that took."""
+    for shown, status in _OUTCOMES.items():
+        first, *others = shown.split()
+        begins = re.fullmatch(rf"(-?status:(?:.*,)?){first}", term, re.IGNORECASE)
+        if others and begins and [one.lower() for one in following[: len(others)]] == others:
+            return begins[1] + status, len(others)
+    return term, 0
 
 
 def _lacks_unit(term: str) -> bool:
@@ -626,6 +640,7 @@ def _quoted_word(word: str) -> str:
     is_field = _field(quoted) is not None
     if (
         word in {*_NUMBERED, *_MILLISECONDS}
+        or word.lower() in _IN_OUTCOMES
         or quoted[0] == "-"
         or is_field
         or _COMPARED.fullmatch(quoted)

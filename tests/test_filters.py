@@ -224,6 +224,10 @@ def test_every_field_of_the_filter_can_be_typed() -> None:
             compared("latency", ">", "2000"), compared("latency", "<", "90000"),
             compared("cost", ">", "1")))),
         ("took>2 's'", Filter(text="s", comparisons=(compared("latency", ">", "2"),))),
+        ("status:held for review deploy", Filter(status="held", text="deploy")),
+        ("-status:ok,Unknown Outcome", Filter(terms=(left_out("status", "ok", "unknown"),))),
+        ("status:held 'for' review", Filter(status="held", text="for review")),
+        ("status:held for", Filter(status="held", text="for")),
         ("status:failed,'Held for review'", Filter(terms=(left_in("status", "error", "held"),))),
         ("results=0 tokens>1000 score<.3 deploy", Filter(text="deploy", comparisons=(
             compared("results", "=", "0"), compared("tokens", ">", "1000"),
