@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memtui.doors.cli.forget import changed_ids, held
-from memtui.doors.cli.options import AsOf, BindingOptions, SourceOptions
+from memtui.doors.cli.options import AsOf, BindingOptions, RunOptions, SourceOptions
 from memtui.doors.cli.output import columns, table
 from memtui.doors.cli.records import say_first_of
 from memtui.doors.cli.session import FirstSession, Session
@@ -77,7 +77,7 @@ async def facts_set(
     value: Annotated[
         str, typer.Argument(metavar="VALUE", help="Its value, kept as it is written.")
     ],
-    scope: BindingOptions,
+    scope: RunOptions,
     source: SourceOptions,
     *,
     namespace: Namespace = None,

@@ -40,6 +40,7 @@ from memtui.doors.cli.options import (
     OwnerOptions,
     RecordId,
     Revision,
+    RunOptions,
     Since,
     SourceOptions,
     Until,
@@ -131,6 +132,11 @@ class FactScope(BindingOptions):
         )
 
 
+@dataclass(frozen=True)
+class AddedFact(FactScope, RunOptions):
+    """Whose fact, of which run, and in which binding."""
+
+
 class OwnFacts(NamedTuple):
     """A scope's own facts, the oldest first, and what could not be read where they are kept."""
 
@@ -203,7 +209,7 @@ async def facts_add(
     text: Annotated[
         str, typer.Argument(metavar="TEXT", help="The fact, one line; - reads it from stdin.")
     ],
-    scope: FactScope,
+    scope: AddedFact,
     source: SourceOptions,
     *,
     topic: Annotated[str | None, typer.Option(help="Its topic.")] = None,

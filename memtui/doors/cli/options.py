@@ -221,14 +221,22 @@ class BindingOptions(OwnerOptions):
         return build(model, **values)
 
 
+RunId = Annotated[str | None, typer.Option(help="The run's id.", autocompletion=complete_run)]
+
+
+@dataclass(frozen=True)
+class RunOptions(BindingOptions):
+    """Whose memory, of which run, and which binding."""
+
+    run: RunId = None
+
+
 @dataclass(frozen=True)
 class ScopeOptions(BindingOptions):
     """Whose memory, of which piece of work, and which binding."""
 
     issue: Annotated[str | None, typer.Option(help="The issue's id.")] = None
-    run: Annotated[str | None, typer.Option(help="The run's id.", autocompletion=complete_run)] = (
-        None
-    )
+    run: RunId = None
 
 
 @dataclass(frozen=True, slots=True)

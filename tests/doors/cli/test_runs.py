@@ -103,3 +103,13 @@ def test_a_run_that_was_told_nothing_has_nothing_to_compare(here: Run) -> None:
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.strip() == "The run r-2 was given no context by memtui."
     assert here("runs", "list", "run:r-3").err.splitlines()[0].startswith("No run is in the log")
+
+
+def test_a_fact_belongs_to_the_run_that_is_named(here: Run) -> None:
+    run = (*APOLLO, "--run", "r-3")
+    assert here("facts", "add", FACT, *run, "--source", "run").code == 0
+    assert here("facts", "set", "region", "eu", *run).code == 0
+    [listed] = here("runs", "list", "--json").document["runs"]
+    assert (listed["run_id"], listed["writes"]) == ("r-3", 2)
+    [fact, *_] = here("facts", "list", *APOLLO, "--json").document["facts"]
+    assert fact["source"]["run_id"] == "r-3", "which is also what it comes from"
