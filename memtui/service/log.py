@@ -303,11 +303,12 @@ class CompanyLog:
     def run_figures(self, run_ids: Sequence[str]) -> RunFigures:
         """Return what runs come to."""
         hot, sealed, read = self._both(lambda one: one.run_figures(run_ids))
-        older = sealed.ask(read) or RunFigures([], [], [])
+        older = sealed.ask(read) or RunFigures([], [], [], [])
         return RunFigures(
             parts=older.parts + hot.parts,
             contexts=older.contexts + hot.contexts,
             usage=older.usage + hot.usage,
+            damaged=older.damaged + hot.damaged,
         )
 
     def of_run(self, run_id: str, *, after: int, limit: int) -> tuple[Operation, ...]:

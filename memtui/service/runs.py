@@ -38,7 +38,7 @@ from memtui.service.visibility import Caller, may_read, readable
 from memtui.store import journal
 from memtui.store.database import loaded_dollars
 from memtui.store.log import RecordText, RunFigures, RunPart, known, record_texts
-from memtui.store.operation import Operation, OperationHandle, Place
+from memtui.store.operation import Operation, OperationHandle, Place, why_damaged
 from memtui.store.sight import Sight
 
 _MOST_READ = 2_000
@@ -95,6 +95,8 @@ class RunPage(Model):
     next_before: int | None = None
     as_of: UtcDatetime | None = None
     """The moment up to which the log was read; None: now."""
+    problems: tuple[str, ...] = ()
+    """What is damaged of these runs, and may not be in what they come to."""
 
 
 class RecordState(StrEnum):
@@ -227,9 +229,11 @@ class Runs(Group):
             newest = sorted(found.items(), key=lambda one: -one[1])
             wanted = [one for one in newest if before is None or one[1] < before]
             page = [run_id for run_id, _ in wanted[:limit]]
-            figures = _runs(own.run_figures(page))
+            figures = own.run_figures(page)
+            runs = _runs(figures)
             return RunPage(
-                runs=tuple(figures[run_id] for run_id in page),
+                runs=tuple(runs[run_id] for run_id in page),
+                problems=tuple(map(why_damaged, figures.damaged)),
                 total=len(newest),
                 next_before=wanted[limit - 1][1] if len(wanted) > limit else None,
                 as_of=caller.as_of,

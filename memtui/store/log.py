@@ -29,6 +29,7 @@ from sqlalchemy import (
     case,
     cast,
     exists,
+    false,
     func,
     literal_column,
     not_,
@@ -214,6 +215,8 @@ class RunFigures(NamedTuple):
     parts: list[RunPart]
     contexts: list[RunContexts]
     usage: list[RunUsage]
+    damaged: list[int]
+    """The numbers of the operations that they may leave out, as these are damaged."""
 
 
 class RecordText(NamedTuple):
@@ -613,13 +616,14 @@ class LogReader:
 
     def run_figures(self, run_ids: Sequence[str]) -> RunFigures:
         """Return what runs come to."""
-        found = RunFigures([], [], [])
-        columns = OPERATIONS.c
+        found = RunFigures([], [], [], [])
+        columns, is_damaged = OPERATIONS.c, _is_damaged(self.connection)
         alike = [columns[name] for name in RunPart._fields if name in columns]
         asked = _readable(self.connection, columns.request)
         sums = [half for column in _CONSUMED for half in halves(column)]
         for run_ids_of_part in parts(run_ids):
             own = self._of_runs(run_ids_of_part)
+            found.damaged.extend(self._numbers(*own, is_damaged, order=_SEQ))
             counted = self.connection.execute(
                 select(
                     *alike,
@@ -646,6 +650,7 @@ class LogReader:
                     *own,
                     columns.operation_type == str(OperationType.CONTEXT),
                     columns.status == str(OperationStatus.OK),
+                    not_(is_damaged),
                 )
                 .group_by(columns.run_id, *said)
             )
@@ -884,6 +889,23 @@ def known(moments: Iterable[datetime | None]) -> list[datetime]:
 def _moment(column: ColumnElement[datetime]) -> ColumnElement[datetime | None]:
     """Return when it was; null where somebody put in its place what is no moment."""
     return case((type_coerce(column, BigInteger).between(_FIRST, _LAST), column), else_=None)
+
+
+def _is_damaged(connection: Connection) -> ColumnElement[bool]:
+    """Return whether an operation holds what memtui never writes; other databases take none."""
+    if connection.dialect != "sqlite":
+        return false()
+    columns = OPERATIONS.c
+    request = func.coalesce(func.json_valid(columns.request), 1) == 0
+    used = exists().where(_of_operation(USAGE.c), or_(*map(_is_no_number, _CONSUMED)))
+    numbers = (columns.result_count, columns.latency_ms)
+    begun = _moment(columns.started_at).is_(None)
+    return or_(request, used, begun, *map(_is_no_number, numbers))
+
+
+def _is_no_number(column: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return whether SQLite, which takes anything anywhere, holds a text there."""
+    return func.typeof(column).in_(("text", "blob"))
 
 
 def _count_true(condition: ColumnElement[bool]) -> ColumnElement[int]:

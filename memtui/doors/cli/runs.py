@@ -49,11 +49,11 @@ async def runs_list(
         int | None, typer.Option(min=1, help="Only before this number; for the next page.")
     ] = None,
     as_of: AsOf = None,
-) -> None:
+) -> int:
     """List the runs of agents, the last to do something first.
 
     A run is listed where one of its operations passes the filter and the options; what is counted
-    is all of it.
+    is all of it. Exit 1 if an operation of one is damaged; it is named.
     """
     session = session.at(as_of)
     chosen = which.filter(session, line, scope)
@@ -78,6 +78,9 @@ async def runs_list(
     )
     if not page.total:
         await say_unknown_of_operations(session, chosen)
+    for problem in page.problems:
+        session.out.say(problem)
+    return 1 if page.problems else 0
 
 
 async def runs_show(

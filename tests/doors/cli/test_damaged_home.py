@@ -232,10 +232,12 @@ def test_a_damaged_operation_is_named(
     runs = here("runs", "list", "--json").document["runs"]
     update(f"{column} = {value!r}")
     named = "Operation 60 is damaged"
-    after = here("runs", "list", "--json").document["runs"]
-    assert [(one["run_id"], one["operations"]) for one in after] == [
+    after = here("runs", "list", "--json")
+    assert [(one["run_id"], one["operations"]) for one in after.document["runs"]] == [
         (one["run_id"], one["operations"]) for one in runs
     ]
+    assert (after.code, named in after.err) == (1, True)
+    assert here("runs", "list", "agent:nobody").code == 0
     shown = here("runs", "show", "run-1")
     assert (shown.code, named in shown.err, "#60  " in shown.out) == (1, True, True)
     told = here("ops", "sources")
@@ -258,6 +260,32 @@ def test_a_damaged_operation_is_named(
         asked = here(*command)
         counted = asked.code == 1 and "1 is damaged, operation 60 first" in asked.err
         assert asked.code == 0 or counted or (asked.code, named in asked.err) == (3, True)
+
+
+def test_a_list_of_runs_names_what_is_damaged_in_what_they_come_to(
+    here: Run, logged: Database
+) -> None:
+    mine = "company_id = 'acme' AND seq"
+    with logged.write() as connection:
+        connection.exec_driver_sql("DROP TRIGGER memory_operations_append_only")
+        connection.exec_driver_sql(
+            "UPDATE memory_operations SET operation_type = 'context', status = 'ok', "
+            f"run_id = 'run-1', request = '{{garb' WHERE {mine} = 60"
+        )
+        [[used]] = connection.exec_driver_sql(
+            f"SELECT max(seq) FROM memory_usage WHERE {mine} < 60"
+        )
+        connection.exec_driver_sql("DROP TRIGGER memory_usage_append_only")
+        connection.exec_driver_sql(
+            f"UPDATE memory_usage SET input_tokens = 'many' WHERE {mine} = {used}"
+        )
+        connection.exec_driver_sql(
+            f"UPDATE memory_operations SET run_id = 'run-1' WHERE {mine} = {used}"
+        )
+    listed = here("runs", "list", "run:run-1")
+    assert (listed.code, "run-1" in listed.out) == (1, True)
+    named = [line.split()[1] for line in listed.err.splitlines() if "is damaged" in line]
+    assert named == [str(used), "60"]
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
