@@ -304,6 +304,8 @@ class Retrieval(Model):
     score: float | None
     query: str
     principal: str
+    run_id: str | None = None
+    """The run that asked."""
 
 
 class Provenance(Model):

@@ -529,6 +529,7 @@ class Log(Group):
                     rank=read.rank,
                     score=read.score,
                     query=_asked(read.operation.request),
+                    run_id=read.operation.scope.run_id,
                 )
                 for read in reads[:_SHOWN_RETRIEVALS]
             ),

@@ -70,7 +70,10 @@ async def get(
     *,
     provenance: Annotated[
         bool,
-        typer.Option("--provenance", help="Add who wrote it and which queries returned it."),
+        typer.Option(
+            "--provenance",
+            help="Add who wrote it and who read it: the queries and contexts that returned it.",
+        ),
     ] = False,
     as_of: AsOf = None,
 ) -> None:
@@ -250,13 +253,16 @@ def _provenance(session: Session, origin: Provenance) -> Iterator[Line]:
             f"written {shown.since(written.started_at, session.now)} by {written.principal}, "
             f"from {shown.source_line(written.source)}, operation #{written.seq}"
         )
-    yield f"returned by {shown.counted(origin.retrieval_count, 'query', 'queries')}"
+    count, told = origin.retrieval_count, len(origin.retrievals)
+    newest = f"; the newest {told}:" if told < count else ""
+    yield f"returned by {shown.counted(count, 'query', 'queries')}{newest}"
     if said := shown.helpfulness(origin.helped, origin.not_helped):
         yield said
     for found in origin.retrievals:
+        run = f" in {found.run_id}" if found.run_id else ""
         yield Dim(
             f"  {shown.ago(found.at, session.now):>6}  rank {found.rank}  #{found.seq}  "
-            f"{shown.who(found.principal)}  {found.query}"
+            f"{shown.who(found.principal)}{run}  {found.query}"
         )
 
 

@@ -89,14 +89,16 @@ def test_nothing_found_is_done(here: Run) -> None:
 
 def test_get_shows_text_source_and_link(here: Run) -> None:
     record_id = write(here, "deploy text", "--source", "run", "--run-id", "7")
-    here("query", "deploy")
+    here("query", "deploy", "--run", "r-8")
     ran = here("get", record_id, "--provenance")
     assert ran.out.startswith("deploy text\n")
     assert "https://x.test/r/7" in ran.out
-    assert "returned by 1 query" in ran.out
+    assert "returned by 1 query\n" in ran.out
+    assert " in r-8  deploy\n" in ran.out
     document = here("get", record_id, "--provenance", "--json").document
     assert document["record"]["handle"]["provider_record_id"] == record_id
     assert document["provenance"]["retrieval_count"] == 1
+    assert document["provenance"]["retrievals"][0]["run_id"] == "r-8"
     assert document["provenance"]["written"]["operation_type"] == "write"
     assert "provenance" not in here("get", record_id, "--json").document
 
