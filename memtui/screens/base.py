@@ -70,6 +70,7 @@ from memtui.screens.state import AppState, ConfigurationChanged, GoTo, Phase, Se
 from memtui.widgets import format as fmt
 from memtui.widgets import spending
 from memtui.widgets.background import Background, Work
+from memtui.widgets.detail_lines import made_again
 from memtui.widgets.display import toast
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.filter_words import known_values
@@ -276,22 +277,24 @@ class ServiceScreen(SizedScreen[None]):
             raise Invalid("There is nothing to undo.")
         return found[0]
 
-    def undo_question(self, found: UndoCandidate) -> str:
-        """Return the question whether to undo the last change.
+    def undo_question(self, found: UndoCandidate) -> Confirm:
+        """Return the question whether to undo a change, with what its record is then again.
 
         Raises:
             Invalid: it cannot be.
         """
         if found.why_not is not None:
             raise Invalid(f"The last change cannot be undone. {found.why_not}")
-        return fmt.undo_question(
+        question = fmt.undo_question(
             found.operation,
             fmt.changed(found),
             self.state.clock(),
             self.session.caller.principal,
         )
+        now, then = found.record, found.before
+        return Confirm(question, verb="undo", detail=made_again(now, then) if now and then else "")
 
-    def came_back(self, answers: Iterable[MutationAnswer]) -> str:
+    async def came_back(self, answers: Sequence[MutationAnswer]) -> str:
         """Return what was undone, in words; settings are read again."""
         records = settings = waiting = 0
         for answer in answers:
@@ -301,9 +304,19 @@ class ServiceScreen(SizedScreen[None]):
             waiting += 0 if answer.handles else held  # a record that waits again is counted
         if settings:
             self.post_message(ConfigurationChanged())
+        if (records, settings, waiting) == (1, 0, 0) and (name := await self._name_of(answers)):
+            return name
         counts = {"record": records, "setting": settings, "held write": waiting}
         told = [fmt.counted(count, what) for what, count in counts.items() if count]
         return " and ".join(told) or fmt.counted(0, "record")
+
+    async def _name_of(self, answers: Iterable[MutationAnswer]) -> str:
+        """Name the only record of answers; empty where it is not for this person to read."""
+        session = self.session
+        [only] = (one.operation_id for one in answers if one.handles)
+        changes = await self._carry_out(lambda: session.service.log.changes(session.caller, only))
+        records = (one.after or one.before for one in changes)
+        return next((fmt.quoted_name(one) for one in records if one is not None), "")
 
     async def undo_last(self) -> None:
         """Undo the last change of all, after a yes.
@@ -312,14 +325,14 @@ class ServiceScreen(SizedScreen[None]):
             Invalid: there is none, or it cannot be undone.
         """
         found = await self.last_change()
-        if await self.ask(Confirm(self.undo_question(found), verb="undo")):
+        if await self.ask(self.undo_question(found)):
             await self.undo([found.operation.operation_id])
 
     async def undo(self, operation_ids: Sequence[str]) -> None:
         """Undo changes in this order, and say how they are redone."""
         answers = await self.take_back(operation_ids)
         self.session.undone.append(answers)
-        self.toast(f"Undone: {self.came_back(answers)}. U redoes it.")
+        self.toast(f"Undone: {await self.came_back(answers)}. U redoes it.")
 
     async def redo_last(self) -> None:
         """Redo what was undone last, on whichever screen.
@@ -329,7 +342,7 @@ class ServiceScreen(SizedScreen[None]):
         """
         async with self.redoing() as undone:
             again = await self.take_back([one.operation_id for one in reversed(undone)])
-        self.toast(f"Redone: {self.came_back(again)}. u undoes it.")
+        self.toast(f"Redone: {await self.came_back(again)}. u undoes it.")
 
     @asynccontextmanager
     async def redoing(self) -> AsyncIterator[Sequence[MutationAnswer]]:

@@ -747,23 +747,23 @@ class EditingScreen(ListScreen[R]):
         undone: tuple[str, ...] = (found.operation.operation_id,)
         if self._last and undone[0] == self._last[-1]:
             undone = self._last
-        elif not await self.ask(Confirm(self.undo_question(found), verb="undo")):
+        elif not await self.ask(self.undo_question(found)):
             return
         answers = await self._reverse(undone)
-        count = self._show_reversed(answers)
+        self._show_reversed(answers)
         self._last = ()
         self.session.undone.append(answers)
-        self.toast(said(f"Undone: {count}. U redoes it.", *answers))
+        self.toast(said(f"Undone: {await self.came_back(answers)}. U redoes it.", *answers))
 
     @conversation
     async def action_redo(self) -> None:
         """Redo what was undone last, also on another screen."""
         async with self.redoing() as undone:
             answers = await self._reverse(tuple(answer.operation_id for answer in undone))
-        count = self._show_reversed(answers)
+        self._show_reversed(answers)
         # What was undone first is the newest again.
         self._last = tuple(answer.undoes for answer in reversed(undone) if answer.undoes)
-        self.toast(said(f"Redone: {count}. u undoes it.", *answers))
+        self.toast(said(f"Redone: {await self.came_back(answers)}. u undoes it.", *answers))
 
     async def _reverse(self, operation_ids: Sequence[str]) -> Answers:
         answers: list[MutationAnswer] = []
@@ -775,8 +775,8 @@ class EditingScreen(ListScreen[R]):
             raise
         return answers
 
-    def _show_reversed(self, answers: Answers) -> str:
-        """Show the records as they are after a reversal; return what came back, in words.
+    def _show_reversed(self, answers: Answers) -> None:
+        """Show the records as they are after a reversal.
 
         As after an edit, those that are all listed stay in their places until the list is read.
         """
@@ -790,7 +790,6 @@ class EditingScreen(ListScreen[R]):
             self.changed(now)
         else:
             self.load()
-        return self.came_back(answers)
 
 
 def _same_or_near(written: MutationAnswer) -> Choose[bool]:

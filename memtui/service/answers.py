@@ -445,6 +445,8 @@ class UndoCandidate(Model):
 
     None for several, and for one that the caller may not read.
     """
+    before: Record | None = None
+    """What the only one was before; None: it was not there, or as for `record`."""
     settings: tuple[SettingChange, ...] = ()
     """What it changed of the company's own settings."""
     why_not: str | None = None

@@ -301,6 +301,10 @@ class MemoryService(Operations):
         """Return the newest changes that were not taken back, the newest first."""
         return await self._undo.undoable(caller, limit)
 
+    async def undo_candidate(self, caller: Caller, operation_id: str) -> UndoCandidate:
+        """Return what a change changed, and why it cannot be taken back, where it cannot."""
+        return await self._undo.candidate(caller, operation_id)
+
     async def check_outcome(self, caller: Caller, operation_id: str) -> Found:
         """Find out whether an operation of unknown outcome happened."""
         return await self._undo.check_outcome(caller, operation_id)

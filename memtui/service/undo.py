@@ -251,6 +251,22 @@ class Undo(Group):
         return self._candidates(caller, limit)
 
     @in_thread
+    def candidate(self, caller: Caller, operation_id: str) -> UndoCandidate:
+        """Return what a change changed, and why it cannot be taken back.
+
+        Raises:
+            NotFound: the caller sees no such operation.
+            Invalid: it changed nothing.
+        """
+        company_id = caller.company_id
+        operation = self._core.log(company_id, self._core.sight(caller)).named(operation_id)
+        with self._core.database.read() as database:
+            change = journal.kept(database, company_id, operation.operation_id)
+            if change is None:
+                raise _nothing_to_undo(operation)
+            return self._candidate(database, caller, operation, change)
+
+    @in_thread
     def refuse_undo(self, caller: Caller, operation_ids: Sequence[str]) -> None:
         """Raise what taking these back in turn would, as far as the journal tells; logs nothing.
 
@@ -276,28 +292,28 @@ class Undo(Group):
             ):
                 for operation in self._core.log(company_id, sight).by_ids(list(some)):
                     change = some[operation.operation_id]
-                    settings = journal.settings_changed(
-                        database, company_id, operation.operation_id
-                    )
-                    records, only = change.changed - len(settings), None
-                    if records == 1:
-                        for step in journal.steps(database, company_id, operation.operation_id):
-                            seen = change_of(operation, step, sight)
-                            only = seen.after or seen.before
-                    found.append(
-                        UndoCandidate(
-                            operation=operation,
-                            records=records,
-                            record=only,
-                            settings=tuple(
-                                one
-                                for one in settings
-                                if self._service.review.may_know(one, caller, sight)
-                            ),
-                            why_not=_why_not(operation, change),
-                        )
-                    )
+                    found.append(self._candidate(database, caller, operation, change))
         return found[:limit]
+
+    def _candidate(
+        self, database: DatabaseConnection, caller: Caller, operation: Operation, change: Undoable
+    ) -> UndoCandidate:
+        company_id, sight = caller.company_id, self._core.sight(caller)
+        settings = journal.settings_changed(database, company_id, operation.operation_id)
+        records, only, before = change.changed - len(settings), None, None
+        if records == 1:
+            for step in journal.steps(database, company_id, operation.operation_id):
+                seen = change_of(operation, step, sight)
+                only, before = seen.after or seen.before, seen.before
+        may_know = partial(self._service.review.may_know, caller=caller, sight=sight)
+        return UndoCandidate(
+            operation=operation,
+            records=records,
+            record=only,
+            before=before,
+            settings=tuple(filter(may_know, settings)),
+            why_not=_why_not(operation, change),
+        )
 
     def _pick(
         self, caller: Caller, operation_id: str | None
@@ -324,10 +340,7 @@ class Undo(Group):
             ]
             changed = journal.settings_changed(database, company_id, operation.operation_id)
             if kept is None or kept.status not in {OperationStatus.OK, OperationStatus.UNKNOWN}:
-                raise Invalid(
-                    f"Operation {operation.operation_id} ({operation.operation_type}, "
-                    f"{operation.status}) changed nothing, so there is nothing to undo."
-                )
+                raise _nothing_to_undo(operation)
             if (why_not := _why_not(operation, kept)) is not None:
                 raise Invalid(f"{which} cannot be undone. {why_not}")
             _refuse_undone(database, operation)
@@ -542,6 +555,13 @@ def _refuse_decided(
         row = held.one(database, entry.caller.company_id, one.key["held_id"])
         if (row is None) is not (one.after is None) or (row is not None and row.decider):
             raise Conflict(f"The {one.name} was decided on since; undo what came after it first.")
+
+
+def _nothing_to_undo(operation: Operation) -> Invalid:
+    return Invalid(
+        f"Operation {operation.operation_id} ({operation.operation_type}, "
+        f"{operation.status}) changed nothing, so there is nothing to undo."
+    )
 
 
 def _why_not(operation: Operation, found: Undoable) -> str | None:

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 LABEL_CELLS = 10
 _DIFF_LINES = 60
+_TOLD_LINES = 4
+_TOLD_CHARS = 160
+_AROUND = 40
+"""So many characters of what stayed stand before a change in a long line."""
 SCOPE_WORDS = {
     "project_id": "project",
     "agent_id": "agent",
@@ -195,6 +199,24 @@ def diff_lines(before: str | None, after: str | None) -> Iterator[Content]:
                 return
             shown += 1
             yield _diff_line(one)
+
+
+def made_again(now: Record, then: Record) -> str:
+    """Return in a few lines what a record becomes that is made again what it was then."""
+    lines = [one for one in diff(now.text, then.text) if one.sign != " "]
+    told = [f"{one.sign} {_around_change(one)}" for one in lines[:_TOLD_LINES]]
+    if more := len(lines) - len(told):
+        told.append(f"… and {fmt.counted(more, 'more line')}")
+    return "\n".join([*told, *(": ".join(one) for one in fmt.changed_fields(now, then))])
+
+
+def _around_change(one: DiffLine) -> str:
+    """Return a line of a diff, of a long one the part around what changed first."""
+    text = "".join(part for part, _ in one.parts)
+    same = "" if one.parts[0][1] else one.parts[0][0]
+    start = len(same) - _AROUND if _AROUND < len(same) < len(text) else 0
+    end = start + _TOLD_CHARS
+    return f"{'…' * bool(start)}{text[start:end]}{'…' * (end < len(text))}"
 
 
 def change_lines(change: Change) -> Iterator[Content]:

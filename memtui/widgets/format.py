@@ -46,6 +46,13 @@ _CHANGES = {
     OperationType.REVIEW: "refusal",
 }
 """What a change is called in a sentence; any other by its type."""
+_SET = {
+    "topic": "change of topic",
+    "tags": "change of tags",
+    "expires_at": "change of expiry",
+    "never_expires": "change of expiry",
+}
+"""What an edit is called that sets this alone."""
 _DONE = {
     OperationType.WRITE: "written",
     OperationType.CORRECT: "edited",
@@ -95,6 +102,19 @@ def reversal(operation: Operation) -> str:
     if _redoes(operation):
         return "redoes it"
     return f"undoes the {_CHANGES.get(OperationType(undone), undone)}"
+
+
+def _change(operation: Operation) -> str:
+    """Return what a change is called in a sentence: `edit`, `pin`, `change of tags`."""
+    told = operation.request
+    is_edit = operation.operation_type is OperationType.CORRECT
+    if is_edit and not told.keys() & {"content", "content_chars"}:
+        set_words = [words for name, words in _SET.items() if name in told]
+        if "pinned" in told:
+            set_words.append("pin" if told["pinned"] else "unpin")
+        if len(set_words) == 1:
+            return set_words[0]
+    return _CHANGES.get(operation.operation_type, operation.operation_type.value)
 
 
 def beginning(text: str) -> str:
@@ -235,8 +255,7 @@ def changed(change: UndoCandidate) -> str:
 
 def _changed_alone(change: UndoCandidate) -> str:
     if change.record is not None:
-        name = record_name(change.record)
-        return f"“{name[:_NAME_CHARS]}{'…' * (len(name) > _NAME_CHARS)}”"
+        return quoted_name(change.record)
     if change.records:
         return counted(change.records, "record")
     if author := change.operation.request.get("author"):
@@ -248,10 +267,17 @@ def _changed_alone(change: UndoCandidate) -> str:
     return counted(len(change.settings), "setting") if change.settings else ""
 
 
+def quoted_name(record: Record) -> str:
+    """Name a record in a sentence: `“Deploys run…”`."""
+    name = record_name(record)
+    return f"“{name[:_NAME_CHARS]}{'…' * (len(name) > _NAME_CHARS)}”"
+
+
 def changed_fields(before: Record, after: Record) -> list[tuple[str, str]]:
     """Return what changed of a record beside its text: `("pinned", "no → yes")`."""
     named = {
         "title": (before.title, after.title),
+        "summary": (before.summary, after.summary),
         "topic": (before.topic, after.topic),
         "kind": (before.kind, after.kind),
         "tags": (", ".join(before.tags), ", ".join(after.tags)),
@@ -280,9 +306,8 @@ def undo_question(operation: Operation, what: str, now: datetime, me: str) -> st
 
 def the_change(operation: Operation, now: datetime, me: str) -> str:
     """Name a change in a sentence: `the edit from 6 s ago by user:ana`; `me` is not named."""
-    change = _CHANGES.get(operation.operation_type, operation.operation_type.value)
     by = "" if operation.principal == me else f" by {operation.principal}"
-    return f"the {change} from {since(operation.started_at, now)}{by}"
+    return f"the {_change(operation)} from {since(operation.started_at, now)}{by}"
 
 
 def marked(number: int, hidden: int) -> str:

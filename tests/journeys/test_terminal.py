@@ -62,7 +62,7 @@ def test_typed_before_the_first_screen_then_write_find_edit_forget_and_take_back
         terminal.press("d", ENTER, "y")
         terminal.until("Forgot 1.", EMPTY)
         terminal.press("u")
-        terminal.until("Undone: 1 record.", "release branch on Mondays", gone=EMPTY)
+        terminal.until("Undone: “We deploy from", "release branch on Mondays", gone=EMPTY)
 
         terminal.press("2")
         terminal.until("✓ undo", "✓ forget", "✓ correct", "✓ query", "✓ write")

@@ -211,10 +211,10 @@ async def test_what_was_undone_is_redone_on_any_screen_until_something_else_chan
         await undo("two")
         await undo("one")
         await pilot.press("1")
-        await redo("Redone: 1 record")
+        await redo("Redone: “one”")
         assert await there() == {"one"}
         await pilot.press("2")
-        await redo("Redone: 1 record")
+        await redo("Redone: “two”")
         assert await there() == {"one", "two"}
         await pilot.press("4")
         await undo("two")

@@ -309,6 +309,7 @@ async def test_an_operation_is_undone_after_a_different_key(
         await loaded(app, pilot)
         await pilot.press("u")
         await until(pilot, lambda: "Undo the forgetting" in screen_text(app))
+        assert "(“keep me”)?" in screen_text(app)
         await pilot.press("u", "enter")
         assert (await service.log.page(caller)).operations[0].operation_type == "forget"
         await pilot.press("y")
@@ -316,7 +317,7 @@ async def test_an_operation_is_undone_after_a_different_key(
         found = await service.get(caller, record.handle, MECH)
         assert found.record.text == "keep me"
         await pilot.press("U")
-        await until(pilot, lambda: "Redone: 1 record" in toasts(app)[-1])
+        await until(pilot, lambda: "Redone: “keep me”" in toasts(app)[-1])
         with pytest.raises(NotFound):
             await service.get(caller, record.handle, MECH)
 

@@ -400,7 +400,7 @@ async def test_forgetting_names_the_count_needs_another_key_and_is_taken_back_an
 async def test_the_last_change_is_taken_back_whatever_it_was(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
-    await write_notes(service, caller, ["one"])
+    [one] = await write_notes(service, caller, ["one"])
     await service.bindings.add(caller, "other", "vault", {})
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
@@ -410,6 +410,24 @@ async def test_the_last_change_is_taken_back_whatever_it_was(
         await until(pilot, lambda: any("Undone: 1 setting." in one for one in toasts(app)))
         assert texts(app) == ["one"]
         await until(pilot, lambda: [one.key for one in app.state.bindings] == ["default"])
+
+        handle, told = one.handle, "Undone: “one”. U redoes it."
+        for times, change, called, becomes in (
+            (1, {"text": "two"}, "edit", ["- two", "+ one"]),
+            (3, {"pinned": True}, "pin", ["pinned: yes → no"]),
+        ):
+            await service.correct(caller, CorrectRequest(scope=MECH, handle=handle, **change))
+            await pilot.press("u")
+            await until(pilot, lambda: f"Undo the {called} from" in screen_text(app))  # noqa: B023
+            name = change.get("text", "one")
+            assert f"(“{name}”)?" in screen_text(app)
+            assert all(line in screen_text(app) for line in becomes)
+            await pilot.press("y")
+            await until(pilot, lambda: toasts(app).count(told) == times)  # noqa: B023
+            await pilot.press("U")
+            await until(pilot, lambda: f"Redone: “{name}”. u undoes it." in toasts(app))  # noqa: B023
+            await pilot.press("u")
+            await until(pilot, lambda: toasts(app).count(told) == times + 1)  # noqa: B023
 
         await service.tokens.add(caller, "ci", "agent:ci")
         await service.tokens.remove(caller, "ci")

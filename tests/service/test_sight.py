@@ -328,6 +328,9 @@ LOG: dict[str, list[Call]] = {
         lambda h, c: each(h, lambda name: h.service.log.provenance(c, "default", h.records[name]))
     ],
     "undoable": [undoable],
+    "undo_candidate": [
+        lambda h, c: each(h, lambda name: h.service.undo_candidate(c, h.written[name]))
+    ],
     "refuse_undo": [lambda h, c: each(h, lambda name: let_undo(h, c, name))],
     "runs.page": [lambda h, c: h.service.runs.page(c)],
     "runs.replay": [replayed],
@@ -813,6 +816,7 @@ async def test_undo_finds_what_one_sees(home: Home) -> None:
     await home.service.members.remove(BOSS, "user:chief", "apollo")
     [forgotten, *_] = await home.service.undoable(CHIEF)
     assert (forgotten.operation.operation_type, forgotten.record) == ("forget", None)
+    assert forgotten.before is None
 
 
 @ON_BOTH

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.contract import Location, OperationStatus, SourceKind, SourceRef, Usage
+from memtui.contract import Location, OperationStatus, OperationType, SourceKind, SourceRef, Usage
 from memtui.widgets import format as fmt
 from memtui.widgets.detail_lines import below_heading, outcome_words
 
@@ -35,6 +35,31 @@ NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
 )
 def test_relative_times(back: timedelta, shown: str) -> None:
     assert fmt.ago(NOW - back, NOW) == shown
+
+
+@pytest.mark.parametrize(
+    ("request_", "change"),
+    [
+        ({"record_id": "a", "content": "new", "content_chars": 3, "pinned": True}, "edit"),
+        ({"content_chars": 3, "pinned": True}, "edit"),
+        ({"pinned": True, "together": "3f9c"}, "pin"),
+        ({"pinned": False}, "unpin"),
+        ({"tags": ["one"]}, "change of tags"),
+        ({"topic": "builds"}, "change of topic"),
+        ({"never_expires": True}, "change of expiry"),
+        ({"expires_at": "2026-03-12T00:00:00+00:00"}, "change of expiry"),
+        ({"tags": ["one"], "pinned": True}, "edit"),
+        ({}, "edit"),
+    ],
+)
+def test_an_edit_is_called_what_it_set(request_: dict[str, Any], change: str) -> None:
+    operation: Any = SimpleNamespace(
+        operation_type=OperationType.CORRECT,
+        request=request_,
+        principal="user:ana",
+        started_at=NOW,
+    )
+    assert fmt.undo_question(operation, "", NOW, "user:ana") == f"Undo the {change} from 0 s ago?"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -481,22 +482,24 @@ class OperationsScreen(ListScreen[Operation]):
             records = sum(len(one.handles) for one in changes)
             of = f" of {fmt.counted(records, 'record')}" if records else ""
             count = fmt.counted(len(changes), "marked change")
-            question = f"Undo the {count}{of}, the newest first?"
+            question = Confirm(f"Undo the {count}{of}, the newest first?", verb="undo")
+            ids = [one.operation_id for one in changes]
+            await self._refuse_undo(ids)
         elif current is not None and current.operation_type.mutates:
-            changes, records = [current], len(current.handles)
-            what = fmt.counted(records, "record") if records else ""
-            me = self.session.caller.principal
-            question = fmt.undo_question(current, what, self.state.clock(), me)
+            ids = [current.operation_id]
+            await self._refuse_undo(ids)
+            session = self.session
+            read = partial(session.service.undo_candidate, session.caller, current.operation_id)
+            question = self.undo_question(await self.wait("reading what it changed", read))
         elif current is not None:
             raise Invalid(
                 f"This {current.operation_type} changed nothing; select or mark a change to undo."
             )
         else:
             found = await self.last_change()
-            changes, question = [found.operation], self.undo_question(found)
-        ids = [one.operation_id for one in changes]
-        await self._refuse_undo(ids)
-        if await self.ask(Confirm(question, verb="undo")):
+            ids, question = [found.operation.operation_id], self.undo_question(found)
+            await self._refuse_undo(ids)
+        if await self.ask(question):
             await self.undo(ids)
             self.rows_list.selection.marks.clear()
 
