@@ -81,9 +81,9 @@ async def undo(
     """Undo a change.
 
     Without an operation that is the last change, of memories or of settings; with a scope, the
-    last one in that scope. A change that cannot be undone is never skipped. Undoing an undo redoes
-    the change. What was forgotten from several bindings, stored from one file or merged is undone
-    at once.
+    last one in that scope. Where somebody else made it, it asks before. A change that cannot be
+    undone is never skipped. Undoing an undo redoes the change. What was forgotten from several
+    bindings, stored from one file or merged is undone at once.
     """
     if listing:
         if operation_id is not None or asdict(scope) != asdict(ScopeOptions()):
@@ -93,7 +93,11 @@ async def undo(
         rows = _candidate_rows(session, candidates)
         session.out.answer({"undoable": candidates}, table(titles, rows))
         return
-    target = operation_id or await _last_in_scope(session, scope)
+    target = operation_id
+    if target is None:
+        last = await _last_in_scope(session, scope)
+        _ask_for_anothers(session, last)
+        target = last.operation.operation_id
     answers = await session.service.undo_together(session.caller, target)
     changes = [change.name for answer in answers for change in answer.settings]
     links = {old: new for answer in answers for old, new in answer.linked.items()}
@@ -127,21 +131,41 @@ async def _undone(session: Session, answer: MutationAnswer) -> str:
     return f"{change}, “{visible(names[0], limit=_UNDONE_CHARS)}”{more}"
 
 
-async def _last_in_scope(session: Session, scope: ScopeOptions) -> str | None:
-    """Return the newest change in the given scope; None where no scope was given."""
+async def _last_in_scope(session: Session, scope: ScopeOptions) -> UndoCandidate:
+    """Return the newest change in the given scope, of all where none was given."""
     given = {
         name: value
         for name, value in scope.scope(session).model_dump(exclude_none=True).items()
         if name != "company_id"
     }
-    if not given and scope.binding is None:
-        return None
-    for candidate in await session.service.undoable(session.caller, _UNDO_DEPTH):
+    is_any = not given and scope.binding is None
+    for candidate in await session.service.undoable(session.caller, 1 if is_any else _UNDO_DEPTH):
         operation = candidate.operation
         held = operation.scope.model_dump()
         if scope.binding in {None, operation.binding_key} and given.items() <= held.items():
-            return operation.operation_id
-    raise NotFound("Nothing in this scope can be undone.")
+            return candidate
+    raise NotFound(
+        "There is nothing to undo." if is_any else "Nothing in this scope can be undone."
+    )
+
+
+def _ask_for_anothers(session: Session, last: UndoCandidate) -> None:
+    """Ask before a change is undone that another made: it may have come since one looked.
+
+    Raises:
+        Invalid: nobody is there to ask; the change is named.
+        typer.Abort: the answer was no.
+    """
+    operation, me = last.operation, session.caller.principal
+    if last.why_not is not None or operation.principal == me:
+        return
+    if not sys.stdin.isatty():
+        change = shown.the_change(operation, session.now, me)
+        raise Invalid(
+            f"The last change is not yours: {change}. "
+            f"memtui undo {operation.operation_id} undoes it."
+        )
+    confirm(shown.undo_question(operation, shown.changed(last), session.now, me))
 
 
 _UNDO_DEPTH = 1000

@@ -132,6 +132,17 @@ def test_undo_within_a_scope_leaves_others_alone(here: Run) -> None:
     assert "write" in here("undo", "--list").out
 
 
+def test_what_somebody_else_did_last_is_not_undone_unasked(here: Run) -> None:
+    here("note", "mine", "--project", "p")
+    here("--principal", "user:eve", "note", "hers", "--project", "p")
+    refused = here("undo")
+    assert refused.code == 2
+    last = here("undo", "--list", "--json").document["undoable"][0]["operation"]["operation_id"]
+    assert refused.err.endswith(f"by user:eve. memtui undo {last} undoes it.\n")
+    assert len(here("browse", "--project", "p", "--json").document["records"]) == 2
+    assert here("undo", last).code == 0
+
+
 def test_a_stale_revision_is_a_conflict_with_both_versions(here: Run) -> None:
     record_id = write(here, "first")
     here("correct", record_id, "theirs")
