@@ -192,7 +192,8 @@ class Undo(Group):
         """
         done = await asyncio.to_thread(self._done_together, caller, operation_id)
         if len(done) < 2:
-            return (await self.undo(caller, *(one.operation_id for one in done)),)
+            named = None if operation_id is None else done[0].operation_id
+            return (await self.undo(caller, named),)
         undo = partial(self.undo, caller, together=self._core.new_id())
         failed: list[MemtuiError] = []
         answers: list[MutationAnswer] = []
@@ -325,11 +326,12 @@ class Undo(Group):
                 raise NotFound("There is nothing to undo.")
             operation = newest[0].operation
             which = f"The last change, {operation.operation_type} #{operation.seq},"
+            instead = " `memtui undo --list` has those before it; give the id of one."
         else:
             operation = self._core.log(company_id, self._core.sight(caller)).named(operation_id)
-            which = f"The {operation.operation_type} #{operation.seq}"
+            which, instead = f"The {operation.operation_type} #{operation.seq}", ""
         if (why := _NEVER.get(operation.operation_type)) is not None:
-            raise Invalid(f"{which} cannot be undone. {why}")
+            raise Invalid(f"{which} cannot be undone. {why}{instead}")
         with self._core.database.read() as database:
             kept = journal.kept(database, company_id, operation.operation_id)
             steps = [
@@ -342,7 +344,7 @@ class Undo(Group):
             if kept is None or kept.status not in {OperationStatus.OK, OperationStatus.UNKNOWN}:
                 raise _nothing_to_undo(operation)
             if (why_not := _why_not(operation, kept)) is not None:
-                raise Invalid(f"{which} cannot be undone. {why_not}")
+                raise Invalid(f"{which} cannot be undone. {why_not}{instead}")
             _refuse_undone(database, operation)
         return operation, steps, changed
 

@@ -65,6 +65,10 @@ def test_the_log_says_when_and_by_whom_and_undo_why_it_cannot(here: Run, told: s
     [purge, *_] = here("ops", "list", "type:purge", "--json").document["operations"]
     refused = here("undo", purge["operation_id"])
     assert (refused.code, "cannot be undone" in refused.err) == (2, True)
+    assert "--list" not in refused.err
+    last = here("undo")
+    assert (last.code, last.err.startswith("The last change, purge #")) == (2, True)
+    assert "`memtui undo --list` has those before it" in last.err
 
 
 @pytest.mark.parametrize(
