@@ -405,13 +405,28 @@ async def _change_each(
     session: Session, record_ids: Sequence[str], scope: FactScope, **change: Any
 ) -> None:
     answers: list[MutationAnswer] = []
-    for record in await scope.named(session, ids_of(record_ids)):
-        answers.append(await _correct(session, scope, record, **change))
+    records = await scope.named(session, ids_of(record_ids))
+    together = uuid4().hex if len(records) > 1 else None
+    try:
+        for record in records:
+            answers.append(await _correct(session, scope, record, together=together, **change))
+            if not session.out.as_json:
+                session.out.line(record.handle.provider_record_id)
+    finally:
         if not session.out.as_json:
-            session.out.line(record.handle.provider_record_id)
-            session.out.say(f"Changed; memtui undo {answers[-1].operation_id} undoes it.")
+            for told in _changed(answers):
+                session.out.say(told)
     if session.out.as_json:
         session.out.document({"changed": answers})
+
+
+def _changed(answers: Sequence[MutationAnswer]) -> Iterator[str]:
+    """Tell a person how changes are taken back, all at once, or an agent that they wait."""
+    if len(answers) < 2 or any(one.held for one in answers):
+        yield from map(corrected, answers)
+    else:
+        changed = shown.counted(len(answers), "fact")
+        yield f"Changed {changed}; memtui undo {answers[-1].operation_id} undoes all of it."
 
 
 async def _correct(

@@ -85,6 +85,16 @@ def test_a_note_is_no_fact(here: Run) -> None:
     assert here("facts", "edit", "missing", "x", *U).code == 1
 
 
+def test_pins_of_several_are_taken_back_at_once(here: Run) -> None:
+    ids = [add(here, "Prefers tabs"), add(here, "Lives in Turku")]
+    pinned = here("facts", "pin", *ids, *U)
+    assert pinned.out.split() == ids
+    assert "Changed 2 facts; memtui undo " in pinned.err
+    assert [one["pinned"] for one in listed(here)] == [True, True]
+    assert here("undo").code == 0
+    assert [one["pinned"] for one in listed(here)] == [False, False]
+
+
 def test_pin_unpin_and_expire(here: Run) -> None:
     record_id = add(here, "Prefers tabs")
     assert here("facts", "pin", record_id, *U).code == 0
