@@ -19,7 +19,7 @@ from memtui.widgets.choice_list import ChoiceList
 from memtui.widgets.detail_lines import HINT_GAP, diff_lines, key_hint, spread
 from memtui.widgets.dimmed import DimmingScreen
 from memtui.widgets.display import ACCENT, BAD, DIM, STRONG, WARN, display, line, lines, toast
-from memtui.widgets.editor import ForeignInput, ForeignTextArea
+from memtui.widgets.editor import ForeignInput, ForeignTextArea, OneLineArea
 from memtui.widgets.panes import Fitted
 
 T = TypeVar("T")
@@ -544,9 +544,10 @@ class EditText(_Editor[str]):
     """Let the person change a text; None where nothing is to be written.
 
     `original` is what counts as unchanged, `text` what the area begins with: they differ where a
-    draft is taken up again.
+    draft is taken up again. `one_line` is for what has no line breaks: `enter` saves it.
     """
 
+    BINDINGS = [("enter", "save", "save")]
     THROWN_AWAY = ("Throw your changes away?", "throw them away")
 
     def __init__(
@@ -558,8 +559,10 @@ class EditText(_Editor[str]):
         *,
         go: str = "save",
         unchanged: str = "Unchanged, nothing was written.",
+        one_line: bool = False,
     ) -> None:
-        super().__init__(title, f"ctrl+s {go}   esc go back")
+        super().__init__(title, f"{'enter' if one_line else 'ctrl+s'} {go}   esc go back")
+        self._area = OneLineArea if one_line else ForeignTextArea
         self._unchanged = unchanged
         self._original = original
         self._begin = original if text is None else text
@@ -569,7 +572,7 @@ class EditText(_Editor[str]):
         """Yield the note and the text."""
         if self._note:
             yield Static(display(self._note, limit=600, style=WARN))
-        yield ForeignTextArea(self._begin, soft_wrap=True, show_line_numbers=False)
+        yield self._area(self._begin, soft_wrap=True, show_line_numbers=False)
 
     @property
     def is_written(self) -> bool:

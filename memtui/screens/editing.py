@@ -291,7 +291,8 @@ class EditingScreen(ListScreen[R]):
                 "change; E opens it in your editor."
             )
         title = f"Edit {fmt.record_name(record)[:80]}"
-        text = await self.ask(EditText(title, record.text, draft, note))
+        one_line = record.kind == "fact"
+        text = await self.ask(EditText(title, record.text, draft, note, one_line=one_line))
         if text is None:
             self._drafts.pop(self._draft_of(record), None)
         else:

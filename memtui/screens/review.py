@@ -16,6 +16,7 @@ from memtui.contract import (
     Invalid,
     MemtuiError,
     NotFound,
+    OperationType,
     owner_words,
 )
 from memtui.external_editor import edited
@@ -247,7 +248,8 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         if not keeps(one.text):
             raise Invalid("This text cannot be edited in place; E opens it in your editor.")
         title = f"Fix what {one.principal} wrote"
-        edit = EditText(title, one.text, go="accept", unchanged=_UNCHANGED)
+        one_line = _is_fact(one, self._shown_of(one))
+        edit = EditText(title, one.text, go="accept", unchanged=_UNCHANGED, one_line=one_line)
         text = await self.ask(edit)
         if text is not None:
             await self._accept_one(one, text)
@@ -500,6 +502,13 @@ def columns(age: Callable[[HeldWrite], str]) -> list[Column[HeldWrite]]:
                share=0.2),
         Column("what", "what", _what, 16, flexible=True, keep=100, share=0.5),
     ]  # fmt: skip
+
+
+def _is_fact(one: HeldWrite, found: HeldDetails | None) -> bool:
+    """Whether it would be a fact, as far as is known by now."""
+    if one.operation_type is OperationType.WRITE:
+        return getattr(one.request, "kind", "") == "fact"
+    return found is not None and any(there.kind == "fact" for there in found.changes)
 
 
 def _owners(one: HeldWrite) -> str:

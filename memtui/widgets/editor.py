@@ -9,7 +9,7 @@ from typing import Any
 from rich.cells import cell_len
 from rich.highlighter import Highlighter
 from rich.text import Text
-from textual.events import Resize
+from textual.events import Key, Resize
 from textual.message import Message
 from textual.widgets import Input, TextArea
 from textual.widgets.text_area import Edit, EditResult
@@ -66,6 +66,19 @@ class ForeignTextArea(TextArea):
     def get_line(self, line_index: int) -> Text:
         """Return a line as it is drawn."""
         return Text(_stood_in(self.document.get_line(line_index)), end="", no_wrap=True)
+
+
+class OneLineArea(ForeignTextArea):
+    """Edits a text that has no line breaks: `enter` is left to the screen, a pasted one a space."""
+
+    def edit(self, edit: Edit) -> EditResult:
+        """Change the text, by no line break."""
+        edit.text = " ".join(edit.text.splitlines())
+        return super().edit(edit)
+
+    async def _on_key(self, event: Key) -> None:
+        if event.key == "enter":
+            event.prevent_default()
 
 
 def whole_words(text: str, width: int) -> str:

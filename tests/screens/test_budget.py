@@ -260,7 +260,8 @@ async def test_edit_undo_pin_expire_and_a_conflict(
     async with budget(paths, settings, ANA, 1) as (app, pilot):
         await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, EditText))
-        await pilot.press("x", "ctrl+s")
+        assert "enter save" in screen_text(app)
+        await pilot.press("x", "enter")
         await until(pilot, lambda: texts(app) == ["Likes teax"])
         await pilot.press("u")
         await until(pilot, lambda: texts(app) == ["Likes tea"])

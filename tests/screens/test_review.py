@@ -138,3 +138,22 @@ async def test_a_correction_whose_record_is_gone_is_not_offered(
         assert isinstance(app.screen, ReviewScreen)
         await pilot.press("d", "enter")
         await shows(pilot, app, "Nothing waits for review.")
+
+
+async def test_a_fact_is_fixed_on_one_line(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    [kept] = await write_notes(service, ANA, ["Deploys happen from main"])
+    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.ALL)
+    await service.review.add_rule(ANA, "default", rule)
+    about = {"scope": SCOPE, "source": kept.source}
+    await service.write(BOT, WriteRequest(**about, content="Likes te", kind="fact"))
+    async with running(paths, settings, "records", (80, 24)) as (app, pilot):
+        await shows(pilot, app, "◔ 1 held")
+        await pilot.press("Q")
+        await shows(pilot, app, "+ Likes te")
+        await pilot.press("e")
+        await shows(pilot, app, "enter accept")
+        await pilot.press("a", "enter")
+        await until(pilot, lambda: any("accepted 1 write" in one for one in toasts(app)))
+    assert "Likes tea" in await texts(service)

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.events import Paste
 
-from memtui.widgets.editor import LONGEST_IN_PLACE, ForeignInput, ForeignTextArea, keeps
+from memtui.widgets.editor import (
+    LONGEST_IN_PLACE,
+    ForeignInput,
+    ForeignTextArea,
+    OneLineArea,
+    keeps,
+)
 from tests.screens.hostile import HOSTILE, assert_harmless
 
 
@@ -27,6 +34,28 @@ async def test_nothing_raw_is_drawn_and_nothing_is_lost(text: str) -> None:
         for y in range(12):
             assert_harmless(area.render_line(y).text)
         assert area.text == text or not keeps(text)
+
+
+async def test_one_line_stays_one() -> None:
+    class Ask(App[None]):
+        BINDINGS = [("enter", "save", "save")]
+        saved = ""
+
+        def compose(self) -> ComposeResult:
+            yield OneLineArea("likes")
+
+        def action_save(self) -> None:
+            self.saved = self.query_one(OneLineArea).text
+
+    app = Ask()
+    async with app.run_test(size=(40, 3)) as pilot:
+        area = app.query_one(OneLineArea)
+        area.focus()
+        area.move_cursor(area.document.end)
+        await pilot.press("space", "t")
+        app.post_message(Paste("ea\r\nand Lua\n"))
+        await pilot.press("!", "enter")
+        assert app.saved == area.text == "likes tea and Lua!"
 
 
 def test_what_a_text_area_would_change_is_known_beforehand() -> None:
