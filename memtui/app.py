@@ -868,11 +868,14 @@ class MemtuiApp(App[None]):
     def _quit(self) -> None:
         """Leave, after a yes where texts that could not be written would go."""
         texts = [text for frame in self._frames for text in frame.unsaved]
-        if not texts:
+        mended = self.state.mended.values()
+        if not texts and not mended:
             self._leave(0)
             return
         from memtui.screens.dialogs import Confirm
-        from memtui.widgets.format import counted
+        from memtui.widgets.format import counted, quoted
+
+        texts += [f"{quoted(text)}, meant for what waits for review" for text in mended]
 
         def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
             self._asked_to_leave = False

@@ -122,10 +122,10 @@ class EditingScreen(ListScreen[R]):
     def unsaved(self) -> Sequence[str]:
         """The texts that could not be written, and what each was meant for."""
         drafts = [
-            f"{_quoted(one.text)}, meant for {_quoted(fmt.record_name(one.began_from))}"
+            f"{fmt.quoted(one.text)}, meant for {fmt.quoted(fmt.record_name(one.began_from))}"
             for one in self._drafts.values()
         ]
-        return drafts + [f"{_quoted(one.text)}, new" for one in self._unwritten]
+        return drafts + [f"{fmt.quoted(one.text)}, new" for one in self._unwritten]
 
     def _draft_of(self, record: Record) -> tuple[str, Named]:
         return record.scope.company_id, self.name_of(record)
@@ -336,7 +336,7 @@ class EditingScreen(ListScreen[R]):
         why: str = "",
         severity: Literal["information", "error"] = "information",
     ) -> None:
-        name = _quoted(fmt.record_name(record))
+        name = fmt.quoted(fmt.record_name(record))
         self.toast(f"{why}Your text for {name} is kept; e on it takes it up.", severity=severity)
 
     async def _as_it_is(self, record: Record, binding_key: str = "") -> Record | None:
@@ -817,10 +817,6 @@ def _as_begun(record: Record, draft: Draft) -> Record:
     if begun.text == record.text:
         return record
     return record.model_copy(update={"text": begun.text, "revision": begun.revision})
-
-
-def _quoted(text: str) -> str:
-    return f"“{' '.join(text[:60].split())}”"
 
 
 def _held_in(state: AppState) -> tuple[ServiceSession | None, str | None]:

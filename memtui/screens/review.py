@@ -209,7 +209,8 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
 
     async def _accept_one(
         self, one: HeldWrite, text: str | None, together: str | None = None
-    ) -> None:
+    ) -> bool:
+        """Accept it, after a yes where what it would change has changed; return whether it was."""
         found = self._shown_of(one)
         if found is not None and found.changed:
             asked = Confirm(
@@ -219,11 +220,11 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
                 otherwise="go back",
             )
             if not await self.ask(asked):
-                return
+                return False
         done = "Fixed and accepted" if text is not None else "Accepted"
         seen = found.seen if found is not None else None
         accept = partial(self._accept, text=text, seen=seen, together=together)
-        await self._decide([one], accept, done)
+        return await self._decide([one], accept, done)
 
     def _shown_of(self, one: HeldWrite) -> HeldDetails | None:
         return self._details if self._details and self._details.held_id == one.held_id else None
@@ -236,35 +237,63 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         seen: str | None = None,
         together: str | None = None,
     ) -> MutationAnswer:
-        session = self.session
-        return await session.service.review.accept(
-            session.caller, one.held_id, text=text, seen=seen, together=together
+        session, mended = self.session, self.state.mended
+
+        def ended(accepting: asyncio.Task[MutationAnswer]) -> None:
+            if not accepting.cancelled() and accepting.exception() is None:
+                mended.pop(one.held_id, None)
+
+        accept = session.service.review.accept
+        accepting = asyncio.create_task(
+            accept(session.caller, one.held_id, text=text, seen=seen, together=together)
         )
+        accepting.add_done_callback(ended)
+        return await asyncio.shield(accepting)  # the screen may be left before it has ended
 
     @conversation
     async def action_fix(self) -> None:
         """Edit the text and accept it."""
         one = self.row
-        if not keeps(one.text):
+        draft = self.state.mended.get(one.held_id)
+        if not keeps(one.text) or (draft is not None and not keeps(draft)):
             raise Invalid("This text cannot be edited in place; E opens it in your editor.")
-        title = f"Fix what {one.principal} wrote"
-        one_line = _is_fact(one, self._shown_of(one))
-        edit = EditText(title, one.text, go="accept", unchanged=_UNCHANGED, one_line=one_line)
+        edit = EditText(
+            f"Fix what {one.principal} wrote",
+            one.text,
+            draft,
+            "" if draft is None else "This is your draft, which was not accepted.",
+            go="accept",
+            unchanged=_UNCHANGED,
+            one_line=_is_fact(one, self._shown_of(one)),
+        )
         text = await self.ask(edit)
-        if text is not None:
-            await self._accept_one(one, text)
+        if text is None:
+            self.state.mended.pop(one.held_id, None)
+        else:
+            await self._accept_fixed(one, text)
 
     @conversation
     async def action_fix_external(self) -> None:
         """Change the text in the person's own editor and let it in."""
         one = self.row
-        with edited(
-            one.text, self.state.settings.editor, partial(run_in_terminal, self.app)
-        ) as text:
+        begin = self.state.mended.get(one.held_id, one.text)
+        with edited(begin, self.state.settings.editor, partial(run_in_terminal, self.app)) as text:
             if text == one.text:
+                self.state.mended.pop(one.held_id, None)
                 self.toast(_UNCHANGED)
             else:
-                await self._accept_one(one, text)
+                await self._accept_fixed(one, text)
+
+    async def _accept_fixed(self, one: HeldWrite, text: str) -> None:
+        """Accept it with another text, which is kept until it is accepted."""
+        self.state.mended[one.held_id] = text
+        if await self._accept_one(one, text):
+            return
+        await self.reads.delivered()
+        if self._rows.index_of(one.held_id) is None:
+            self.copy(text, "It does not wait any more; your text is copied.")
+        else:
+            self.toast("Your text is kept; e on the write takes it up.")
 
     @conversation
     async def action_refuse(self) -> None:
@@ -289,8 +318,11 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
 
     async def _decide(
         self, chosen: list[HeldWrite], decide: Callable[[HeldWrite], Awaitable[object]], said: str
-    ) -> None:
-        """Decide on each; what cannot be stays, and the first reason is told."""
+    ) -> bool:
+        """Decide on each; what cannot be stays, and the first reason is told.
+
+        Returns whether all was decided on.
+        """
         self._let_go({one.held_id for one in chosen})
         done, errors = 0, []
         for one in chosen:
@@ -306,6 +338,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         if errors:
             others = f" {fmt.counted(len(errors) - 1, 'other')} failed too." * (len(errors) > 1)
             self.fail(type(errors[0])(f"{errors[0]}{others}"))
+        return not errors
 
     async def _in_turn(
         self, decide: Callable[[HeldWrite], Awaitable[object]], one: HeldWrite

@@ -136,6 +136,8 @@ class AppState:
     """The saved views."""
     pruning: PruneFigures | None = None
     """How much could go, as the prune review last found it."""
+    mended: dict[str, str] = field(default_factory=dict)
+    """Texts for what waits for review that were not accepted yet, by the id that it is held by."""
     shares: Mapping[str, int] = field(default_factory=dict)
     """Percent of the room that a list has, where a person moved its border (`Split`)."""
     read_only: bool = False

@@ -123,6 +123,11 @@ def beginning(text: str) -> str:
     return f"{first} …" if rest else first
 
 
+def quoted(text: str) -> str:
+    """Return the beginning of a text in quotes, on one line."""
+    return f"“{' '.join(text[:60].split())}”"
+
+
 _UNSAID = frozenset({INFERRED, "together"})
 """Of a request, what says how it came about, and not what was set."""
 

@@ -21,6 +21,7 @@ from memtui.contract import (
 from memtui.screens.following import tells_of_review
 from memtui.screens.review import ReviewScreen, rule_words
 from memtui.service import Caller, MemoryService, ReviewRule, RuleAction, RuleTest
+from memtui.widgets.editor import OneLineArea
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import running, toasts, type_at_once, until, write_notes
 
@@ -140,7 +141,7 @@ async def test_a_correction_whose_record_is_gone_is_not_offered(
         await shows(pilot, app, "Nothing waits for review.")
 
 
-async def test_a_fact_is_fixed_on_one_line(
+async def test_a_fact_is_fixed_on_one_line_and_kept_where_it_cannot_be_accepted(
     paths: Paths, settings: Settings, service: MemoryService
 ) -> None:
     [kept] = await write_notes(service, ANA, ["Deploys happen from main"])
@@ -154,6 +155,20 @@ async def test_a_fact_is_fixed_on_one_line(
         await shows(pilot, app, "+ Likes te")
         await pilot.press("e")
         await shows(pilot, app, "enter accept")
-        await pilot.press("a", "enter")
+        app.screen.query_one(OneLineArea).insert("a" * 200)
+        await pilot.press("enter")
+        await until(pilot, lambda: "Your text is kept; e on the write takes it up." in toasts(app))
+        assert any("at most 200 characters" in one for one in toasts(app))
+        await pilot.press("escape", "q")
+        await shows(pilot, app, "throw away 1 text that is not saved")
+        await pilot.press("escape", "Q")
+        await shows(pilot, app, "+ Likes te")
+        await pilot.press("e")
+        await shows(pilot, app, "This is your draft")
+        area = app.screen.query_one(OneLineArea)
+        assert area.text == f"Likes te{'a' * 200}"
+        area.text = "Likes tea"
+        await pilot.press("enter")
         await until(pilot, lambda: any("accepted 1 write" in one for one in toasts(app)))
+        assert not app.state.mended
     assert "Likes tea" in await texts(service)
