@@ -359,7 +359,7 @@ class _Search:
             holds = form_of(newest.text)
             for at, _, record in facts:
                 if at < newest_at and compare(form_of(record.text), holds) is None:
-                    sentence = f"A newer fact of its key says {_quoted(newest.text)}."
+                    sentence = f"A newer fact with the same key says {_quoted(newest.text)}."
                     yield self._found(record, Reason.CONTRADICTED, sentence, survivor=newest)
         yield from self._filed_elsewhere(of_key)
 
@@ -380,7 +380,7 @@ class _Search:
                 for at, _, record in facts:
                     if at < newest_at and compare(form_of(record.text), holds) is None:
                         says = _quoted(newest.text)
-                        sentence = f"A newer fact of its key, filed elsewhere, says {says}."
+                        sentence = f"A newer fact with the same key, filed elsewhere, says {says}."
                         yield self._found(record, Reason.SAYS_OTHERWISE, sentence, survivor=newest)
 
     def otherwise(self, records: Sequence[Record]) -> Iterator[PruneCandidate]:
@@ -403,7 +403,7 @@ class _Search:
                      if since > at and (how := otherwise(form, other)) is not None)  # fmt: skip
             if (found := next(known, None)) is not None:
                 how, newer = found
-                sentence = f"A later one says it {how}: {_quoted(newer.text)}."
+                sentence = f"A later record {how}: {_quoted(newer.text)}."
                 yield self._found(record, Reason.SAYS_OTHERWISE, sentence, survivor=newer)
             for place in places:
                 if len(place) < _BUCKET:

@@ -131,7 +131,7 @@ def _changes(
     if stood.days >= rules.stood_days and (now - changed).days < rules.late_days:
         yield _pattern(
             PatternKind.CHANGED_LATE,
-            f"It said {_quoted(values[-2][0].record)} for {stood.days:,} days and says "
+            f"It said {_quoted(values[-2][0].record)} for {stood.days:,} days, and has said "
             f"{_quoted(values[-1][0].record)} since {changed:%Y-%m-%d}.",
             [values[-2][0], values[-1][0]],
         )

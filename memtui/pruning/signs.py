@@ -136,7 +136,9 @@ def topic_keys(form: Form) -> tuple[str, ...]:
 
 
 def otherwise(earlier: Form, later: Form) -> str | None:
-    """Return how a later text says otherwise than an earlier one; None where nobody can tell.
+    """Return how a later text says otherwise than an earlier one, as the rest of a sentence.
+
+    None where nobody can tell.
 
     They differ in one place alone, a small part of both. Either they begin with the same words,
     as “Releases are cut on Thursdays” and “… on Tuesdays” do: another subject is another
@@ -153,13 +155,13 @@ def otherwise(earlier: Form, later: Form) -> str | None:
     words = "“" + " ".join(now or was) + "”"
     if not was or not now:
         negates = not {*was, *now}.isdisjoint(NEGATIONS)
-        return f"{'with' if now else 'without'} {words}" if negates else None
+        return f"{'adds' if now else 'leaves out'} {words}" if negates else None
     are_words = all(any(map(str.isalnum, word)) for word in (*was, *now))
     if start < _BEGINNING or not are_words or _only_adds(was, now):
         return None
     if one[start - 1] in _COUNTED and is_number(was[0]) and is_number(now[0]):
         return None
-    return f"{words} in the place of “{' '.join(was)}”"
+    return f"says {words} where this one says “{' '.join(was)}”"
 
 
 def _only_adds(was: Sequence[str], now: Sequence[str]) -> bool:

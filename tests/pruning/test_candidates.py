@@ -159,7 +159,7 @@ def test_a_newer_fact_of_the_same_key_contradicts() -> None:
     newer = record("b", "Deploy_Branch: release", created_at=NOW)
     (one,) = candidates([newer, older])
     assert (one.record, one.reason, one.survivor) == (older, Reason.CONTRADICTED, handle("b"))
-    assert one.sentence == "A newer fact of its key says “Deploy_Branch: release”."
+    assert one.sentence == "A newer fact with the same key says “Deploy_Branch: release”."
     assert one.suggested
 
 
@@ -171,7 +171,10 @@ def test_a_newer_fact_of_the_key_without_a_topic_says_otherwise(
     newer = record("b", "deploy_branch: main", created_at=NOW, topic=other)
     (one,) = candidates([newer, older])
     assert (one.record, one.reason, one.survivor) == (older, Reason.SAYS_OTHERWISE, handle("b"))
-    assert one.sentence == "A newer fact of its key, filed elsewhere, says “deploy_branch: main”."
+    assert (
+        one.sentence
+        == "A newer fact with the same key, filed elsewhere, says “deploy_branch: main”."
+    )
     assert not one.suggested
     same = record("b", "deploy_branch: release", created_at=NOW, topic=other)
     assert Reason.SAYS_OTHERWISE not in {one.reason for one in candidates([same, older])}
@@ -369,12 +372,13 @@ def test_what_a_text_shows_is_a_reason_and_never_marked_by_itself() -> None:
     ("earlier", "later", "how"),
     [
         ("Releases are cut on Thursdays", "Releases are cut on Tuesdays",
-         "“tuesdays” in the place of “thursdays”"),
+         "says “tuesdays” where this one says “thursdays”"),
         ("We use Redis for sessions", "We use Postgres for sessions",
-         "“postgres” in the place of “redis”"),
-        ("We use Redis for sessions", "We no longer use Redis for sessions", "with “no longer”"),
+         "says “postgres” where this one says “redis”"),
+        ("We use Redis for sessions", "We no longer use Redis for sessions", "adds “no longer”"),
+        ("We no longer use Redis here", "We use Redis here", "leaves out “no longer”"),
         ("The budget of a run is 500 tokens", "The budget of a run is 800 tokens",
-         "“800” in the place of “500”"),
+         "says “800” where this one says “500”"),
     ],
 )  # fmt: skip
 def test_a_later_text_that_says_otherwise_is_named(earlier: str, later: str, how: str) -> None:
@@ -382,7 +386,7 @@ def test_a_later_text_that_says_otherwise_is_named(earlier: str, later: str, how
     after = record("b", later, kind="note", created_at=NOW - DAY)
     (one,) = candidates([after, before])
     assert (one.record, one.reason, one.suggested) == (before, Reason.SAYS_OTHERWISE, False)
-    assert one.sentence == f"A later one says it {how}: “{later}”."
+    assert one.sentence == f"A later record {how}: “{later}”."
     assert candidates([before.model_copy(update={"created_at": None}), after]) == ()
 
 

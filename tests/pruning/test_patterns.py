@@ -56,7 +56,7 @@ def test_a_key_that_changes_often() -> None:
 def test_a_value_that_stood_for_months_and_changed() -> None:
     [pattern] = found(history("db: one/two", [400, 5]))
     assert pattern.kind is PatternKind.CHANGED_LATE
-    assert pattern.sentence == "It said “one” for 395 days and says “two” since 2026-04-26."
+    assert pattern.sentence == "It said “one” for 395 days, and has said “two” since 2026-04-26."
     assert not found(history("db: one/two", [400, 40]), history("x: one/two", [50, 5]))
     assert not found(history("db: one/two", [None, 5]), history("new: one", [5]))
     [rewritten] = found(history("db: one/one/two", [400, 30, 5]))
