@@ -69,6 +69,7 @@ _HINT = "enter filter   empty: everything   esc go back"
 _UNREAD = frozenset({WORDS[Reason.COSTLY], WORDS[Reason.NEVER_READ]})
 _NONE_PASSES = ("Nothing that passes the filter could go.", "/ changes it, esc goes back.")
 _NO_DUPLICATE = "Nothing else says the same; go to a duplicate."
+_STAYS_ALREADY = "This is the one that stays; go to a duplicate of it to let that one stay instead."
 _NONE_COULD_GO = "None of its records could go: every one says something of its own."
 _SOON_SECONDS = 0.3
 """So long is waited for all bindings before those that have answered are shown without the rest."""
@@ -497,7 +498,9 @@ class PruneReview(ModalListScreen[Line]):
         if current is None or self._shown != "list":
             return
         instead = review.staying_for(current.name)
-        if current.name is None or instead is None:
+        if current.sort is Sort.STAYS and review.is_repeated(current.name):
+            self.toast(_STAYS_ALREADY)
+        elif current.name is None or instead is None:
             self.toast(_NO_DUPLICATE, severity="warning")
         elif why := review.kept(instead):
             self.toast(why, severity="warning")

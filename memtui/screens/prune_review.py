@@ -406,6 +406,12 @@ class Review:
         one = self._shown.get(name) if name is not None else None
         return one.survivor if one is not None and one.first.reason in REPEATS else None
 
+    def is_repeated(self, name: Named | None) -> bool:
+        """Return whether a record stays in place of a duplicate."""
+        return any(
+            one.survivor == name and one.first.reason in REPEATS for one in self._shown.values()
+        )
+
     def kept(self, name: Named) -> str:
         """Return why a record cannot be forgotten; empty where it can."""
         return self._items[name].kept

@@ -384,7 +384,7 @@ async def test_a_review_is_applied_undone_to_the_byte_and_merges_a_cluster(
         await until(pilot, lambda: "2 of 2 marked" in screen_text(app))
         assert file.read_bytes() == before
         await pilot.press("g", "j", "K")
-        await until(pilot, lambda: "go to a duplicate" in " ".join(toasts(app)))
+        await until(pilot, lambda: "This is the one that stays" in " ".join(toasts(app)))
         await pilot.press("j")
         copy = app.screen.query_one("#prune-list", VirtualList).current
         assert copy is not None

@@ -104,6 +104,7 @@ def test_a_person_chooses_which_copy_stays() -> None:
     chosen = found.lines[2].name
     assert chosen is not None
     assert found.staying_for(found.lines[5].name) is None, "nothing says the same"
+    assert [found.is_repeated(one.name) for one in found.lines[1:4]] == [True, False, False]
     found.let_stay(chosen)
     assert named(found)[:4] == [
         ("group", "same text apart from punctuation", False),
