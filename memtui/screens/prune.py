@@ -70,7 +70,7 @@ _UNREAD = frozenset({WORDS[Reason.COSTLY], WORDS[Reason.NEVER_READ]})
 _NONE_PASSES = ("Nothing that passes the filter could go.", "/ changes it, esc goes back.")
 _NO_DUPLICATE = "Nothing else says the same; go to a duplicate."
 _STAYS_ALREADY = "This is the one that stays; go to a duplicate of it to let that one stay instead."
-_NONE_COULD_GO = "None of its records could go: every one says something of its own."
+_NONE_COULD_GO = "None of its records could go: each says something of its own, or must stay."
 _SOON_SECONDS = 0.3
 """So long is waited for all bindings before those that have answered are shown without the rest."""
 
@@ -745,6 +745,9 @@ def head_content(heading: Heading, review: Review, width: int) -> Content:
     if heading.doing == "looking":
         told.append(display(f"still looking: {heading.answered}", style=DIM))
     told += [display(f"▲ {one.sentence}", style=WARN, limit=300) for one in review.failed]
+    if must_stay := review.must_stay:
+        words = f"▲ {fmt.counted(must_stay.total(), 'record')} with a reason to go must stay."
+        told.append(display(f"{words} {' '.join(sorted(must_stay))}", style=WARN, limit=300))
     if lost := review.lost:
         words = f"▲ {fmt.counted(lost, 'marked record')} would go with all that say the same."
         told.append(display(words, style=WARN))

@@ -275,7 +275,7 @@ class Review:
     @cached_property
     def could_by_owner(self) -> Counter[tuple[str, str]]:
         """How many records of each owner could go, whatever is looked at."""
-        return Counter(owner_of(one.item.record.scope) for one in self._going)
+        return Counter(owner_of(one.item.record.scope) for one in self._going if not one.item.kept)
 
     def parts(self) -> list[tuple[Narrowing, int, int]]:
         """Return what it can be narrowed to: how many of it could go, and how many there are.
@@ -293,7 +293,7 @@ class Review:
                 owners[known] = Narrowing(owner=owner_scope(item.record.scope))
             for one in (owners[known], bindings[name.binding_key]):
                 there[one] = there.get(one, 0) + 1
-        for going in self._going:
+        for going in (one for one in self._going if not one.item.kept):
             of_owner = owners[owner_of(going.item.record.scope)]
             for one in (Narrowing(), of_owner, bindings[going.name.binding_key]):
                 could[one] += 1
@@ -318,7 +318,12 @@ class Review:
     @property
     def could(self) -> int:
         """How many records of what is looked at could go."""
-        return len(self._shown)
+        return sum(not one.item.kept for one in self._shown.values())
+
+    @property
+    def must_stay(self) -> Counter[str]:
+        """Why records of what is looked at cannot go that have a reason to, and how many."""
+        return Counter(one.item.kept for one in self._shown.values() if one.item.kept)
 
     @property
     def going(self) -> set[Named]:
@@ -372,8 +377,7 @@ class Review:
     @property
     def all_kept(self) -> str:
         """Why nothing that is looked at can be forgotten; empty where something can."""
-        kept = {one.item.kept for one in self._shown.values()}
-        return min(kept) if kept and "" not in kept else ""
+        return min(self.must_stay) if self._shown and not self.could else ""
 
     def chosen(self, group: str) -> tuple[int, int]:
         """Return how many candidates of a group are marked, and how many there are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from memtui.contract import Filter, Record, RecordHandle, Scope, Use, UseTest
+from memtui.contract import Filter, Record, RecordHandle, Scope, Use, UseTest, owner_of
 from memtui.pruning.candidates import Reason, Retrieval, find_candidates
 from memtui.pruning.plan import make_plan
 from memtui.screens.editing import Named
@@ -278,3 +278,22 @@ def test_what_cannot_be_forgotten_is_shown_and_never_marked() -> None:
     assert not found.marks
     assert found.all_kept == "The binding default is read-only."
     assert {one.kept for one in found.lines if one.sort is Sort.GOES} == {found.all_kept}
+
+
+def test_what_cannot_be_forgotten_is_not_counted_among_what_could_go() -> None:
+    closed = "The binding table is read-only."
+    of_ana = [one.model_copy(update={"scope": OTHER}) for one in DUPLICATES[:2]]
+    found = Review([part("default", *DUPLICATES), part("table", *of_ana, kept=closed)])
+    shown = head_content(Heading("everything you see", "", of_context=False), found, 120).plain
+    assert "4 of 6 records could go" in shown
+    assert f"▲ 2 records with a reason to go must stay. {closed}" in shown
+    assert [(one.label, could, there) for one, could, there in found.parts()] == [
+        ("", 4, 6),
+        ("project mech", 4, 4),
+        ("user ana", 0, 2),
+        ("default", 4, 4),
+        ("table", 0, 2),
+    ]
+    assert found.could_by_owner == {owner_of(SCOPE): 4}
+    own = found.arranged(Narrowing(binding_key="default"), by_owner=False)
+    assert not own.must_stay
