@@ -669,23 +669,29 @@ class EditingScreen(ListScreen[R]):
         fields: dict[str, Any] = {} if stays.text == text else {"text": text}
         if any(one.pinned for one in ordered) and not stays.pinned:
             fields["pinned"] = True
-        changes = [await self.correct(stays, **fields)] if fields else []
-        answers = await self.forget_quietly(others, *changes)
+        together = uuid4().hex
+        changes = [await self.correct(stays, together, **fields)] if fields else []
+        answers = await self.forget_quietly(others, *changes, together=together)
         merged = fmt.counted(len(ordered), "fact")
         self.toast(said(f"Made one of {merged}. u undoes it.", *answers))
         return True
 
     async def forget_quietly(
-        self, records: Sequence[Record], *before: MutationAnswer, staying: Sequence[Record] = ()
+        self,
+        records: Sequence[Record],
+        *before: MutationAnswer,
+        staying: Sequence[Record] = (),
+        together: str | None = None,
     ) -> Answers:
-        """Forget records, of several bindings at once; `before` is taken back with them.
+        """Forget records, of several bindings at once.
 
-        What was forgotten although a binding failed is noted too, so that `u` brings it back.
+        `before` was done `together` with it, and is taken back with them. What was forgotten
+        although a binding failed is noted too, so that `u` brings it back.
         """
         session = self.session
         groups, stay = self._by_binding(records), self._by_binding(staying)
         forget = session.service.everywhere.forget
-        gone = await self.change(lambda: forget(session.caller, groups, stay))
+        gone = await self.change(lambda: forget(session.caller, groups, stay, together=together))
         if self.is_attached:
             self.own(*before, *gone.answers)
             ghosts, asked = set(), set()

@@ -404,6 +404,8 @@ class Everywhere(Group):
         caller: Caller,
         records: Mapping[str, Sequence[Record]],
         staying: Mapping[str, Sequence[Record]] = MappingProxyType({}),
+        *,
+        together: str | None = None,
     ) -> ForgottenEverywhere:
         """Forget records of one binding or several, which one undo takes back.
 
@@ -415,6 +417,7 @@ class Everywhere(Group):
             caller: Who asks.
             records: What to forget, as it was read, by the key of its binding.
             staying: What stays in its place, as it was read.
+            together: Names what was changed with it already, for one undo of all.
 
         Raises:
             Invalid: there is nothing to forget.
@@ -437,7 +440,7 @@ class Everywhere(Group):
             },
         )
         several = sum(map(len, requests.values())) > 1
-        together = asked.share.together if several else None
+        together = together or (asked.share.together if several else None)
         answers: list[MutationAnswer] = []
 
         async def forget_from(key: str) -> MutationAnswer:

@@ -240,6 +240,21 @@ async def test_forgetting_from_several_bindings_is_one_undo_and_one_redo(
     assert await texts(service) == before
 
 
+async def test_what_was_changed_for_what_goes_comes_back_with_it(service: MemoryService) -> None:
+    stays = await write(service, "Likes tea", "table", OF_ANA, kind="fact")
+    goes = await write(service, "likes tea.", "table", OF_ANA, kind="fact")
+    before = await texts(service)
+    request = CorrectRequest(
+        scope=OF_ANA, handle=stays, text="Likes green tea", binding_key="table"
+    )
+    await service.correct(ANA, request, together="merged")
+    got = await service.get(ANA, goes.provider_record_id, OF_ANA, binding_key="table")
+    await service.everywhere.forget(ANA, {"table": [got.record]}, together="merged")
+    assert await texts(service) == {"Likes green tea"}
+    assert len(await service.undo_together(ANA)) == 2
+    assert await texts(service) == before
+
+
 async def test_a_binding_that_refuses_keeps_its_records_and_the_others_forget(
     service: MemoryService,
 ) -> None:
