@@ -37,6 +37,7 @@ from memtui.screens.dialogs import (
 )
 from memtui.screens.prune import PruneReview
 from memtui.screens.prune_review import Line
+from memtui.screens.state import PruneFigures
 from memtui.service import Caller, ContextRequest, MemoryService, PruneRequest
 from memtui.widgets.virtual_list import VirtualList
 from tests.contexts import seed_context
@@ -44,6 +45,7 @@ from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import running, toasts, until
 
 ANA = Scope(company_id="local", subject_id="ana")
+BEN = Scope(company_id="local", subject_id="ben")
 MECH = Scope(company_id="local", project_id="mech")
 COMPANY = Scope(company_id="local")
 BOTH = Scope(company_id="local", subject_id="ana", project_id="mech")
@@ -115,12 +117,20 @@ async def test_nobody_chosen_offers_whom_there_is(
         app.controller.choose_scope(Scope(company_id="local"))
         await until(pilot, lambda: "user     ana" in screen_text(app))
         assert "project  mech" in screen_text(app)
+        counted = PruneFigures("local", app.state.clock(), {ANA: (0, 1)})
+        app.controller.use_pruning(counted)
+        await until(pilot, lambda: "0 of 1 could go" in screen_text(app))
+        assert "what could go was counted 0 s ago." in screen_text(app)
         await until(pilot, lambda: isinstance(app.focused, OptionList))
         await pilot.press("p")
         await until(pilot, lambda: any("Nobody is chosen" in said for said in toasts(app)))
         await pilot.press("escape", "enter")
         await until(pilot, lambda: texts(app) == ["Likes tea"])
         assert app.state.scope.subject_id == "ana"
+        app.controller.choose_scope(BEN)
+        await until(pilot, lambda: "Nothing is remembered here." in screen_text(app))
+        app.controller.choose(binding_key="default")
+        await until(pilot, lambda: "default remembers nothing of it." in screen_text(app))
 
 
 async def test_bars_price_share_text_and_charts(

@@ -270,13 +270,18 @@ class BudgetScreen(EditingScreen[FactRow]):
         )
         self._rows.replace(shown.ordered(lets_through))
         shown.selection.drop(shown.selection.marks.keys() - {row.key for row in self.view.rows})
-        shown.notice = (
-            ("No fact matches.", "/ changes the filter, ctrl+l clears it.")
-            if self.view.rows
-            else ("Nothing is remembered here.", "a adds the first fact, s chooses another scope.")
-        )
+        shown.notice = self._nothing()
         shown.show(self._rows)
         self.look()
+
+    def _nothing(self) -> tuple[str, str]:
+        if self.view.rows:
+            return "No fact matches.", "/ changes the filter, ctrl+l clears it."
+        # Another screen may have chosen it.
+        if key := self.state.filter.binding_key or self.state.binding_key:
+            hint = f"{self.state.keymap.label('app.binding')} asks another binding"
+            return f"{key} remembers nothing of it.", f"{hint}, s chooses another scope."
+        return "Nothing is remembered here.", "a adds the first fact, s chooses another scope."
 
     def sort(self, column: str) -> None:
         """Order by a column; asked a third time, in the order that the model reads."""
@@ -402,8 +407,11 @@ class BudgetScreen(EditingScreen[FactRow]):
         else:
             hint = "s takes a name that is not known yet, 4 shows all records."
         if not self.view.places:
-            said = "Choose a user, project or agent."
-            notice.show("empty", said, hint)
+            said = "Choose a user, project or agent"
+            if found and (figures := self.state.prune_figures) is not None:
+                counted = fmt.since(figures.planned_at, self.state.clock())
+                said += f"; what could go was counted {counted}"
+            notice.show("empty", f"{said}.", hint)
 
     def _draw_text(self) -> None:
         view = self.view
