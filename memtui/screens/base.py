@@ -43,12 +43,11 @@ attribute `ACTION_GROUP = "list"`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC
 from functools import wraps
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -330,9 +329,23 @@ class ServiceScreen(SizedScreen[None]):
 
     async def undo(self, operation_ids: Sequence[str]) -> None:
         """Undo changes in this order, and say how they are redone."""
-        answers = await self.take_back(operation_ids)
-        self.session.undone.append(answers)
+        answers = await self.undo_all(operation_ids)
         self.toast(f"Undone: {await self.came_back(answers)}. U redoes it.")
+
+    async def undo_all(self, operation_ids: Sequence[str]) -> list[MutationAnswer]:
+        """Undo changes in this order; where one fails, what was undone before is told.
+
+        What was undone can be redone, on whichever screen.
+        """
+        done: list[MutationAnswer] = []
+        try:
+            await self.take_back(operation_ids, done)
+        except MemtuiError as error:
+            await self._raise_in_part(error, done, "Undone before that: {}; U redoes it.")
+        finally:
+            if done:
+                self.session.undone.append(done)
+        return done
 
     async def redo_last(self) -> None:
         """Redo what was undone last, on whichever screen.
@@ -340,45 +353,62 @@ class ServiceScreen(SizedScreen[None]):
         Raises:
             Invalid: nothing was since the last change, or it was redone already.
         """
-        async with self.redoing() as undone:
-            again = await self.take_back([one.operation_id for one in reversed(undone)])
+        _, again = await self.redo_all()
         self.toast(f"Redone: {await self.came_back(again)}. u undoes it.")
 
-    @asynccontextmanager
-    async def redoing(self) -> AsyncIterator[Sequence[MutationAnswer]]:
-        """Give what was undone last, on whichever screen, to a block that redoes it.
+    async def redo_all(self) -> tuple[Sequence[MutationAnswer], list[MutationAnswer]]:
+        """Redo what was undone last, on whichever screen; return what that was, and its redoing.
 
-        Where that fails it can be tried again, unless there is a conflict, which stays.
+        Where one fails, what was redone before is told, and the rest can be redone, but for what
+        is in conflict, which stays so.
 
         Raises:
-            Invalid: nothing was since the last change, or it was redone already.
+            Invalid: nothing was undone since the last change, or it was redone already.
         """
         await self.wait("waiting for the change under way", self.acts.settled)
         undoes = self.session.undone
         if not undoes:
             raise Invalid("There is nothing to redo; u undoes.")
         undone = undoes.pop()
+        again: list[MutationAnswer] = []
         try:
-            yield undone
-        except Conflict:
-            raise
-        except MemtuiError:
-            undoes.append(undone)
-            raise
+            await self.take_back([one.operation_id for one in reversed(undone)], again)
+        except MemtuiError as error:
+            redone = {one.undoes for one in again}
+            rest = [one for one in undone if one.operation_id not in redone]
+            if isinstance(error, Conflict):
+                rest = rest[:-1]  # the one that was tried
+            if rest:
+                undoes.append(rest)
+            more = "; U goes on with the rest" if rest else ""
+            told = f"Redone before that: {{}}, which u undoes{more}."
+            await self._raise_in_part(error, again, told)
+        return undone, again
 
-    async def take_back(
-        self, operation_ids: Iterable[str], answers: list[MutationAnswer] | None = None
-    ) -> list[MutationAnswer]:
-        """Take changes back, each with what was done at once with it; `answers` holds what was."""
-        session, done = self.session, [] if answers is None else answers
+    async def _raise_in_part(
+        self, error: MemtuiError, done: Sequence[MutationAnswer], told: str
+    ) -> NoReturn:
+        if not done:
+            raise error
+        raise type(error)(f"{error} {told.format(await self.came_back(done))}") from error
+
+    async def take_back(self, operation_ids: Iterable[str], done: list[MutationAnswer]) -> None:
+        """Take changes back, each with what was done at once with it; `done` gets what was."""
+        session = self.session
 
         async def work() -> None:
             for one in operation_ids:
                 if all(known.undoes != one for known in done):
-                    done.extend(await session.service.undo_together(session.caller, one))
+                    await session.service.undo_together(session.caller, one, answers=done)
 
-        await self._carry_out(work)
-        return done
+        try:
+            await self._carry_out(work)
+        except MemtuiError:
+            self.stopped_halfway()
+            raise
+
+    def stopped_halfway(self) -> None:
+        """Take note that changes were not taken back, or only some of them."""
 
 
 class MemtuiScreen(ServiceScreen):

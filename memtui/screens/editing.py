@@ -571,7 +571,8 @@ class EditingScreen(ListScreen[R]):
             text=text,
         )
         answer = await self.change(lambda: session.service.correct(session.caller, request))
-        undone = await self._reverse((written.operation_id,))
+        undone: list[MutationAnswer] = []
+        await self.take_back([written.operation_id], undone)
         self.own(*undone, answer)
         self._show_reversed(undone)
         for now in answer.records:
@@ -756,31 +757,24 @@ class EditingScreen(ListScreen[R]):
             undone = self._last
         elif not await self.ask(self.undo_question(found)):
             return
-        answers = await self._reverse(undone)
+        answers = await self.undo_all([*reversed(undone)])
         self._show_reversed(answers)
         self._last = ()
-        self.session.undone.append(answers)
         self.toast(said(f"Undone: {await self.came_back(answers)}. U redoes it.", *answers))
 
     @conversation
     async def action_redo(self) -> None:
         """Redo what was undone last, also on another screen."""
-        async with self.redoing() as undone:
-            answers = await self._reverse(tuple(answer.operation_id for answer in undone))
+        undone, answers = await self.redo_all()
         self._show_reversed(answers)
         # What was undone first is the newest again.
         self._last = tuple(answer.undoes for answer in reversed(undone) if answer.undoes)
         self.toast(said(f"Redone: {await self.came_back(answers)}. u undoes it.", *answers))
 
-    async def _reverse(self, operation_ids: Sequence[str]) -> Answers:
-        answers: list[MutationAnswer] = []
-        try:
-            await self.take_back(reversed(operation_ids), answers)
-        except MemtuiError:
-            self.own(*answers)
-            self.load()
-            raise
-        return answers
+    def stopped_halfway(self) -> None:
+        """Look again, and let `u` ask what it undoes."""
+        self._last = ()
+        self.load()
 
     def _show_reversed(self, answers: Answers) -> None:
         """Show the records as they are after a reversal.

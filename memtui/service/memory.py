@@ -288,10 +288,17 @@ class MemoryService(Operations):
         return await self._undo.undo(caller, operation_id)
 
     async def undo_together(
-        self, caller: Caller, operation_id: str | None = None
+        self,
+        caller: Caller,
+        operation_id: str | None = None,
+        *,
+        answers: list[MutationAnswer] | None = None,
     ) -> tuple[MutationAnswer, ...]:
-        """Take back an operation, and what was done with it to other bindings at once."""
-        return await self._undo.undo_together(caller, operation_id)
+        """Take back an operation, and what was done with it to other bindings at once.
+
+        `answers` gets each answer as it comes, also where another one fails.
+        """
+        return await self._undo.undo_together(caller, operation_id, answers=answers)
 
     async def refuse_undo(self, caller: Caller, operation_ids: Sequence[str]) -> None:
         """Raise why changes cannot be taken back, before anybody is asked; logs nothing."""

@@ -183,20 +183,31 @@ class Undo(Group):
 
     @to_its_end
     async def undo_together(
-        self, caller: Caller, operation_id: str | None = None
+        self,
+        caller: Caller,
+        operation_id: str | None = None,
+        *,
+        answers: list[MutationAnswer] | None = None,
     ) -> tuple[MutationAnswer, ...]:
         """Take back an operation, and what was done with it: all bindings at once, each in turn.
+
+        Args:
+            caller: Who takes it back.
+            operation_id: The operation; None: the newest that can be.
+            answers: Gets each answer as it comes, also where another one fails.
 
         Raises:
             MemtuiError: it cannot be taken back, or one of them cannot; the others are then.
         """
         done = await asyncio.to_thread(self._done_together, caller, operation_id)
+        answers = [] if answers is None else answers
+        before = len(answers)
         if len(done) < 2:
             named = None if operation_id is None else done[0].operation_id
-            return (await self.undo(caller, named),)
+            answers.append(await self.undo(caller, named))
+            return tuple(answers[before:])
         undo = partial(self.undo, caller, together=self._core.new_id())
         failed: list[MemtuiError] = []
-        answers: list[MutationAnswer] = []
 
         async def in_turn(operations: Sequence[Operation]) -> None:
             for one in operations:
@@ -211,7 +222,7 @@ class Undo(Group):
         await asyncio.gather(*map(in_turn, by_binding.values()))
         if failed:
             raise failed[0]
-        return tuple(answers)
+        return tuple(answers[before:])
 
     def _done_together(self, caller: Caller, operation_id: str | None) -> list[Operation]:
         """Return what was done together with an operation, itself first, and is not taken back."""

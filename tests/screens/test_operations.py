@@ -14,6 +14,7 @@ from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import (
     BrowseRequest,
+    Conflict,
     CorrectRequest,
     ForgetRequest,
     Invalid,
@@ -320,6 +321,49 @@ async def test_an_operation_is_undone_after_a_different_key(
         await until(pilot, lambda: "Redone: “keep me”" in toasts(app)[-1])
         with pytest.raises(NotFound):
             await service.get(caller, record.handle, MECH)
+
+
+async def test_of_several_changes_the_rest_is_undone_and_redone_where_one_is_in_conflict(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    records = await write_notes(service, caller, ["one", "two", "three"])
+    forgets = [
+        await service.forget(caller, ForgetRequest(scope=MECH, handles=(record.handle,)))
+        for record in records
+    ]
+
+    async def change_two(**change: object) -> None:
+        handle = records[1].handle
+        await service.correct(caller, CorrectRequest(scope=MECH, handle=handle, **change))
+
+    async def there() -> list[str]:
+        page = await service.browse(caller, BrowseRequest(scope=MECH))
+        return sorted(one.text for one in page.records)
+
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+
+        async def told(key: str, *words: str) -> None:
+            before = len(toasts(app))
+            await pilot.press(key)
+            await until(pilot, lambda: all(one in " ".join(toasts(app)[before:]) for one in words))
+
+        await pilot.press("space", "space", "space", "u")
+        await until(pilot, lambda: "Undo the 3 marked changes" in screen_text(app))
+        await told("y", "Undone: 3 records. U redoes it.")
+        assert await there() == ["one", "three", "two"]
+        await change_two(text="2")
+        await told("U", "has changed", "Redone before that: “one”, which u undoes; U goes on")
+        assert await there() == ["2", "three"]
+        await told("U", "Redone: “three”")
+        assert await there() == ["2"]
+        await told("U", "There is nothing to redo")
+
+        newest_first = [one.operation_id for one in (forgets[2], forgets[1], forgets[0])]
+        with pytest.raises(Conflict, match="Undone before that: “three”; U redoes it"):
+            await app.frame.undo_all(newest_first)  # type: ignore[union-attr]
+        assert await there() == ["2", "three"]
+        await told("U", "Redone: “three”")
 
 
 async def test_what_cannot_be_undone_is_refused_before_the_question(
