@@ -22,6 +22,9 @@ INPUT_GROUPS = {
 }
 """Lines whose keys count only while they have the focus; printable keys are text there."""
 
+KEEPS_ORDER = "This list keeps its own order."
+"""Why no list that lies over a screen can be sorted."""
+
 DIALOG_GROUPS = {
     "prune": "the prune review",
     "impact": "what forgetting would change",

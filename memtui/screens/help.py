@@ -16,6 +16,7 @@ from memtui.actions import (
     ACTIONS,
     DIALOG_GROUPS,
     INPUT_GROUPS,
+    KEEPS_ORDER,
     Action,
     Need,
     actions_of,
@@ -32,6 +33,8 @@ _LINE = 2
 """Lines that the line to write in takes, and the blank below it."""
 _REPEATED = 3
 """Keys of a group with one reason, from which on it stands once, under the group's title."""
+_NEVER_THERE = {Need.TABLE.value, KEEPS_ORDER}
+"""Reasons of keys that never do anything on a list, so that its help leaves them out."""
 _SIGNS = "¹²³⁴⁵⁶⁷⁸⁹"
 _PLACES = {"list": "the list", **INPUT_GROUPS, **DIALOG_GROUPS}
 
@@ -119,7 +122,7 @@ def group_help(
             action.id: reason
             for action in actions_of(group)
             if all(word in _said(action, keymap, title) for word in words)
-            and (reason := why_disabled(action.id)) != Need.TABLE.value
+            and (reason := why_disabled(action.id)) not in _NEVER_THERE
         }
         if not reasons:
             continue

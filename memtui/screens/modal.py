@@ -30,19 +30,22 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 
-from memtui.actions import ACTIONS, Need
+from memtui.actions import ACTIONS, KEEPS_ORDER, Need
 from memtui.contract import NotFound
 from memtui.screens.base import ServiceScreen, past_words
 from memtui.screens.help import Help
 from memtui.screens.keymap import footer_entries
+from memtui.screens.list_screen import choose_columns
 from memtui.screens.state import AppState, GoTo
 from memtui.widgets.background import Stoppable
 from memtui.widgets.frame import KeyFooter, PastBanner, Pressed
 from memtui.widgets.panes import DetailPane, Fitted, Split
 from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import Highlighted, Opened, VirtualList
+from memtui.widgets.virtual_list import ColumnsAsked, Highlighted, Opened, VirtualList
 
 R = TypeVar("R")
+
+_ORDERING = {"list.sort", "list.reverse", "list.wider", "list.narrower"}
 
 
 class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
@@ -142,6 +145,8 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
 
     def why_disabled(self, action_id: str) -> str:
         """Return why an action of this screen cannot run now, or nothing."""
+        if action_id in _ORDERING:
+            return KEEPS_ORDER
         action = ACTIONS.get(action_id)
         if action is None or action.group != self.ACTION_GROUP:
             return ""
@@ -158,6 +163,10 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
         self.query_one("#modal-row", Fitted).fit(self.draw_row)
         self.query_one(DetailPane).scroll_home(animate=False)
         self.draw()
+
+    @on(ColumnsAsked)
+    def _choose_columns(self) -> None:
+        choose_columns(self, self.rows_list)
 
     @on(Opened)
     def _opened(self) -> None:

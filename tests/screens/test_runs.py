@@ -11,6 +11,7 @@ from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import QueryRequest, Scope
 from memtui.screens.dialogs import Choose
+from memtui.screens.help import Help
 from memtui.screens.operations.screen import OperationsScreen
 from memtui.screens.records.screen import RecordsScreen
 from memtui.screens.replay import Replay
@@ -61,7 +62,19 @@ async def test_from_the_runs_to_a_record_and_to_all_that_were_told_it(
         await pilot.press("t")
         await shown(app, pilot, Runs)
         assert runs(app) == ["run-8", "run-7"]
-        await pilot.press("G", "enter")
+        await pilot.press("S")
+        assert toasts(app)[-1] == "This list keeps its own order."
+        await pilot.press("C")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press(*"project", "enter")
+        listed = app.screen.query_one(VirtualList)
+        assert listed.hidden == {"project"}
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, Help))
+        await pilot.press(*"column")
+        await until(pilot, lambda: "Choose the columns" in screen_text(app))
+        assert "Choose the column to sort by" not in screen_text(app)
+        await pilot.press("escape", "G", "enter")
         await shown(app, pilot, Replay)
         assert app.screen.query_one(VirtualList).rows.count == len(NOTES)
         for _ in NOTES:
