@@ -55,6 +55,7 @@ from memtui.widgets.columns import Cell, Column
 from memtui.widgets.editor import keeps
 
 if TYPE_CHECKING:
+    from memtui.screens.prune import LeftReview
     from memtui.service.answers import BindingView, MutationAnswer, RetrievalCount
 
 R = TypeVar("R")
@@ -102,6 +103,8 @@ class EditingScreen(ListScreen[R]):
         """How often each record was read; one that is missing never was."""
         self.ghosts: set[Named] = set()
         """Forgotten records that their provider still returns."""
+        self.left_review: LeftReview | None = None
+        """The prune review that a key led away from, which goes on when it is opened again."""
         self._unwritten: list[NewRecord] = []
         """What could not be written as new records."""
         self._last: tuple[str, ...] = ()

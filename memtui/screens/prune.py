@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from textual import on
 from textual.binding import BindingType
@@ -24,6 +24,7 @@ from memtui.contract import (
     Filter,
     Invalid,
     MemtuiError,
+    NotFound,
     OperationType,
     Record,
     RecordHandle,
@@ -38,9 +39,10 @@ from memtui.screens.base import conversation
 from memtui.screens.budget.view import COMPANY, by_words, section_word
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.editing import Named
-from memtui.screens.modal import ModalListScreen
+from memtui.screens.modal import ModalListScreen, show_over
 from memtui.screens.prune_review import WORDS, Line, Narrowing, Part, Review, Size, Sort
-from memtui.screens.state import PruneFigures, PrunePlanned
+from memtui.screens.readers import choose_reader
+from memtui.screens.state import GoTo, PruneFigures, PrunePlanned
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
@@ -68,6 +70,8 @@ _BUSY: dict[Doing, str] = {
 _HINT = "enter filter   empty: everything   esc go back"
 _UNREAD = frozenset({WORDS[Reason.COSTLY], WORDS[Reason.NEVER_READ]})
 _NONE_PASSES = ("Nothing that passes the filter could go.", "/ changes it, esc goes back.")
+_OF_RECORD = {"record", "history", "queries", "runs"}
+_NO_RECORD = "No record is selected."
 _NO_DUPLICATE = "Nothing else says the same; go to a duplicate."
 _STAYS_ALREADY = "This is the one that stays; go to a duplicate of it to let that one stay instead."
 _NONE_COULD_GO = "None of its records could go: each says something of its own, or must stay."
@@ -84,6 +88,16 @@ class Heading:
     answered: str = ""
     """Which bindings have answered, while that is waited for."""
     of_context: bool = True
+
+
+class LeftReview(NamedTuple):
+    """A review that a key led away from: where it was begun, and where it stood."""
+
+    begun: tuple[object, ...]
+    review: Review
+    everything: bool
+    key: str
+    """The row that the cursor was on."""
 
 
 class PruneReview(ModalListScreen[Line]):
@@ -128,6 +142,11 @@ class PruneReview(ModalListScreen[Line]):
         """What was looked at before an insight led to its owner."""
         self._undoing = False
         """Whether what is undone from here is not in the log yet."""
+        began_with = replace(self._review.narrowing, now=None)
+        self._begun = (self.state.scope, self.state.as_of, began_with)
+        """What a review that was left has to have begun with, to go on here."""
+        self._key = ""
+        """The row to go to once it is there."""
         self._coming = Background(self, "prune-so-far")
         self._arranging = Background(self, "prune-arrange")
 
@@ -137,8 +156,18 @@ class PruneReview(ModalListScreen[Line]):
         return VirtualList(columns, self._rows, name="prune-list")
 
     def on_mount(self) -> None:
-        """Look for candidates."""
+        """Look for candidates, from where the review stood that a key led away from."""
+        left, self._below.left_review = self._below.left_review, None
+        if left is not None and left.begun == self._begun:
+            self._review, self._everything, self._key = left.review, left.everything, left.key
         self._read()
+
+    def on_go_to(self, message: GoTo) -> None:
+        """Note where it stands, as it is left to go there: opened again it goes on from it."""
+        del message
+        current = self.rows_list.current
+        key = current.key if current is not None else ""
+        self._below.left_review = LeftReview(self._begun, self._review, self._everything, key)
 
     # Reading.
 
@@ -210,6 +239,7 @@ class PruneReview(ModalListScreen[Line]):
         said = nothing or ("Nothing could go.", "Every record says something of its own.")
         self._nothing = (*said, "esc goes back.")
         self._show(review)
+        self._key = ""
 
     # Drawing.
 
@@ -217,7 +247,9 @@ class PruneReview(ModalListScreen[Line]):
         at_top = self.rows_list.cursor == 0
         self._review = review
         self._draw_rows()
-        if at_top:  # its row may have slid down under what came before it
+        if self._key and self.rows_list.go_to_key(self._key):
+            self._key = ""
+        elif at_top:  # its row may have slid down under what came before it
             self.rows_list.go_to(0)
         if self._whose is not None and self._whose.is_mounted:
             self._whose.update(self._parts())
@@ -269,6 +301,9 @@ class PruneReview(ModalListScreen[Line]):
             return ""
         if self._doing == "forgetting" or (self._doing and not self._review.total):
             return _BUSY[self._doing]
+        if verb in _OF_RECORD:
+            current = self.rows_list.current
+            return "" if current is not None and current.record is not None else _NO_RECORD
         if verb in {"apply", "impact"} and not self._review.going:
             return self._review.all_kept or "Nothing is marked."
         return ""
@@ -522,6 +557,42 @@ class PruneReview(ModalListScreen[Line]):
         ):
             self._undoing = False
             self._read()
+
+    def action_record(self) -> None:
+        """Show the record in Records."""
+        name, _ = self._at
+        self.post_message(GoTo("records", binding_key=name.binding_key, select=name.record_id))
+
+    @conversation
+    async def action_history(self) -> None:
+        """Show every version of the record."""
+        from memtui.screens.timeline import Timeline
+
+        name, record = self._at
+        await show_over(self, Timeline(self.state, name.binding_key, record))
+
+    @conversation
+    async def action_queries(self) -> None:
+        """Offer the queries that returned the record, and go to the one that is chosen."""
+        name, record = self._at
+        await choose_reader(self, name.binding_key, record.handle)
+
+    @conversation
+    async def action_runs(self) -> None:
+        """Show the runs that were told the record."""
+        from memtui.screens.runs import Runs
+
+        name, record = self._at
+        told = (name.binding_key, record.handle, record.text)
+        await show_over(self, Runs(self.state, told))
+
+    @property
+    def _at(self) -> tuple[Named, Record]:
+        """The record under the cursor; raises `NotFound` on a line that stands for none."""
+        current = self.rows_list.current
+        if current is None or current.name is None or current.record is None:
+            raise NotFound(_NO_RECORD)
+        return current.name, current.record
 
     def action_copy(self) -> None:
         """Copy the text of the record."""

@@ -13,6 +13,7 @@ from memtui.contract import (
     BrowseRequest,
     CorrectRequest,
     ForgetRequest,
+    QueryRequest,
     Record,
     RecordHandle,
     Scope,
@@ -20,11 +21,15 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.screens.dialogs import ConflictScreen, EditText
+from memtui.screens.dialogs import Choose, ConflictScreen, EditText
+from memtui.screens.operations.screen import OperationsScreen
+from memtui.screens.prune import PruneReview
+from memtui.screens.runs import Runs
+from memtui.screens.timeline import Timeline
 from memtui.service import Caller, MemoryService
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import screen_text
-from tests.screens.piloting import counted, running, toasts, until
+from tests.screens.piloting import counted, running, toasts, until, write_notes
 
 MECH = Scope(company_id="local", project_id="mech")
 
@@ -177,6 +182,52 @@ async def test_everything_that_could_go_is_reviewed_at_once_and_comes_back_at_on
         await pilot.press("enter")
         await until(pilot, lambda: "5 of 5 records could go" in screen_text(app))
         assert "prune project mech" in screen_text(app)
+
+
+async def test_keys_lead_from_a_row_of_the_review_to_its_record_and_back(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["Deploy from main", "deploy from main."])
+    await service.query(caller, QueryRequest(scope=MECH, query="deploy"))
+    async with running(paths, settings, "records") as (app, pilot):
+
+        def row() -> str:
+            current = app.screen.query_one(VirtualList).current
+            return current.text if current is not None else ""
+
+        async def reviewed() -> None:
+            await until(
+                pilot,
+                lambda: (
+                    isinstance(app.screen, PruneReview) and "still looking" not in screen_text(app)
+                ),
+            )
+
+        await until(pilot, row)
+        await pilot.press("P")
+        await reviewed()
+        await until(pilot, lambda: "1 marked" in screen_text(app))
+        await pilot.press("T")
+        assert toasts(app)[-1] == "No record is selected."
+        await pilot.press("N", "j", "j")
+        await until(pilot, lambda: "0 marked" in screen_text(app))
+        there = row()
+        for key, over in (("T", Runs), ("h", Timeline), ("W", Choose)):
+            await pilot.press(key)
+            await until(pilot, lambda: isinstance(app.screen, over))  # noqa: B023 - waited for
+            await pilot.press("escape")
+            await until(pilot, lambda: isinstance(app.screen, PruneReview))
+            assert row() == there
+        await pilot.press("b")
+        await until(pilot, lambda: app.screen is app.frame and row() == there)
+        await pilot.press("P")
+        await until(pilot, lambda: isinstance(app.screen, PruneReview) and row() == there)
+        await reviewed()
+        assert "0 marked" in screen_text(app), "it goes on where it stood"
+        await pilot.press("W")
+        await until(pilot, lambda: "Queries that returned it" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, OperationsScreen))
 
 
 async def test_a_question_to_all_names_where_each_result_is_from_and_who_fails(

@@ -611,11 +611,13 @@ class BudgetScreen(EditingScreen[FactRow]):
         if await self.merge(await self.records_of(chosen)):
             self.rows_list.action_unmark()
 
-    def action_prune(self) -> None:
+    @conversation
+    async def action_prune(self) -> None:
         """Review which facts could go."""
+        from memtui.screens.modal import show_over
         from memtui.screens.prune import PruneReview
 
-        self.app.push_screen(PruneReview(self, self.view))
+        await show_over(self, PruneReview(self, self.view))
 
     # Looking.
 

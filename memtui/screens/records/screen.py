@@ -31,6 +31,7 @@ from memtui.screens.editing import EditingScreen, Named, record_key
 from memtui.screens.following import News
 from memtui.screens.list_screen import MOST_MARKED, too_many
 from memtui.screens.open_source import open_file, open_source, source_filter
+from memtui.screens.readers import choose_reader
 from memtui.screens.records.view import (
     PROVIDER_SORTS,
     TOKENS,
@@ -573,8 +574,10 @@ class RecordsScreen(EditingScreen[Record]):
         if reads_again:
             self.reload()
 
-    def action_prune(self) -> None:
+    @conversation
+    async def action_prune(self) -> None:
         """Review which records could go; what the screen is narrowed to is shown first."""
+        from memtui.screens.modal import show_over
         from memtui.screens.prune import PruneReview
         from memtui.screens.prune_review import Narrowing
 
@@ -585,7 +588,7 @@ class RecordsScreen(EditingScreen[Record]):
             filter=held_by(self.state.filter, self.NARROWS),
             now=self.state.clock(),
         )
-        self.app.push_screen(PruneReview(self, narrowing=narrowing))
+        await show_over(self, PruneReview(self, narrowing=narrowing))
 
     # The record under the cursor.
 
@@ -730,20 +733,7 @@ class RecordsScreen(EditingScreen[Record]):
     @conversation
     async def action_queries(self) -> None:
         """Offer the queries that returned the record, and go to the one that is chosen."""
-        story = self._story_of(self.row)
-        if story is None or not story.retrievals:
-            raise NotFound("No query has returned this record.")
-        now = self.state.clock()
-        choices = [
-            Choice(
-                one.operation_id,
-                one.query,
-                f"{fmt.ago(one.at, now):>6}  {f'rank {one.rank}':<7} {fmt.who(one.principal)}",
-            )
-            for one in story.retrievals
-        ]
-        if operation_id := await self.ask(Choose("Queries that returned it", choices)):
-            self.post_message(GoTo("operations", select=operation_id))
+        await choose_reader(self, self.binding_of(self.row), self.row.handle)
 
     @conversation
     async def action_links(self) -> None:
