@@ -32,6 +32,7 @@ from memtui.service import (
     Caller,
     Membership,
     MemoryService,
+    MutationAnswer,
     PruneEverywhere,
     PruneRequest,
     Role,
@@ -318,6 +319,18 @@ async def test_what_could_not_come_back_comes_back_later(
     assert await texts(service, BEN) == {"Likes tea", "Uses SQLite"}
     with pytest.raises(Conflict, match="already undone"):
         await service.undo_together(BEN, again[0].operation_id)
+
+    page = await service.everywhere.browse(BEN, BrowseRequest(scope=COMPANY), seen_only=True)
+    await service.everywhere.forget(BEN, {"table": page.records})
+    back = await service.undo_together(BEN)
+    [tea] = [one for answer in back for one in answer.records if one.text == "Likes tea"]
+    change = CorrectRequest(scope=OF_BEN, handle=tea.handle, binding_key="table", text="Likes mate")
+    await service.correct(BEN, change)
+    redone: list[MutationAnswer] = []
+    with pytest.raises(Conflict, match="has changed"):
+        await service.undo_together(BEN, back[0].operation_id, answers=redone)
+    assert len(redone) == 1, "what was redone is told although the other fails"
+    assert await texts(service, BEN) == {"Likes mate"}
 
 
 async def test_of_several_owners_one_that_changed_keeps_its_own(service: MemoryService) -> None:
