@@ -211,7 +211,9 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         self, one: HeldWrite, text: str | None, together: str | None = None
     ) -> bool:
         """Accept it, after a yes where what it would change has changed; return whether it was."""
-        found = self._shown_of(one)
+        if (found := self._shown_of(one)) is None:  # it is just being read, perhaps again
+            await self.wait("reading what it would change", self._settled)
+            found = self._shown_of(one)
         if found is not None and found.changed:
             asked = Confirm(
                 f"What {one.principal} would change has changed since. Accept it all the same?",
@@ -225,6 +227,11 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         seen = found.seen if found is not None else None
         accept = partial(self._accept, text=text, seen=seen, together=together)
         return await self._decide([one], accept, done)
+
+    async def _settled(self) -> None:
+        """Wait until what waits, and what is there now of the row under the cursor, is read."""
+        await self.reads.delivered()
+        await self._looking.delivered()
 
     def _shown_of(self, one: HeldWrite) -> HeldDetails | None:
         return self._details if self._details and self._details.held_id == one.held_id else None
