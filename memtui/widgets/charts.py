@@ -381,30 +381,39 @@ def _bars(chart: Chart, buckets: range, cells: int, rows: int) -> Iterator[Conte
 
 def _column(chart: Chart, index: int, scale: Scale, rows: int) -> Iterator[tuple[str, Tone, int]]:
     """Yield marker, tone and row from below of every cell of a bucket's bars."""
-    zero = round(scale.share(0.0) * rows)
-    there = [(one, value) for one in chart.series if (value := one.values[index])]
-    rising = [(one, value) for one, value in there if value > 0]
-    top = zero + sum(value for _, value in rising) / (scale.high - scale.low) * rows
-    whole, start, height = int(top + 1e-6), zero, float(zero)
-    for number, (series, value) in enumerate(rising, start=1):
-        height += value / (scale.high - scale.low) * rows
-        end = whole if number == len(rising) else min(whole, round(height))
-        for row in range(start, end):
-            yield series.marker, series.tone, row
-        start = max(start, end)
+    lines_of = rows / (scale.high - scale.low)
+    there = [(one, value * lines_of) for one in chart.series if (value := one.values[index])]
+    rising = [(one, height) for one, height in there if height > 0]
+    falling = [(one, -height) for one, height in there if height < 0]
+    # Each side of zero has a line at least, however much there is on the other.
+    zero = max(round(scale.share(0.0) * rows), int(scale.low < 0))
+    zero = min(zero, rows - int(scale.high > 0))
     if rising:
-        eighths = round((top - whole) * 8) or int(whole == zero)
-        if eighths == 8:
-            yield rising[-1][0].marker, rising[-1][0].tone, whole
-        elif eighths:
-            yield _EIGHTHS[eighths], rising[-1][0].tone, whole
-    below = zero
-    for series, value in there:
-        if value < 0:
-            end = max(0, below - max(1, round(-value / (scale.high - scale.low) * rows)))
-            for row in range(end, below):
-                yield series.marker, series.tone, row
-            below = end
+        height = sum(height for _, height in rising)
+        whole = int(height + 1e-6)
+        for row in range(whole):
+            series = _most_between(rising, row, row + 1)
+            yield series.marker, series.tone, zero + row
+        eighths = round((height - whole) * 8) or int(not whole)
+        if eighths:
+            series = _most_between(rising, whole, height)
+            marker = series.marker if eighths == 8 else _EIGHTHS[eighths]
+            yield marker, series.tone, zero + whole
+    if falling:
+        depth = max(1, round(sum(height for _, height in falling)))
+        for row in range(min(depth, zero)):
+            series = _most_between(falling, row, row + 1)
+            yield series.marker, series.tone, zero - 1 - row
+
+
+def _most_between(parts: Sequence[tuple[Series, float]], low: float, high: float) -> Series:
+    """Return which of the parts standing on each other has most between two heights."""
+    shares: list[tuple[float, Series]] = []
+    start = 0.0
+    for series, height in parts:
+        shares.append((min(high, start + height) - max(low, start), series))
+        start += height
+    return max(shares, key=lambda share: share[0])[1]
 
 
 class Charts(Static):

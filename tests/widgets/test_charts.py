@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 
 import pytest
 
-from memtui.widgets.charts import Chart, Series, draw, scale_of
+from memtui.widgets.charts import STYLES, Chart, Series, Tone, canvas, draw, scale_of
 from tests.screens.hostile import HOSTILE, assert_content_harmless
 
 DAYS = tuple(f"{date(2026, 1, 1) + timedelta(days=day):%m-%d}" for day in range(60))
@@ -41,6 +42,45 @@ def test_bars_are_as_high_as_their_sum_to_an_eighth_of_a_line() -> None:
     rows = shown(Chart("two", ("x", "y", "z"), series), 33, 10)[1:-1]
     columns = ["".join(row[9 + place * 8] for row in reversed(rows)) for place in range(3)]
     assert columns == ["████▒▒▒▒", "█▒      ", "▁       "]
+
+
+@pytest.mark.parametrize("rows", range(3, 30))
+@pytest.mark.parametrize(
+    "parts", [(16.0, 4.0, 5.0), (9.0, 6.0, 0.0), (5.0, 4.0, 16.0), (1.0, 8.0, 1.0)]
+)
+def test_a_cell_that_parts_share_is_that_of_the_largest_in_it(
+    parts: tuple[float, ...], rows: int
+) -> None:
+    tones: tuple[Tone, ...] = ("ok", "bad", "accent")
+    series = tuple(
+        Series(marker, (value, value * rows), tone, marker)
+        for marker, value, tone in zip("abc", parts, tones, strict=True)
+    )
+    both = Chart("", ("x", "y"), series)
+    drawn = canvas(both, 0, 2, 1, rows)
+    largest = series[parts.index(max(parts))]
+    [style] = drawn[-1][0].spans
+    assert style.style == STYLES[largest.tone]
+    assert drawn[-1].plain[0] in f"{largest.marker}▁▂▃▄▅▆▇"
+    tall = [row.plain[1] for row in drawn]
+    for one in series:
+        share = (one.values[1] or 0.0) / scale_of(both).high
+        assert tall.count(one.marker) == pytest.approx(share * rows, abs=1.5)
+
+
+@pytest.mark.parametrize("rows", range(3, 30))
+def test_little_that_went_has_a_line_beside_much_that_came(rows: int) -> None:
+    added = Series("added", (1_000.0,), "ok", "█")
+    deleted = Series("deleted", (-1.0,), "bad", "▒")
+    drawn = [row.plain for row in canvas(Chart("", ("x",), (added, deleted)), 0, 1, 1, rows)]
+    assert drawn == ["█"] * (rows - 1) + ["▒"]
+    turned = (
+        replace(added, values=(-1_000.0,)),
+        replace(deleted, values=(1.0,)),
+    )
+    first, *others = (row.plain for row in canvas(Chart("", ("x",), turned), 0, 1, 1, rows))
+    assert first == "▁"
+    assert others == ["█"] * (rows - 1)
 
 
 def test_what_came_stands_above_zero_and_what_went_below() -> None:
