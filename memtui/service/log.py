@@ -503,13 +503,14 @@ class Log(Group):
     def provenance(self, caller: Caller, binding_key: str, handle: RecordHandle) -> Provenance:
         """Return who wrote and changed a record, and which queries returned it."""
         own, place = self._of(caller), (binding_key, handle.provider_record_id)
-        mutations = own.by_ids(own.mutations_of_record(*place), place[1:])
         with self._core.database.read() as database:
             ids = journal.ids_of(database, caller.company_id, *place)
+        changes = (change for one in ids for change in own.mutations_of_record(binding_key, one))
+        mutations = own.by_ids(list(dict.fromkeys(changes)), ids)
         found = [own.retrievals(binding_key, one, _SHOWN_RETRIEVALS) for one in ids]
         reads = [one for _, some in found for one in some]
         reads.sort(key=lambda one: -one.operation.seq)
-        said = Counter(word.helped for word in own.words(binding_key, place[1:]))
+        said = Counter(word.helped for word in own.words(binding_key, ids[:1]))
         written = (
             one
             for one in reversed(mutations)

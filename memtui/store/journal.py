@@ -352,18 +352,25 @@ def link(
     links: Mapping[str, str],
 ) -> None:
     """Remember the ids under which records came back, and lead older ids there too."""
-    place = {"company_id": operation.scope.company_id, "binding_key": operation.binding_key or ""}
+    company_id, key = operation.scope.company_id, operation.binding_key or ""
     for old, new in links.items():
-        moved = {"company": place["company_id"], "binding": place["binding_key"]}
-        compiled.MOVE_LINKS.run(connection, **moved, old=old, new=new)
-        compiled.REMOVE_LINKS.run(connection, **moved, old=old, new=new)
-        compiled.ADD_LINK.run(
-            connection,
-            **place,
-            old_record_id=old,
-            new_record_id=new,
-            operation_id=operation.operation_id,
-        )
+        ids = [old]
+        earlier = follow_link(connection, company_id, key, old)
+        # One that came back before has gone again, or else the old id is another record's by now.
+        if earlier and not last_seen(connection, company_id, key, earlier, operation.started_at):
+            ids.insert(0, earlier)
+        for one in ids:
+            moved = {"company": company_id, "binding": key, "old": one, "new": new}
+            compiled.MOVE_LINKS.run(connection, **moved)
+            compiled.REMOVE_LINKS.run(connection, **moved)
+            compiled.ADD_LINK.run(
+                connection,
+                company_id=company_id,
+                binding_key=key,
+                old_record_id=one,
+                new_record_id=new,
+                operation_id=operation.operation_id,
+            )
 
 
 def follow_link(

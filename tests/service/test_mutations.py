@@ -291,7 +291,9 @@ async def test_a_provider_that_cannot_restore_links_the_new_id(
         read = stats[new.provider_record_id]
         assert (read.count, read.helped) == (1, 1)
         origin = await service.log.provenance(caller, "default", new)
-        assert (origin.retrieval_count, len(origin.retrievals)) == (1, 1)
+        assert (origin.retrieval_count, len(origin.retrievals), origin.helped) == (1, 1, 1)
+        assert origin.written is not None
+        assert [one.operation_type for one in origin.mutations] == ["undo", "forget", "write"]
         assert answer.linked == {old.provider_record_id: new.provider_record_id}
         assert new != old
         assert (await service.get(caller, old, scope)).record.handle == new
@@ -299,6 +301,44 @@ async def test_a_provider_that_cannot_restore_links_the_new_id(
         assert again.handles == (new,)
         with pytest.raises(NotFound):
             await service.get(caller, old, scope)
+    finally:
+        await service.close()
+
+
+@ON_BOTH
+@pytest.mark.parametrize("again", ["undo", "forget"])
+async def test_a_record_is_followed_through_all_its_ids(
+    paths: Paths,
+    settings: Settings,
+    caller: Caller,
+    note: WriteRequest,
+    scope: Scope,
+    fake,
+    again: str,
+) -> None:
+    service = await start(paths, settings, caller, restore=False, keeps_ids=False)
+    try:
+        first = (await service.write(caller, note)).handles[0]
+        request = ForgetRequest(scope=scope, handles=(first,))
+        forgotten = (await service.forget(caller, request)).operation_id
+        ids, kinds = [first], ["forget", "write"]
+        for _ in range(3):
+            back = await service.undo(caller, forgotten)
+            redone = await service.undo(caller, back.operation_id)
+            ids.append(back.handles[0])
+            kinds = ["undo", "undo", *kinds]
+            forgotten = redone.operation_id if again == "undo" else forgotten
+        ids.append((await service.undo(caller, forgotten)).handles[0])
+        assert len(set(ids)) == 5
+        for one in ids:
+            assert (await service.get(caller, one, scope)).record.handle == ids[-1]
+            found = await service.past.timeline(caller, one, scope)
+            assert [change.operation.operation_type for change in found.changes] == ["undo", *kinds]
+            assert all(bool(one.before) is not bool(one.after) for one in found.changes)
+            assert [entry.valid_to is None for entry in found.timeline] == [True] + [False] * 4
+            origin = await service.log.provenance(caller, "default", one)
+            assert [change.operation for change in found.changes] == list(origin.mutations)
+            assert origin.written == origin.mutations[-1]
     finally:
         await service.close()
 
