@@ -295,6 +295,8 @@ class ServiceScreen(SizedScreen[None]):
 
     async def came_back(self, answers: Sequence[MutationAnswer]) -> str:
         """Return what was undone, in words; settings are read again."""
+        from memtui.service.answers import Together
+
         records = settings = waiting = 0
         for answer in answers:
             records += len(answer.handles)
@@ -305,9 +307,9 @@ class ServiceScreen(SizedScreen[None]):
             self.post_message(ConfigurationChanged())
         if (records, settings, waiting) == (1, 0, 0) and (name := await self._name_of(answers)):
             return name
-        counts = {"record": records, "setting": settings, "held write": waiting}
-        told = [fmt.counted(count, what) for what, count in counts.items() if count]
-        return " and ".join(told) or fmt.counted(0, "record")
+        keys = {answer.binding_key for answer in answers if answer.handles}
+        back = Together(records=records, bindings=len(keys), settings=settings, waiting=waiting)
+        return fmt.taken_back(back) or fmt.counted(0, "record")
 
     async def _name_of(self, answers: Iterable[MutationAnswer]) -> str:
         """Name the only record of answers; empty where it is not for this person to read."""

@@ -28,6 +28,7 @@ from memtui.service.answers import (
     RuleTest,
     SyncAnswer,
     TargetView,
+    Together,
     UndoCandidate,
     WriteSource,
 )

@@ -434,6 +434,17 @@ class BindingHealth(Model):
     breaker_open: bool = False
 
 
+class Together(Model):
+    """What one undo takes back at once."""
+
+    records: int
+    bindings: int
+    """How many these records are in."""
+    settings: int
+    waiting: int
+    """The held writes that wait again where no record goes."""
+
+
 class UndoCandidate(Model):
     """A change that was not taken back."""
 
@@ -449,5 +460,7 @@ class UndoCandidate(Model):
     """What the only one was before; None: it was not there, or as for `record`."""
     settings: tuple[SettingChange, ...] = ()
     """What it changed of the company's own settings."""
+    together: Together | None = None
+    """All that is taken back with it, itself too; None: it is alone."""
     why_not: str | None = None
     """Why it cannot be taken back; None: it can."""

@@ -22,7 +22,7 @@ from memtui.contract import (
     Unsupported,
     owner_scopes,
 )
-from memtui.service.answers import MutationAnswer, Resolution, UndoCandidate
+from memtui.service.answers import MutationAnswer, Resolution, Together, UndoCandidate
 from memtui.service.connections import Connections
 from memtui.service.core import SETUP_DOOR, Core
 from memtui.service.fact_limits import FactLimits
@@ -300,9 +300,9 @@ class MemoryService(Operations):
         """
         return await self._undo.undo_together(caller, operation_id, answers=answers)
 
-    async def refuse_undo(self, caller: Caller, operation_ids: Sequence[str]) -> None:
-        """Raise why changes cannot be taken back, before anybody is asked; logs nothing."""
-        await self._undo.refuse_undo(caller, operation_ids)
+    async def refuse_undo(self, caller: Caller, operation_ids: Sequence[str]) -> Together:
+        """Raise why changes cannot be taken back, else return how much they take; logs nothing."""
+        return await self._undo.refuse_undo(caller, operation_ids)
 
     async def undoable(self, caller: Caller, limit: int = 20) -> list[UndoCandidate]:
         """Return the newest changes that were not taken back, the newest first."""

@@ -31,7 +31,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.service.answers import MutationAnswer, UndoCandidate
+from memtui.service.answers import MutationAnswer, Together, UndoCandidate
 from memtui.service.bindings import refuse_shared
 from memtui.service.connections import Connection
 from memtui.service.core import Group, in_thread, refuse_unreviewed, to_its_end
@@ -276,25 +276,33 @@ class Undo(Group):
             change = journal.kept(database, company_id, operation.operation_id)
             if change is None:
                 raise _nothing_to_undo(operation)
-            return self._candidate(database, caller, operation, change)
+            together = self._together(database, caller, operation)
+            return self._candidate(database, caller, operation, change, together)
 
     @in_thread
-    def refuse_undo(self, caller: Caller, operation_ids: Sequence[str]) -> None:
+    def refuse_undo(self, caller: Caller, operation_ids: Sequence[str]) -> Together:
         """Raise what taking these back in turn would, as far as the journal tells; logs nothing.
+
+        Where nothing is raised, what they take back is returned.
 
         Raises:
             Invalid: one of them changed nothing, or cannot be taken back.
             Conflict: the only one was taken back already.
         """
+        found: dict[str, Operation] = {}
         for one in operation_ids:
-            left, *_ = self._done_together(caller, one)
+            left, *others = self._done_together(caller, one)
+            found |= {each.operation_id: each for each in (left, *others)}
             # Of several, one that comes first may bring back what is undone now.
             with suppress(Conflict) if len(operation_ids) > 1 else nullcontext():
                 self._pick(caller, left.operation_id)
+        with self._core.database.read() as database:
+            return _extent(database, found.values())
 
     def _candidates(self, caller: Caller, limit: int) -> list[UndoCandidate]:
         company_id, sight = caller.company_id, self._core.sight(caller)
         found: list[UndoCandidate] = []
+        known: dict[str, Together | None] = {"": None}
         with (
             self._core.database.read() as database,
             closing(journal.undoable(database, company_id)) as undoable,
@@ -304,19 +312,37 @@ class Undo(Group):
             ):
                 for operation in self._core.log(company_id, sight).by_ids(list(some)):
                     change = some[operation.operation_id]
-                    found.append(self._candidate(database, caller, operation, change))
+                    name = str(operation.request.get("together") or "")
+                    if name not in known:
+                        known[name] = self._together(database, caller, operation)
+                    together = known[name]
+                    found.append(self._candidate(database, caller, operation, change, together))
         return found[:limit]
 
+    def _together(
+        self, database: DatabaseConnection, caller: Caller, operation: Operation
+    ) -> Together | None:
+        """Return what is taken back with an operation, itself too; None: it is alone."""
+        done = self._done_together(caller, operation.operation_id)
+        is_alone = [one.operation_id for one in done] == [operation.operation_id]
+        return None if is_alone else _extent(database, done)
+
     def _candidate(
-        self, database: DatabaseConnection, caller: Caller, operation: Operation, change: Undoable
+        self,
+        database: DatabaseConnection,
+        caller: Caller,
+        operation: Operation,
+        change: Undoable,
+        together: Together | None,
     ) -> UndoCandidate:
         company_id, sight = caller.company_id, self._core.sight(caller)
-        settings = journal.settings_changed(database, company_id, operation.operation_id)
-        records, only, before = change.changed - len(settings), None, None
+        records, settings = journal.changed_by(database, company_id, operation.operation_id)
+        only, before = None, None
         if records == 1:
             for step in journal.steps(database, company_id, operation.operation_id):
                 seen = change_of(operation, step, sight)
-                only, before = seen.after or seen.before, seen.before
+                if seen.after or seen.before:
+                    only, before = seen.after or seen.before, seen.before
         may_know = partial(self._service.review.may_know, caller=caller, sight=sight)
         return UndoCandidate(
             operation=operation,
@@ -324,6 +350,7 @@ class Undo(Group):
             record=only,
             before=before,
             settings=tuple(filter(may_know, settings)),
+            together=together,
             why_not=_why_not(operation, change),
         )
 
@@ -482,6 +509,24 @@ class Undo(Group):
         return bool(
             await asyncio.to_thread(log.mutations_of_record, place, handle.provider_record_id)
         )
+
+
+def _extent(database: DatabaseConnection, operations: Iterable[Operation]) -> Together:
+    """Return what taking operations back takes back, as the journal has it."""
+    records = count = waiting = 0
+    keys: set[str | None] = set()
+    for one in operations:
+        company_id, operation_id = one.scope.company_id, one.operation_id
+        change = journal.kept(database, company_id, operation_id)
+        if change is None or _why_not(one, change) is not None:
+            continue
+        changed, changes = journal.changed_by(database, company_id, operation_id)
+        held_writes = sum(each.setting == settings.HELD for each in changes)
+        records += changed
+        keys |= {one.binding_key} if changed else set()
+        count += len(changes) - held_writes
+        waiting += 0 if changed else held_writes  # a record that waits again is counted
+    return Together(records=records, bindings=len(keys), settings=count, waiting=waiting)
 
 
 def _compare(asked: Operation, before: Sequence[Snapshot], now: Sequence[Snapshot]) -> Finding:

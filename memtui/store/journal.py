@@ -136,6 +136,20 @@ def settings_changed(
     ]
 
 
+def changed_by(
+    connection: Connection, company_id: str, operation_id: str
+) -> tuple[int, list[SettingChange]]:
+    """Return how many records an operation changed, and each setting before and after."""
+    rows = _kept_by(connection, company_id, operation_id)
+    records = sum(
+        1
+        for before, after in rows
+        # An id that a record did not come back under was not there before or after.
+        if "handle" in before and (before["record"] or after is None or after["record"])
+    )
+    return records, settings_changed(connection, company_id, operation_id)
+
+
 def binding_changes(
     connection: Connection, company_id: str, key: str, since: int
 ) -> list[SettingChange]:

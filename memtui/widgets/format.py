@@ -29,7 +29,7 @@ from memtui.contract import (
 from memtui.store.operation import INFERRED, Operation, OperationHandle
 
 if TYPE_CHECKING:
-    from memtui.service.answers import RetrievalCount, UndoCandidate
+    from memtui.service.answers import RetrievalCount, Together, UndoCandidate
     from memtui.service.impact import Effect, Impact, Progress
 
 _SPANS = (
@@ -253,12 +253,8 @@ _NAME_CHARS = 60
 
 def changed(change: UndoCandidate) -> str:
     """Name what a change changed: `“Deploys run…”`, `3 records`, `binding default: read only`."""
-    together = change.operation.request.get("together")
-    what = _changed_alone(change)
-    return f"{what} and what went with it" if what and together else what
-
-
-def _changed_alone(change: UndoCandidate) -> str:
+    if change.together is not None:
+        return taken_back(change.together)
     if change.record is not None:
         return quoted_name(change.record)
     if change.records:
@@ -270,6 +266,17 @@ def _changed_alone(change: UndoCandidate) -> str:
         fields = ", ".join(sorted(setting.fields)).replace("_", " ")
         return f"{setting.name}: {fields}" if fields else setting.name
     return counted(len(change.settings), "setting") if change.settings else ""
+
+
+def taken_back(all_of: Together) -> str:
+    """Say how much one undo takes back: `16 records in 2 bindings`; empty for nothing."""
+    counts = {
+        "record": all_of.records, "setting": all_of.settings, "held write": all_of.waiting,
+    }  # fmt: skip
+    told = [counted(number, what) for what, number in counts.items() if number]
+    if all_of.bindings > 1:
+        told[0] += f" in {counted(all_of.bindings, 'binding')}"
+    return " and ".join(told)
 
 
 def quoted_name(record: Record) -> str:

@@ -14,6 +14,7 @@ from memtui.contract import (
     CorrectRequest,
     Denied,
     Filter,
+    ForgetReply,
     ForgetRequest,
     Invalid,
     NotFound,
@@ -522,6 +523,29 @@ async def test_an_error_before_sending_is_an_error_and_after_it_unknown(
     with pytest.raises(NotFound):
         await service.get(caller, change.after.handle, note.scope)
     assert await service.core.ask(appending.pending, caller.company_id) == []
+
+
+async def test_an_interrupted_forget_counts_what_it_forgot(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, fake, monkeypatch
+) -> None:
+    handles = [(await service.write(caller, note)).handles[0] for _ in range(3)]
+
+    async def half(self: FakeAdapter, request: ForgetRequest) -> ForgetReply:
+        del self.held[request.handles[0].provider_record_id]
+        raise Unavailable("The line broke.", sent=True)
+
+    monkeypatch.setattr(FakeAdapter, "forget", half)
+    with pytest.raises(Unavailable):
+        await service.forget(caller, ForgetRequest(scope=scope, handles=tuple(handles)))
+    forgotten = await newest(service, caller)
+    await service.check_outcome(caller, forgotten.operation_id)
+    assert len(forgotten.handles) == 3
+    assert (await service.refuse_undo(caller, [forgotten.operation_id])).records == 1
+    [last] = await service.undoable(caller, 1)
+    assert (last.records, last.together) == (1, None)
+    back = await service.undo(caller)
+    assert back.handles == (handles[0],)
+    assert (await service.undo_candidate(caller, back.operation_id)).records == 1
 
 
 async def test_a_slow_mutation_ends_as_unknown_and_says_so(

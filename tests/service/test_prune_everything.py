@@ -38,6 +38,7 @@ from memtui.service import (
     Role,
     open_service,
 )
+from memtui.widgets.format import changed
 from tests.backends.plugin_v1.servers.loopback import Request, serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 
@@ -229,6 +230,11 @@ async def test_forgetting_from_several_bindings_is_one_undo_and_one_redo(
     )
     assert [len(one.handles) for one in gone.answers] == [1, 1, 1]
     assert await texts(service) == kept
+    listed = await service.undoable(ANA, 3)
+    assert {changed(one) for one in listed} == {"3 records in 3 bindings"}
+    last = listed[0].operation.operation_id
+    assert await service.undo_candidate(ANA, last) == listed[0]
+    assert await service.refuse_undo(ANA, [last]) == listed[0].together
     back = await service.undo_together(ANA)
     assert len(back) == 3
     assert await texts(service) == before
@@ -237,6 +243,8 @@ async def test_forgetting_from_several_bindings_is_one_undo_and_one_redo(
     assert await texts(service) == kept
     alone = await service.undo(ANA, again[0].operation_id)
     assert alone.undoes == again[0].operation_id
+    left = await service.undo_candidate(ANA, again[1].operation_id)
+    assert changed(left) == "2 records in 2 bindings"
     assert len(await service.undo_together(ANA, again[1].operation_id)) == 2  # the first is back
     assert await texts(service) == before
 

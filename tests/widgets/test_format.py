@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.contract import Location, OperationStatus, OperationType, SourceKind, SourceRef, Usage
+from memtui.service import Together
 from memtui.widgets import format as fmt
 from memtui.widgets.detail_lines import below_heading, outcome_words
 
@@ -206,3 +207,10 @@ def test_a_text_that_is_named_by_its_first_line_says_that_there_is_more(
     text: str, shown: str
 ) -> None:
     assert fmt.beginning(text) == shown
+
+
+def test_what_is_undone_at_once_is_counted_by_what_it_is() -> None:
+    both = Together(records=16, bindings=2, settings=1, waiting=0)
+    assert fmt.taken_back(both) == "16 records in 2 bindings and 1 setting"
+    refused = Together(records=0, bindings=0, settings=0, waiting=3)
+    assert fmt.taken_back(refused) == "3 held writes"

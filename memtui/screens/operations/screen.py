@@ -55,7 +55,7 @@ from memtui.widgets.keys import bindings_for
 from memtui.widgets.virtual_list import Scrolled, VirtualList
 
 if TYPE_CHECKING:
-    from memtui.service.answers import Change
+    from memtui.service.answers import Change, Together
     from memtui.store.journal import Found
 
 _EXPORTED = ("csv", "jsonl", "parquet")
@@ -479,12 +479,11 @@ class OperationsScreen(ListScreen[Operation]):
             raise Invalid("None of the marked operations changed anything; mark changes to undo.")
         if changes:
             changes.sort(key=lambda one: -one.seq)
-            records = sum(len(one.handles) for one in changes)
-            of = f" of {fmt.counted(records, 'record')}" if records else ""
+            ids = [one.operation_id for one in changes]
+            what = fmt.taken_back(await self._refuse_undo(ids))
+            of = f" of {what}" if what else ""
             count = fmt.counted(len(changes), "marked change")
             question = Confirm(f"Undo the {count}{of}, the newest first?", verb="undo")
-            ids = [one.operation_id for one in changes]
-            await self._refuse_undo(ids)
         elif current is not None and current.operation_type.mutates:
             ids = [current.operation_id]
             await self._refuse_undo(ids)
@@ -503,15 +502,18 @@ class OperationsScreen(ListScreen[Operation]):
             await self.undo(ids)
             self.rows_list.selection.marks.clear()
 
-    async def _refuse_undo(self, operation_ids: Sequence[str]) -> None:
-        """Raise why changes cannot be undone, so that no undo that fails gets into the log."""
+    async def _refuse_undo(self, operation_ids: Sequence[str]) -> Together:
+        """Raise why changes cannot be undone, so that no undo that fails gets into the log.
+
+        Where they can, how much they take back is returned.
+        """
         session = self.session
 
-        async def refused() -> None:
+        async def refused() -> Together:
             await self.acts.settled()
-            await session.service.refuse_undo(session.caller, operation_ids)
+            return await session.service.refuse_undo(session.caller, operation_ids)
 
-        await self.wait("waiting for the change under way", refused)
+        return await self.wait("waiting for the change under way", refused)
 
     @conversation
     async def action_redo(self) -> None:
