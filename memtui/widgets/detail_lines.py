@@ -97,10 +97,12 @@ def actor(operation: Operation) -> str:
 
 
 def who_and_when(operation: Operation, now: datetime) -> str:
-    """Return `12 d ago by coding, run 4101` for an operation."""
-    words = f"{fmt.since(operation.started_at, now)} by {actor(operation)}"
-    run_id = operation.scope.run_id
-    return f"{words}, run {run_id.removeprefix('run-')}" if run_id else words
+    """Return `12 d ago by coding, run 4101` for an operation, and who let it in from review."""
+    let_in, run_id = fmt.let_in(operation), operation.scope.run_id
+    name = fmt.author(let_in[0]) if let_in else actor(operation)
+    run = f", run {run_id.removeprefix('run-')}" if run_id else ""
+    accepted = f", {let_in[1]} by {actor(operation)}" if let_in else ""
+    return f"{fmt.since(operation.started_at, now)} by {name}{run}{accepted}"
 
 
 def record_words(record: Record) -> str:

@@ -181,6 +181,16 @@ def judged(operation: Operation) -> str:
     return f"{words}: {told['reason']}" if told.get("reason") else words
 
 
+_LET_IN = {"accept": "accepted", "fix": "fixed and accepted"}
+
+
+def let_in(operation: Operation) -> tuple[str, str] | None:
+    """Return who wrote what a person let in from review, and what the person did; None: neither."""
+    done = _LET_IN.get(str(operation.request.get("decision")))
+    author = operation.request.get("author")
+    return (str(author), done) if done and author else None
+
+
 def ago(moment: datetime | None, now: datetime) -> str:
     """Return the distance in the largest whole unit: `12 s`, `5 min`, `3 h`, `12 d`, `2 mo`, `1 y`.
 

@@ -46,6 +46,7 @@ from memtui.service.pruning import PruneRequest
 from memtui.service.recorder import Recorder
 from memtui.service.review import passed_over
 from memtui.store.tables import HELD
+from memtui.widgets.detail_lines import who_and_when
 from memtui.widgets.format import author
 from tests.homes import furnish
 from tests.processes import killed_by_itself
@@ -224,6 +225,8 @@ async def test_a_correction_and_a_removal_wait_too(held_all: MemoryService) -> N
     assert await texts(service) == ["deploy_branch: trunk"]
     operation = await service.log.get(ANA, fixed.operation_id)
     assert operation.request["decision"] == "fix"
+    told = "0 s ago by bot, fixed and accepted by ana"
+    assert who_and_when(operation, operation.started_at) == told
 
     with pytest.raises(Conflict) as raised:
         await service.review.accept(ANA, removed.held.held_id)

@@ -249,8 +249,10 @@ def _provenance(session: Session, origin: Provenance) -> Iterator[Line]:
     if written is None:
         yield "not written through memtui"
     else:
+        let_in = shown.let_in(written)
+        by = f"{let_in[0]}, {let_in[1]} by {written.principal}" if let_in else written.principal
         yield (
-            f"written {shown.since(written.started_at, session.now)} by {written.principal}, "
+            f"written {shown.since(written.started_at, session.now)} by {by}, "
             f"from {shown.source_line(written.source)}, operation #{written.seq}"
         )
     count, told = origin.retrieval_count, len(origin.retrievals)

@@ -48,6 +48,9 @@ def test_several_are_decided_on_at_once_and_an_agent_is_refused(here: Run) -> No
     assert "3 now" in here("stats").out
     first, second, third = held(here)
     assert here("review", "fix", first, "One, fixed.").code == 0
+    [fixed] = here("browse", "--json").document["records"]
+    told = here("get", fixed["handle"]["provider_record_id"], "--provenance").out
+    assert " by agent:bot, fixed and accepted by user:" in told
     changed = here("review", "accept", second, "0000", third)
     assert (changed.code, held(here)) == (1, [second, third])
     done = here("review", "accept", "--all", "--always", "agent", "--json").document
