@@ -146,9 +146,14 @@ class ListScreen(MemtuiScreen, Generic[R]):
         return self.query_one(VirtualList)
 
     @property
+    def current(self) -> R | None:
+        """What the details show and the keys work on: the row under the cursor, if there is one."""
+        return self.rows_list.current
+
+    @property
     def row(self) -> R:
-        """The row under the cursor; raises `NotFound` where there is none."""
-        current = self.rows_list.current
+        """What is `current`; raises `NotFound` where nothing is."""
+        current = self.current
         if current is None:
             raise NotFound(f"No {self.NOUN} is selected.")
         return current
@@ -159,8 +164,8 @@ class ListScreen(MemtuiScreen, Generic[R]):
         return self.query_one(self.SPLIT).has_class("-opened")
 
     def draw_detail(self) -> None:
-        """Draw the row under the cursor, from its top where it is another one."""
-        row = self.rows_list.current
+        """Draw what is `current`, from its top where it is another row."""
+        row = self.current
         key = None if row is None else self.rows_list.rows.key(row)
         self.query_one("#detail", Fitted).fit(
             lambda width: Content("") if row is None else self.detail(row, width)
@@ -177,7 +182,7 @@ class ListScreen(MemtuiScreen, Generic[R]):
 
     def draw_keys(self) -> None:
         """Tell what the keys can work on now."""
-        missing = self.missing_for(self.rows_list.current)
+        missing = self.missing_for(self.current)
         if missing != self.missing:
             self.missing = missing
 

@@ -137,6 +137,8 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         self.rows = rows
         self.selection: Selection[R] = Selection(rows)
         self.wider: dict[str, int] = {}
+        self.times_put = 0
+        """How often the cursor was put on a line; rows that come and go do not count."""
         self._content: dict[str, int] = {}
         """The widest cell of each column among the rows that were in view."""
         self._said: dict[str, set[str]] = {}
@@ -187,6 +189,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     def go_to(self, index: int, *, in_the_middle: bool = False) -> None:
         """Put the cursor on a line and bring it into view, with as much above it as below."""
         self._is_new = False
+        self.times_put += 1
         self._cursor = max(0, min(index, self.rows.count - 1))
         self._remember()
         if in_the_middle:

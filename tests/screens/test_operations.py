@@ -366,6 +366,43 @@ async def test_of_several_changes_the_rest_is_undone_and_redone_where_one_is_in_
         await told("U", "Redone: “three”")
 
 
+async def test_keys_work_on_the_operation_that_is_shown_though_the_filter_leaves_it_out(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["shown", "listed"])
+    await service.query(caller, QueryRequest(scope=MECH, query="listed"))
+    _, _, shown, *_ = (await service.log.page(caller)).operations
+    assert shown.request["content"] == "shown"
+    other = Scope(company_id="local", run_id="run-8")
+    await service.query(caller, QueryRequest(scope=other, query="listed"))
+    async with running(paths, settings, "operations") as (app, pilot):
+        app.screen.post_message(GoTo("operations", filter_line="type:query"))
+        await until(pilot, lambda: listed(app).rows.count == 2)
+        app.screen.post_message(GoTo("operations", select=shown.operation_id))
+        await until(pilot, lambda: "+ shown" in screen_text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: f"Copy of #{shown.seq}" in screen_text(app))
+        await pilot.press("escape", "u")
+        await until(pilot, lambda: "(“shown”)?" in screen_text(app))
+
+        # What comes in leaves it shown, until the cursor goes to another row.
+        await pilot.press("escape")
+        await service.query(caller, QueryRequest(scope=other, query="newest"))
+        await until(pilot, lambda: current(app).request["query"] == "newest")
+        assert "+ shown" in screen_text(app)
+        await pilot.press("down")
+        await until(pilot, lambda: "“listed”" in screen_text(app))
+        there = current(app)
+        await pilot.press("y")
+        await until(pilot, lambda: f"Copy of #{there.seq}" in screen_text(app))
+        await pilot.press("escape")
+
+        app.screen.post_message(GoTo("operations", select=shown.operation_id))
+        await until(pilot, lambda: "+ shown" in screen_text(app))
+        await pilot.press("R")
+        await until(pilot, lambda: app.state.filter.run_id == shown.scope.run_id)
+
+
 async def test_what_cannot_be_undone_is_refused_before_the_question(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:

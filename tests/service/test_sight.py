@@ -615,6 +615,8 @@ OTHERWISE = {
     "review.may_know": "the service's own, behind undo",
     "review.rule_from": "makes a rule and asks nothing",
     "facts.set": "is `write` or `correct`",
+    "has_records": "is `browse` of one record, and says only whether there is one",
+    "has_written": "says nothing to anybody who does not see everything",
     "pages": "is `browse` again and again",
     "embedding.keeping_up": "is `catch_up` again and again",
     "embedding.catch_up": "is `build` of one binding after another",

@@ -81,6 +81,8 @@ class OperationsScreen(ListScreen[Operation]):
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
         self._typed: str | None = None
+        self._apart: tuple[Operation | None, int] = None, 0
+        """What is shown though it is not listed, and how often the cursor was put by then."""
         self._feed = LogFeed(self)
         self._records: dict[Place, Record | str] = {}
         self._changes: dict[str, tuple[Change, ...]] = {}
@@ -141,6 +143,7 @@ class OperationsScreen(ListScreen[Operation]):
     def forget(self) -> None:
         """Take the operations away, and what their records say."""
         self._records.clear()
+        self._apart = None, 0
         self._feed.rows.reset(0)
         self.rows_list.refresh()
         self.draw_detail()
@@ -191,7 +194,27 @@ class OperationsScreen(ListScreen[Operation]):
     async def _select(self, name: str) -> None:
         session = self.session
         operation = await self.change(lambda: session.service.log.get(session.caller, name))
-        self._feed.seek(operation, self._draw)
+        self._feed.seek(operation, self._show_apart)
+
+    def _show_apart(self, operation: Operation) -> None:
+        """Show an operation that is not listed, until the cursor is put anywhere."""
+        self._apart = operation, self.rows_list.times_put
+        self.draw_keys()
+        self.draw_detail()
+        self.moved()
+
+    @property
+    def current(self) -> Operation | None:
+        """The operation that is shown: one that is not listed, else the one under the cursor."""
+        apart, times_put = self._apart
+        is_apart = apart is not None and times_put == self.rows_list.times_put
+        return apart if is_apart else super().current
+
+    @property
+    def _chosen(self) -> list[Operation]:
+        """What is marked, else what is shown; raises `NotFound` where there is neither."""
+        shown = self.rows_list
+        return shown.chosen if shown.selection.active else [self.row]
 
     def action_follow(self) -> None:
         """Turn following on or off."""
@@ -220,11 +243,8 @@ class OperationsScreen(ListScreen[Operation]):
         return missing
 
     def draw_detail(self) -> None:
-        """Draw the operation under the cursor, with what is known of it by now."""
-        self._draw(self.rows_list.current)
-
-    def _draw(self, operation: Operation | None) -> None:
-        view = None
+        """Draw the operation that is shown, with what is known of it by now."""
+        operation, view = self.current, None
         if operation is not None:
             view = OperationView(
                 operation=operation,
@@ -238,7 +258,7 @@ class OperationsScreen(ListScreen[Operation]):
 
     def moved(self) -> None:
         """Read what a change did to each record."""
-        operation = self.rows_list.current
+        operation = self.current
         if operation is None:
             return
         session, wanted = self.session, operation.operation_id
@@ -266,7 +286,7 @@ class OperationsScreen(ListScreen[Operation]):
 
     def entered(self) -> None:
         """Read the records of the operation whose text is not known yet."""
-        operation, session = self.rows_list.current, self.session
+        operation, session = self.current, self.session
         if operation is None:
             return
         handles = {operation.place_of(one): one.handle for one in operation.handles}
@@ -310,7 +330,7 @@ class OperationsScreen(ListScreen[Operation]):
 
     @on(OperationDetail.RecordChosen)
     def _go_to_record(self, event: OperationDetail.RecordChosen) -> None:
-        if (operation := self.rows_list.current) is not None:
+        if (operation := self.current) is not None:
             key, chosen = operation.place_of(event.handle)
             self.post_message(GoTo("records", binding_key=key or None, select=chosen))
 
@@ -326,7 +346,7 @@ class OperationsScreen(ListScreen[Operation]):
     @conversation
     async def action_records(self) -> None:
         """Show the first record that the operation touched; of marked ones, the one chosen."""
-        chosen = self.rows_list.chosen or [self.row]
+        chosen = self._chosen
         touched: dict[Place, list[Operation]] = defaultdict(list)
         for operation in chosen:
             for handle in operation.handles:
@@ -391,9 +411,7 @@ class OperationsScreen(ListScreen[Operation]):
     @conversation
     async def action_copy(self) -> None:
         """Offer what to copy of the marked operations, else of the selected one."""
-        chosen = self.rows_list.chosen
-        if not chosen:
-            raise NotFound("No operation is selected.")
+        chosen = self._chosen
         several = len(chosen) > 1
         indent = None if several else 2
         texts = {
@@ -473,7 +491,7 @@ class OperationsScreen(ListScreen[Operation]):
         Raises:
             Invalid: what is marked or selected changes nothing, or cannot be taken back.
         """
-        marked, current = self.rows_list.selection.marks.values(), self.rows_list.current
+        marked, current = self.rows_list.selection.marks.values(), self.current
         changes = [one for one in marked if one.operation_type.mutates]
         if marked and not changes:
             raise Invalid("None of the marked operations changed anything; mark changes to undo.")
