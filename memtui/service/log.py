@@ -475,6 +475,14 @@ class Log(Group):
             return journal.found_of(database, caller.company_id, asked.operation_id)
 
     @in_thread
+    def undone_by(self, caller: Caller, operation_id: str) -> Operation | None:
+        """Return what took a change back and is in force; None: nothing that the caller sees."""
+        asked = self._get(caller, operation_id)
+        with self._core.database.read() as database:
+            found = journal.undone_by(database, caller.company_id, asked.operation_id)
+        return next(iter(self._of(caller).by_ids([found], strict=False)), None) if found else None
+
+    @in_thread
     def erasures(self, caller: Caller, found: Operation) -> tuple[Erasure, ...]:
         """Return the purges that took values out of an operation, the oldest first."""
         found = self._get(caller, found.operation_id)

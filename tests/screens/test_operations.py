@@ -317,10 +317,15 @@ async def test_an_operation_is_undone_after_a_different_key(
         await until(pilot, lambda: current(app).operation_type is OperationType.UNDO)
         found = await service.get(caller, record.handle, MECH)
         assert found.record.text == "keep me"
+        undo, said = current(app), f"undone by #{current(app).seq}"
+        await pilot.press("down")
+        await until(pilot, lambda: said in screen_text(app))
+        assert undo.undoes == current(app).operation_id
         await pilot.press("U")
         await until(pilot, lambda: "Redone: “keep me”" in toasts(app)[-1])
         with pytest.raises(NotFound):
             await service.get(caller, record.handle, MECH)
+        await until(pilot, lambda: said not in screen_text(app))
 
 
 async def test_of_several_changes_the_rest_is_undone_and_redone_where_one_is_in_conflict(

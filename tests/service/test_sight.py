@@ -411,6 +411,7 @@ MEMBERS: dict[str, list[Call]] = {
     "log.problem": [lambda h, c: h.service.log.problem(c, h.written["wapollohot"])],
     "log.problems": [lambda h, c: h.service.log.problems(c, 1_000)],
     "log.found_outcome": [lambda h, c: h.service.log.found_outcome(c, h.written["wapollohot"])],
+    "log.undone_by": [lambda h, c: h.service.log.undone_by(c, h.written["wapollohot"])],
     "pairs.all": [lambda h, c: h.service.pairs.all(c)],
     "pairs.sees_all": [lambda h, c: h.service.pairs.sees_all(c)],
     "pairs.versions": [lambda h, c: h.service.pairs.versions(c, "default")],

@@ -108,15 +108,18 @@ async def ops_show(session: Session, operation_id: OperationId) -> int:
     operation = await session.service.log.get(session.caller, operation_id)
     changes = await session.service.log.changes(session.caller, operation.operation_id)
     found = await session.service.log.found_outcome(session.caller, operation.operation_id)
+    undone_by = await session.service.log.undone_by(session.caller, operation.operation_id)
     erasures = await session.service.log.erasures(session.caller, operation)
     problem = await session.service.log.problem(session.caller, operation.operation_id)
     document = jsonable(operation) | {
         "problem": problem,
         "changes": [{"before": change.before, "after": change.after} for change in changes],
         "found": found,
+        "undone_by": undone_by and undone_by.operation_id,
         "erasures": list(erasures),
     }
-    session.out.answer(jsonable(document), _detail(session, operation, changes, found, erasures))
+    lines = _detail(session, operation, changes, found, erasures, undone_by=undone_by)
+    session.out.answer(jsonable(document), lines)
     if problem is not None:
         session.out.say(f"{problem} docs/recovery.md says what to do.")
     return 0 if problem is None else 1
@@ -259,6 +262,8 @@ def _detail(
     changes: Sequence[Change],
     found: Found | None,
     erasures: Sequence[Erasure],
+    *,
+    undone_by: Operation | None,
 ) -> Iterator[Line]:
     import json
 
@@ -266,7 +271,8 @@ def _detail(
     link = operation.source and session.company.link(operation.source)
     scope = operation.scope.model_dump(exclude_none=True)
     request = {name: value for name, value in operation.request.items() if name != "stages"}
-    yield f"{operation.operation_type} #{operation.seq}  {outcome.symbol} {outcome.word}"
+    undone = f"  undone by #{undone_by.seq}" if undone_by else ""
+    yield f"{operation.operation_type} #{operation.seq}  {outcome.symbol} {outcome.word}{undone}"
     yield from fields(
         [
             ("operation", operation.operation_id),

@@ -22,6 +22,7 @@ from memtui.contract import (
     MemtuiError,
     NotFound,
     OperationStatus,
+    OperationType,
     Record,
 )
 from memtui.filters import Taker, format_filter, parse_filter, parse_when
@@ -87,6 +88,8 @@ class OperationsScreen(ListScreen[Operation]):
         self._records: dict[Place, Record | str] = {}
         self._changes: dict[str, tuple[Change, ...]] = {}
         self._checked: dict[str, str] = {}
+        self._undone: dict[str, Operation | None] = {}
+        """What took each change back; None: nothing yet."""
         self._journal = Background(self, "operation-changes")
         self._texts = Background(self, "operation-texts")
 
@@ -104,13 +107,16 @@ class OperationsScreen(ListScreen[Operation]):
 
     def happened(self, news: News) -> None:
         """Let the new operations in, now or when the log is shown again."""
-        del news
+        if news.is_part or any(one.operation_type is OperationType.UNDO for one in news.operations):
+            self._undone.clear()
         if self.is_current:
             self._feed.poll()
+            self.moved()
 
     def on_screen_resume(self) -> None:
         """Let in what came while another screen was shown."""
         self._feed.poll()
+        self.moved()
 
     def on_resize(self) -> None:
         """Say how much there is in words for another width, once the screen is styled for it."""
@@ -129,6 +135,7 @@ class OperationsScreen(ListScreen[Operation]):
 
     def load(self) -> None:
         """Open the log with the filter, unless that was done while it was typed."""
+        self._undone.clear()
         chosen = self.state.log_filter
         typed, self._typed = self._typed, None
         if typed is None or chosen != self._feed.chosen:
@@ -253,26 +260,30 @@ class OperationsScreen(ListScreen[Operation]):
                 records=self._records,
                 changes=self._changes.get(operation.operation_id, ()),
                 checked=self._checked.get(operation.operation_id, ""),
+                undone_by=self._undone.get(operation.operation_id),
             )
         self.query_one(OperationDetail).show(view)
 
     def moved(self) -> None:
-        """Read what a change did to each record."""
+        """Read what a change did to each record, and whether it was taken back."""
         operation = self.current
         if operation is None:
             return
         session, wanted = self.session, operation.operation_id
-        if not operation.operation_type.mutates or wanted in self._changes:
+        is_read = wanted in self._changes and wanted in self._undone
+        if is_read or not operation.operation_type.mutates:
             self._journal.forget()
             return
 
-        async def read() -> tuple[tuple[Change, ...], Found | None]:
-            changes = await session.service.log.changes(session.caller, wanted)
-            return changes, await session.service.log.found_outcome(session.caller, wanted)
+        async def read() -> tuple[tuple[Change, ...], Found | None, Operation | None]:
+            log, caller = session.service.log, session.caller
+            changes = await log.changes(caller, wanted)
+            found = await log.found_outcome(caller, wanted)
+            return changes, found, await log.undone_by(caller, wanted)
 
-        def show(read: tuple[tuple[Change, ...], Found | None]) -> None:
-            changes, found = read
-            self._changes[wanted] = changes
+        def show(read: tuple[tuple[Change, ...], Found | None, Operation | None]) -> None:
+            changes, found, undone_by = read
+            self._changes[wanted], self._undone[wanted] = changes, undone_by
             if found is not None:
                 self._checked[wanted] = found.told
             for change in changes:

@@ -198,6 +198,8 @@ class OperationView:
     changes: tuple[Change, ...] = ()
     checked: str = ""
     """What the provider said when it was asked whether an unknown outcome happened."""
+    undone_by: Operation | None = None
+    """What took it back."""
 
 
 def head(view: OperationView, width: int) -> Content:
@@ -276,6 +278,8 @@ def _ending(view: OperationView) -> Iterator[Line]:
         else:
             yield Content.styled("It was begun, and nobody saw its end.", WARN)
             yield key_hint("c", "ask the provider whether it happened")
+    if view.undone_by is not None:
+        yield Content.styled(f"undone by #{view.undone_by.seq:,}", WARN)
     yield labelled("undoes", operation.undoes)
 
 

@@ -357,3 +357,14 @@ def test_an_operation_is_shown_whole(here: Run, fake: type[FakeAdapter]) -> None
     written = here("ops", "show", str(write_seq)).out
     assert "https://x.test/r/7" in written
     assert "$0.0001" in written
+
+    # An undo is told of what it took back, and of an undo that was taken back itself.
+    assert document["undone_by"] is None
+    asked = undo_id = newest["operation_id"]
+    for in_force in (True, False):
+        undo_id = here("undo", undo_id, "--json").document["operation_id"]
+        undo_seq = here("ops", "show", undo_id, "--json").document["seq"]
+        first_line = here("ops", "show", asked).out.splitlines()[0]
+        assert first_line.endswith(f"undone by #{undo_seq}") is in_force
+        document = here("ops", "show", asked, "--json").document
+        assert document["undone_by"] == (undo_id if in_force else None)
