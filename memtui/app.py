@@ -667,10 +667,8 @@ class MemtuiApp(App[None]):
         return isinstance(event, Key) and (event.key == "escape" or self._quits(event))
 
     def _leave_dialogs(self) -> None:
-        """Leave from a dialog; where something is written in one, go back from the upper first."""
-        if any(getattr(one, "is_written", False) for one in self.screen_stack):
-            getattr(self.screen, "action_back", self.screen.dismiss)()
-        elif self._asked_to_leave:
+        """Leave from a dialog; where that is being asked, stay."""
+        if self._asked_to_leave:
             self.screen.dismiss()
         else:
             self._quit()
@@ -866,10 +864,11 @@ class MemtuiApp(App[None]):
         self._quit()
 
     def _quit(self) -> None:
-        """Leave, after a yes where texts that could not be written would go."""
+        """Leave, after a yes where something that is written and not saved would go."""
+        is_written = any(getattr(one, "is_written", False) for one in self.screen_stack)
         texts = [text for frame in self._frames for text in frame.unsaved]
         mended = self.state.mended.values()
-        if not texts and not mended:
+        if not texts and not mended and not is_written:
             self._leave(0)
             return
         from memtui.screens.dialogs import Confirm
@@ -883,7 +882,8 @@ class MemtuiApp(App[None]):
                 self._leave(0)
 
         saved = "is not saved" if len(texts) == 1 else "are not saved"
-        question = f"Leave, and throw away {counted(len(texts), 'text')} that {saved}?"
+        what = f"{counted(len(texts), 'text')} that {saved}"
+        question = f"Leave, and throw away {'what you did not save' if is_written else what}?"
         detail = "\n".join(texts)
         self._asked_to_leave = True
         asked = Confirm(question, verb="leave", detail=detail, otherwise="stay", final=True)

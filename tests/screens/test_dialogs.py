@@ -257,7 +257,7 @@ async def test_the_app_is_left_from_a_dialog_but_not_with_what_is_written(
 ) -> None:
     async with running(paths, settings, "records") as (app, pilot):
         await pilot.press("a", "w", "ctrl+q")
-        await until(pilot, lambda: app.screen.query(".dialog-title"))
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("ctrl+q")
         assert app.return_code is None
         assert isinstance(app.screen, WriteRecord)
@@ -265,6 +265,18 @@ async def test_the_app_is_left_from_a_dialog_but_not_with_what_is_written(
         await pilot.press("escape", "y", "s")
         await until(pilot, lambda: app.screen.query(".dialog-input"))
         await pilot.press("q", "ctrl+q")
+        assert app.return_code == 0
+
+
+async def test_a_yes_to_throw_away_what_is_written_leaves_the_app(
+    paths: Paths, settings: Settings
+) -> None:
+    async with running(paths, settings, "records") as (app, pilot):
+        await pilot.press("a", "w", "ctrl+q")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "Leave, and throw away what you did not save?" in screen_text(app)
+        assert app.return_code is None
+        await pilot.press("y")
         assert app.return_code == 0
 
 
