@@ -711,7 +711,11 @@ class MemtuiApp(App[None]):
             self.frame.talk(choose_view(self.frame))
 
     def action_clear_filter(self) -> None:
-        """Take the filter away."""
+        """Take the filter away, and what is being written of another."""
+        from memtui.widgets.filter_line import FilterLine
+
+        for line in self.screen.query(FilterLine):
+            line.clear()
         self.controller.choose(filter_line="")
 
     def action_refresh(self) -> None:

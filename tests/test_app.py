@@ -263,6 +263,18 @@ async def test_a_filter_goes_along_to_every_screen_and_comes_back(
         assert app.state.filter_line == ""
         assert app.state.filters == ("deploys",)
 
+        # In the line too it takes away what is in force, and what is being written.
+        for applied in (["enter", "slash"], []):
+            await pilot.press("slash", *"use", *applied)
+            await settle(pilot, app)
+            assert app.state.filter_line == ("use" if applied else "")
+            await pilot.press("ctrl+l")
+            await settle(pilot, app)
+            assert app.state.filter_line == ""
+            line = app.screen.query_one("#filter-input", Input)
+            assert (line.value, line.has_focus) == ("", True)
+            await pilot.press("escape")
+
 
 async def test_the_scope_chooser_narrows_and_widens(paths: Paths, settings: Settings) -> None:
     await fill(paths, settings, "Deploys happen from main", project_id="fighters")

@@ -242,11 +242,15 @@ class FilterLine(Vertical):
     def action_leave(self) -> None:
         """Clear the line and its filter; leave it if it is empty already."""
         if self._input.value:
-            self._input.value = ""
-            self._forget_pause()
-            self.post_message(self.Applied(""))
+            self.clear()
         else:
             self.post_message(self.Left())
+
+    def clear(self) -> None:
+        """Clear the line and its filter, also while it is being written."""
+        self._input.value = ""
+        self._forget_pause()
+        self.post_message(self.Applied(""))
 
     def action_complete(self) -> None:
         """Take the first word that completes the term; without one, leave the line."""
