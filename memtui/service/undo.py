@@ -364,12 +364,11 @@ class Undo(Group):
                 raise NotFound("There is nothing to undo.")
             operation = newest[0].operation
             which = f"The last change, {operation.operation_type} #{operation.seq},"
-            instead = " `memtui undo --list` has those before it; give the id of one."
         else:
             operation = self._core.log(company_id, self._core.sight(caller)).named(operation_id)
-            which, instead = f"The {operation.operation_type} #{operation.seq}", ""
+            which = f"The {operation.operation_type} #{operation.seq}"
         if (why := _NEVER.get(operation.operation_type)) is not None:
-            raise Invalid(f"{which} cannot be undone. {why}{instead}")
+            raise Invalid(f"{which} cannot be undone. {why}")
         with self._core.database.read() as database:
             kept = journal.kept(database, company_id, operation.operation_id)
             steps = [
@@ -382,7 +381,7 @@ class Undo(Group):
             if kept is None or kept.status not in {OperationStatus.OK, OperationStatus.UNKNOWN}:
                 raise _nothing_to_undo(operation)
             if (why_not := _why_not(operation, kept)) is not None:
-                raise Invalid(f"{which} cannot be undone. {why_not}{instead}")
+                raise Invalid(f"{which} cannot be undone. {why_not}")
             _refuse_undone(database, operation)
         return operation, steps, changed
 

@@ -96,8 +96,10 @@ async def undo(
     target = operation_id
     if target is None:
         last = await _last_in_scope(session, scope)
-        _ask_for_anothers(session, last)
-        target = last.operation.operation_id
+        _refuse_stuck(last)
+        if not session.service.read_only:
+            _ask_for_anothers(session, last)
+        target = last.operation.operation_id  # another change may have come meanwhile
     answers = await session.service.undo_together(session.caller, target)
     changes = [change.name for answer in answers for change in answer.settings]
     links = {old: new for answer in answers for old, new in answer.linked.items()}
@@ -149,6 +151,15 @@ async def _last_in_scope(session: Session, scope: ScopeOptions) -> UndoCandidate
     )
 
 
+def _refuse_stuck(last: UndoCandidate) -> None:
+    if last.why_not is not None:
+        operation = last.operation
+        raise Invalid(
+            f"The last change, {operation.operation_type} #{operation.seq}, cannot be undone. "
+            f"{last.why_not} `memtui undo --list` has those before it; give the id of one."
+        )
+
+
 def _ask_for_anothers(session: Session, last: UndoCandidate) -> None:
     """Ask before a change is undone that another made: it may have come since one looked.
 
@@ -157,7 +168,7 @@ def _ask_for_anothers(session: Session, last: UndoCandidate) -> None:
         typer.Abort: the answer was no.
     """
     operation, me = last.operation, session.caller.principal
-    if last.why_not is not None or operation.principal == me:
+    if operation.principal == me:
         return
     if not sys.stdin.isatty():
         change = shown.the_change(operation, session.now, me)
