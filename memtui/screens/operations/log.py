@@ -126,7 +126,9 @@ class LogFeed:
             view = await session.service.analysis.open_log(
                 session.caller, chosen, "seq", early=early
             )
-            page = max(0, (view.count - 1) // _PAGE_ROWS - 1)  # the last may hold a row alone
+            page = max(0, (view.count - 1) // _PAGE_ROWS)
+            if view.count - page * _PAGE_ROWS < self._screen.app.size.height:
+                page = max(0, page - 1)  # the last may hold a row alone
             return _Opened(view, order, page, await view.window(page * _PAGE_ROWS, 2 * _PAGE_ROWS))
         sort = f"{'-' if order[1] else ''}{SORTS[order[0]]}"
         view = await session.service.analysis.open_log(session.caller, chosen, sort)
