@@ -315,7 +315,12 @@ class ServiceScreen(SizedScreen[None]):
         """Name the only record of answers; empty where it is not for this person to read."""
         session = self.session
         [only] = (one.operation_id for one in answers if one.handles)
-        changes = await self._carry_out(lambda: session.service.log.changes(session.caller, only))
+        try:
+            changes = await self._carry_out(
+                lambda: session.service.log.changes(session.caller, only)
+            )
+        except MemtuiError:
+            return ""  # it was done all the same, and why something else was not is told first
         records = (one.after or one.before for one in changes)
         return next((fmt.quoted_name(one) for one in records if one is not None), "")
 
