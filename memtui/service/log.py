@@ -472,14 +472,18 @@ class Log(Group):
         """Return what a check found of an operation of unknown outcome; None: nothing yet."""
         asked = self._get(caller, operation_id)
         with self._core.database.read() as database:
-            return journal.found_of(database, caller.company_id, asked.operation_id)
+            return journal.found_of(
+                database, caller.company_id, asked.operation_id, until=caller.as_of
+            )
 
     @in_thread
     def undone_by(self, caller: Caller, operation_id: str) -> Operation | None:
-        """Return what took a change back and is in force; None: nothing that the caller sees."""
+        """Return what took a change back and is, or was then, in force; None: nothing it sees."""
         asked = self._get(caller, operation_id)
         with self._core.database.read() as database:
-            found = journal.undone_by(database, caller.company_id, asked.operation_id)
+            found = journal.undone_by(
+                database, caller.company_id, asked.operation_id, until=caller.as_of
+            )
         return next(iter(self._of(caller).by_ids([found], strict=False)), None) if found else None
 
     @in_thread

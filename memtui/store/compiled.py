@@ -607,21 +607,19 @@ COUNT_STEPS = Prepared(
 
 FINDINGS = Prepared(
     "FINDINGS",
-    'SELECT memory_undo_journal.operation_id, memory_undo_journal."before" FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.undoes = ? AND memory_undo_journal.operation_type = ? ORDER BY memory_undo_journal.seq DESC LIMIT ? OFFSET ?',
-    binds="company_id=text undoes=text operation_type_1=text param_1=plain param_2=plain",
-    results="text json",
+    'SELECT memory_undo_journal.operation_id, memory_undo_journal.started_at, memory_undo_journal."before" FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.undoes = ? AND memory_undo_journal.operation_type = ? ORDER BY memory_undo_journal.seq DESC',
+    binds="company_id=text undoes=text operation_type_1=text",
+    results="text moment json",
     constants={
         "operation_type_1": "check",
-        "param_1": 1,
-        "param_2": 0,
     },
 )
 
 UNDOING = Prepared(
     "UNDOING",
-    "SELECT memory_undo_journal.operation_id FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.undoes = ? AND memory_undo_journal.operation_type = ? AND memory_undo_journal.ordinal = ? AND memory_undo_journal.status = ? ORDER BY memory_undo_journal.seq DESC",
+    "SELECT memory_undo_journal.operation_id, memory_undo_journal.started_at FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.undoes = ? AND memory_undo_journal.operation_type = ? AND memory_undo_journal.ordinal = ? AND memory_undo_journal.status = ? ORDER BY memory_undo_journal.seq DESC",
     binds="company_id=text undoes=text operation_type_1=text ordinal_1=plain status_1=text",
-    results="text",
+    results="text moment",
     constants={
         "operation_type_1": "undo",
         "ordinal_1": 0,

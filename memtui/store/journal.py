@@ -114,10 +114,16 @@ def _of_review(connection: Connection, asked: Operation, *, happened: bool) -> l
     return [held.take_back(connection, company_id, one) for one in undone if one.setting == HELD]
 
 
-def found_of(connection: Connection, company_id: str, operation_id: str) -> Found | None:
-    """Return what was last found of an operation of unknown outcome."""
-    rows = compiled.FINDINGS.rows(connection, company_id=company_id, undoes=operation_id)
-    return Found(check_id=rows[0][0], **rows[0][1]["found"]) if rows else None
+def found_of(
+    connection: Connection, company_id: str, operation_id: str, until: datetime | None = None
+) -> Found | None:
+    """Return what was last found, up to a moment if one is given, of one of unknown outcome."""
+    for check_id, at, kept in compiled.FINDINGS.rows(
+        connection, company_id=company_id, undoes=operation_id
+    ):
+        if until is None or at <= until:
+            return Found(check_id=check_id, **kept["found"])
+    return None
 
 
 def steps(connection: Connection, company_id: str, operation_id: str) -> list[Step]:
@@ -323,11 +329,17 @@ def last_seen(
     return _snapshot(rows[0][0]).record if rows and rows[0][0] else None
 
 
-def undone_by(connection: Connection, company_id: str, operation_id: str) -> str | None:
-    """Return the operation that took this one back and was not itself taken back."""
+def undone_by(
+    connection: Connection, company_id: str, operation_id: str, until: datetime | None = None
+) -> str | None:
+    """Return the operation that took this one back and was not itself taken back.
+
+    Up to a moment, if one is given.
+    """
     undoing = compiled.UNDOING.rows(connection, company_id=company_id, undoes=operation_id)
-    for (undo_id,) in undoing:
-        if undone_by(connection, company_id, undo_id) is None:
+    for undo_id, at in undoing:
+        was_there = until is None or at <= until
+        if was_there and undone_by(connection, company_id, undo_id, until) is None:
             return str(undo_id)
     return None
 

@@ -304,13 +304,12 @@ COUNT_STEPS = select(func.count()).where(
     _is(_step, "company_id", "operation_id"), _step.erased_by.is_(None)
 )
 FINDINGS = (
-    select(_step.operation_id, _step.before)
+    select(_step.operation_id, _step.started_at, _step.before)
     .where(_is(_step, "company_id", "undoes"), _step.operation_type == "check")
     .order_by(_step.seq.desc())
-    .limit(1)
 )
 UNDOING = (
-    select(_step.operation_id)
+    select(_step.operation_id, _step.started_at)
     .where(
         _is(_step, "company_id", "undoes"),
         _step.operation_type == "undo",

@@ -244,6 +244,20 @@ async def test_log_context_and_history_end_at_the_moment(service: MemoryService)
     assert {run.run_id for run in (await service.runs.page(CALLER)).runs} == {"eu", "us"}
 
 
+async def test_what_is_undone_is_that_of_the_moment(service: MemoryService) -> None:
+    fact = WriteRequest(scope=SCOPE, source=SOURCE, content="region: eu", kind="fact")
+    written = undo_id = (await service.write(CALLER, fact)).operation_id
+    undone_by: list[tuple[datetime, str | None]] = [(datetime.now(UTC), None)]
+    for is_undone in (True, False, True):
+        undo_id = (await service.undo(CALLER, undo_id)).operation_id
+        # Undoing a redo leaves the first undo in force.
+        first = undo_id if len(undone_by) == 1 else undone_by[1][1]
+        undone_by.append((datetime.now(UTC), first if is_undone else None))
+        for moment, expected in undone_by:
+            found = await service.log.undone_by(CALLER.at(moment), written)
+            assert (found and found.operation_id) == expected
+
+
 async def test_a_pin_is_that_of_the_moment(service: MemoryService) -> None:
     fact = WriteRequest(scope=SCOPE, source=SOURCE, content="region: eu", kind="fact", tags=("a",))
     [it] = (await service.write(CALLER, fact)).handles

@@ -511,6 +511,8 @@ async def test_an_error_before_sending_is_an_error_and_after_it_unknown(
     found = await service.check_outcome(caller, unknown.operation_id)
     assert found.told.startswith("It happened")
     assert await service.log.found_outcome(caller, unknown.operation_id) == found
+    before = caller.at(unknown.started_at)
+    assert await service.log.found_outcome(before, unknown.operation_id) is None
     check = await newest(service, caller)
     assert (check.operation_id, check.operation_type) == (found.check_id, "check")
     assert check.request["checks"] == unknown.operation_id

@@ -284,8 +284,7 @@ class OperationsScreen(ListScreen[Operation]):
         def show(read: tuple[tuple[Change, ...], Found | None, Operation | None]) -> None:
             changes, found, undone_by = read
             self._changes[wanted], self._undone[wanted] = changes, undone_by
-            if found is not None:
-                self._checked[wanted] = found.told
+            self._checked[wanted] = found.told if found else ""
             for change in changes:
                 record = change.after or change.before
                 if record is not None:
