@@ -47,7 +47,7 @@ from memtui.store.digest import is_value_of
 from memtui.store.erasing import LASTING
 from memtui.store.journal import Finding, Found, Undoable
 from memtui.store.limits import last_seq
-from memtui.store.operation import Operation
+from memtui.store.operation import Operation, set_by
 from memtui.store.settings import SettingChange
 
 _AT_ONCE = timedelta(hours=1)
@@ -84,6 +84,8 @@ class Undo(Group):
                 "operation_id": operation.operation_id,
                 "type": operation.operation_type,
             }
+            if operation.operation_type is OperationType.CORRECT:
+                entry.request["set"] = set_by(operation)
             if together is not None:
                 entry.request["together"] = together
             if changed and not steps:

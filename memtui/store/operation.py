@@ -220,6 +220,15 @@ class OperationPage(Model):
     next_before: int | None = None
 
 
+def set_by(operation: OperationDraft) -> list[str]:
+    """Return what an edit set of a record, without the values: `tags`, `unpinned`, `content`."""
+    told = operation.request
+    names = [name for name in _SET if name in told]
+    return ["unpinned" if (name, told[name]) == ("pinned", False) else name for name in names]
+
+
+_SET = ("content", "content_chars", "pinned", "topic", "tags", "expires_at", "never_expires")
+
 Loaded = Mapping[Any, Any]
 WordT = TypeVar("WordT", bound=StrEnum)
 

@@ -6,7 +6,7 @@ Strings that come from outside are returned as they are; the caller shows them t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, tzinfo
 from decimal import Decimal
 from itertools import starmap
@@ -26,7 +26,7 @@ from memtui.contract import (
     SourceRef,
     Usage,
 )
-from memtui.store.operation import INFERRED, Operation, OperationHandle
+from memtui.store.operation import INFERRED, Operation, OperationHandle, set_by
 
 if TYPE_CHECKING:
     from memtui.service.answers import RetrievalCount, Together, UndoCandidate
@@ -51,6 +51,8 @@ _SET = {
     "tags": "change of tags",
     "expires_at": "change of expiry",
     "never_expires": "change of expiry",
+    "pinned": "pin",
+    "unpinned": "unpin",
 }
 """What an edit is called that sets this alone."""
 _DONE = {
@@ -101,20 +103,17 @@ def reversal(operation: Operation) -> str:
         return ""
     if _redoes(operation):
         return "redoes it"
-    return f"undoes the {_CHANGES.get(OperationType(undone), undone)}"
+    names = operation.request.get("set")
+    told = list(map(str, names)) if isinstance(names, list) else []
+    return f"undoes the {_change(OperationType(undone), told)}"
 
 
-def _change(operation: Operation) -> str:
+def _change(kind: OperationType, set_names: Collection[str]) -> str:
     """Return what a change is called in a sentence: `edit`, `pin`, `change of tags`."""
-    told = operation.request
-    is_edit = operation.operation_type is OperationType.CORRECT
-    if is_edit and not told.keys() & {"content", "content_chars"}:
-        set_words = [words for name, words in _SET.items() if name in told]
-        if "pinned" in told:
-            set_words.append("pin" if told["pinned"] else "unpin")
-        if len(set_words) == 1:
-            return set_words[0]
-    return _CHANGES.get(operation.operation_type, operation.operation_type.value)
+    if kind is OperationType.CORRECT and len(set_names) == 1:
+        [name] = set_names
+        return _SET.get(name, _CHANGES[kind])
+    return _CHANGES.get(kind, kind.value)
 
 
 def beginning(text: str) -> str:
@@ -329,7 +328,8 @@ def undo_question(operation: Operation, what: str, now: datetime, me: str) -> st
 def the_change(operation: Operation, now: datetime, me: str) -> str:
     """Name a change in a sentence: `the edit from 6 s ago by user:ana`; `me` is not named."""
     by = "" if operation.principal == me else f" by {operation.principal}"
-    return f"the {_change(operation)} from {since(operation.started_at, now)}{by}"
+    change = _change(operation.operation_type, set_by(operation))
+    return f"the {change} from {since(operation.started_at, now)}{by}"
 
 
 def marked(number: int, hidden: int) -> str:

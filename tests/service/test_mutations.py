@@ -265,6 +265,19 @@ async def test_undo_forgets_no_record_that_is_changed_once_it_has_looked(
     await service.close()
 
 
+async def test_an_undo_notes_what_the_edit_had_set(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
+) -> None:
+    [handle] = (await service.write(caller, note)).handles
+    edits: list[dict[str, Any]] = [{"pinned": True}, {"pinned": False}, {"tags": ("one",)}]
+    for edit in edits:
+        await service.correct(caller, CorrectRequest(scope=scope, handle=handle, **edit))
+    for _ in edits:
+        await service.undo(caller)
+    undone = (await service.log.page(caller, limit=3)).operations
+    assert [one.request["set"] for one in undone] == [["pinned"], ["unpinned"], ["tags"]]
+
+
 @ON_BOTH
 async def test_a_bulk_forget_is_undone_as_one(
     service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope

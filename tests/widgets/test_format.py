@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from memtui.contract import Location, OperationStatus, OperationType, SourceKind, SourceRef, Usage
 from memtui.service import Together
+from memtui.store.operation import set_by
 from memtui.widgets import format as fmt
 from memtui.widgets.detail_lines import below_heading, outcome_words
 
@@ -61,6 +62,11 @@ def test_an_edit_is_called_what_it_set(request_: dict[str, Any], change: str) ->
         started_at=NOW,
     )
     assert fmt.undo_question(operation, "", NOW, "user:ana") == f"Undo the {change} from 0 s ago?"
+    undo: Any = SimpleNamespace(
+        operation_type=OperationType.UNDO,
+        request={"type": "correct", "set": set_by(operation)},
+    )
+    assert fmt.reversal(undo) == f"undoes the {change}"
 
 
 @pytest.mark.parametrize(
