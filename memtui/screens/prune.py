@@ -85,8 +85,8 @@ class Heading:
 
     whose: str
     doing: Doing
-    answered: str = ""
-    """Which bindings have answered, while that is waited for."""
+    unread: Sequence[str] = ()
+    """The bindings that are still being read."""
     of_context: bool = True
 
 
@@ -128,7 +128,7 @@ class PruneReview(ModalListScreen[Line]):
         self._rules = rules_of(self.state)
         self._review = Review(narrowing=narrowing or Narrowing())
         self._doing: Doing = "looking"
-        self._answered = ""
+        self._unread: Sequence[str] = ()
         self._nothing: tuple[str, ...] = ()
         """What is said where there are no candidates."""
         self._rows: AppendedRows[Line] = AppendedRows(lambda row: row.key)
@@ -173,7 +173,7 @@ class PruneReview(ModalListScreen[Line]):
 
     def _read(self) -> None:
         """Plan anew; marks are kept where a record is as it was."""
-        self._doing, self._answered = "looking", ""
+        self._doing, self._unread = "looking", ()
         self._tried = frozenset(), ""
         self._nothing = ("Looking for what could go …", "esc goes back.")
         self.rows_list.notice = self._nothing
@@ -213,11 +213,10 @@ class PruneReview(ModalListScreen[Line]):
 
     def _so_far(self, found: PruneEverywhere) -> None:
         """Show what is known while slower bindings are waited for."""
-        waiting = [one.binding_key for one in found.bindings if one.status == "waiting"]
-        if not waiting:
+        self._unread = [one.binding_key for one in found.bindings if one.status == "waiting"]
+        self.draw()
+        if not self._unread:
             return
-        count = len(found.bindings)
-        self._answered = f"{count - len(waiting)} of {count} bindings, waiting for {waiting[0]}"
 
         async def review() -> Review:
             await asyncio.sleep(_SOON_SECONDS)
@@ -278,7 +277,7 @@ class PruneReview(ModalListScreen[Line]):
         narrowing = self._review.narrowing
         narrowed = self.line_of(narrowing.filter)
         whose = "  ".join(part for part in (narrowing.label or whose, narrowed) if part)
-        heading = Heading(whose, self._doing, self._answered, of_context=not self._everything)
+        heading = Heading(whose, self._doing, self._unread, of_context=not self._everything)
         return head_content(heading, self._review, width)
 
     def draw_row(self, width: int) -> Content:
@@ -792,19 +791,14 @@ def head_content(heading: Heading, review: Review, width: int) -> Content:
     title = line("prune", display(heading.whose, limit=120, style=STRONG))
     marked, saved = len(review.going), review.saved
     if heading.doing == "looking" and not review.total:
-        words = f"looking for what could go …  {heading.answered}".rstrip()
+        words = _reading(heading.unread) or "looking for what could go…"
         return line(title, display(words, style=DIM), gap="   ")
     if heading.doing == "forgetting":
         words = f"… forgetting {fmt.counted(marked, 'record')}, {fmt.counted(saved, 'token')}"
         return line(title, display(words, style=WARN), gap="   ")
-    if heading.of_context:
-        before = fmt.counted(review.before, "token")
-        sums = f"context {before} → {fmt.count(review.before - saved)}"
-    else:
-        sums = f"{fmt.count(review.could)} of {fmt.counted(review.total, 'record')} could go"
     gain = display(f"saves {fmt.counted(saved, 'token')}", style=OK if saved else DIM)
     chosen = display(f"{fmt.count(marked)} marked", style=STRONG)
-    told = [spread([title, chosen, display(sums), gain], width)]
+    told = [spread([title, chosen, _sums(heading, review), gain], width)]
     for one in review.over_budget:
         fits, of = one.after <= one.budget, f"its budget of {fmt.count(one.budget)}"
         words = f"{one.word} {fmt.count(one.before)} → {fmt.counted(one.after, 'token')}"
@@ -813,8 +807,6 @@ def head_content(heading: Heading, review: Review, width: int) -> Content:
             if fits
             else display(f"▲ {words}, over {of}", style=WARN)
         )
-    if heading.doing == "looking":
-        told.append(display(f"still looking: {heading.answered}", style=DIM))
     told += [display(f"▲ {one.sentence}", style=WARN, limit=300) for one in review.failed]
     if must_stay := review.must_stay:
         words = f"▲ {fmt.counted(must_stay.total(), 'record')} with a reason to go must stay."
@@ -823,6 +815,27 @@ def head_content(heading: Heading, review: Review, width: int) -> Content:
         words = f"▲ {fmt.counted(lost, 'marked record')} would go with all that say the same."
         told.append(display(words, style=WARN))
     return lines(told)
+
+
+def _sums(heading: Heading, review: Review) -> Content:
+    """Return the figures; beside them, while they are not final, what is still to come."""
+    if heading.of_context:
+        before = fmt.counted(review.before, "token")
+        sums = f"context {before} → {fmt.count(review.before - review.saved)}"
+    else:
+        sums = f"{fmt.count(review.could)} of {fmt.counted(review.total, 'record')} could go"
+    if heading.doing != "looking":
+        return display(sums)
+    reading = _reading(heading.unread)
+    to_come = f" so far, {reading}" if reading else ", still looking…"
+    return display(sums) + display(to_come, style=WARN)
+
+
+def _reading(bindings: Sequence[str]) -> str:
+    """Return which bindings are still being read; empty for none."""
+    if len(bindings) == 1:
+        return f"reading {bindings[0]}…"
+    return f"reading {len(bindings)} more bindings…" if bindings else ""
 
 
 def line_content(shown: Line | None, review: Review, now: datetime, width: int) -> Content:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from memtui.contract import Filter, Record, RecordHandle, Scope, Use, UseTest, owner_of
 from memtui.pruning.candidates import Reason, Retrieval, find_candidates
 from memtui.pruning.plan import make_plan
@@ -156,6 +158,19 @@ def test_a_section_over_its_budget_is_named_until_it_fits() -> None:
     assert "company" not in said
 
 
+@pytest.mark.parametrize(
+    ("unread", "to_come"),
+    [
+        (["table"], "4 of 4 records could go so far, reading table…"),
+        (["table", "notes"], "4 of 4 records could go so far, reading 2 more bindings…"),
+        ([], "4 of 4 records could go, still looking…"),
+    ],
+)
+def test_the_figures_say_which_bindings_they_lack(unread: list[str], to_come: str) -> None:
+    heading = Heading("everything you see", "looking", unread, of_context=False)
+    assert to_come in head_content(heading, review(*DUPLICATES), 80).plain
+
+
 def test_a_pinned_fact_is_only_marked_by_itself() -> None:
     pinned = fact("d", "Nobody asked for this", pinned=True)
     found = review(*DUPLICATES[:3], pinned, read=("a",))
@@ -285,7 +300,7 @@ def test_what_cannot_be_forgotten_is_not_counted_among_what_could_go() -> None:
     of_ana = [one.model_copy(update={"scope": OTHER}) for one in DUPLICATES[:2]]
     found = Review([part("default", *DUPLICATES), part("table", *of_ana, kept=closed)])
     shown = head_content(Heading("everything you see", "", of_context=False), found, 120).plain
-    assert "4 of 6 records could go" in shown
+    assert "4 of 6 records could go   saves" in shown
     assert f"▲ 2 records with a reason to go must stay. {closed}" in shown
     assert [(one.label, could, there) for one, could, there in found.parts()] == [
         ("", 4, 6),
