@@ -59,7 +59,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from memtui.actions import ACTIONS, INPUT_GROUPS, Action, Need, footer_actions, groups_on
-from memtui.contract import Conflict, Filter, Invalid, MemtuiError, NotFound
+from memtui.contract import Conflict, Filter, Invalid, MemtuiError, NotFound, OperationStatus
 from memtui.filters import Taker, format_filter, not_held, parse_filter, refuse_not_held
 from memtui.screens.dialogs import Confirm, Prompt, Waiting
 from memtui.screens.following import News
@@ -88,6 +88,7 @@ from memtui.widgets.typed import KeysFree
 
 if TYPE_CHECKING:
     from memtui.service.answers import MutationAnswer, UndoCandidate
+    from memtui.store.operation import Operation
 
 T = TypeVar("T")
 S = TypeVar("S", bound="ServiceScreen")
@@ -259,12 +260,20 @@ class ServiceScreen(SizedScreen[None]):
         self.app.push_screen(waiting, stopped)
         return await outcome
 
-    async def last_change(self) -> UndoCandidate:
+    async def last_change(self) -> UndoCandidate | None:
         """Return the last change of all, once none is under way any more.
 
+        Where nobody saw its end, it is found out first; None: the person does not want that.
+
         Raises:
-            Invalid: there is none.
+            Invalid: there is none, it did not happen, or that cannot be told.
         """
+        found = await self._newest_change()
+        if found.why_not is None:
+            return found
+        return await self._newest_change() if await self.find_out(found.operation) else None
+
+    async def _newest_change(self) -> UndoCandidate:
         session = self.session
 
         async def last() -> list[UndoCandidate]:
@@ -275,6 +284,40 @@ class ServiceScreen(SizedScreen[None]):
         if not found:
             raise Invalid("There is nothing to undo.")
         return found[0]
+
+    async def find_out(self, operation: Operation) -> bool:
+        """Find out of a change whose end nobody saw whether it happened, after a yes.
+
+        False: the person does not want that. Of any other change there is nothing to find out.
+
+        Raises:
+            Invalid: it did not happen, or that cannot be told.
+        """
+        session, operation_id = self.session, operation.operation_id
+        service, caller = session.service, session.caller
+        if operation.status is not OperationStatus.UNKNOWN:
+            return True
+        known = await service.log.found_outcome(caller, operation_id)
+        if known is not None and known.happened:
+            return True
+        change = fmt.the_change(operation, self.state.clock(), caller.principal)
+        question = Confirm(
+            f"Find out whether {change} happened?",
+            detail="Nobody saw its end. Its binding is asked, and nothing is changed.",
+            verb="find out",
+            otherwise="not now",
+        )
+        if not await self.ask(question):
+            return False
+        found = await self.wait(
+            "asking its binding", lambda: service.check_outcome(caller, operation_id)
+        )
+        if found.happened is None:
+            raise Invalid(f"{found.told} Select a change before it on Operations to undo that one.")
+        if not found.happened:
+            raise Invalid(f"{found.told} So there is nothing of it to undo.")
+        self.toast(found.told)
+        return True
 
     def undo_question(self, found: UndoCandidate) -> Confirm:
         """Return the question whether to undo a change, with what its record is then again.
@@ -331,7 +374,7 @@ class ServiceScreen(SizedScreen[None]):
             Invalid: there is none, or it cannot be undone.
         """
         found = await self.last_change()
-        if await self.ask(self.undo_question(found)):
+        if found is not None and await self.ask(self.undo_question(found)):
             await self.undo([found.operation.operation_id])
 
     async def undo(self, operation_ids: Sequence[str]) -> None:

@@ -754,7 +754,8 @@ class EditingScreen(ListScreen[R]):
     @conversation
     async def action_undo(self) -> None:
         """Undo the last change; one that was not made here only after a yes."""
-        found = await self.last_change()
+        if (found := await self.last_change()) is None:
+            return
         undone: tuple[str, ...] = (found.operation.operation_id,)
         if self._last and undone[0] == self._last[-1]:
             undone = self._last

@@ -11,11 +11,13 @@ import pytest
 from textual.widgets import Input
 
 from memtui.app import MemtuiApp
+from memtui.backends.vault import VaultAdapter
 from memtui.config import Paths, Settings
 from memtui.contract import (
     BrowseRequest,
     Conflict,
     CorrectRequest,
+    ForgetReply,
     ForgetRequest,
     Invalid,
     NotFound,
@@ -326,6 +328,49 @@ async def test_an_operation_is_undone_after_a_different_key(
         with pytest.raises(NotFound):
             await service.get(caller, record.handle, MECH)
         await until(pilot, lambda: said not in screen_text(app))
+
+
+async def test_a_change_whose_end_nobody_saw_is_looked_into_before_it_is_undone(
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done, undone = await write_notes(service, caller, ["it happened", "it did not"])
+    forget = VaultAdapter.forget
+
+    async def breaks_off(self: VaultAdapter, request: ForgetRequest) -> ForgetReply:
+        if request.handles == (done.handle,):
+            await forget(self, request)
+        raise Unavailable("The line broke.", sent=True)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(VaultAdapter, "forget", breaks_off)
+        for one in (done, undone):
+            with pytest.raises(Unavailable):
+                await service.forget(caller, ForgetRequest(scope=MECH, handles=(one.handle,)))
+    async with running(paths, settings, "bindings") as (app, pilot):
+
+        async def answer(question: str, *keys: str) -> None:
+            await until(pilot, lambda: question in screen_text(app))
+            await pilot.press(*keys)
+
+        await pilot.press("u")
+        await answer("Find out whether the forgetting", "escape")
+        await until(pilot, lambda: app.screen is app.frame)
+        await pilot.press("u")
+        await answer("Find out whether the forgetting", "y")
+        await until(pilot, lambda: "nothing of it to undo" in " ".join(toasts(app)))
+
+        await pilot.press("2")
+        await loaded(app, pilot)
+        await until(pilot, lambda: current(app).operation_type is OperationType.CHECK)
+        await pilot.press("down", "down", "u")
+        await answer("Find out whether the forgetting", "y")
+        await answer("Undo the forgetting", "y")
+        await until(pilot, lambda: "Undone: “it happened”" in toasts(app)[-1])
+    assert (await service.get(caller, done.handle, MECH)).record.text == "it happened"
 
 
 async def test_of_several_changes_the_rest_is_undone_and_redone_where_one_is_in_conflict(

@@ -502,17 +502,20 @@ class OperationsScreen(ListScreen[Operation]):
             Invalid: what is marked or selected changes nothing, or cannot be taken back.
         """
         marked, current = self.rows_list.selection.marks.values(), self.current
-        changes = [one for one in marked if one.operation_type.mutates]
+        changes = [one for one in marked or [current] if one and one.operation_type.mutates]
         if marked and not changes:
             raise Invalid("None of the marked operations changed anything; mark changes to undo.")
-        if changes:
+        for one in changes:
+            if not await self.find_out(one):
+                return
+        if marked:
             changes.sort(key=lambda one: -one.seq)
             ids = [one.operation_id for one in changes]
             what = fmt.taken_back(await self._refuse_undo(ids))
             of = f" of {what}" if what else ""
             count = fmt.counted(len(changes), "marked change")
             question = Confirm(f"Undo the {count}{of}, the newest first?", verb="undo")
-        elif current is not None and current.operation_type.mutates:
+        elif changes and current is not None:
             ids = [current.operation_id]
             await self._refuse_undo(ids)
             session = self.session
@@ -523,7 +526,8 @@ class OperationsScreen(ListScreen[Operation]):
                 f"This {current.operation_type} changed nothing; select or mark a change to undo."
             )
         else:
-            found = await self.last_change()
+            if (found := await self.last_change()) is None:
+                return
             ids, question = [found.operation.operation_id], self.undo_question(found)
             await self._refuse_undo(ids)
         if await self.ask(question):
