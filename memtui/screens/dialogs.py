@@ -599,15 +599,18 @@ class NewRecord:
 
 
 class WriteRecord(_Editor[NewRecord]):
-    """Ask for a text, its scope, kind, topic, tags and summary."""
+    """Ask for a text, its scope, kind, topic, tags and summary.
 
+    A fact is one line: `enter` writes it, as it does from any field.
+    """
+
+    BINDINGS = [("enter", "save", "save")]
     THROWN_AWAY = ("Throw your text away?", "throw it away")
 
     def __init__(self, where: str, scope: Scope, begin: NewRecord | None = None) -> None:
-        keys = "ctrl+s write   tab next field   esc go back"
-        super().__init__(f"New record in {where}", keys)
         self._scope = scope
         self._begin = begin or NewRecord("", scope, "note", None, ())
+        super().__init__(f"New record in {where}", _keys_to_write(self._begin.kind))
 
     def body(self) -> ComposeResult:
         """Yield the text and its fields."""
@@ -622,7 +625,9 @@ class WriteRecord(_Editor[NewRecord]):
             "summary": begin.summary,
         }
         fields = list(values.items())
-        yield ForeignTextArea(begin.text, soft_wrap=True)
+        area = OneLineArea(begin.text, soft_wrap=True)
+        area.one_line = begin.kind == "fact"
+        yield area
         for first in range(0, len(fields), 2):
             row = fields[first : first + 2]
             with Horizontal(classes="fields"):
@@ -640,6 +645,12 @@ class WriteRecord(_Editor[NewRecord]):
     def on_text_area_changed(self) -> None:
         """Take back that there is no text."""
         self.refuse("")
+
+    def on_input_changed(self) -> None:
+        """Let `enter` do in the text what it does for its kind."""
+        kind = self._field("kind")
+        self.query_one(OneLineArea).one_line = kind == "fact"
+        self.query_one(KeyLine).say(_keys_to_write(kind))
 
     def on_input_submitted(self) -> None:
         """Write from any field."""
@@ -665,6 +676,10 @@ class WriteRecord(_Editor[NewRecord]):
 
     def _field(self, name: str) -> str:
         return self.query_one(f"#field-{name}", Input).value.strip()
+
+
+def _keys_to_write(kind: str) -> str:
+    return f"{'enter' if kind == 'fact' else 'ctrl+s'} write   tab next field   esc go back"
 
 
 class Resolve(Enum):

@@ -69,15 +69,21 @@ class ForeignTextArea(TextArea):
 
 
 class OneLineArea(ForeignTextArea):
-    """Edits a text that has no line breaks: `enter` is left to the screen, a pasted one a space."""
+    """Edits a text that has no line breaks: `enter` is left to the screen, a pasted one a space.
+
+    While `one_line` is off it takes them as any other area does.
+    """
+
+    one_line = True
 
     def edit(self, edit: Edit) -> EditResult:
         """Change the text, by no line break."""
-        edit.text = " ".join(edit.text.splitlines())
+        if self.one_line:
+            edit.text = " ".join(edit.text.splitlines())
         return super().edit(edit)
 
     async def _on_key(self, event: Key) -> None:
-        if event.key == "enter":
+        if self.one_line and event.key == "enter":
             event.prevent_default()
 
 

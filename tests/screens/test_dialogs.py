@@ -12,14 +12,14 @@ from textual.widgets._toast import Toast, ToastHolder
 
 from memtui.app import styles_path
 from memtui.config import Paths, Settings
-from memtui.contract import Invalid, Scope
+from memtui.contract import BrowseRequest, Invalid, Scope
 from memtui.screens.dialogs import Choice, Choose, ChooseAll, Confirm, Prompt, Waiting, WriteRecord
 from memtui.screens.form import FieldRow, Form
 from memtui.widgets.choice_list import ChoiceList
 from memtui.widgets.display import toast
 from memtui.widgets.editor import ForeignTextArea
 from tests.screens.hostile import screen_text
-from tests.screens.piloting import running, type_at_once, until
+from tests.screens.piloting import running, toasts, type_at_once, until
 
 
 class _Host(App[None]):
@@ -278,6 +278,27 @@ async def test_a_yes_to_throw_away_what_is_written_leaves_the_app(
         assert app.return_code is None
         await pilot.press("y")
         assert app.return_code == 0
+
+
+async def test_a_new_fact_is_one_line_that_enter_writes(paths: Paths, settings: Settings) -> None:
+    async with running(paths, settings, "records") as (app, pilot):
+        await pilot.press("a", "o", "n", "e", "enter", "t", "w", "o")
+        await until(pilot, lambda: "ctrl+s write" in screen_text(app))
+        asked = app.screen
+        assert isinstance(asked, WriteRecord)
+        assert asked.text == "one\ntwo"
+        await pilot.press("backspace", "backspace", "backspace", "backspace")
+        asked.query_one("#field-kind", Input).value = "fact"
+        await until(pilot, lambda: "enter write" in screen_text(app))
+        assert app.focused is asked.query_one(ForeignTextArea)
+        await pilot.press("enter")
+        await until(pilot, lambda: "Written. u undoes it." in toasts(app))
+        session = app.state.session
+        assert session is not None
+        page = await session.service.browse(
+            session.caller, BrowseRequest(scope=Scope(company_id="local"))
+        )
+        assert [(one.kind, one.text) for one in page.records] == [("fact", "one")]
 
 
 async def test_fields_stand_apart_by_a_blank_or_where_lines_are_few_by_a_line() -> None:
