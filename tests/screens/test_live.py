@@ -95,11 +95,11 @@ async def test_an_answer_says_that_its_results_are_not_as_they_were(
             text="deploys on Fridays",
         )
         await service.correct(AGENT, change)
-        await until(pilot, lambda: "1 changed since" in screen_text(app))
+        await until(pilot, lambda: "1 changed; r asks again" in screen_text(app))
         await until(pilot, lambda: "≠ changed" in screen_text(app))
         await pilot.press("r")
         await until(pilot, lambda: "deploys on Fridays" in screen_text(app))
-        assert not any(words in screen_text(app) for words in ("changed since", "≠ changed"))
+        assert not any(words in screen_text(app) for words in ("changed;", "≠ changed"))
         await service.query(AGENT, QueryRequest(scope=record.scope, query="Fridays"))
         await pilot.press("R")
         await until(pilot, lambda: "edited" in screen_text(app))

@@ -229,10 +229,24 @@ def test_each_state_says_what_to_do_next() -> None:
 
 
 def test_results_of_another_scope_are_called_that() -> None:
-    assert "another scope" not in title_line(answered(), state()).plain
+    assert "another scope" not in title_line(answered(), state(), 80).plain
     moved = state(scope=Scope(company_id="acme"))
-    assert "another scope" in title_line(answered(), moved).plain
+    assert "another scope" in title_line(answered(), moved, 80).plain
     assert "the whole company" in options_line(QueryView(), moved).plain
+
+
+def test_a_short_title_names_what_changed_rather_than_the_question() -> None:
+    view = replace(answered(snippet("x")), changed=frozenset({("b", "x")}))
+    moved = state(scope=Scope(company_id="acme"))
+
+    def title(width: int) -> str:
+        return title_line(view, moved, width).plain
+
+    notes = "1 changed; r asks again · asked in another scope"
+    assert title(120) == f"1 result for “deploy branch” · {notes}"
+    assert title(76) == f"1 result for “deploy br…” · {notes}"
+    assert title(60) == f"1 result · {notes}"
+    assert title(40) == "1 result · 1 changed; r asks again · …"
 
 
 def test_the_scope_bar_names_what_is_not_known_yet() -> None:
@@ -268,7 +282,7 @@ def test_hostile_text_is_harmless_in_every_view(text: str) -> None:
     for content in card_contents(view, state(), WIDTH):
         assert_content_harmless(content)
     assert_content_harmless(detail_content(view, state(), 0, WIDTH))
-    assert_content_harmless(title_line(view, state()))
+    assert_content_harmless(title_line(view, state(), WIDTH))
     stage = ExplainStage(name=text, detail=text, scores={text: 1.0})
     assert_content_harmless(explanation_content(Explanation(stages=(stage,)), {}, WIDTH))
 

@@ -43,6 +43,7 @@ from memtui.screens.state import AppState, GoTo
 from memtui.screens.tags import choose_tag, show_tagged
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
+from memtui.widgets.columns import fit_cell
 from memtui.widgets.detail_lines import (
     MARKED_WORD,
     SEPARATOR,
@@ -72,6 +73,9 @@ _TEXT_LINES = 3
 _SEARCHED = 20_000
 _LEAD = 40
 _STAGE_SCORES = 20
+_FOR = " for “{}”"
+_LEAST_OF_QUESTION = 8
+"""Cells of the question, or none of it stands beside the number of its results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +209,7 @@ class QueryScreen(MemtuiScreen):
         yield Static(id="ask-options")
         with Split(self.MODE, self.state.shares):
             with Vertical(classes="split-list"):
-                yield Static(id="query-title")
+                yield Fitted(id="query-title")
                 yield Notice(id="query-notice")
                 yield OptionRows(id="cards")
             with DetailPane(classes="split-detail"):
@@ -403,7 +407,8 @@ class QueryScreen(MemtuiScreen):
 
     def _draw_around(self) -> None:
         self.query_one("#ask-options", Static).update(options_line(self.view, self.state))
-        self.query_one("#query-title", Static).update(title_line(self.view, self.state))
+        view, state = self.view, self.state
+        self.query_one("#query-title", Fitted).fit(lambda width: title_line(view, state, width))
         self.query_one("#query-cost", Static).update(cost_content(self.view))
         self.show_count("")
         self._draw_needs()
@@ -640,8 +645,11 @@ def options_line(view: QueryView, state: AppState) -> Content:
     )
 
 
-def title_line(view: QueryView, state: AppState) -> Content:
-    """Return what the list is: results of a question, or questions asked before."""
+def title_line(view: QueryView, state: AppState, width: int) -> Content:
+    """Return what the list is: results of a question, or questions asked before.
+
+    Where the line is short the question goes first, which stands above it, then the last notes.
+    """
     if view.answer is None:
         return display("Asked before · enter asks again", style=DIM) if view.past else Content("")
     found = fmt.counted(len(view.answer.snippets), "result")
@@ -650,7 +658,7 @@ def title_line(view: QueryView, state: AppState) -> Content:
     changed = fmt.count(len(view.changed))
     topic = view.request.topic if view.request else None
     notes = [
-        f"{changed} changed since; r asks again" if view.changed else "",
+        f"{changed} changed; r asks again" if view.changed else "",
         *outcome_notes(view),
         "more may match" if view.answer.capped else "",
         f"too little of the topic {topic}, so of all topics" if view.answer.all_topics else "",
@@ -658,11 +666,17 @@ def title_line(view: QueryView, state: AppState) -> Content:
         "as its agents find them" if as_agents else "",
         fmt.not_read(view.answer.problems),
     ]
-    return line(
-        display(found, style=STRONG) + display(f" for “{view.question}”", limit=200),
-        *(display(note, style=WARN) for note in notes),
-        gap=SEPARATOR,
-    )
+    count = display(found, style=STRONG)
+    told = [display(note, style=WARN) for note in notes if note]
+    beside = line(count, *told, gap=SEPARATOR)
+    while len(told) > 1 and beside.cell_length > width:
+        told.pop()
+        beside = line(count, *told, display("…", style=WARN), gap=SEPARATOR)
+    room = width - beside.cell_length - len(_FOR.format(""))
+    if room < _LEAST_OF_QUESTION:
+        return beside
+    count += display(_FOR.format(fit_cell(view.question, room).rstrip()))
+    return line(count, *told, gap=SEPARATOR)
 
 
 def outcome_notes(view: QueryView) -> list[str]:
@@ -677,7 +691,7 @@ def outcome_notes(view: QueryView) -> list[str]:
         f"from {answered} of {fmt.counted(asked, 'binding')}" if answered < asked else "",
         f"waiting for {', '.join(view.waiting)}" if view.waiting else "",
         f"no answer from {failed}" if failed else "",
-        f"{fmt.counted(hidden, 'fact')} hidden by a nearer scope's; x tells" if hidden else "",
+        f"{fmt.counted(hidden, 'fact')} hidden by a nearer scope's, x tells" if hidden else "",
     ]
 
 
