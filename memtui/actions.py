@@ -272,7 +272,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "open",
             "o",
-            "Open the file of a problem or finding at its line, or replay the run of an agent.",
+            "Open the file of a problem or finding at its line, or what an agent was told and did.",
         ),
         _do("browse", "b", "Show the records of this binding.", _BINDING, label="records"),
         _do(

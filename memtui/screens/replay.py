@@ -10,7 +10,7 @@ from textual import on
 from textual.binding import BindingType
 from textual.content import Content
 
-from memtui.contract import MemtuiError
+from memtui.contract import MemtuiError, NotFound
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Sheet
 from memtui.screens.modal import ModalListScreen, show_over
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from memtui.service.runs import Run, RunRecord, RunStep, ToldNow
 
 _STATE_STYLES = {"unchanged": OK, "changed": WARN, "gone": BAD, "there": DIM, "unread": WARN}
+_NOTHING = (
+    "This run did nothing yet, or nothing that you may see.",
+    "r reads again, esc goes back.",
+)
 _TEXT_CHARS = 400
 """Of a record beside others; the context's own text stands whole."""
 
@@ -133,7 +137,7 @@ class Replay(ModalListScreen["RunStep"]):
     def _show(self, played: Played) -> None:
         self._run, self._after = played.run, played.next_after
         self._rows.replace(played.steps, more=played.next_after is not None)
-        self.rows_list.notice = ("Nothing of this run may be seen.", "esc goes back.")
+        self.rows_list.notice = _NOTHING
         self.rows_list.show(self._rows)
         self.draw()
 
@@ -144,7 +148,9 @@ class Replay(ModalListScreen["RunStep"]):
         self.draw()
 
     def _not_read(self, error: MemtuiError) -> None:
-        self.rows_list.notice = (f"✗ {error}", "r reads again, esc goes back.")
+        failed = (f"✗ {error}", "r reads again, esc goes back.")
+        # Whoever has just connected has a run that is in no operation yet.
+        self.rows_list.notice = _NOTHING if isinstance(error, NotFound) else failed
         self._rows.replace([])
         self.rows_list.show(self._rows)
         self.draw()

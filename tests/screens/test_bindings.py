@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memtui.config import Paths, Settings
-from memtui.contract import SourceKind, SourceRef, Unavailable
+from memtui.contract import QueryRequest, Scope, SourceKind, SourceRef, Unavailable
 from memtui.screens.bindings.company import CompanyForm
 from memtui.screens.dialogs import Saving, Sheet
 from memtui.service import Caller, MemoryService
@@ -47,6 +47,33 @@ async def test_a_binding_is_read_again_and_says_what_it_knows(
         await pilot.press("R")
         await until(pilot, lambda: refused in toasts(app))
         assert sum("being read again" in told for told in toasts(app)) == 1, "the one that could be"
+
+
+async def test_of_an_agent_what_it_did_is_shown_and_nothing_else(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    agent = Caller(company_id="local", principal="agent:coding", acts_for="user:ana", door="mcp")
+    mech = Scope(company_id="local", project_id="mech")
+    await service.query(agent, QueryRequest(scope=mech, query="who owns billing"))
+    await service.query(caller, QueryRequest(scope=mech, query="not the agent's"))
+    in_run = agent.model_copy(update={"run_id": "run-7"})
+    await service.agents.seen(in_run, mech, may_vanish=False)
+    async with running(paths, settings, "bindings") as (app, pilot):
+
+        async def to_agent(key: str, said: str) -> None:
+            await until(pilot, lambda: "Connected now" in screen_text(app))
+            await pilot.press(key)
+            await until(pilot, lambda: said in screen_text(app))
+            await pilot.press("o")
+
+        await to_agent("G", "o shows all that it was told and did.")
+        await until(pilot, lambda: app.frame is not None and app.frame.MODE == "operations")
+        await until(pilot, lambda: "who owns billing" in screen_text(app))
+        assert app.state.filter_line == "door:mcp by:agent:coding"
+        assert "not the agent's" not in screen_text(app)
+        await pilot.press("1")
+        await to_agent("up", "o shows all that its run was told and did")
+        await until(pilot, lambda: "This run did nothing yet" in screen_text(app))
 
 
 async def test_the_company_is_named_and_its_sources_get_links(

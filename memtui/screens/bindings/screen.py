@@ -16,7 +16,18 @@ from textual.reactive import var
 from textual.widgets import OptionList
 
 from memtui.actions import ACTIONS, Action, Need
-from memtui.contract import Embedding, Health, Json, Location, MemtuiError, NotFound, Problem, Scope
+from memtui.contract import (
+    Embedding,
+    Filter,
+    Health,
+    Json,
+    Location,
+    MemtuiError,
+    NotFound,
+    Problem,
+    Scope,
+)
+from memtui.filters import format_filter
 from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.bindings.view import (
     CAPTURE_WORDS,
@@ -333,16 +344,17 @@ class BindingsScreen(MemtuiScreen):
             self.action_browse()
 
     def _open_agent(self, agent: Connected) -> None:
-        """Replay the run of an agent; one without a run shows what it was told last."""
+        """Replay the run of an agent; one without a run shows all that it was told and did."""
         from memtui.screens.modal import show_over
         from memtui.screens.replay import Replay
 
         if agent.run_id is not None:
             self.talk(show_over(self, Replay(self.state, agent.run_id)))
-        elif agent.told is not None:
-            self.post_message(GoTo("operations", select=agent.told.operation_id))
         else:
-            raise NotFound(f"{agent.principal} belongs to no run, and was told nothing lately.")
+            own = format_filter(Filter(principal=agent.principal, door=agent.door))
+            whole = Scope(company_id=self.session.caller.company_id)
+            last = agent.told.operation_id if agent.told is not None else None
+            self.post_message(GoTo("operations", own, scope=whole, select=last))
 
     def action_browse(self) -> None:
         """Show the records of this binding."""

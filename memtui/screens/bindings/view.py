@@ -286,7 +286,9 @@ def _agent_detail(agent: Connected, state: AppState, width: int) -> Content:
     ]
     said = "A session is open." if agent.is_open else "It did something lately."
     head = line(display(agent.principal, limit=200, style=STRONG), display(said, style=DIM))
-    hint = "o shows all that its run was told and did, step by step."
+    hint = "o shows all that it was told and did."
+    if agent.run_id is not None:
+        hint = "o shows all that its run was told and did, step by step."
     shown = pairs([fact for fact in facts if fact[1]], width)
     return lines([head, Content(""), *shown, Content(""), display(hint, style=DIM)])
 
