@@ -41,7 +41,7 @@ from memtui.widgets.background import Stoppable
 from memtui.widgets.frame import KeyFooter, PastBanner, Pressed
 from memtui.widgets.panes import DetailPane, Fitted, Split
 from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import ColumnsAsked, Highlighted, Opened, VirtualList
+from memtui.widgets.virtual_list import ColumnsAsked, Highlighted, Opened, SortAsked, VirtualList
 
 R = TypeVar("R")
 
@@ -163,6 +163,11 @@ class ModalListScreen(ServiceScreen, ModalScreen[None], Generic[R]):
         self.query_one("#modal-row", Fitted).fit(self.draw_row)
         self.query_one(DetailPane).scroll_home(animate=False)
         self.draw()
+
+    @on(SortAsked)
+    def _keep_order(self) -> None:
+        """Say of a click on a header what the keys say that would sort."""
+        self.toast(KEEPS_ORDER)
 
     @on(ColumnsAsked)
     def _choose_columns(self) -> None:
