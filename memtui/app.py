@@ -489,6 +489,7 @@ class MemtuiApp(App[None]):
         message.stop()
         self.controller.resolve_again()
         self.controller.check_spending()
+        self._count_rested()
 
     async def on_go_to(self, message: GoTo) -> None:
         """Show another screen with what it was pointed at; use what else was given everywhere."""

@@ -683,7 +683,8 @@ async def look_through_everything(
 
 def figures_of(review: Review, state: AppState) -> PruneFigures:
     """Return how much of each owner a review of everything says could go. Blocking."""
-    return PruneFigures(state.scope.company_id, state.clock(), review.owners())
+    unread = tuple(one.binding_key for one in review.failed)
+    return PruneFigures(state.scope.company_id, state.clock(), review.owners(), unread)
 
 
 async def count_unasked(state: AppState) -> PruneFigures | None:

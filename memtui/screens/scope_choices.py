@@ -51,7 +51,8 @@ def chooser_title(state: AppState) -> str:
     found = state.prune_figures
     if found is None:
         return "Scope"
-    return f"Scope; what could go, planned {since(found.planned_at, state.clock())}"
+    planned = since(found.planned_at, state.clock())
+    return f"Scope; what could go, planned {planned}{found.without}"
 
 
 async def read_choices(state: AppState) -> list[Choice[ScopeStep]]:

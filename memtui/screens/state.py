@@ -90,6 +90,13 @@ class PruneFigures:
     planned_at: datetime
     owners: Mapping[Scope, tuple[int, int]]
     """By the scope that names the owner alone; that of the company is everything there is."""
+    unread: tuple[str, ...] = ()
+    """The bindings that did not answer, whose records are not counted."""
+
+    @property
+    def without(self) -> str:
+        """Name what is not counted behind a sentence: `, without notes`; empty for nothing."""
+        return f", without {', '.join(self.unread)}" if self.unread else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -556,11 +563,14 @@ class StateController:
         self._settling = None
         before, after = self.state.session, state.session
         entered = _company_of(before) != _company_of(after)
+        # Figures of other bindings would say nothing of the owners in a new one.
+        is_same = _asked_of(self.state) == _asked_of(state)
         self._set(
             replace(
                 state,
                 spending=() if entered else self.state.spending,
                 waiting=0 if entered else self.state.waiting,
+                pruning=self.state.pruning if entered or is_same else None,
             )
         )
         self.check_health()
@@ -627,7 +637,7 @@ class StateController:
         from memtui.screens.prune import count_unasked
 
         def show(found: PruneFigures | None) -> None:
-            if self.state.prune_figures is None:
+            if self.state.prune_figures is None and _asked_of(state) == _asked_of(self.state):
                 self.use_pruning(found)
 
         def failed(error: MemtuiError) -> None:
@@ -726,6 +736,11 @@ class StateController:
 
 def _company_of(session: ServiceSession | None) -> str:
     return session.company.company_id if session else ""
+
+
+def _asked_of(state: AppState) -> set[str]:
+    """Return the bindings that everything is asked of."""
+    return {one.key for one in state.bindings if one.enabled}
 
 
 def _read_kept(read: Callable[[Path], K], path: Path, none: K) -> tuple[K, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from textual.widgets import Input, OptionList
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import (
+    ORCHESTRATOR,
     BrowseRequest,
     CorrectRequest,
     Filter,
@@ -37,7 +39,7 @@ from memtui.screens.dialogs import (
 )
 from memtui.screens.prune import PruneReview
 from memtui.screens.prune_review import Line
-from memtui.screens.state import PruneFigures
+from memtui.screens.state import ConfigurationChanged, PruneFigures
 from memtui.service import Caller, ContextRequest, MemoryService, PruneRequest
 from memtui.widgets.virtual_list import VirtualList
 from tests.contexts import seed_context
@@ -105,7 +107,7 @@ async def budget(
 
 
 async def test_nobody_chosen_offers_whom_there_is(
-    paths: Paths, settings: Settings, service: MemoryService
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, tmp_path: Path
 ) -> None:
     async with running(paths, settings, "budget") as (app, pilot):
         await until(pilot, lambda: "Choose a user, project or agent." in screen_text(app))
@@ -121,6 +123,19 @@ async def test_nobody_chosen_offers_whom_there_is(
         app.controller.use_pruning(counted)
         await until(pilot, lambda: "0 of 1 could go" in screen_text(app))
         assert "what could go was counted 0 s ago." in screen_text(app)
+        app.controller.use_pruning(replace(counted, unread=("notes",)))
+        await until(pilot, lambda: "counted 0 s ago, without notes." in screen_text(app))
+        await service.bindings.add(caller, "shelf", "vault", {"path": str(tmp_path / "shelf")})
+        await service.bindings.set_target(caller, "project", "ships", "shelf")
+        ships = Scope(company_id="local", project_id="ships")
+        await remember(service, ships, "Sails on Fridays")
+        await remember(service, Scope(company_id="local", agent_id=ORCHESTRATOR), "Asks first")
+        app.screen.post_message(ConfigurationChanged())
+        # It was counted without the new binding.
+        await until(pilot, lambda: "could go" not in screen_text(app))
+        await pilot.press("r")
+        await until(pilot, lambda: "ships  not counted, shelf serves it" in screen_text(app))
+        assert "orchestrator  1 record" in screen_text(app)
         await until(pilot, lambda: isinstance(app.focused, OptionList))
         await pilot.press("p")
         await until(pilot, lambda: any("Nobody is chosen" in said for said in toasts(app)))

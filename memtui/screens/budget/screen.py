@@ -410,7 +410,7 @@ class BudgetScreen(EditingScreen[FactRow]):
             said = "Choose a user, project or agent"
             if found and (figures := self.state.prune_figures) is not None:
                 counted = fmt.since(figures.planned_at, self.state.clock())
-                said += f"; what could go was counted {counted}"
+                said += f"; what could go was counted {counted}{figures.without}"
             notice.show("empty", f"{said}.", hint)
 
     def _draw_text(self) -> None:

@@ -7,7 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,16 @@ from memtui.context.assembly import (
     WarningKind,
 )
 from memtui.context.cost import Price, PromptShare
-from memtui.contract import FieldTest, Filter, MemtuiError, Namespace, RecordHandle, Scope, owner_of
+from memtui.contract import (
+    ORCHESTRATOR,
+    FieldTest,
+    Filter,
+    MemtuiError,
+    Namespace,
+    RecordHandle,
+    Scope,
+    owner_of,
+)
 from memtui.fuzzy import finds
 from memtui.pruning.uses import Used, is_used_as
 from memtui.screens.dialogs import Choice
@@ -130,7 +139,10 @@ def place_of_section(kind: SectionKind, places: Iterable[Place]) -> Place | None
 
 
 async def find_offers(state: AppState) -> list[Choice[ScopeStep]]:
-    """Return the users, projects and agents that the log and the active binding know."""
+    """Return the users, projects and agents that the log and the active binding know.
+
+    Of one that the active binding does not count it is said why.
+    """
     session = state.session
     if session is None:
         return []
@@ -141,7 +153,22 @@ async def find_offers(state: AppState) -> list[Choice[ScopeStep]]:
             spaces = await session.service.namespaces.all(session.caller, state.binding.key)
     found = state.prune_figures
     seen = [*await seen_scopes(session), *(found.owners if found else ())]
-    return offers_of(seen, spaces)[:_MOST_OFFERS]
+    offers = offers_of(seen, spaces)[:_MOST_OFFERS]
+    return [
+        one if one.sentence else replace(one, sentence=await _why_uncounted(state, session, one))
+        for one in offers
+    ]
+
+
+async def _why_uncounted(state: AppState, session: ServiceSession, offer: Choice[ScopeStep]) -> str:
+    """Say which binding has the records of an offer where the active one has none; else nothing."""
+    scope = offer.value.applied_to(Scope(company_id=state.scope.company_id))
+    asked = state.filter.binding_key or state.binding_key
+    with suppress(MemtuiError):
+        key = (await session.service.resolve(session.caller, scope, asked)).binding_key
+        if state.binding is not None and key != state.binding.key:
+            return f"not counted, {key} serves it"
+    return ""
 
 
 def offers_of(seen: Sequence[Scope], spaces: Iterable[Namespace]) -> list[Choice[ScopeStep]]:
@@ -149,7 +176,12 @@ def offers_of(seen: Sequence[Scope], spaces: Iterable[Namespace]) -> list[Choice
 
     How much each has in the active binding is said where that is known.
     """
-    counts = {(one.kind, one.name.partition(":")[2]): one.records for one in spaces}
+    counts = {
+        ("agent", ORCHESTRATOR)
+        if one.name == ORCHESTRATOR
+        else (one.kind, one.name.partition(":")[2]): one.records
+        for one in spaces
+    }
     found = []
     for word, name_field in _OFFERED.items():
         names = {getattr(scope, name_field) for scope in seen}
