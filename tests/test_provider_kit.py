@@ -1,4 +1,4 @@
-"""What every provider shares, seen from a provider of a stranger."""
+"""What every provider shares, seen from a third-party provider."""
 
 from __future__ import annotations
 

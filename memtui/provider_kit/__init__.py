@@ -1,4 +1,4 @@
-"""What a provider is built with, ours or a stranger's: config, threads, and what it must refuse.
+"""What a provider is built with, ours or third-party: config, threads, and what it must refuse.
 
 A provider whose store blocks writes plain methods under `@blocking`. One that holds its records in
 memory has `matching.matcher`, `pages.page` and `search.TextIndex`; one whose store has a query

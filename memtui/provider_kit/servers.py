@@ -1,4 +1,4 @@
-"""HTTP to a server that may be a stranger's: bounded, cancelled in time, its faults worded."""
+"""HTTP to a server that may be anybody's: bounded, cancelled in time, its faults worded."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Bindings(Group):
         return await self._core.providers.view(name)
 
     def is_plugin(self, name: str) -> bool:
-        """Whether behind a provider is a memory plugin. Blocking; unknown of a stranger's is no."""
+        """Whether behind a provider is a memory plugin; no for one not loaded yet. Blocking."""
         providers = self._core.providers
         load = providers.loaded if providers.is_foreign(name) else providers.load
         found = load(name)

@@ -404,7 +404,7 @@ class Connections:
             named = await self.providers.within(key, find)
         except MemtuiError:
             named = frozenset()
-        except Exception:  # noqa: BLE001 - a stranger's code may fail in any way
+        except Exception:  # noqa: BLE001 - third-party code may fail in any way
             _log.exception("The provider of %s does not say where its records lie", binding.key)
             named = frozenset()
         return named | {place_of_path(self._folder(binding))}

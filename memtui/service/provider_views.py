@@ -59,7 +59,7 @@ class ProviderView(Model):
 def class_view(provider: type[Adapter]) -> Json:
     """Return what a provider's class says, as fields of its `ProviderView`.
 
-    Blocking, and a stranger's class runs its own code: it may raise anything.
+    Blocking, and a third-party class runs its own code: it may raise anything.
     """
     model = provider.config_model
     told = (one.__dict__.get("__doc__") for one in (model, provider))

@@ -164,7 +164,7 @@ class Providers:
             )
         try:
             loaded = entries[0].load()
-        except BaseException as error:  # a stranger's package may fail in any way, and exit too
+        except BaseException as error:  # a third-party package may fail in any way, and exit too
             raise self._faulty(name, "does not import", error) from error
         _check(loaded, name, self.package(name))
         self._loaded[name] = loaded
@@ -199,7 +199,7 @@ class Providers:
         provider = self.load(name)
         try:
             return look(provider)
-        except BaseException as error:  # a stranger's class runs code of its own
+        except BaseException as error:  # a third-party class runs code of its own
             raise self._faulty(name, "does not say what can be set", error) from error
 
     def _registered(self, name: str) -> list[EntryPoint]:
@@ -333,7 +333,7 @@ _CLEARING_S = 1.0
 async def open_foreign(
     provider: type[Adapter], context: BindingContext, *, package: str
 ) -> Adapter:
-    """Open a stranger's provider on a loop of its own.
+    """Open a third-party provider on a loop of its own.
 
     Raises:
         Unavailable: it failed in a way of its own.
@@ -438,7 +438,7 @@ async def _opened(provider: type[Adapter], context: BindingContext) -> tuple[Ada
 
 
 class _Foreign:
-    """A stranger's adapter, seen from this side: every coroutine of the contract, forwarded."""
+    """A third-party adapter, seen from this side: every coroutine of the contract, forwarded."""
 
     def __init__(
         self, adapter: Adapter, able: object, provider: type[Adapter], loop: OwnLoop
@@ -505,7 +505,7 @@ class _Foreign:
 
 
 class _ForeignCopy(_Foreign):
-    """A copy that a stranger's adapter made of itself; its loop is the adapter's."""
+    """A copy that a third-party adapter made of itself; its loop is the adapter's."""
 
     async def close(self) -> None:
         """Throw the copy away."""

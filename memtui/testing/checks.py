@@ -1,4 +1,4 @@
-"""The checks that every adapter must pass, ours or a stranger's."""
+"""The checks that every adapter must pass, ours or third-party."""
 
 # ruff: noqa: S101  # an assertion is what a check is made of
 

@@ -423,7 +423,7 @@ async def bindings_providers(
     from memtui.service.providers import Providers
     from memtui.threads import use_loose_threads
 
-    use_loose_threads()  # a stranger's import may hang
+    use_loose_threads()  # a third-party import may hang
     installed = Providers(timeout_ms=invocation.settings().provider_timeout_ms)
     if key is not None:
         found = await installed.view(key)

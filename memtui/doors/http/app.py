@@ -114,7 +114,7 @@ class Guard:
     What is left of a body when the answer is there is read first and dropped: a connection that is
     closed over unread bytes takes the answer with it, and a client would never learn why.
 
-    A page of a stranger's site can let its own name point at this machine (DNS rebinding), so a
+    A page of a foreign site can let its own name point at this machine (DNS rebinding), so a
     server on loopback answers to loopback's names only; `names` None answers to any. An encoded
     path keeps an id with a `/` in it one segment.
     """

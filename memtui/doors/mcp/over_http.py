@@ -1,4 +1,4 @@
-"""The MCP server over streamable HTTP: a token each, and no page of a stranger's site.
+"""The MCP server over streamable HTTP: a token each, and no page of a foreign site.
 
 A token says who calls, in which company and for whom, and may name the project. The binding, and
 the project where the token names none, are the server's own configuration. A page in a browser

@@ -1,4 +1,4 @@
-"""The adapter on a stranger's minimal plugin: it promises less, and keeps what it promises."""
+"""The adapter on a third-party minimal plugin: it promises less, and keeps what it promises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stranger's minimal plugin: a list in memory, and as little of the contract as works."""
+"""A third-party minimal plugin: a list in memory, and as little of the contract as works."""
 
 from __future__ import annotations
 
