@@ -297,26 +297,26 @@ class ServiceScreen(SizedScreen[None]):
         service, caller = session.service, session.caller
         if operation.status is not OperationStatus.UNKNOWN:
             return True
-        known = await service.log.found_outcome(caller, operation_id)
-        if known is not None and known.happened:
-            return True
-        change = fmt.the_change(operation, self.state.clock(), caller.principal)
-        question = Confirm(
-            f"Find out whether {change} happened?",
-            detail="Nobody saw its end. Its binding is asked, and nothing is changed.",
-            verb="find out",
-            otherwise="not now",
-        )
-        if not await self.ask(question):
-            return False
-        found = await self.wait(
-            "asking its binding", lambda: service.check_outcome(caller, operation_id)
-        )
+        found = await service.log.found_outcome(caller, operation_id)
+        if found is None or found.happened is None:
+            change = fmt.the_change(operation, self.state.clock(), caller.principal)
+            question = Confirm(
+                f"Find out whether {change} happened?",
+                detail="Nobody saw its end. Its binding is asked, and nothing is changed.",
+                verb="find out",
+                otherwise="not now",
+            )
+            if not await self.ask(question):
+                return False
+            found = await self.wait(
+                "asking its binding", lambda: service.check_outcome(caller, operation_id)
+            )
+            if found.happened:
+                self.toast(found.told)
         if found.happened is None:
             raise Invalid(f"{found.told} Select a change before it on Operations to undo that one.")
         if not found.happened:
             raise Invalid(f"{found.told} So there is nothing of it to undo.")
-        self.toast(found.told)
         return True
 
     def undo_question(self, found: UndoCandidate) -> Confirm:

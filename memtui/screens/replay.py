@@ -21,6 +21,7 @@ from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import (
     Line,
     diff_lines,
+    ending_lines,
     heading,
     joined,
     key_hint,
@@ -272,8 +273,7 @@ def step_content(step: RunStep | None, now: datetime, zone: tzinfo | None, width
         line(verb, number, outcome_words(operation), gap="  "),
         display(moment(operation.started_at, now, zone), style=DIM),
     ]
-    if operation.error_message:
-        head.append(display(operation.error_message, limit=2_000, style=WARN))
+    head += ending_lines(operation, step.found)
     blocks = [head, list(_about(step))]
     blocks += [_record(one) for one in step.records]
     if step.context is None:

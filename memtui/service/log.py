@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -472,9 +472,21 @@ class Log(Group):
         """Return what a check found of an operation of unknown outcome; None: nothing yet."""
         asked = self._get(caller, operation_id)
         with self._core.database.read() as database:
-            return journal.found_of(
-                database, caller.company_id, asked.operation_id, until=caller.as_of
-            )
+            return _found_of(database, caller, asked)
+
+    @in_thread
+    def found_outcomes(self, caller: Caller, operations: Iterable[Operation]) -> dict[str, Found]:
+        """Return what checks found of those of unknown outcome among `operations`, by their id."""
+        asked = [one.operation_id for one in operations if one.status is OperationStatus.UNKNOWN]
+        if not asked:
+            return {}
+        seen = self._of(caller).by_ids(asked, strict=False)
+        with self._core.database.read() as database:
+            return {
+                one.operation_id: found
+                for one in seen
+                if (found := _found_of(database, caller, one)) is not None
+            }
 
     @in_thread
     def undone_by(self, caller: Caller, operation_id: str) -> Operation | None:
@@ -586,6 +598,10 @@ class Log(Group):
             )
             for record_id, reads in counts.items()
         }
+
+
+def _found_of(database: Connection, caller: Caller, one: Operation) -> Found | None:
+    return journal.found_of(database, caller.company_id, one.operation_id, until=caller.as_of)
 
 
 def _problem(one: Operation, salt: bytes) -> str | None:

@@ -37,6 +37,7 @@ from memtui.service.core import Group
 from memtui.service.visibility import Caller, may_read, readable
 from memtui.store import journal
 from memtui.store.database import loaded_dollars
+from memtui.store.journal import Found
 from memtui.store.log import RecordText, RunFigures, RunPart, known, record_texts
 from memtui.store.operation import Operation, OperationHandle, Place, why_damaged
 from memtui.store.sight import Sight
@@ -152,6 +153,8 @@ class RunStep(Model):
     operation: Operation
     context: DeliveredContext | None = None
     records: tuple[RunRecord, ...] = ()
+    found: Found | None = None
+    """What a check found of it, where its outcome was unknown."""
 
 
 class Replay(Model):
@@ -191,11 +194,12 @@ class _There(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What is known of the records of a run: what the undo journal has, and what is there now."""
+    """What is known of a run: what the undo journal has, what is there now, what checks found."""
 
     kept: Mapping[Place, Sequence[RecordText]]
     there: Mapping[Place, _There]
     sight: Sight | None
+    checked: Mapping[str, Found]
 
 
 class Runs(Group):
@@ -268,9 +272,10 @@ class Runs(Group):
 
         run, operations, sight = await asyncio.to_thread(read)
         there = await self._there(caller, operations)
+        checked = await self._service.log.found_outcomes(caller, operations)
 
         def steps() -> tuple[RunStep, ...]:
-            known = _Known(self._kept(caller, there), there, sight)
+            known = _Known(self._kept(caller, there), there, sight, checked)
             return tuple(_step(one, known) for one in operations)
 
         last = operations[-1].seq if operations else run.last_seq
@@ -471,7 +476,12 @@ def _step(operation: Operation, known: _Known) -> RunStep:
     ]
     if context is not None:
         records = list(_priced(context, records, operation))
-    return RunStep(operation=operation, context=context, records=tuple(records))
+    return RunStep(
+        operation=operation,
+        context=context,
+        records=tuple(records),
+        found=known.checked.get(operation.operation_id),
+    )
 
 
 def _record(operation: Operation, one: OperationHandle, told: str, known: _Known) -> RunRecord:

@@ -30,6 +30,7 @@ from memtui.widgets.display import (
 
 if TYPE_CHECKING:
     from memtui.service.answers import Change
+    from memtui.store.journal import Found
 
 LABEL_CELLS = 10
 _DIFF_LINES = 60
@@ -78,6 +79,16 @@ def outcome_words(operation: Operation) -> Content:
     """Return symbol and word of how an operation ended."""
     ended = fmt.outcome(operation.status)
     return Content.styled(f"{ended.symbol} {ended.word}", TONES[ended.tone])
+
+
+def ending_lines(operation: Operation, found: Found | None) -> Iterator[Line]:
+    """Yield what a check found of an operation, then why it failed, as nobody saw its end."""
+    why = operation.error_message
+    if found is not None:
+        yield display(found.told, limit=2_000, style=STRONG)
+        yield display(f"before that: {why}" if why else "", limit=2_000, style=DIM)
+    elif why:
+        yield display(why, limit=2_000, style=WARN)
 
 
 def scope_words(scope: Scope) -> str:

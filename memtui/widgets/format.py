@@ -31,6 +31,7 @@ from memtui.store.operation import INFERRED, Operation, OperationHandle, set_by
 if TYPE_CHECKING:
     from memtui.service.answers import RetrievalCount, Together, UndoCandidate
     from memtui.service.impact import Effect, Impact, Progress
+    from memtui.store.journal import Found
 
 _SPANS = (
     (365 * 86_400, "y"),
@@ -87,6 +88,11 @@ _OUTCOMES = {
 def outcome(status: OperationStatus) -> Outcome:
     """Return the symbol, word and tone of a status, also of one that memtui does not know."""
     return _OUTCOMES.get(status) or Outcome("!", f"{status} (no status)", "error")
+
+
+def ending(operation: Operation, found: Found | None) -> str:
+    """Return why an operation failed; where a check found out what became of it, that."""
+    return found.told if found is not None else operation.error_message or ""
 
 
 def done(operation: Operation) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from memtui.app import MemtuiApp
 from memtui.backends.vault import VaultAdapter
@@ -350,6 +350,7 @@ async def test_a_change_whose_end_nobody_saw_is_looked_into_before_it_is_undone(
         for one in (done, undone):
             with pytest.raises(Unavailable):
                 await service.forget(caller, ForgetRequest(scope=MECH, handles=(one.handle,)))
+    unknown = (await service.log.page(caller)).operations[:2]
     async with running(paths, settings, "bindings") as (app, pilot):
 
         async def answer(question: str, *keys: str) -> None:
@@ -370,6 +371,19 @@ async def test_a_change_whose_end_nobody_saw_is_looked_into_before_it_is_undone(
         await answer("Find out whether the forgetting", "y")
         await answer("Undo the forgetting", "y")
         await until(pilot, lambda: "Undone: “it happened”" in toasts(app)[-1])
+
+        def shown() -> str:
+            return str(app.screen.query_one("#operation-head", Static).content)
+
+        for one, told in ((done, "It happened:"), (undone, "It did not happen:")):
+            await until(pilot, lambda: isinstance(app.focused, VirtualList))
+            name = next(row.operation_id for row in unknown if row.handles[0].handle == one.handle)
+            assert listed(app).go_to_key(name)
+            await until(pilot, lambda told=told: told in shown())  # type: ignore[misc]
+            assert "nobody saw" not in shown()
+        await pilot.press("u")
+        await pilot.pause()
+        assert "Find out whether" not in screen_text(app)
     assert (await service.get(caller, done.handle, MECH)).record.text == "it happened"
 
 

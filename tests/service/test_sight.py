@@ -30,6 +30,7 @@ from memtui.contract import (
     Filter,
     ForgetRequest,
     MemtuiError,
+    OperationStatus,
     QueryRequest,
     Record,
     RecordHandle,
@@ -307,6 +308,13 @@ async def made_by(home: Home, caller: Caller) -> list[str]:
     return [name for (name, operation), made in told if made == operation.operation_id]
 
 
+async def found_outcomes(home: Home, caller: Caller) -> list[str]:
+    """Ask what checks found of each write, as if its outcome were unknown."""
+    whole = home.service.core.log("local").by_ids([*home.written.values()])
+    unknown = [one.model_copy(update={"status": OperationStatus.UNKNOWN}) for one in whole]
+    return list(await home.service.log.found_outcomes(caller, unknown))
+
+
 def sql(statement: str) -> Call:
     return lambda h, c: h.service.analysis.sql(c, statement)
 
@@ -411,6 +419,7 @@ MEMBERS: dict[str, list[Call]] = {
     "log.problem": [lambda h, c: h.service.log.problem(c, h.written["wapollohot"])],
     "log.problems": [lambda h, c: h.service.log.problems(c, 1_000)],
     "log.found_outcome": [lambda h, c: h.service.log.found_outcome(c, h.written["wapollohot"])],
+    "log.found_outcomes": [found_outcomes],
     "log.undone_by": [lambda h, c: h.service.log.undone_by(c, h.written["wapollohot"])],
     "pairs.all": [lambda h, c: h.service.pairs.all(c)],
     "pairs.sees_all": [lambda h, c: h.service.pairs.sees_all(c)],

@@ -402,8 +402,8 @@ _UNKNOWN_LOOKED_AT = 1_000
 async def _unknown_outcomes(service: MemoryService, caller: Caller) -> Check:
     chosen = Filter(status=OperationStatus.UNKNOWN)
     page = await service.log.page(caller, chosen, limit=_UNKNOWN_LOOKED_AT)
-    found = [await service.log.found_outcome(caller, one.operation_id) for one in page.operations]
-    left = page.total - sum(one is not None and one.happened is not None for one in found)
+    found = await service.log.found_outcomes(caller, page.operations)
+    left = page.total - sum(one.happened is not None for one in found.values())
     name = f"log {caller.company_id}"
     if left:
         return Check(

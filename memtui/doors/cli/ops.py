@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Literal, NoReturn
 
@@ -90,9 +90,10 @@ async def _answer_page(session: Session, chosen: Filter, page: OperationPage) ->
         "cost>", "what*",
     )  # fmt: skip
     more = f"; the next page: --before {page.next_before}" if page.next_before else ""
+    found = await session.service.log.found_outcomes(session.caller, page.operations)
     session.out.answer(
-        page,
-        table(titles, (_cells(session, one) for one in page.operations)),
+        jsonable(page) | {"found": jsonable(found)},
+        table(titles, (_cells(session, one, found) for one in page.operations)),
         f"{shown.of_total(len(page.operations), page.total)}{_left_out(page.left_out)}{more}.",
     )
     if not page.total:
@@ -191,26 +192,28 @@ async def _follow(session: Session, chosen: Filter, first: Sequence[Operation]) 
     import asyncio
 
     newest = max((operation.seq for operation in first), default=0)
-    _print_each(session, first)
+    await _print_each(session, first)
     while True:
         page = await session.service.log.page(session.caller, chosen, after=newest)
-        _print_each(session, page.operations)
+        await _print_each(session, page.operations)
         newest = max((operation.seq for operation in page.operations), default=newest)
         if not page.operations:
             await asyncio.sleep(_POLL_SECONDS)
 
 
-def _print_each(session: Session, operations: Sequence[Operation]) -> None:
+async def _print_each(session: Session, operations: Sequence[Operation]) -> None:
     say_damaged(session, operations)
+    found = await session.service.log.found_outcomes(session.caller, operations)
     for operation in reversed(operations):
         if session.out.as_json:
             session.out.document(operation)
         else:
-            session.out.line("  ".join(cell for cell in _cells(session, operation) if cell))
+            cells = _cells(session, operation, found)
+            session.out.line("  ".join(cell for cell in cells if cell))
     sys.stdout.flush()
 
 
-def _cells(session: Session, operation: Operation) -> list[str]:
+def _cells(session: Session, operation: Operation, found: Mapping[str, Found]) -> list[str]:
     return [
         str(operation.seq),
         shown.ago(operation.started_at, session.now),
@@ -225,7 +228,7 @@ def _cells(session: Session, operation: Operation) -> list[str]:
         shown.short_money(
             operation.cost_usd, unpriced=bool(operation.usage) and operation.unpriced
         ),
-        _what(operation),
+        _what(operation, found.get(operation.operation_id)),
     ]
 
 
@@ -233,10 +236,10 @@ def _left_out(own: int) -> str:
     return f" · {shown.left_out(own)}, --own shows them" if own else ""
 
 
-def _what(operation: Operation) -> str:
-    """Return why it failed, what was asked, or which record it touched."""
-    if operation.error_message:
-        return operation.error_message
+def _what(operation: Operation, found: Found | None) -> str:
+    """Return why it failed or what was found of it, what was asked, or which record it touched."""
+    if ending := shown.ending(operation, found):
+        return ending
     if words := (
         shown.configured(operation) or shown.judged(operation) or shown.reversal(operation)
     ):
@@ -276,8 +279,8 @@ def _detail(
     yield from fields(
         [
             ("operation", operation.operation_id),
-            ("error", operation.error_message or ""),
             ("found", f"{found.told} (by {found.check_id})" if found else ""),
+            ("before that" if found else "error", operation.error_message or ""),
             ("when", shown.exact(operation.started_at, session.zone)),
             ("took", shown.duration(operation.latency_ms)),
             ("by", f"{operation.principal} through {operation.door}"),

@@ -179,8 +179,8 @@ def _step(replay: Replay, step: RunStep) -> Iterator[Line]:
     at = "+?" if operation.damaged else words.offset(since)
     yield f"{at}  {ended.symbol} {words.verb(step)}  {words.what(step)}".rstrip()
     yield Dim(f"        #{operation.seq}  {words.spent(step)}  {operation.operation_id}")
-    if operation.error_message and not operation.damaged:
-        yield f"        {operation.error_message}"
+    if (why := shown.ending(operation, step.found)) and not operation.damaged:
+        yield f"        {why}"
     if step.context is not None:
         yield from _context(step)
     for record in step.records:

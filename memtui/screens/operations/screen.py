@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from memtui.service.answers import Change, Together
     from memtui.store.journal import Found
 
+_TELLING = (OperationType.UNDO, OperationType.CHECK)
+"""Operations that change what is known of an earlier one."""
 _EXPORTED = ("csv", "jsonl", "parquet")
 _HIDDEN = frozenset(SORTS) - SHOWN
 _TEXTS_READ = 10
@@ -87,7 +89,8 @@ class OperationsScreen(ListScreen[Operation]):
         self._feed = LogFeed(self)
         self._records: dict[Place, Record | str] = {}
         self._changes: dict[str, tuple[Change, ...]] = {}
-        self._checked: dict[str, str] = {}
+        self._found: dict[str, Found | None] = {}
+        """What checks found of those of unknown outcome."""
         self._undone: dict[str, Operation | None] = {}
         """What took each change back; None: nothing yet."""
         self._journal = Background(self, "operation-changes")
@@ -107,7 +110,8 @@ class OperationsScreen(ListScreen[Operation]):
 
     def happened(self, news: News) -> None:
         """Let the new operations in, now or when the log is shown again."""
-        if news.is_part or any(one.operation_type is OperationType.UNDO for one in news.operations):
+        if news.is_part or any(one.operation_type in _TELLING for one in news.operations):
+            self._changes.clear()
             self._undone.clear()
         if self.is_current:
             self._feed.poll()
@@ -245,7 +249,9 @@ class OperationsScreen(ListScreen[Operation]):
     def missing_for(self, row: Operation | None) -> dict[Need, str]:
         """Return which needs do not hold for an operation."""
         missing = super().missing_for(row)
-        if row is None or row.status is not OperationStatus.UNKNOWN:
+        found = self._found.get(row.operation_id) if row is not None else None
+        is_unknown = row is not None and row.status is OperationStatus.UNKNOWN
+        if not is_unknown or (found is not None and found.happened):
             missing[Need.UNKNOWN_OUTCOME] = ""
         return missing
 
@@ -259,7 +265,7 @@ class OperationsScreen(ListScreen[Operation]):
                 zone=self.state.zone,
                 records=self._records,
                 changes=self._changes.get(operation.operation_id, ()),
-                checked=self._checked.get(operation.operation_id, ""),
+                found=self._found.get(operation.operation_id),
                 undone_by=self._undone.get(operation.operation_id),
             )
         self.query_one(OperationDetail).show(view)
@@ -284,12 +290,13 @@ class OperationsScreen(ListScreen[Operation]):
         def show(read: tuple[tuple[Change, ...], Found | None, Operation | None]) -> None:
             changes, found, undone_by = read
             self._changes[wanted], self._undone[wanted] = changes, undone_by
-            self._checked[wanted] = found.told if found else ""
+            self._found[wanted] = found
             for change in changes:
                 record = change.after or change.before
                 if record is not None:
                     place = operation.binding_key or "", record.handle.provider_record_id
                     self._records.setdefault(place, record)
+            self.draw_keys()
             self.draw_detail()
 
         self._journal.latest(read, show, self.fail)
@@ -333,10 +340,9 @@ class OperationsScreen(ListScreen[Operation]):
         """Ask the provider whether an unknown outcome happened."""
         wanted = self.row.operation_id
         session = self.session
-        found = await self.change(lambda: session.service.check_outcome(session.caller, wanted))
-        self._checked[wanted] = found.told
+        await self.change(lambda: session.service.check_outcome(session.caller, wanted))
         self._changes.pop(wanted, None)
-        self.draw_detail()
+        self.moved()
 
     @on(OperationDetail.RecordChosen)
     def _go_to_record(self, event: OperationDetail.RecordChosen) -> None:

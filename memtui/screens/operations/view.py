@@ -30,6 +30,7 @@ from memtui.widgets.detail_lines import (
     SEPARATOR,
     Line,
     change_lines,
+    ending_lines,
     heading,
     joined,
     key_hint,
@@ -45,6 +46,7 @@ from memtui.widgets.panes import DetailPane, Fitted, OptionRows
 
 if TYPE_CHECKING:
     from memtui.service.answers import Change
+    from memtui.store.journal import Found
 
 _TEXTS = ("query", "prompt", "content", "text")
 _COUNTED = {"tokens": "token", "content_chars": "character", "records": "record"}
@@ -196,8 +198,8 @@ class OperationView:
     records: Mapping[Place, Record | str] = field(default_factory=dict)
     """The record, or a sentence that says why there is none."""
     changes: tuple[Change, ...] = ()
-    checked: str = ""
-    """What the provider said when it was asked whether an unknown outcome happened."""
+    found: Found | None = None
+    """What a check found of an unknown outcome."""
     undone_by: Operation | None = None
     """What took it back."""
 
@@ -270,14 +272,10 @@ def _value_words(value: object) -> str:
 
 def _ending(view: OperationView) -> Iterator[Line]:
     operation = view.operation
-    if operation.error_message:
-        yield display(operation.error_message, limit=2_000, style=WARN)
-    if operation.status is OperationStatus.UNKNOWN:
-        if view.checked:
-            yield display(view.checked, limit=2_000, style=STRONG)
-        else:
-            yield Content.styled("It was begun, and nobody saw its end.", WARN)
-            yield key_hint("c", "ask the provider whether it happened")
+    yield from ending_lines(operation, view.found)
+    if operation.status is OperationStatus.UNKNOWN and view.found is None:
+        yield Content.styled("It was begun, and nobody saw its end.", WARN)
+        yield key_hint("c", "ask the provider whether it happened")
     if view.undone_by is not None:
         yield Content.styled(f"undone by #{view.undone_by.seq:,}", WARN)
     yield labelled("undoes", operation.undoes)

@@ -81,6 +81,8 @@ def test_a_server_killed_in_the_middle_of_a_write(here: Run, tmp_path: Path) -> 
     shown = here("ops", "show", operation_id, "--json").document
     assert (shown["status"], shown["error_kind"]) == ("unknown", "unavailable")
     assert shown["found"] is None
+    listed = here("ops", "list", "--status", "unknown")
+    assert shown["error_message"] in listed.out
     assert here("undo").code == 2
     with server(file, port):
         found = here("ops", "check", operation_id, "--json").document
@@ -90,6 +92,9 @@ def test_a_server_killed_in_the_middle_of_a_write(here: Run, tmp_path: Path) -> 
         shown = here("ops", "show", operation_id, "--json").document
         assert shown["found"]["check_id"] == found["check_id"]
         assert shown["changes"][0]["after"]["text"] == "Deploys go out on Tuesdays"
-        assert found["told"] in here("ops", "show", operation_id).out
+        for shows in (("ops", "show", operation_id), ("ops", "list", "--status", "unknown")):
+            assert found["told"] in here(*shows).out
+        listed = here("ops", "list", "--status", "unknown", "--json").document
+        assert listed["found"][operation_id]["check_id"] == found["check_id"]
         assert here("undo", "--json").document["undoes"] == operation_id
     assert json.loads(file.read_text()) == []
