@@ -24,9 +24,9 @@ from memtui.service import Caller, open_service
 def files_of(paths: Paths) -> dict[Path, bytes]:
     vault = paths.data / "bindings" / "local" / "default" / "vault"
     return {
-        path.relative_to(vault): path.read_bytes()
+        path.relative_to(vault): path.read_bytes() if path.is_file() else b"a folder"
         for path in vault.rglob("*")
-        if path.is_file() and not path.name.startswith(".")
+        if not path.name.startswith(".")
     }
 
 
@@ -61,6 +61,45 @@ async def test_every_mutation_is_taken_back_to_the_byte(paths: Paths, settings: 
         for state in reversed(states):
             await service.undo(caller)
             assert files_of(paths) == state
+    finally:
+        await service.close()
+
+
+@pytest.mark.parametrize("kind", ["note", "fact"])
+async def test_a_folder_goes_with_the_write_that_made_it_and_no_other(
+    paths: Paths, settings: Settings, kind: str
+) -> None:
+    caller = Caller(company_id="local", principal="user:ana", door="test")
+    source = SourceRef(kind="run", company_id="local", run_id="r1")
+
+    def request(project: str) -> WriteRequest:
+        scope = Scope(company_id="local", project_id=project)
+        return WriteRequest(scope=scope, source=source, content="Prefers tabs", kind=kind)
+
+    projects = paths.data / "bindings" / "local" / "default" / "vault" / "projects"
+    service = await open_service(paths, settings)
+    try:
+        (projects / "by-hand" / "memory").mkdir(parents=True)
+        before = files_of(paths)
+        await service.write(caller, request("by-hand"))
+        await service.undo(caller)
+        assert files_of(paths) == before
+
+        await service.write(caller, request("new"))
+        written = files_of(paths)
+        undone = await service.undo(caller)
+        assert files_of(paths) == before
+        redone = await service.undo(caller, undone.operation_id)
+        assert files_of(paths) == written
+        await service.undo(caller, redone.operation_id)
+        assert files_of(paths) == before
+
+        written_again = await service.write(caller, request("new"))
+        (projects / "new" / "picture.png").write_bytes(b"a person's own")
+        await service.undo(caller, written_again.operation_id)
+        assert set(files_of(paths)) - set(before) == {
+            Path("projects/new"), Path("projects/new/picture.png")
+        }  # fmt: skip
     finally:
         await service.close()
 

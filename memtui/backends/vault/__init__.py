@@ -123,6 +123,8 @@ _FREE = (Usage(provider=KEY, cost_usd=Decimal(0)),)
 
 
 _FOLDER = "vault"
+_ABSENT = "absent_folder"
+"""In the state of a record that was not there: the outermost folder that was not there either."""
 """The folder of a vault that no config places elsewhere, in the binding's own."""
 
 
@@ -463,6 +465,9 @@ class VaultAdapter(Adapter):
                     record, state = replaced
                     sealed = _seal(state.to_json())
                     before = (Snapshot(handle=record.handle, record=record, state=sealed),)
+            if self._folder.new_folder is not None:
+                sealed = _seal({_ABSENT: self._folder.new_folder})
+                before = (Snapshot(handle=handle_of(record_id), record=None, state=sealed),)
         self._index.follow([split_id(record_id)[0]])
         return WriteReply(records=(handle_of(record_id),), before=before, usage=_FREE)
 
@@ -587,30 +592,40 @@ class VaultAdapter(Adapter):
             state = FactState.take(self._facts(path, loaded), name)
         elif name is None and record is not None:
             state = NoteState.take(self._folder, path)
-        return Snapshot(handle=handle, record=record, state=_seal(state.to_json()) if state else {})
+        data = state.to_json() if state else {}
+        if record is None and self._folder.is_path(path):
+            absent = self._folder.absent_folder(path)
+            data |= {_ABSENT: absent} if absent else {}
+        return Snapshot(handle=handle, record=record, state=_seal(data) if data else {})
 
     @blocking
     def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
-        """Put records back to the byte."""
+        """Put records back to the byte; a folder that one was made with goes with it once empty."""
         self._check_writable()
         self._check_company(scope)
         facts: dict[str, dict[str, FactState]] = defaultdict(dict)
         files: dict[str, NoteState | None] = {}
+        absent: dict[str, str] = {}
         for snapshot in snapshots:
             path, name = split_id(snapshot.handle.provider_record_id)
             self._folder.check_path(path)
             data = _unseal(snapshot.state)
+            if folder := data.pop(_ABSENT, None):
+                absent[path] = folder
             if name is not None:
                 facts[path][name] = FactState.from_json(data)
             else:
                 files[path] = NoteState.from_json(data) if snapshot.record else None
         with self._folder.locked():
+            going = [path for path in absent if self._folder.signature(path)]
             notes.check_restore(self._folder, files, self._index.written)
             for path, states in facts.items():
                 changes.check_restore(self._folder, path, states)
             for path, states in facts.items():
                 changes.restore(self._folder, path, states)
             notes.restore(self._folder, files)
+            for path in going:
+                self._folder.remove_folders(path, absent[path])
         self._index.follow({*facts, *files})
         back = [one.handle.provider_record_id for one in snapshots if one.record is not None]
         return WriteReply(records=tuple(map(handle_of, back)))

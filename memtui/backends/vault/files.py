@@ -94,6 +94,8 @@ class Folder:
         """Whether the folder has been there: where it is gone then, it is not made anew."""
         self.touched = 0
         """How many files were put in place or removed since the lock was taken."""
+        self.new_folder: str | None = None
+        """The outermost folder that was made since the lock was taken."""
 
     def check(self) -> None:
         """Raise `Unavailable` if the folder has been there and is gone."""
@@ -282,6 +284,22 @@ class Folder:
             self.touched += 1
             sync_folder(target.parent)
 
+    def absent_folder(self, path: str) -> str | None:
+        """Return the outermost folder of a path that is not there; None: all are."""
+        outermost_first = reversed(Path(path).parents[:-1])
+        absent = (one for one in outermost_first if not (self.root / one).is_dir())
+        first = next(absent, None)
+        return None if first is None else first.as_posix()
+
+    def remove_folders(self, path: str, outermost: str) -> None:
+        """Remove the folders of a path up to `outermost`, as far as nothing is in them."""
+        last, folder = self.root / outermost, self._writable(path).parent
+        with contextlib.suppress(OSError):
+            while folder != self.root and folder.is_relative_to(last):
+                folder.rmdir()
+                folder = folder.parent
+                sync_folder(folder)
+
     def check_unprotected(self, path: str) -> None:
         """Raise `Denied` where a file's rights say that nobody is to write it."""
         require_unprotected(self._writable(path), path)
@@ -320,6 +338,7 @@ class Folder:
             )
         temporary = target.parent / f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
         with self._told_of(path):
+            self.new_folder = self.new_folder or self.absent_folder(path)
             self._make_folder(target.parent)
             try:
                 with open(temporary, "xb", opener=_private) as stream:
@@ -355,7 +374,7 @@ class Folder:
             raise Unavailable(busy)
         try:
             self.check()
-            self.touched = 0
+            self.touched, self.new_folder = 0, None
             self._make_folder(self.root)
             self.known = True
             with filelock.FileLock(
