@@ -161,7 +161,8 @@ async def facts_list(
 ) -> None:
     """List facts: who added them, when, and what each costs.
 
-    Without a scope it lists everybody's.
+    Without a scope it lists everybody's. Tokens are counted line by line and added up. A context
+    counts headings too, and its text as one, so that what it says of the same facts is close by.
     """
     from memtui.context.assembly import fact_tokens
     from memtui.context.cost import TokenCounter
@@ -196,8 +197,9 @@ async def facts_list(
     session.out.answer(
         document,
         table(titles, _rows(session, records, tokens)),
-        f"{shown.counted(len(records), 'fact')}, {shown.counted(sum(tokens), 'token')} "
-        f"({counter.tokenizer}{'' if counter.exact else ', estimated'}).",
+        f"{shown.counted(len(records), 'fact')}, {shown.counted(sum(tokens), 'token')} line by "
+        f"line ({counter.tokenizer}{'' if counter.exact else ', estimated'}); a context has "
+        "headings too and is counted as one text.",
     )
     if not records:
         place = scope.scope(session)

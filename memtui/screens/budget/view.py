@@ -369,7 +369,7 @@ def _about(
             yield labelled("warning", display(f"▲ {row.warning}", limit=300, style=WARN))
         is_found = row.section is SectionKind.RELATED
         how = "for this prompt" if is_found else "in every prompt"
-        how = how if exact else f"{how}, estimated"
+        how = f"{how}, by its line alone{'' if exact else ', estimated'}"
         yield labelled("costs", f"{fmt.counted(row.tokens or 0, 'token')} {how}")
     if fact.scope is not None:
         field, name = owner_of(fact.scope)

@@ -35,7 +35,9 @@ def test_a_fact_is_added_listed_edited_and_deleted(here: Run) -> None:
     )
     assert fact["tokens"] > 0
     assert fact["created_by"].startswith("user:")
-    assert "Prefers tabs" in here("facts", "list", *U).out
+    shown = here("facts", "list", *U)
+    assert "Prefers tabs" in shown.out
+    assert "line by line" in shown.err  # which is not what a context counts
     assert here("facts", "edit", record_id, "Prefers spaces", *U).code == 0
     assert texts(here) == ["Prefers spaces"]
     assert here("facts", "delete", record_id, *U).code == 2
