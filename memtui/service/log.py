@@ -463,7 +463,7 @@ class Log(Group):
         """Return each record before and after an operation."""
         found = self._get(caller, operation_id)
         with self._core.database.read() as database:
-            steps = journal.steps(database, caller.company_id, found.operation_id)
+            steps = journal.record_steps(database, found)
         sight = self._core.sight(caller)
         return tuple(change_of(found, step, sight) for step in steps)
 

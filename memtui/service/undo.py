@@ -338,17 +338,16 @@ class Undo(Group):
         together: Together | None,
     ) -> UndoCandidate:
         company_id, sight = caller.company_id, self._core.sight(caller)
-        records, settings = journal.changed_by(database, company_id, operation.operation_id)
+        steps = journal.record_steps(database, operation)
+        settings = journal.settings_changed(database, company_id, operation.operation_id)
         only, before = None, None
-        if records == 1:
-            for step in journal.steps(database, company_id, operation.operation_id):
-                seen = change_of(operation, step, sight)
-                if seen.after or seen.before:
-                    only, before = seen.after or seen.before, seen.before
+        if len(steps) == 1:
+            seen = change_of(operation, steps[0], sight)
+            only, before = seen.after or seen.before, seen.before
         may_know = partial(self._service.review.may_know, caller=caller, sight=sight)
         return UndoCandidate(
             operation=operation,
-            records=records,
+            records=len(steps),
             record=only,
             before=before,
             settings=tuple(filter(may_know, settings)),
@@ -521,7 +520,8 @@ def _extent(database: DatabaseConnection, operations: Iterable[Operation]) -> To
         change = journal.kept(database, company_id, operation_id)
         if change is None or _why_not(one, change) is not None:
             continue
-        changed, changes = journal.changed_by(database, company_id, operation_id)
+        changed = len(journal.record_steps(database, one))
+        changes = journal.settings_changed(database, company_id, operation_id)
         held_writes = sum(each.setting == settings.HELD for each in changes)
         records += changed
         keys |= {one.binding_key} if changed else set()
@@ -711,14 +711,13 @@ def _exchanged(
 
     Such a provider has its own safe order of storing and deleting, even where it is full.
     """
-    if operation.operation_type not in {OperationType.CORRECT, OperationType.UNDO}:
+    steps = list(zip(befores, now, strict=True))
+    if (pair := journal.exchanged(operation.operation_type, steps)) is None:
         return None
-    pairs = list(zip(befores, now, strict=True))
-    gone = [old.record for old, new in pairs if old.record and not new.record]
-    extra = [new.record for old, new in pairs if new.record and not old.record]
-    if len(gone) != 1 or len(extra) != 1:
+    (old, _), (_, new) = pair
+    if old.record is None or new is None or new.record is None:
         return None
-    return gone[0].handle.provider_record_id, _as_correction(operation, gone[0], extra[0])
+    return old.handle.provider_record_id, _as_correction(operation, old.record, new.record)
 
 
 def _as_correction(operation: Operation, before: Record, current: Record) -> CorrectRequest:

@@ -132,6 +132,32 @@ def steps(connection: Connection, company_id: str, operation_id: str) -> list[St
     return [_step(before, after) for before, after in rows if "handle" in before]
 
 
+def record_steps(connection: Connection, operation: Operation) -> list[Step]:
+    """Return each record before and after an operation, one that got another id by it once."""
+    company_id, operation_id = operation.scope.company_id, operation.operation_id
+    found = [
+        (before, after)
+        for before, after in steps(connection, company_id, operation_id)
+        # An id that a record did not come back under was not there before or after.
+        if before.record or after is None or after.record
+    ]
+    if (pair := exchanged(operation.operation_type, found)) is None:
+        return found
+    gone, new = pair
+    return [(gone[0], new[1]) if one is gone else one for one in found if one is not new]
+
+
+def exchanged(operation_type: OperationType, found: Sequence[Step]) -> tuple[Step, Step] | None:
+    """Return the steps of the id that a record gave up in a correction, and of its new one.
+
+    None: its id stayed, or it was no correction and nothing that takes one back.
+    """
+    gone = [one for one in found if one[0].record and one[1] and not one[1].record]
+    new = [one for one in found if one[1] and one[1].record and not one[0].record]
+    corrects = operation_type in {OperationType.CORRECT, OperationType.UNDO}
+    return (gone[0], new[0]) if corrects and len(gone) == len(new) == 1 else None
+
+
 def settings_changed(
     connection: Connection, company_id: str, operation_id: str
 ) -> list[SettingChange]:
@@ -140,20 +166,6 @@ def settings_changed(
     return [
         SettingChange.model_validate(before["changed"]) for before, _ in rows if "changed" in before
     ]
-
-
-def changed_by(
-    connection: Connection, company_id: str, operation_id: str
-) -> tuple[int, list[SettingChange]]:
-    """Return how many records an operation changed, and each setting before and after."""
-    rows = _kept_by(connection, company_id, operation_id)
-    records = sum(
-        1
-        for before, after in rows
-        # An id that a record did not come back under was not there before or after.
-        if "handle" in before and (before["record"] or after is None or after["record"])
-    )
-    return records, settings_changed(connection, company_id, operation_id)
 
 
 def binding_changes(

@@ -89,9 +89,18 @@ async def test_where_ids_are_not_kept_the_new_one_is_linked(
     assert answer.ghosts == ()
     assert (await service.get(caller, old, SCOPE)).record.text == "New."
     await service.correct(caller, CorrectRequest(scope=SCOPE, handle=old, text="Newest."))
-    for text in ("New.", "Old."):
-        await service.undo(caller)
+    for text, replaced in (("New.", "Newest."), ("Old.", "New.")):
+        [asked, *_] = await service.undoable(caller)
+        undone = await service.undo(caller)
+        redo = await service.undo_candidate(caller, undone.operation_id)
         assert await texts(service, caller) == [text]
+        for one, (before, after) in ((asked, (text, replaced)), (redo, (replaced, text))):
+            assert one.records == 1  # whatever ids it had
+            assert one.before is not None
+            assert one.record is not None
+            assert (one.before.text, one.record.text) == (before, after)
+            [change] = await service.log.changes(caller, one.operation.operation_id)
+            assert (change.before, change.after) == (one.before, one.record)
     await service.undo(caller)
     assert await texts(service, caller) == []
 
