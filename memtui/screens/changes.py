@@ -367,7 +367,7 @@ def as_table(found: Sequence[Difference]) -> Table:
                 one.before.text if one.before else None,
                 one.after.text if one.after else None,
                 _changed_at(one),
-                newest.principal if newest else _who(one),
+                newest.author if newest else _who(one),
                 fmt.source_line(newest.reason) if newest and newest.reason else None,
                 newest.operation_id if newest else None,
             )

@@ -405,7 +405,7 @@ def _of_changes(changes: Sequence[Change]) -> list[TimelineEntry]:
                 TimelineEntry(
                     text=after.text,
                     valid_from=at,
-                    created_by=operation.principal,
+                    created_by=operation.author,
                     source=operation.reason,
                     made_by=operation,
                 )

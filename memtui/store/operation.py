@@ -145,6 +145,12 @@ class OperationDraft(Model):
         """The source that was given for what it did; that of the memory itself is none."""
         return None if self._is("source") else self.source
 
+    @property
+    def author(self) -> str:
+        """Whose change it is: of what a person let in from review, who asked for it."""
+        is_decided = "decision" in self.request
+        return str((is_decided and self.request.get("author")) or self.principal)
+
     def _is(self, inferred: str) -> bool:
         named = self.request.get(INFERRED)
         return isinstance(named, list) and inferred in named

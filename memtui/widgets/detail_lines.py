@@ -102,7 +102,12 @@ def scope_words(scope: Scope) -> str:
 
 
 def actor(operation: Operation) -> str:
-    """Return who did it: the person, else the agent in whose scope it was done."""
+    """Return whose change it is: the person's, else the agent's in whose scope it was done.
+
+    What a person let in from review is its author's.
+    """
+    if (let_in := fmt.let_in(operation)) is not None:
+        return fmt.author(let_in[0])
     sort, _, name = operation.principal.rpartition(":")
     return name if sort == "user" else operation.scope.agent_id or name
 
@@ -110,10 +115,9 @@ def actor(operation: Operation) -> str:
 def who_and_when(operation: Operation, now: datetime) -> str:
     """Return `12 d ago by coding, run 4101` for an operation, and who let it in from review."""
     let_in, run_id = fmt.let_in(operation), operation.scope.run_id
-    name = fmt.author(let_in[0]) if let_in else actor(operation)
     run = f", run {run_id.removeprefix('run-')}" if run_id else ""
-    accepted = f", {let_in[1]} by {actor(operation)}" if let_in else ""
-    return f"{fmt.since(operation.started_at, now)} by {name}{run}{accepted}"
+    accepted = f", {let_in[1]} by {fmt.author(operation.principal)}" if let_in else ""
+    return f"{fmt.since(operation.started_at, now)} by {actor(operation)}{run}{accepted}"
 
 
 def record_words(record: Record) -> str:

@@ -196,6 +196,17 @@ def let_in(operation: Operation) -> tuple[str, str] | None:
     return (str(author), done) if done and author else None
 
 
+def doer(operation: Operation, author: str | None = None) -> str:
+    """Return whose change it is: `user:ana`, `agent:coding, accepted by user:ana`.
+
+    `author` is whom the record itself names.
+    """
+    let = let_in(operation)
+    if let is None:
+        return author or operation.principal
+    return f"{author or let[0]}, {let[1]} by {operation.principal}"
+
+
 def ago(moment: datetime | None, now: datetime) -> str:
     """Return the distance in the largest whole unit: `12 s`, `5 min`, `3 h`, `12 d`, `2 mo`, `1 y`.
 

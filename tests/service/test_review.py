@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
+from memtui.screens.timeline import version_content, versions_of
 from memtui.service import (
     Caller,
     Membership,
@@ -227,6 +229,11 @@ async def test_a_correction_and_a_removal_wait_too(held_all: MemoryService) -> N
     assert operation.request["decision"] == "fix"
     told = "0 s ago by bot, fixed and accepted by ana"
     assert who_and_when(operation, operation.started_at) == told
+    whole = await service.past.timeline(ANA, handle, SCOPE)
+    newest = versions_of(whole.timeline)[0]
+    assert (newest.entry.text, newest.who) == ("deploy_branch: trunk", "bot")
+    shown_there = version_content(newest, operation.started_at, UTC, 100).plain
+    assert "by bot, fixed and accepted by ana" in shown_there
 
     with pytest.raises(Conflict) as raised:
         await service.review.accept(ANA, removed.held.held_id)

@@ -109,7 +109,7 @@ def _difference(session: Session, one: Difference) -> Iterator[Line]:
     for operation in one.operations:
         yield Dim(
             f"    #{operation.seq}  {operation.operation_type}  "
-            f"{shown.since(operation.started_at, session.now)} by {operation.principal}"
+            f"{shown.since(operation.started_at, session.now)} by {shown.doer(operation)}"
             f"{from_words(operation)}"
         )
     if not one.operations:

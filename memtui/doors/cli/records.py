@@ -249,10 +249,8 @@ def _provenance(session: Session, origin: Provenance) -> Iterator[Line]:
     if written is None:
         yield "not written through memtui"
     else:
-        let_in = shown.let_in(written)
-        by = f"{let_in[0]}, {let_in[1]} by {written.principal}" if let_in else written.principal
         yield (
-            f"written {shown.since(written.started_at, session.now)} by {by}, "
+            f"written {shown.since(written.started_at, session.now)} by {shown.doer(written)}, "
             f"from {shown.source_line(written.source)}, operation #{written.seq}"
         )
     count, told = origin.retrieval_count, len(origin.retrievals)
@@ -278,12 +276,12 @@ def _history(session: Session, answer: TimelineAnswer) -> Iterator[Line]:
         made, ended = entry.made_by, entry.ended_by
         author, source = entry.created_by, entry.source
         if made is not None:
-            author, source = author or made.principal, made.reason
+            author, source = shown.doer(made, author), made.reason
         origin = [
             f"by {author}" if author else "not in memtui's log" if made is None else "",
             f"from {shown.source_line(source)}" if source else "",
             f"#{made.seq}" if made else "",
-            f"ended by {ended.principal} #{ended.seq}" if ended else "",
+            f"ended by {shown.doer(ended)} #{ended.seq}" if ended else "",
         ]
         yield Dim("  ".join([held, *filter(None, origin)]))
         yield f"  {entry.text}"
@@ -302,7 +300,7 @@ def change_lines(session: Session, change: Change) -> Iterator[Line]:
     operation = change.operation
     yield Dim(
         f"#{operation.seq}  {operation.operation_type}  "
-        f"{shown.since(operation.started_at, session.now)} by {operation.principal}"
+        f"{shown.since(operation.started_at, session.now)} by {shown.doer(operation)}"
         f"{from_words(operation)}  {operation.operation_id}"
     )
     yield from change_of(change.before, change.after)

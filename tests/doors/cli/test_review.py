@@ -51,6 +51,10 @@ def test_several_are_decided_on_at_once_and_an_agent_is_refused(here: Run) -> No
     [fixed] = here("browse", "--json").document["records"]
     told = here("get", fixed["handle"]["provider_record_id"], "--provenance").out
     assert " by agent:bot, fixed and accepted by user:" in told
+    history = here("history", fixed["handle"]["provider_record_id"])
+    assert history.out.count(" by agent:bot, fixed and accepted by user:") == 2
+    versions = here("history", fixed["handle"]["provider_record_id"], "--json").document
+    assert [one["created_by"] for one in versions["timeline"]] == ["agent:bot"]
     changed = here("review", "accept", second, "0000", third)
     assert (changed.code, held(here)) == (1, [second, third])
     done = here("review", "accept", "--all", "--always", "agent", "--json").document
