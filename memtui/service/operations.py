@@ -201,6 +201,7 @@ class Operations(Group):
         share: Share | None = None,
         told: Told = lambda _read, _total: None,
         all_problems: bool = False,
+        to_show: bool = False,
     ) -> BrowseAnswer:
         """Return one page of what is stored.
 
@@ -211,6 +212,7 @@ class Operations(Group):
             told: Is told how far it is while all of a scope is read first (`dup:`).
             all_problems: Something hangs on what could not be read, so the answer has all of it,
                 and there is none where that is not known.
+            to_show: It is read for another answer, and neither listed nor counted by itself.
         """
         caller = caller.at(request.as_of)
         scope = request.scope
@@ -228,6 +230,7 @@ class Operations(Group):
             OperationType.BROWSE, caller, scope, asked, request.binding_key, needs=needs,
             share=share, all_problems=all_problems,
         ) as (entry, connection):  # fmt: skip
+            entry.to_show = to_show
             routed = request.model_copy(
                 update={
                     "binding_key": connection.binding.key,
@@ -263,18 +266,10 @@ class Operations(Group):
         Raises:
             Unsupported: the binding lists nothing.
         """
-        chosen = own_filter(owner, kind=None)
-        asked: Json = {"filter": filter_json(chosen), "limit": 1}
-        async with self._core.connected(
-            OperationType.BROWSE, caller, owner, asked, binding_key, needs="browse"
-        ) as (entry, connection):
-            entry.to_show = True
-            request = BrowseRequest(
-                scope=owner, binding_key=connection.binding.key, filter=chosen, limit=1
-            )
-            page = await connection.read(lambda: connection.adapter.browse(request))
-            entry.result_count, entry.usage = len(_readable(entry, page.records)), page.usage
-        return entry.result_count > 0
+        request = BrowseRequest(
+            scope=owner, binding_key=binding_key, filter=own_filter(owner, kind=None), limit=1
+        )
+        return bool((await self.browse(caller, request, to_show=True)).records)
 
     async def pages(self, caller: Caller, request: BrowseRequest) -> AsyncIterator[BrowseAnswer]:
         """Yield the pages of what a request lists, to its end; each of a thousand records."""
