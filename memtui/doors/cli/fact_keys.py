@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memtui.contract import NotFound
 from memtui.doors.cli.forget import changed_ids, held
 from memtui.doors.cli.options import AsOf, BindingOptions, RunOptions, SourceOptions
 from memtui.doors.cli.output import columns, table
-from memtui.doors.cli.records import say_first_of
+from memtui.doors.cli.records import say_first_of, say_unknown_owners
 from memtui.doors.cli.session import FirstSession, Session
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from memtui.service import FactAnswer, FactKeys, FactRequest
+    from memtui.service.facts import KeyedFact
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The key, such as deploy_branch.")]
 Namespace = Annotated[
@@ -43,10 +45,14 @@ async def facts_get(
     value or a list where its text says nothing else: 47, true, [a, b].
     """
     session = session.at(as_of)
-    answer = await session.service.facts.get(
-        session.caller, key, _request(session, scope, namespace, all_bindings=all_bindings)
-    )
+    request = _request(session, scope, namespace, all_bindings=all_bindings)
+    try:
+        answer = await session.service.facts.get(session.caller, key, request)
+    except NotFound:
+        await _say_unknown(session, request)
+        raise
     session.out.answer(answer, [answer.written], *_reasons(answer))
+    await _say_unknown(session, request, answer)
 
 
 async def facts_keys(
@@ -59,9 +65,8 @@ async def facts_keys(
 ) -> None:
     """List the keys of facts with the value that counts, by namespace."""
     session = session.at(as_of)
-    answer = await session.service.facts.keys(
-        session.caller, _request(session, scope, namespace, all_bindings=all_bindings)
-    )
+    request = _request(session, scope, namespace, all_bindings=all_bindings)
+    answer = await session.service.facts.keys(session.caller, request)
     hidden = sum(len(fact.hidden) for fact in answer.facts)
     session.out.answer(
         answer,
@@ -69,6 +74,7 @@ async def facts_keys(
         f"{shown.counted(len(answer.facts), 'key')}, "
         f"{shown.counted(hidden, 'value')} hidden by a nearer one.",
     )
+    await _say_unknown(session, request, *answer.facts)
 
 
 async def facts_set(
@@ -112,6 +118,13 @@ def _request(
     from memtui.service import FactRequest
 
     return scope.request(session, FactRequest, namespace=namespace, all_bindings=all_bindings)
+
+
+async def _say_unknown(session: Session, request: FactRequest, *found: KeyedFact) -> None:
+    """Name whom of a request nothing is kept of, whatever facts of others answer it."""
+    scopes = [one.record.scope for fact in found for one in (fact, *fact.hidden)]
+    asked, everywhere = request.binding_key, request.all_bindings
+    await say_unknown_owners(session, request.scope, asked, scopes, everywhere=everywhere)
 
 
 def _reasons(answer: FactAnswer) -> Iterator[str]:

@@ -99,10 +99,14 @@ async def query(
         metadata_filter=json_object(where, "--where"),
         matching=Matching.AGENTS if as_agents else Matching.MEMTUI,
     )
+    from memtui.doors.cli.records import say_unknown_owners
+
     if all_bindings or (narrowed and names_bindings(chosen)):
         found = await session.service.everywhere.query(session.caller, request)
         lines = _stages(found.stages) if explain else _found(session, found)
         session.out.answer(found, lines, *_summary_of_all(found))
+        scopes = [one.scope for one in found.snippets]
+        await say_unknown_owners(session, request.scope, None, scopes, everywhere=True)
         return
     if explain:
         explained = await session.service.explain(session.caller, request)
@@ -110,8 +114,6 @@ async def query(
         return
     answer = await session.service.query(session.caller, request)
     session.out.answer(answer, _snippets(session, answer), _summary(answer))
-    from memtui.doors.cli.records import say_unknown_owners
-
     scopes = [one.scope for one in answer.snippets]
     await say_unknown_owners(session, request.scope, answer.binding_key, scopes)
 

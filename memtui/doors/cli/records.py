@@ -155,7 +155,10 @@ async def browse(
         limit=limit,
     )
     if all_bindings or names_bindings(chosen):
-        answer_all(session, await session.service.everywhere.browse(session.caller, request))
+        page = await session.service.everywhere.browse(session.caller, request)
+        answer_all(session, page)
+        if not page.records and cursor is None:
+            await say_unknown_owners(session, request.scope, None, everywhere=True)
         return
     answer = await session.service.browse(session.caller, request)
     titles = columns("id", "updated>", "kind", "topic", "source", "text*")
@@ -391,19 +394,24 @@ async def say_unknown_of_records(
 
 
 async def say_unknown_owners(
-    session: Session, scope: Scope, binding: str | None, found: Sequence[Scope] = ()
+    session: Session,
+    scope: Scope,
+    binding: str | None,
+    found: Sequence[Scope] = (),
+    *,
+    everywhere: bool = False,
 ) -> None:
     """Name each project and user of a scope of whom nothing is kept, and each such agent.
 
     `found` are the scopes of what was found for it: whoever has a record there is known, and an
-    agent is named only where nothing was found.
+    agent is named only where nothing was found. `everywhere`: all bindings were asked.
     """
     for field in OWNER_FIELDS:
         value = getattr(scope, field)
         is_known = value in {None, *(getattr(one, field) for one in found)}
         if is_known or (found and field == "agent_id"):
             continue
-        if await _is_unknown(session, field, value, binding):
+        if await _is_unknown(session, field, value, binding, everywhere=everywhere):
             name, known = WORD_OF[field], await _known_owners(session, field, value)
             _say_unknown(session, name, written_value(name, value), value, known)
 
@@ -430,7 +438,9 @@ async def say_first_of(session: Session, scope: Scope, binding: str | None) -> N
     session.out.say(f"Nothing was remembered of {owner_words(scope)} before this{hint}.")
 
 
-async def _is_unknown(session: Session, field: str, value: str, binding: str | None) -> bool:
+async def _is_unknown(
+    session: Session, field: str, value: str, binding: str | None, *, everywhere: bool = False
+) -> bool:
     """Return whether nothing is kept of a project, user or agent, as far as anybody can tell."""
     # Alone: of a user in a project there may be nothing, and much of each.
     alone = {field: value}
@@ -443,10 +453,21 @@ async def _is_unknown(session: Session, field: str, value: str, binding: str | N
     if (await session.service.log.page(session.caller, chosen, limit=1)).total:
         return False
     owner = Scope(company_id=session.company.company_id, **alone)
+    service, caller = session.service, session.caller
+    keys: list[str | None] = [binding]
+    if everywhere:
+        keys = [view.key for view in await service.bindings.all(caller) if view.enabled]
     try:
-        return not await session.service.has_records(session.caller, owner, binding_key=binding)
+        for key in keys:
+            if await service.has_records(caller, owner, binding_key=key):
+                return False
     except (Unsupported, NotFound):  # it lists nothing, or nothing serves them: nobody can tell
         return False
+    except MemtuiError:  # of one that does not answer the answer itself has told
+        if everywhere:
+            return False
+        raise
+    return True
 
 
 async def _known_owners(session: Session, field: str, but: str) -> list[str]:
