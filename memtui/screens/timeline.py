@@ -1,9 +1,13 @@
-"""The timeline of one record: every version, since when it held, who made it so, and why."""
+"""The timeline of one record: every version, since when it held, who made it so, and why.
+
+Between the versions stands what else was changed: a pin, tags, an expiry.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
 from textual.binding import BindingType
 from textual.content import Content
@@ -13,10 +17,11 @@ from memtui.screens.modal import ModalListScreen
 from memtui.screens.open_source import open_source
 from memtui.screens.state import GoTo
 from memtui.widgets import format as fmt
-from memtui.widgets.columns import Cell, Column
+from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import (
     Line,
     actor,
+    change_lines,
     diff_lines,
     heading,
     joined,
@@ -34,6 +39,7 @@ from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
     from memtui.screens.state import AppState
+    from memtui.service.answers import Change
     from memtui.service.past import TimelineAnswer, TimelineEntry
     from memtui.store.operation import Operation
 
@@ -48,6 +54,28 @@ class Version(NamedTuple):
     """From 1, the oldest."""
     entry: TimelineEntry
     before: str | None
+    fields: tuple[tuple[str, str], ...] = ()
+    """What was changed with its text, each by its name."""
+
+    @property
+    def key(self) -> str:
+        """What it is found again by."""
+        return str(self.number)
+
+    @property
+    def began(self) -> datetime | None:
+        """Since when it held; None where nobody knows."""
+        return self.entry.valid_from
+
+    @property
+    def made_by(self) -> Operation | None:
+        """What made it, if memtui did."""
+        return self.entry.made_by
+
+    @property
+    def text(self) -> str:
+        """What the record said."""
+        return self.entry.text
 
     @property
     def source(self) -> SourceRef | None:
@@ -64,8 +92,58 @@ class Version(NamedTuple):
         return self.entry.created_by and fmt.author(self.entry.created_by)
 
 
-class Timeline(ModalListScreen[Version]):
-    """Every version of a record that is known, the newest first."""
+class OtherChange(NamedTuple):
+    """A change through memtui that made no version and ended none."""
+
+    change: Change
+
+    @property
+    def key(self) -> str:
+        """What it is found again by."""
+        return self.made_by.operation_id
+
+    @property
+    def began(self) -> datetime:
+        """When it was made."""
+        return self.made_by.started_at
+
+    @property
+    def made_by(self) -> Operation:
+        """What made it."""
+        return self.change.operation
+
+    @property
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        """What was changed beside the text, each by its name."""
+        return _fields(self.change)
+
+    @property
+    def text(self) -> str:
+        """What it changed, on one line."""
+        before, after = self.change.before, self.change.after
+        told = [f"{name}: {words}" for name, words in self.fields]
+        if after is None:
+            told.append("removed")
+        elif before is None or before.text != after.text:
+            told.append(after.text)
+        return ", ".join(told) or "nothing that is shown"
+
+    @property
+    def source(self) -> SourceRef | None:
+        """Why it was made."""
+        return self.made_by.reason
+
+    @property
+    def who(self) -> str:
+        """Who made it."""
+        return actor(self.made_by)
+
+
+Row: TypeAlias = Version | OtherChange
+
+
+class Timeline(ModalListScreen[Row]):
+    """Every version of a record that is known, and every other change, the newest first."""
 
     ACTION_GROUP = "timeline"
     NOUN = "version"
@@ -76,9 +154,9 @@ class Timeline(ModalListScreen[Version]):
         self._binding_key = binding_key
         self._record = record
         self._answer: TimelineAnswer | None = None
-        self._rows: AppendedRows[Version] = AppendedRows(lambda one: str(one.number))
+        self._rows: AppendedRows[Row] = AppendedRows(lambda one: one.key)
 
-    def make_list(self) -> VirtualList[Version]:
+    def make_list(self) -> VirtualList[Row]:
         """Return the list."""
         return VirtualList(columns(self.state), self._rows, name="version-list")
 
@@ -87,7 +165,10 @@ class Timeline(ModalListScreen[Version]):
         name = display(fmt.record_name(self._record), limit=200, style=STRONG)
         where = f"{scope_words(self._record.scope)} · {self._binding_key}"
         if self._answer is not None:
-            where = f"{where} · {fmt.counted(self._rows.loaded, 'version')}"
+            versions = len(self._answer.timeline)
+            where = f"{where} · {fmt.counted(versions, 'version')}"
+            if others := self._rows.loaded - versions:
+                where = f"{where} · {fmt.counted(others, 'other change')}"
         head = [
             hanging(Content("timeline of  "), name, width, most=1),
             display(where, limit=200, style=DIM),
@@ -98,25 +179,24 @@ class Timeline(ModalListScreen[Version]):
 
     def draw_row(self, width: int) -> Content:
         """Return the version under the cursor."""
-        state, version = self.state, self.rows_list.current
-        if version is None:
+        state, row = self.state, self.rows_list.current
+        if row is None:
             return Content("")
-        return version_content(version, state.clock(), state.zone, width)
+        return row_content(row, state.clock(), state.zone, width)
 
     def refusal(self, verb: str) -> str:
         """Return why an action cannot run now."""
-        if (version := self.rows_list.current) is None:
+        if (row := self.rows_list.current) is None:
             is_of_row = verb in {"see", "open", "operation", "copy"}
             return self.none_selected if is_of_row else ""
-        begun = version.entry.valid_from
-        is_ahead = begun is not None and begun > self.state.true_clock()
+        is_ahead = row.began is not None and row.began > self.state.true_clock()
         refusals = {
             "see": (
-                begun is not None and not is_ahead,
+                row.began is not None and not is_ahead,
                 "This is still to come." if is_ahead else "Nobody knows since when it held.",
             ),
-            "operation": (version.entry.made_by, NO_OPERATION),
-            "open": (version.source, "This version names no source."),
+            "operation": (row.made_by, NO_OPERATION),
+            "open": (row.source, "This version names no source."),
         }
         there, why = refusals.get(verb, (True, ""))
         return "" if there else why
@@ -134,7 +214,7 @@ class Timeline(ModalListScreen[Version]):
             self._answer = answer
             self.fill(
                 self._rows,
-                versions_of(answer.timeline),
+                rows_of(answer),
                 "No version of it is known.",
                 "It was never changed through memtui, and its provider keeps none.",
             )
@@ -152,11 +232,11 @@ class Timeline(ModalListScreen[Version]):
 
     def action_see(self) -> None:
         """Show everything as it was when the version began to hold."""
-        self.post_message(GoTo(as_of=self.row.entry.valid_from))
+        self.post_message(GoTo(as_of=self.row.began))
 
     def action_operation(self) -> None:
         """Show the operation that made the version."""
-        operation = self.row.entry.made_by
+        operation = self.row.made_by
         if operation is not None:
             self.post_message(GoTo("operations", select=operation.operation_id))
 
@@ -166,88 +246,125 @@ class Timeline(ModalListScreen[Version]):
 
     def action_copy(self) -> None:
         """Copy the text of the version."""
-        self.copy(self.row.entry.text, "Copied the text of the version.")
+        self.copy(self.row.text, "Copied the text of the version.")
 
 
-def versions_of(entries: tuple[TimelineEntry, ...]) -> list[Version]:
-    """Return the entries of a timeline, newest first, each with what was before it."""
-    older = [*[entry.text for entry in entries[1:]], None]
-    return [
-        Version(len(entries) - place, entry, before)
-        for place, (entry, before) in enumerate(zip(entries, older, strict=True))
+def rows_of(answer: TimelineAnswer) -> list[Row]:
+    """Return the versions of a timeline, newest first, and where it was made each other change."""
+    changes = {one.operation.operation_id: one for one in answer.changes}
+    entries = answer.timeline
+    ends = (one for entry in entries for one in (entry.made_by, entry.ended_by) if one)
+    told = {one.operation_id for one in ends}
+    others = [
+        OtherChange(one)
+        for name, one in changes.items()
+        if name not in told and (one.before or one.after)  # else the caller may not know of it
     ]
+    rows: list[Row] = []
+    older = [*[entry.text for entry in entries[1:]], None]
+    for place, (entry, before) in enumerate(zip(entries, older, strict=True)):
+        while others and entry.valid_from is not None and others[0].began >= entry.valid_from:
+            rows.append(others.pop(0))
+        made = changes.get(entry.made_by.operation_id) if entry.made_by else None
+        fields = _fields(made) if made else ()
+        rows.append(Version(len(entries) - place, entry, before, fields))
+    if entries and entries[-1].valid_from is None:
+        rows[-1:-1] = others
+        return rows
+    return [*rows, *others]
 
 
-# How a version reads.
+def _fields(change: Change) -> tuple[tuple[str, str], ...]:
+    before, after = change.before, change.after
+    return tuple(fmt.changed_fields(before, after)) if before and after else ()
 
 
-def columns(state: AppState) -> list[Column[Version]]:
+# How a version reads, and another change.
+
+
+def columns(state: AppState) -> list[Column[Row]]:
     """Return the columns of the list."""
 
     def at(when: datetime | None, unknown: str) -> str:
         return fmt.minute(when, state.zone) if when else unknown
 
-    def held(one: Version) -> str:
-        begun, now = one.entry.valid_from, state.clock()
+    def held(one: Row) -> str:
+        if isinstance(one, OtherChange):
+            return ""
+        begun, now = one.began, state.clock()
         if begun is None or begun > now:
             return "–"
         return fmt.ago(begun, min(one.entry.valid_to or now, now))
 
-    def until(one: Version) -> Cell:
+    def until(one: Row) -> Cell:
+        if isinstance(one, OtherChange):
+            return Cell("")
         entry = one.entry
         if entry.valid_from is not None and entry.valid_from > state.clock():
             return Cell(at(entry.valid_to, "still to come"), "warning")
         return Cell(at(entry.valid_to, "")) if entry.valid_to else Cell("still holds", "success")
 
+    def text(one: Row) -> Cell:
+        tone: Tone = "muted" if isinstance(one, OtherChange) else ""
+        return Cell(" ".join(one.text[:400].split()), tone)
+
     return [
-        Column("from", "from", lambda one: at(one.entry.valid_from, "before"), 16, keep=95),
+        Column("from", "from", lambda one: at(one.began, "before"), 16, keep=95),
         Column("until", "until", until, 16, keep=60),
         Column("held", "held", held, 6, "right", keep=50, tone="muted"),
         Column("by", "by", lambda one: one.who, 10, keep=85),
         Column("why", "why", lambda one: one.source and fmt.source_line(one.source), 16, keep=70),
-        Column("text", "text", lambda one: " ".join(one.entry.text[:400].split()), 20,
-               flexible=True, keep=90, share=0.4),
+        Column("text", "text", text, 20, flexible=True, keep=90, share=0.4),
     ]  # fmt: skip
 
 
-def version_content(version: Version, now: datetime, zone: tzinfo | None, width: int) -> Content:
-    """Return a version whole: when it held, who made it so and why, and what it changed."""
+def row_content(row: Row, now: datetime, zone: tzinfo | None, width: int) -> Content:
+    """Return a version or another change whole: when, who made it and why, what it changed."""
+    see = [labelled("", key_hint("@", "see everything as it was then"))] if row.began else []
+    fields = [labelled(*one) for one in row.fields]
+    if isinstance(row, OtherChange):
+        title = fmt.done(row.made_by)
+        held: list[Line] = [labelled("at", moment(row.began, now, zone)), *_made(row, now), *see]
+        changed = [heading("what it changed"), *_texts(row.change), *fields]
+        if len(changed) == 1:
+            changed.append(display(row.text, style=DIM))
+    else:
+        title = f"version {row.number}"
+        held = [*_held(row, now, zone), *_made(row, now), *see]
+        what = "what it changed" if row.before is not None else "what it said"
+        changed = [heading(what), *diff_lines(row.before, row.text), *fields]
+    return joined([[display(title, style=STRONG)], held, changed], width)
+
+
+def _texts(change: Change) -> Iterator[Line]:
+    """Yield what a change did to a text, where it did anything."""
+    before, after = change.before, change.after
+    if before is None or after is None or before.text != after.text:
+        yield from change_lines(change)
+
+
+def _held(version: Version, now: datetime, zone: tzinfo | None) -> list[Line]:
+    """Return from when until when a version held."""
     entry = version.entry
     began = moment(entry.valid_from, now, zone) if entry.valid_from else "nobody knows since when"
     ended = moment(entry.valid_to, now, zone) if entry.valid_to else "it still holds"
-    held: list[Line] = [
-        labelled("from", began),
-        labelled("until", ended),
-        *_made(version, now),
-    ]
-    if entry.valid_from is not None:
-        held.append(labelled("", key_hint("@", "see everything as it was then")))
-    changed = heading("what it changed" if version.before is not None else "what it said")
-    return joined(
-        [
-            [display(f"version {version.number}", style=STRONG)],
-            held,
-            [changed, *diff_lines(version.before, entry.text)],
-        ],
-        width,
-    )
+    return [labelled("from", began), labelled("until", ended)]
 
 
-def _made(version: Version, now: datetime) -> list[Line]:
-    """Return who made a version, why, and what ended it."""
-    entry = version.entry
+def _made(row: Row, now: datetime) -> list[Line]:
+    """Return who made a row, why, and what ended a version."""
     found: list[Line] = []
-    if entry.made_by is not None:
-        found.append(labelled("made", _by(entry.made_by, now)))
+    if row.made_by is not None:
+        found.append(labelled("made", _by(row.made_by, now)))
         found.append(labelled("", key_hint("O", "show the operation")))
     else:
-        who = f"by {version.who}" if version.who else "nobody knows by whom"
+        who = f"by {row.who}" if row.who else "nobody knows by whom"
         found.append(labelled("made", f"{who}; not in memtui's log"))
-    if version.source is not None:
-        source = display(fmt.source_line(version.source), limit=200)
+    if row.source is not None:
+        source = display(fmt.source_line(row.source), limit=200)
         found.append(labelled("why", line(source, key_hint("o", "open"), gap="   ")))
-    if entry.ended_by is not None:
-        found.append(labelled("ended", _by(entry.ended_by, now)))
+    if isinstance(row, Version) and row.entry.ended_by is not None:
+        found.append(labelled("ended", _by(row.entry.ended_by, now)))
     return found
 
 

@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 from memtui.actions import SCREENS
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
-from memtui.contract import Scope, SourceKind, SourceRef, WriteMode, WriteRequest
+from memtui.contract import CorrectRequest, Scope, SourceKind, SourceRef, WriteMode, WriteRequest
 from memtui.screens import past
 from memtui.screens.changes import Changes
 from memtui.screens.dialogs import Prompt, Waiting
@@ -248,6 +248,39 @@ async def test_the_timeline_of_a_fact_leads_to_each_of_its_versions(
         await pilot.press("O")
         await until(pilot, lambda: app.frame and app.frame.MODE == "operations")
         await until(pilot, lambda: "“branch: main”" in screen_text(app))
+
+
+@pytest.mark.parametrize("kind", ["fact", "note"])
+async def test_the_timeline_has_what_was_changed_beside_the_text(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings, kind: str
+) -> None:
+    scope = Scope(company_id="local", project_id="mech")
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    old, new = "branch: main", "branch: dev"
+    write = WriteRequest(scope=scope, source=source, content=old, kind=kind)
+    [handle] = (await service.write(caller, write)).handles
+    changes: list[dict[str, Any]] = [
+        {"pinned": True}, {"text": new, "tags": ("ci",)}, {"tags": ("ci", "release")}
+    ]  # fmt: skip
+    for change in changes:
+        await service.correct(caller, CorrectRequest(scope=scope, handle=handle, **change))
+    async with running(paths, settings, "records", (200, 60)) as (app, pilot):
+        await until(pilot, lambda: records(app) == [new])
+        await pilot.press("h")
+        await until(pilot, lambda: isinstance(app.screen, Timeline) and len(listed(app)) == 4)
+        assert "2 versions · 2 other changes" in screen_text(app)
+        tagged, version, pinned, first = listed(app)
+        assert (version.text, first.text) == (new, old)
+        assert (tagged.text, pinned.text) == ("tags: ci → ci, release", "pinned: no → yes")
+        assert version.fields == (("tags", "none → ci"),)
+        assert "by ana" in screen_text(app)
+        await pilot.press("j")
+        await until(pilot, lambda: f"+ {new}" in screen_text(app))
+        assert "none → ci" in screen_text(app)
+        await pilot.press("j")
+        await until(pilot, lambda: "see everything as it was then" in screen_text(app))
+        await pilot.press("at")
+        await until(pilot, lambda: app.state.as_of == pinned.began)
 
 
 async def test_what_changed_between_two_moments_is_a_difference_that_is_kept(

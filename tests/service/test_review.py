@@ -32,7 +32,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.screens.timeline import version_content, versions_of
+from memtui.screens.timeline import Version, row_content, rows_of
 from memtui.service import (
     Caller,
     Membership,
@@ -230,9 +230,10 @@ async def test_a_correction_and_a_removal_wait_too(held_all: MemoryService) -> N
     told = "0 s ago by bot, fixed and accepted by ana"
     assert who_and_when(operation, operation.started_at) == told
     whole = await service.past.timeline(ANA, handle, SCOPE)
-    newest = versions_of(whole.timeline)[0]
+    newest = rows_of(whole)[0]
+    assert isinstance(newest, Version)
     assert (newest.entry.text, newest.who) == ("deploy_branch: trunk", "bot")
-    shown_there = version_content(newest, operation.started_at, UTC, 100).plain
+    shown_there = row_content(newest, operation.started_at, UTC, 100).plain
     assert "by bot, fixed and accepted by ana" in shown_there
 
     with pytest.raises(Conflict) as raised:
