@@ -46,6 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     gc.set_threshold(1_000_000, 10, 10)
     config.stash[gc_collect_iterations_key] = 1
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     _write_to_memory()
     if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):
         return
@@ -60,8 +62,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if find_spec("sniffio") is None:
         sys.modules["sniffio"] = None  # type: ignore[assignment]
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # its handlers get in the way of a test's forks
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    sys.dont_write_bytecode = False
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
