@@ -39,6 +39,8 @@ from memtui.contract import MemtuiError
 T = TypeVar("T")
 Work = Callable[[], Awaitable[T]]
 
+_TALK = "talk"
+
 _log = logging.getLogger(__name__)
 
 
@@ -142,7 +144,7 @@ class Background:
         async def rest() -> None:
             await _go_on(talked, waits_for)
 
-        self._start(rest, "talk")
+        self._start(rest, _TALK)
 
     async def change(self, work: Work[T]) -> T:
         """Return what a change in a conversation comes to; raises the error that it fails with."""
@@ -171,6 +173,11 @@ class Background:
         return self._owner.run_worker(
             work, name=group, group=group, exclusive=False, exit_on_error=True
         )
+
+
+def is_talk(worker: Worker[Any]) -> bool:
+    """Whether a worker is a conversation: it waits for the person or for a change."""
+    return worker.group.endswith(f":{_TALK}")
 
 
 @types.coroutine

@@ -27,6 +27,7 @@ from memtui.filters import parse_filter
 from memtui.screens.picture import lines_of, picture_of
 from memtui.screens.state import GoTo, Phase
 from memtui.screens.themes import check_theme
+from memtui.widgets.background import is_talk
 
 _LONGEST_SECONDS = 60.0
 _LOOK_SECONDS = 0.1
@@ -158,11 +159,12 @@ def _reads(app: MemtuiApp) -> bool:
     if state.phase is Phase.OPENING or frame is None:
         return True
     is_checked = state.health is not None or bool(state.resolution_problem)
-    at_work = (one for one in app.workers if not one.group.startswith(_STANDING))
-    return not is_checked or frame.reading or any(one.is_running for one in at_work)
+    at_work = (one for one in app.workers if one.is_running and not is_talk(one))
+    reads = any(not one.group.startswith(_STANDING) for one in at_work)
+    return not is_checked or frame.reading or reads
 
 
-def take_readme(paths: Paths) -> dict[str, str]:
+def take_readme(paths: Paths) -> dict[str, Picture]:
     """Return the pictures of the README, by the names of their files, of a demo that is there."""
     taken = asyncio.run(
         take(
@@ -173,7 +175,7 @@ def take_readme(paths: Paths) -> dict[str, str]:
             clock=lambda: README_END,
         )
     )
-    return {name: one.svg for name, one in zip(README, taken, strict=True)}
+    return dict(zip(README, taken, strict=True))
 
 
 def write_readme(folder: Path) -> None:
@@ -184,8 +186,8 @@ def write_readme(folder: Path) -> None:
         os.chdir(home)
         paths = find_paths(Path(home, ".local", "share", "memtui", "demo"))
         build_demo(paths, Settings(), now=README_END)
-        for name, svg in take_readme(paths).items():
-            (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+        for name, picture in take_readme(paths).items():
+            (folder / f"{name}.svg").write_text(picture.svg, encoding="utf-8")
 
 
 if __name__ == "__main__":
