@@ -123,9 +123,9 @@ _FREE = (Usage(provider=KEY, cost_usd=Decimal(0)),)
 
 
 _FOLDER = "vault"
+"""The folder of a vault that no config places elsewhere, in the binding's own."""
 _ABSENT = "absent_folder"
 """In the state of a record that was not there: the outermost folder that was not there either."""
-"""The folder of a vault that no config places elsewhere, in the binding's own."""
 
 
 class _FolderConfig(Model):
