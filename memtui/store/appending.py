@@ -8,7 +8,7 @@ from operator import attrgetter
 from os import urandom
 from typing import Any, TypeAlias
 
-from memtui.contract import Json, Snapshot
+from memtui.contract import Json, OperationType, Snapshot
 from memtui.store import compiled
 from memtui.store.compiled import IntentRow
 from memtui.store.database import (
@@ -172,7 +172,20 @@ def has_written(connection: Connection, company_id: str, field: str, name: str) 
 def record(
     connection: Connection, operation: OperationDraft, seq: int, steps: Sequence[Step]
 ) -> None:
-    """Keep each record before and after, in order; `seq` is the operation's."""
+    """Keep each record before and after, in order; `seq` is the operation's.
+
+    The id of a record that is written anew leads to no other from now on, and no other to it: a
+    provider that makes ids of what records say gives one again that a corrected record had.
+    """
+    if operation.operation_type is OperationType.WRITE:
+        for before, after in steps:
+            if before.record is None and after is not None and after.record is not None:
+                compiled.REMOVE_LINKS_OF.run(
+                    connection,
+                    company=operation.scope.company_id,
+                    binding=operation.binding_key or "",
+                    record=before.handle.provider_record_id,
+                )
     keep(
         connection,
         operation,

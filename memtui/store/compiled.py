@@ -701,3 +701,9 @@ REMOVE_LINKS = Prepared(
     "DELETE FROM memory_handle_links WHERE memory_handle_links.company_id = ? AND memory_handle_links.binding_key = ? AND (memory_handle_links.old_record_id = ? OR memory_handle_links.old_record_id = ?)",
     binds="company=text binding=text old=text new=text",
 )
+
+REMOVE_LINKS_OF = Prepared(
+    "REMOVE_LINKS_OF",
+    "DELETE FROM memory_handle_links WHERE memory_handle_links.company_id = ? AND memory_handle_links.binding_key = ? AND (memory_handle_links.old_record_id = ? OR memory_handle_links.new_record_id = ?)",
+    binds="company=text binding=text record=text record=text",
+)

@@ -370,6 +370,11 @@ REMOVE_LINKS = delete(tables.LINKS).where(
     _link.binding_key == bindparam("binding"),
     or_(_link.old_record_id == bindparam("old"), _link.old_record_id == bindparam("new")),
 )
+REMOVE_LINKS_OF = delete(tables.LINKS).where(
+    _link.company_id == bindparam("company"),
+    _link.binding_key == bindparam("binding"),
+    or_(_link.old_record_id == bindparam("record"), _link.new_record_id == bindparam("record")),
+)
 
 
 _CONVERTED: dict[type[TypeEngine[Any]], str] = {

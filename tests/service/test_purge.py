@@ -704,6 +704,42 @@ async def test_a_record_is_purged_in_every_binding_that_knew_its_id(service: Mem
         assert await service.plugin.names(ANA, key, record_ids=[record_id]) == []
 
 
+@pytest.mark.parametrize("undone", [False, True])
+async def test_a_purge_spares_what_was_written_under_an_id_that_was_given_up(
+    service: MemoryService, tmp_path: Path, *, undone: bool
+) -> None:
+    graph = tmp_path / "graph.jsonl"
+    graph.touch()
+    await service.bindings.add(ANA, "graph", "mcp-memory", {"path": str(graph)})
+
+    async def write(text: str) -> RecordHandle:
+        request = WriteRequest(
+            scope=OF_BEA, source=SOURCE, content=text, kind="fact", binding_key="graph"
+        )
+        return (await service.write(ANA, request)).handles[0]
+
+    blue = await write("color: blue")
+    to_green = CorrectRequest(scope=OF_BEA, handle=blue, text="color: green", binding_key="graph")
+    [green] = (await service.correct(ANA, to_green)).handles
+    if undone:  # what was corrected is there again, and the other is written beside it
+        await service.undo(ANA)
+        assert await write("color: green") == green
+    else:
+        assert await write("color: blue") == blue
+    await service.query(
+        ANA, QueryRequest(scope=OF_BEA, query="color: blue green", binding_key="graph")
+    )
+    both = [blue.provider_record_id, green.provider_record_id]
+    counts = await service.log.retrieval_stats(ANA, "graph", both)
+    assert {name: one.count for name, one in counts.items()} == dict.fromkeys(both, 1)
+    for one in (blue, green):
+        assert (await service.history(ANA, one, OF_BEA, binding_key="graph")).handle == one
+    erase = PurgeRequest(record_id=both[0], binding_key="graph", forget=True)
+    await service.purging.apply(ANA, erase)
+    page = await service.browse(ANA, BrowseRequest(scope=OF_BEA, binding_key="graph"))
+    assert [one.text for one in page.records] == ["color: green"]
+
+
 async def test_what_stood_beside_a_fact_is_not_kept_with_its_neighbour(
     service: MemoryService, paths: Paths
 ) -> None:
