@@ -506,21 +506,29 @@ class EditingScreen(ListScreen[R]):
         self.toast(said(f"{told} u undoes it.", answer))
 
     async def taken_up(self) -> NewRecord | None:
-        """Return a text that could not be written, to begin a new record with.
+        """Return a text that could not be written, to begin a new record of this company with.
 
-        A draft whose record is gone by now is one too: no row is left to take it up from.
+        A draft whose record is gone by now is one too: no row is left to take it up from. It stays
+        kept until `let_go`.
         """
-        if self._unwritten:
-            return self._unwritten.pop()
         company = self.session.caller.company_id
+        for new in reversed(self._unwritten):
+            if new.scope.company_id == company:
+                return new
         for place, draft in list(self._drafts.items()):
             name = place[1]
             if place[0] != company or self.lists(name):
                 continue
             if await self._as_it_is(draft.began_from, name.binding_key) is None:
                 del self._drafts[place]
-                return _as_new(draft.began_from, draft.text)
+                self._unwritten.append(_as_new(draft.began_from, draft.text))
+                return self._unwritten[-1]
         return None
+
+    def let_go(self, new: NewRecord | None) -> None:
+        """Keep a text no more that is written in another place now, or thrown away."""
+        if new is not None:
+            self._unwritten.remove(new)
 
     async def add(
         self, new: NewRecord, binding_key: str = "", source: SourceRef | None = None

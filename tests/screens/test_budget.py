@@ -31,6 +31,7 @@ from memtui.screens.budget.screen import BudgetScreen
 from memtui.screens.budget.view import BudgetView, FactRow, places_of, short_head
 from memtui.screens.dialogs import (
     Choose,
+    Confirm,
     ConflictScreen,
     EditText,
     Prompt,
@@ -286,6 +287,13 @@ async def test_a_fact_is_added_where_the_person_says_and_a_refused_one_keeps_its
         await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         assert app.screen.query_one(Input).value == "lua"
+        for last in (Prompt, Choose):  # it is kept while it is asked for, and while its place is
+            await pilot.press("ctrl+q")
+            await until(pilot, lambda: isinstance(app.screen, Confirm))
+            assert "“lua”, new" in screen_text(app)
+            await pilot.press("ctrl+q")
+            await until(pilot, lambda: isinstance(app.screen, last))  # noqa: B023
+            await pilot.press("enter")
 
 
 async def test_edit_undo_pin_expire_and_a_conflict(

@@ -318,6 +318,33 @@ async def test_a_text_kept_for_a_record_that_goes_later_is_taken_up_as_a_new_one
         await until(pilot, lambda: app.return_code == 0)
 
 
+async def test_a_kept_text_is_taken_up_in_its_own_company_alone(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["one"])
+    other = Caller(company_id="other", principal="user:ana", door="test")
+    await service.companies.add(other, "Other")
+    await service.bindings.add(other, "notes", "vault", {})
+    await service.bindings.set_target(other, "company", "other", "notes")
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await service.bindings.update(caller, "default", read_only=True)
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, WriteRecord))
+        await pilot.press(*"secret", "ctrl+s")
+        await until(pilot, lambda: any("a takes it up again" in said for said in toasts(app)))
+        await service.bindings.update(caller, "default", read_only=False)
+        for company, key, text in (("other", "notes", ""), ("local", "default", "secret")):
+            app.controller.choose_scope(Scope(company_id=company))
+            await until(pilot, lambda: app.state.binding and app.state.binding.key == key)  # noqa: B023
+            await pilot.press("a")
+            await until(pilot, lambda: isinstance(app.screen, WriteRecord))
+            assert app.screen.query_one(ForeignTextArea).text == text
+            if not text:
+                await pilot.press("escape")
+                await until(pilot, lambda: app.screen is app.frame)
+
+
 async def test_a_field_of_the_filter_that_narrows_no_records_is_named(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:

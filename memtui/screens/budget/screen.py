@@ -560,14 +560,15 @@ class BudgetScreen(EditingScreen[FactRow]):
         )
         text = await self.ask(prompt)
         if text is None:
-            self._unwritten.extend([begun] if begun is not None else [])
             return
+        self.let_go(begun)
+        new = NewRecord(text.strip(), self.state.record_scope, "fact", None, ())
+        self._unwritten.append(new)
         if (place := await self._ask_place()) is None:
-            where = self.state.record_scope
-            self._unwritten.append(NewRecord(text.strip(), where, "fact", None, ()))
             self.toast("Your text is kept; a takes it up again.")
             return
-        await self.add(NewRecord(text.strip(), place.scope, "fact", None, ()), place.binding_key)
+        self.let_go(new)
+        await self.add(replace(new, scope=place.scope), place.binding_key)
 
     def _check_fact(self, text: str) -> None:
         length, most = len(text.strip()), self.state.settings.fact_max_chars

@@ -727,6 +727,7 @@ class RecordsScreen(EditingScreen[Record]):
         where, scope = self.where([None]), self.state.record_scope
         begin = await self.taken_up()
         new = await self.ask(WriteRecord(where, scope, begin))
+        self.let_go(begin)
         if new is not None:
             await self.add(new)
 
