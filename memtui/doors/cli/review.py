@@ -262,7 +262,7 @@ async def _decide(
 ) -> int:
     """Decide on each; tell what became of it, and return the exit code.
 
-    Where there is one alone its error is raised.
+    Where there is one alone, the error for which it is not decided on is raised.
     """
     from memtui.service import RuleAction, RuleTest
     from memtui.service.review import passed_over
@@ -272,20 +272,30 @@ async def _decide(
     failed: list[Json] = []
     rules: list[ReviewRule] = []
     beware: list[str] = []
+
+    def fail(one: HeldWrite, error: MemtuiError, told: str = "") -> None:
+        why = f"{told}{error}"
+        failed.append({"held_id": one.held_id, "kind": kind_of(error), "message": why})
+
     for one in chosen:
         try:
+            rule = always and review.rule_from(one, RuleAction(decision), RuleTest(always))
             answer, ids = await decide(one)
         except MemtuiError as error:
             if len(chosen) == 1:
                 raise
-            failed.append({"held_id": one.held_id, "kind": kind_of(error), "message": str(error)})
+            fail(one, error)
             continue
         done.append({"held_id": one.held_id, "decision": decision, "record_ids": ids} | answer)
-        if always is not None:
-            rule = review.rule_from(one, RuleAction(decision), RuleTest(always))
+        if not rule:
+            continue
+        try:
             there = await review.add_rule(session.caller, one.binding_key, rule, together=together)
-            rules += [rule] * (rule not in rules)
-            beware.append(passed_over(rule, there))
+        except MemtuiError as error:
+            fail(one, error, "it is decided on, but no rule was made of it. ")
+            continue
+        rules += [rule] * (rule not in rules)
+        beware.append(passed_over(rule, there))
     session.out.answer(
         {"decided": done, "failed": failed, "rules": rules},
         (id_ for one in done for id_ in one["record_ids"]),

@@ -84,3 +84,21 @@ def test_a_correction_whose_record_is_gone_is_not_offered(here: Run) -> None:
     done = here("review", "accept", "--all", "--json")
     assert (done.code, [one["kind"] for one in done.document["failed"]]) == (5, ["conflict"])
     assert here("review", "refuse", one).code == 0
+
+
+@pytest.mark.slow
+def test_what_no_rule_can_be_made_of_is_told_with_what_was_decided(here: Run) -> None:
+    assert here("review", "rule", "default", "hold", "all").code == 0
+    bot = ("--principal", "agent:bot", "--acts-for", "user:ben")
+    assert here(*bot, "note", "Ben is here.", "--project", "web").code == 0
+    [one] = held(here)
+    assert here("review", "accept", one, "--always", "subject").code == 2
+    assert held(here) == [one]
+    ana, ben = ("--principal", "user:ana"), ("--principal", "user:ben")
+    in_web = ("user:ben", "--role", "admin", "--project", "web")
+    for member in (("user:ana", "--role", "owner"), in_web):
+        assert here(*ana, "members", "add", *member).code == 0
+    half = here(*ben, "review", "accept", one, "--always", "agent")
+    assert half.code == 1
+    assert "it is decided on, but no rule was made of it. Only an admin or owner" in half.err
+    assert here(*ben, "browse", "--project", "web").out.count("Ben is here.") == 1
