@@ -253,10 +253,16 @@ class Undo(Group):
             and one.status in {OperationStatus.OK, OperationStatus.UNKNOWN}
             and one.operation_id != operation.operation_id
         ]
+        company_id = caller.company_id
         with self._core.database.read() as database:
-            undone = partial(journal.undone_by, database, caller.company_id)
-            there = [one for one in (operation, *others) if undone(one.operation_id) is None]
-        # Where some could not come back before, the rest is what is left to take back.
+            there = [
+                one
+                for one in (operation, *others)
+                # Where some could not come back before, the rest is what is left to take back.
+                if journal.undone_by(database, company_id, one.operation_id) is None
+                # A rule that was there already, say, was not made again.
+                and journal.kept(database, company_id, one.operation_id) is not None
+            ]
         return there or [operation]
 
     @in_thread
