@@ -296,15 +296,16 @@ async def _decide(
             continue
         rules += [rule] * (rule not in rules)
         beware.append(passed_over(rule, there))
+    what = "it" if len(done) + len(rules) == 1 else "all of it"
     session.out.answer(
         {"decided": done, "failed": failed, "rules": rules},
         (id_ for one in done for id_ in one["record_ids"]),
         *(f"{one['held_id'][:_SHORT]}: {one['message']}" for one in failed),
-        *(f"{_WORDS[decision]} {one['held_id'][:_SHORT]}; memtui undo {one['operation_id']} takes "
-          "it back." for one in done),
+        *(f"{_WORDS[decision]} {one['held_id'][:_SHORT]}." for one in done),
         *(f"From now on: {rule.name}." for rule in rules),
+        f"memtui undo {done[-1]['operation_id']} takes {what} back." if done else "",
         *dict.fromkeys(beware),
-    )  # fmt: skip
+    )
     if any(one["kind"] == "conflict" for one in failed):
         return KIND_CODES["conflict"]
     return 1 if failed else 0

@@ -62,6 +62,12 @@ def test_several_are_decided_on_at_once_and_an_agent_is_refused(here: Run) -> No
     assert [one["value"] for one in done["rules"]] == ["bot"]
     assert here(*bot, "note", "Four.").err.startswith("Stored in default")
     assert here("browse").out.count("\n") >= 4
+    undo = f"memtui undo {done['decided'][-1]['operation_id']}"
+    assert here(*undo.split()[1:]).code == 0
+    assert held(here) == [second, third]
+    told = here("review", "refuse", "--all").err
+    assert told.count("Refused ") == 2
+    assert told.count("memtui undo ") == told.count(" takes all of it back.") == 1
     for wrong in (["accept"], ["accept", "x", "--all"], ["fix", "x", "y"], ["rule", "default",
                   "accept", "all"], ["refuse", "--older-than", "30d"]):  # fmt: skip
         assert here("review", *wrong).code in {1, 2}
