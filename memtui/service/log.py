@@ -33,7 +33,7 @@ from memtui.service.answers import (
     WriteSource,
 )
 from memtui.service.core import Group, in_thread
-from memtui.service.operations import change_of
+from memtui.service.operations import change_of, received
 from memtui.service.visibility import Caller
 from memtui.store import erasing, journal
 from memtui.store.database import Connection, Database
@@ -465,7 +465,7 @@ class Log(Group):
         with self._core.database.read() as database:
             steps = journal.record_steps(database, found)
         sight = self._core.sight(caller)
-        return tuple(change_of(found, step, sight) for step in steps)
+        return tuple(received(caller, change_of(found, step, sight)) for step in steps)
 
     @in_thread
     def found_outcome(self, caller: Caller, operation_id: str) -> Found | None:

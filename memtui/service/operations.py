@@ -77,6 +77,7 @@ from memtui.service.visibility import (
     may_read,
     note_owner,
     readable,
+    versions_for,
     without_prefix,
 )
 from memtui.store import appending, journal
@@ -290,6 +291,18 @@ class Operations(Group):
         binding_key: str | None = None,
     ) -> HistoryAnswer:
         """Return how a record came to be what it is, by our journal and the provider's own."""
+        found, owner = await self.kept_history(caller, asked, scope, binding_key=binding_key)
+        return received_history(caller, found, owner)
+
+    async def kept_history(
+        self,
+        caller: Caller,
+        asked: RecordHandle | str,
+        scope: Scope,
+        *,
+        binding_key: str | None = None,
+    ) -> tuple[HistoryAnswer, Scope]:
+        """Return the same as it is kept, as `received_history` makes of it, and whose it is."""
         request = {"record_id": _record_id(asked)}
         async with self._core.connected(
             OperationType.HISTORY, caller, scope, request, binding_key
@@ -301,7 +314,7 @@ class Operations(Group):
             handle = handle.model_copy(update={"provider_record_id": ids[0]})
             versions: tuple[RecordVersion, ...] = ()
             shown = [r.scope for one in changes for r in (one.before, one.after) if r]
-            if entry.sight is not None and not shown:
+            if not shown and (entry.sight is not None or caller.by_ai):
                 record = await self._core.find(entry, connection, handle)
                 if not readable([record], scope, entry.sight):
                     raise connection.lacks(record.handle)
@@ -319,13 +332,15 @@ class Operations(Group):
             entry.source = entry.source or next((source for source in sources if source), None)
             entry.about([handle])
             entry.result_count = len(changes) + len(versions)
-        return HistoryAnswer(
+        answer = HistoryAnswer(
             **entry.answer(),
             handle=handle,
-            changes=tuple(_received(caller, change) for change in changes),
+            changes=changes,
             versions=versions,
             edited_at=edited_at,
         )
+        owner, *_ = (*filter(is_org, shown), *shown, scope)
+        return answer, owner
 
     def _changes(
         self,
@@ -775,7 +790,17 @@ def _joined(old: appending.Step, new: appending.Step) -> appending.Step:
     return before, after if after and after.record else old[1]
 
 
-def _received(caller: Caller, change: Change) -> Change:
+def received_history(caller: Caller, found: HistoryAnswer, owner: Scope) -> HistoryAnswer:
+    """Return a history as a caller gets it; `owner` is whose the record is."""
+    update = {
+        "changes": tuple(received(caller, change) for change in found.changes),
+        "versions": versions_for(caller, found.versions, found.handle, owner),
+    }
+    return found.model_copy(update=update)
+
+
+def received(caller: Caller, change: Change) -> Change:
+    """Return a change as a caller gets it."""
     before, after = (
         for_caller(caller, [record])[0] if record else None
         for record in (change.before, change.after)

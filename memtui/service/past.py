@@ -33,8 +33,9 @@ from memtui.service.answers import Answer, Change, HistoryAnswer
 from memtui.service.as_of import lists
 from memtui.service.connections import Connection
 from memtui.service.core import Group, in_thread, problems
+from memtui.service.operations import received_history
 from memtui.service.recorder import RunningOperation
-from memtui.service.visibility import Caller, for_caller, may_read, readable
+from memtui.service.visibility import Caller, for_caller, may_read, readable, versions_for
 from memtui.store import journal
 from memtui.store.operation import Operation
 
@@ -295,11 +296,16 @@ class Past(Group):
         Raises:
             NotFound: there is and was no such record.
         """
-        found = await self._service.history(caller, asked, scope, binding_key=binding_key)
+        found, owner = await self._service.kept_history(
+            caller, asked, scope, binding_key=binding_key
+        )
         by_provider, by_memtui = list(_of_versions(found)), _of_changes(found.changes)
         by_memtui = [*_edited(found, by_memtui), *by_memtui[1:]] if by_memtui else []
         longer = by_memtui if len(by_memtui) > len(by_provider) else by_provider
-        return TimelineAnswer(**dict(found), timeline=tuple(longer))
+        return TimelineAnswer(
+            **dict(received_history(caller, found, owner)),
+            timeline=versions_for(caller, longer, found.handle, owner),
+        )
 
 
 def _events_of(versions: Sequence[Record]) -> Iterator[_Event]:

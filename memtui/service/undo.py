@@ -36,9 +36,9 @@ from memtui.service.bindings import refuse_shared
 from memtui.service.connections import Connection
 from memtui.service.core import Group, in_thread, refuse_unreviewed, to_its_end
 from memtui.service.members import REVOKED
-from memtui.service.operations import change_of
+from memtui.service.operations import change_of, received
 from memtui.service.recorder import RunningOperation
-from memtui.service.visibility import CONTENT, Caller, Role
+from memtui.service.visibility import CONTENT, Caller, Role, for_caller
 from memtui.store import appending, bindings, held, journal, settings
 from memtui.store.appending import Step
 from memtui.store.compiled import BindingRow
@@ -125,7 +125,7 @@ class Undo(Group):
         return MutationAnswer(
             **entry.answer(),
             handles=tuple(moved),
-            records=tuple(snapshot.record for snapshot in after if snapshot.record),
+            records=for_caller(caller, [step.record for step in after if step.record]),
             linked=entry.links,
             undoes=operation.operation_id,
             settings=tuple(entry.settings),
@@ -348,7 +348,7 @@ class Undo(Group):
         settings = journal.settings_changed(database, company_id, operation.operation_id)
         only, before = None, None
         if len(steps) == 1:
-            seen = change_of(operation, steps[0], sight)
+            seen = received(caller, change_of(operation, steps[0], sight))
             only, before = seen.after or seen.before, seen.before
         may_know = partial(self._service.review.may_know, caller=caller, sight=sight)
         return UndoCandidate(

@@ -36,6 +36,8 @@ from memtui.contract import (
     Model,
     OperationType,
     Record,
+    RecordHandle,
+    RecordVersion,
     Scope,
     UtcDatetime,
 )
@@ -327,6 +329,7 @@ def _verb(action: Action) -> str:
 
 
 R = TypeVar("R", bound=Record)
+VersionT = TypeVar("VersionT", bound=RecordVersion)
 
 CONTENT = "request.content"
 """Where the log has the text that was written."""
@@ -386,19 +389,35 @@ def as_told(entry: RunningOperation, record: R | None) -> R | None:
 
 def as_agents_read(records: Sequence[R]) -> tuple[R, ...]:
     """Return records as any agent gets them: company-wide ones with the prefix (seed 001)."""
-    return tuple(_prefixed(record) if is_org(record.scope) else record for record in records)
+    return tuple(_as_agents_read(one) if is_org(one.scope) else one for one in records)
 
 
-def _prefixed(record: R) -> R:
-    identity = record.handle.provider_record_id
+def versions_for(
+    caller: Caller, versions: Sequence[VersionT], handle: RecordHandle, scope: Scope
+) -> tuple[VersionT, ...]:
+    """Return versions of a record as a caller gets them; `scope` is whose the record is."""
+    if not (caller.by_ai and is_org(scope)):
+        return tuple(versions)
+    return tuple(
+        one.model_copy(update={"text": _prefixed(one.text, handle, scope)}) for one in versions
+    )
+
+
+def _as_agents_read(record: R) -> R:
+    told = {"text": record.text, "summary": record.summary}
+    update = {
+        name: _prefixed(text, record.handle, record.scope) for name, text in told.items() if text
+    }
+    return record.model_copy(update=update)
+
+
+def _prefixed(text: str, handle: RecordHandle, scope: Scope) -> str:
+    identity = handle.provider_record_id
     namespace, _, name = identity.rpartition("/")
     if not namespace.startswith("org:"):
-        namespace, name = f"org:{record.scope.company_id}", identity
+        namespace, name = f"org:{scope.company_id}", identity
     safe_id, safe_namespace = (_UNSAFE.sub("_", visible(part)) for part in (name, namespace))
-    prefix = f"[MEMORY id={safe_id} scope=ORG ns={safe_namespace}]: "
-    told = {"text": record.text, "summary": record.summary}
-    update = {name: prefix + without_prefix(text) for name, text in told.items() if text}
-    return record.model_copy(update=update)
+    return f"[MEMORY id={safe_id} scope=ORG ns={safe_namespace}]: {without_prefix(text)}"
 
 
 def without_prefix(text: str) -> str:

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from memtui.config import Paths, Settings
 from memtui.contract import (
     BrowseRequest,
     CorrectRequest,
@@ -22,7 +23,7 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
-from memtui.service import Caller, Membership, MemoryService
+from memtui.service import Caller, Membership, MemoryService, open_service
 from memtui.service.visibility import for_caller, without_prefix
 from memtui.store.digest import is_intact, is_value_of
 from tests.service.fake import FakeAdapter
@@ -54,6 +55,39 @@ async def test_an_agent_gets_company_wide_memories_with_the_prefix(
 
     assert (await service.query(caller, asked)).snippets[0].text == TEXT
     assert (await service.get(caller, handle, ORG)).record.text == TEXT
+
+
+async def test_what_was_done_to_company_wide_memories_has_the_prefix_for_agents(
+    paths: Paths, settings: Settings, caller: Caller, source: SourceRef
+) -> None:
+    service = await open_service(paths, settings, first_company=False)
+    await service.companies.add(caller, "Acme")
+    await service.bindings.add(caller, "notes", "vault", {})
+    await service.bindings.set_target(caller, "company", "acme", "notes")
+    was, now = "release_day: Tuesday", "release_day: Monday"
+    fact = WriteRequest(scope=ORG, source=source, content=was, kind="fact")
+    [handle] = (await service.write(caller, fact)).handles
+    fix = CorrectRequest(scope=ORG, handle=handle, text=now)
+    corrected = await service.correct(caller, fix)
+    [got] = (await service.browse(AGENT, BrowseRequest(scope=ORG))).records
+    told = [got.text, got.text.replace(now, was)]
+    assert got.text.startswith("[MEMORY ")
+
+    history = await service.past.timeline(AGENT, handle, ORG)
+    assert [one.text for one in history.versions] == told
+    assert [one.text for one in history.timeline] == told
+    made = [one.made_by.operation_type for one in history.timeline if one.made_by]
+    assert made == [OperationType.CORRECT, OperationType.WRITE]
+    [change] = await service.log.changes(AGENT, corrected.operation_id)
+    candidate = await service.undo_candidate(AGENT, corrected.operation_id)
+    for before, after in ((change.before, change.after), (candidate.before, candidate.record)):
+        assert before is not None
+        assert after is not None
+        assert [after.text, before.text] == told
+    undone = await service.undo(AGENT, corrected.operation_id)
+    assert [one.text for one in undone.records] == told[1:]
+    assert (await service.get(caller, handle, ORG)).record.text == was
+    await service.close()
 
 
 async def test_an_agents_own_memories_have_no_prefix(

@@ -627,6 +627,7 @@ OTHERWISE = {
     "facts.set": "is `write` or `correct`",
     "has_records": "is `browse` of one record, and says only whether there is one",
     "has_written": "says nothing to anybody who does not see everything",
+    "kept_history": "the service's own, behind `history` and `past.timeline`",
     "pages": "is `browse` again and again",
     "embedding.keeping_up": "is `catch_up` again and again",
     "embedding.catch_up": "is `build` of one binding after another",
