@@ -271,7 +271,7 @@ class Bindings(Group):
             if changes:
                 await core.configure(entry, keep)
             if changes.keys() & _SEEN_BY_ADAPTERS:
-                await core.connections.drop(row.binding_id)
+                await core.reopen(row)
         return next(view for view in await self.all(caller) if view.key == key)
 
     @to_its_end

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial, wraps
@@ -433,7 +433,8 @@ class Core:
         )
         just_opened = connection.binding is binding
         able = dict(connection.adapter.capabilities)
-        if just_opened and able != binding.capabilities and not self.read_only:
+        is_closed = self.read_only or company_read_only  # which takes no ability from a binding
+        if just_opened and able != binding.capabilities and not is_closed:
             await asyncio.to_thread(self._keep_capabilities, binding.binding_id, able)
         return connection
 
@@ -441,6 +442,20 @@ class Core:
         """A new config or a new version of a provider can do other things than the old one."""
         with self.database.write() as connection:
             bindings.update_binding(connection, binding_id, {"capabilities": able})
+
+    async def reopen(self, binding: BindingRow) -> None:
+        """Close a binding whose settings were changed.
+
+        One that takes changes from now on is opened again: while it was read-only nobody saw that
+        it can. If that fails, it is told where the binding is used.
+        """
+        await self.connections.drop(binding.binding_id)
+        now = await self.ask(bindings.binding, binding.company_id, binding.key)
+        if now is None or now.read_only or not now.enabled or now.capabilities.get("writable"):
+            return
+        company = await self.ask(find_company, binding.company_id)
+        with suppress(MemtuiError):
+            await self.open(now, company_read_only=company.read_only)
 
     def refuse_read_only(self, closed: str | None = None) -> None:
         """Raise `Denied` where memtui runs read-only, or for the read-only company `closed`."""

@@ -436,7 +436,7 @@ class Undo(Group):
         await self._core.configure(entry, change, kinds)
         for one in changed:
             if (row := one.before or one.after) and one.setting == "binding":
-                await self._core.connections.drop(row["binding_id"])
+                await self._core.reopen(BindingRow(**row))
         return MutationAnswer(
             **entry.answer(), undoes=operation.operation_id, settings=tuple(entry.settings)
         )

@@ -423,6 +423,33 @@ async def test_what_a_provider_can_do_is_learnt_again_when_it_opens_with_another
     )
 
 
+async def test_a_binding_that_is_opened_for_changes_can_be_changed_at_once(
+    paths: Paths, settings: Settings, caller: Caller
+) -> None:
+    service = await open_service(paths, settings, first_company=False)
+    await service.companies.add(caller, "Acme")
+
+    async def writable() -> bool:
+        [view] = await service.bindings.all(caller)
+        return view.capabilities.writable
+
+    try:
+        await service.bindings.add(caller, "table", "facts", {}, read_only=True)
+        assert not await writable()
+        await service.bindings.update(caller, "table", read_only=False)
+        assert await writable()
+        closing = await service.bindings.update(caller, "table", read_only=True)
+        await service.bindings.health(caller, closing.key)
+        assert not await writable()
+        await service.undo(caller)
+        assert await writable()
+        await service.companies.set_read_only(caller, read_only=True)
+        await service.bindings.health(caller, "table")
+        assert await writable()
+    finally:
+        await service.close()
+
+
 class SecretConfig(FakeConfig):
     token_secret: str = "OURS"
     other_secret: str | None = None
