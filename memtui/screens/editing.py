@@ -317,20 +317,20 @@ class EditingScreen(ListScreen[R]):
 
     async def _correct_text(self, record: Record, text: str) -> None:
         draft, place = Draft(text, record), self._draft_of(record)
-        self._drafts.pop(place, None)
+        self._drafts[place] = draft
         try:
             answer = await self.correct(record, text=text)
         except Conflict as error:
-            self._drafts[place] = draft
             theirs = error.current or await self._as_it_is(record)
             if theirs is None or theirs.revision != record.revision or theirs.text != record.text:
                 await self._resolve(record, theirs, text)
             else:  # a name that is taken, say, and no newer version
                 self._tell_kept(record, f"{error} ", severity="error")
         except MemtuiError as error:
-            self._drafts[place] = draft
             self._tell_kept(record, f"{error} ", severity="error")
         else:
+            if self._drafts.get(place) is draft:  # else it was edited again meanwhile
+                del self._drafts[place]
             self.toast(said("Changed. u undoes it.", answer))
 
     def _tell_kept(
@@ -533,17 +533,7 @@ class EditingScreen(ListScreen[R]):
     async def add(
         self, new: NewRecord, binding_key: str = "", source: SourceRef | None = None
     ) -> None:
-        """Write a new record; a text that cannot be written is kept."""
-        try:
-            await self.write(new, source, binding_key)
-        except MemtuiError as error:
-            self._unwritten.append(new)
-            self.toast(f"{error} Your text is kept; a takes it up again.", severity="error")
-
-    async def write(
-        self, new: NewRecord, source: SourceRef | None = None, binding_key: str = ""
-    ) -> None:
-        """Write a record, by hand where no source is given; raises why it cannot be."""
+        """Write a new record, by hand where no source is given; its text is kept until it is."""
         session = self.session
         manual = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id=new.scope.company_id)
         request = WriteRequest(
@@ -556,9 +546,15 @@ class EditingScreen(ListScreen[R]):
             tags=new.tags,
             summary=new.summary,
         )
-        answer = await self.change(
-            lambda: session.service.write(session.caller, request, tell_similar=True)
-        )
+        self._unwritten.append(new)
+        try:
+            answer = await self.change(
+                lambda: session.service.write(session.caller, request, tell_similar=True)
+            )
+        except MemtuiError as error:
+            self.toast(f"{error} Your text is kept; a takes it up again.", severity="error")
+            return
+        self.let_go(new)
         self.own(answer)
         if answer.records:
             there = {Named(answer.binding_key, record_key(one)): one for one in answer.records}

@@ -23,6 +23,7 @@ from memtui.contract import (
     Scope,
     SourceKind,
     SourceRef,
+    Unavailable,
     WriteMode,
     WriteRequest,
 )
@@ -265,6 +266,44 @@ async def test_leaving_asks_before_texts_go_that_could_not_be_written(
         assert app.return_code == 0
 
 
+async def test_leaving_asks_before_a_text_goes_that_is_still_being_written(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, monkeypatch
+) -> None:
+    await write_notes(service, caller, ["one"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        assert app.state.session is not None
+        inside, release = asyncio.Event(), asyncio.Event()
+        for name, keys, kept in (
+            ("correct", ["e", "x", "ctrl+s"], "“onex”, meant for “one”"),
+            ("write", ["a", "y", "ctrl+s"], "“y”, new"),
+        ):
+            plain = getattr(app.state.session.service, name)
+
+            async def slow(*args: Any, plain: Any = plain, **named: Any) -> MutationAnswer:
+                inside.set()
+                await release.wait()
+                answer: MutationAnswer = await plain(*args, **named)
+                return answer
+
+            monkeypatch.setattr(app.state.session.service, name, slow)
+            await pilot.press(keys[0])
+            await until(pilot, lambda: isinstance(app.screen, EditText | WriteRecord))
+            await pilot.press(*keys[1:])
+            await until(pilot, inside.is_set)
+            await pilot.press("q")
+            await until(pilot, lambda: isinstance(app.screen, Confirm))
+            assert kept in screen_text(app)
+            await pilot.press("escape")
+            release.set()
+            await until(pilot, lambda: any("u undoes it" in one for one in toasts(app)))
+            inside.clear()
+            release.clear()
+        await until(pilot, lambda: set(texts(app)) == {"onex", "y"})
+        await pilot.press("q")
+        await until(pilot, lambda: app.return_code == 0)
+
+
 async def test_a_text_whose_record_is_gone_becomes_a_new_record_now_or_later(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
@@ -319,7 +358,7 @@ async def test_a_text_kept_for_a_record_that_goes_later_is_taken_up_as_a_new_one
 
 
 async def test_a_kept_text_is_taken_up_in_its_own_company_alone(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, monkeypatch
 ) -> None:
     await write_notes(service, caller, ["one"])
     other = Caller(company_id="other", principal="user:ana", door="test")
@@ -328,12 +367,16 @@ async def test_a_kept_text_is_taken_up_in_its_own_company_alone(
     await service.bindings.set_target(other, "company", "other", "notes")
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
-        await service.bindings.update(caller, "default", read_only=True)
+        assert app.state.session is not None
+
+        async def refuse(*_: Any, **_named: Any) -> MutationAnswer:
+            raise Unavailable("It does not answer.")
+
+        monkeypatch.setattr(app.state.session.service, "write", refuse)
         await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, WriteRecord))
         await pilot.press(*"secret", "ctrl+s")
         await until(pilot, lambda: any("a takes it up again" in said for said in toasts(app)))
-        await service.bindings.update(caller, "default", read_only=False)
         for company, key, text in (("other", "notes", ""), ("local", "default", "secret")):
             app.controller.choose_scope(Scope(company_id=company))
             await until(pilot, lambda: app.state.binding and app.state.binding.key == key)  # noqa: B023
