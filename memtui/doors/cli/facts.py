@@ -12,6 +12,7 @@ import typer
 from memtui.contract import (
     BrowseRequest,
     CorrectRequest,
+    Denied,
     Filter,
     ForgetRequest,
     Invalid,
@@ -331,7 +332,7 @@ async def facts_merge(
     """Keep one of several facts that say the same.
 
     The others are deleted in one operation; a new text is another, and one undo takes back both.
-    Where the text is refused the others come back.
+    Where the text is refused the others come back. An agent whose writes are reviewed gives none.
     """
     gone = [other for other in ids_of(others) if other != survivor]
     if not gone:
@@ -339,6 +340,8 @@ async def facts_merge(
     [kept] = await scope.named(session, [survivor])
     records = await scope.named(session, gone)
     is_reworded = text is not None and text != kept.text
+    if is_reworded:
+        await _refuse_reviewed(session, scope)
     together = uuid4().hex if is_reworded else None
     forgot = await scope.forget(session, records, together=together)
     change = None
@@ -347,7 +350,8 @@ async def facts_merge(
         try:
             change = await _correct(session, scope, kept, text=text, together=together)
         except MemtuiError:
-            await session.service.undo(session.caller, forgot.operation_id)
+            if forgot.handles:
+                await session.service.undo(session.caller, forgot.operation_id)
             raise
     session.out.answer(
         {
@@ -363,9 +367,25 @@ async def facts_merge(
     return 1 if forgot.refused or forgot.ghosts else 0
 
 
+async def _refuse_reviewed(session: Session, scope: FactScope) -> None:
+    """Refuse an agent a merge of which one part may wait while the other is done.
+
+    Raises:
+        Denied: what it writes there is reviewed.
+    """
+    found = await session.resolved(scope.scope(session), scope.binding)
+    if found is None or session.caller.by_person:
+        return
+    if await session.service.review.rules(session.caller, found.binding_key):
+        raise Denied(
+            f"What agents write to {found.binding_key} is reviewed, so an agent gives no --text "
+            "here; merge without it, then let `memtui facts edit` say it anew."
+        )
+
+
 def _merged(forgot: MutationAnswer, change: MutationAnswer) -> str:
-    """Tell a person how a merge with a new text is taken back, or an agent that it waits."""
-    if change.held or not forgot.handles:
+    """Tell how a merge with a new text is taken back."""
+    if not forgot.handles:
         return corrected(change)
     merged = shown.counted(len(forgot.handles) + 1, "fact")
     return f"Made one of {merged}; memtui undo {change.operation_id} undoes it."

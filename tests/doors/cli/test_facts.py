@@ -154,6 +154,19 @@ def test_a_merge_that_is_refused_changes_nothing(here: Run) -> None:
     assert here("facts", "merge", first, "missing", *U).code == 1
 
 
+def test_an_agent_that_is_reviewed_merges_without_a_new_text(here: Run) -> None:
+    first, second = add(here, "Likes tea"), add(here, "likes TEA")
+    assert here("review", "rule", "default", "hold", "text", "green").code == 0
+    merge = ("--principal", "agent:bot", "facts", "merge", first, second, *U)
+    refused = here(*merge, "--text", "Likes green tea")
+    assert refused.code == 4
+    assert "an agent gives no --text" in refused.err
+    assert texts(here) == ["Likes tea", "likes TEA"]
+    assert here("review", "list", "--json").document["waiting"] == []
+    assert here(*merge).code == 0
+    assert texts(here) == ["Likes tea"]
+
+
 def test_hostile_text_is_shown_and_kept(here: Run) -> None:
     text = HOSTILE.replace("\x00", "")
     add(here, text)
