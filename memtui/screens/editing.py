@@ -679,7 +679,9 @@ class EditingScreen(ListScreen[R]):
             fields["pinned"] = True
         together = uuid4().hex
         changes = [await self.correct(stays, together, **fields)] if fields else []
-        answers = await self.forget_quietly(others, *changes, together=together)
+        for one in (now for change in changes for now in change.records):
+            stays = stays.model_copy(update=dict(one))
+        answers = await self.forget_quietly(others, *changes, staying=[stays], together=together)
         merged = fmt.counted(len(ordered), "fact")
         self.toast(said(f"Made one of {merged}. u undoes it.", *answers))
         return True

@@ -383,6 +383,20 @@ async def test_merging_makes_one_and_one_key_takes_it_back(
     assert await held(service, caller, ANA) == ["Likes tea", "Loves green tea"]
 
 
+async def test_a_merge_deletes_nothing_where_the_one_that_stays_is_gone(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    first, _ = await remember(service, ANA, "Likes tea", "likes TEA")
+    async with budget(paths, settings, ANA, 2) as (app, pilot):
+        await pilot.press("A", "M")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        gone = ForgetRequest(scope=ANA, handles=(first.handle,))
+        await service.forget(caller, gone)
+        await pilot.press("enter")
+        await until(pilot, lambda: any("was to stay in the place" in one for one in toasts(app)))
+        assert await held(service, caller, ANA) == ["likes TEA"]
+
+
 async def test_a_review_is_applied_undone_to_the_byte_and_merges_a_cluster(
     paths: Paths, settings: Settings, service: MemoryService
 ) -> None:
