@@ -109,7 +109,8 @@ class Typed:
         if self.held or self._app.return_code is not None:
             return False
         shown = self._app.screen
-        if getattr(shown, "holds_keys", False):
+        # One below may be about to ask: what lies over it lets it do so.
+        if any(getattr(one, "holds_keys", False) for one in self._app.screen_stack):
             return False
         since = getattr(shown, "takes_since", 0.0)
         while (

@@ -45,7 +45,7 @@ from memtui.service import Caller, ContextRequest, MemoryService, PruneRequest
 from memtui.widgets.virtual_list import VirtualList
 from tests.contexts import seed_context
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
-from tests.screens.piloting import running, toasts, until
+from tests.screens.piloting import running, toasts, type_at_once, until
 
 ANA = Scope(company_id="local", subject_id="ana")
 BEN = Scope(company_id="local", subject_id="ben")
@@ -447,6 +447,19 @@ async def test_a_review_is_applied_undone_to_the_byte_and_merges_a_cluster(
         assert copy is not None
         await pilot.press("K")
         await until(pilot, lambda: f"stays: {copy.text}" in screen_text(app))
+
+
+async def test_what_is_typed_after_undo_in_a_review_answers_its_question(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await remember(service, ANA, "Likes tea", "likes tea")
+    async with budget(paths, settings, ANA, 2) as (app, pilot):
+        await pilot.press("p")
+        await until(pilot, lambda: isinstance(app.screen, PruneReview) and reviewed(app))
+        type_at_once(app, "u", "y")
+        await until(pilot, lambda: "Undone: “likes tea”. U redoes it." in toasts(app))
+        assert await held(service, caller, ANA) == ["Likes tea"]
+        assert not any("Copied" in said for said in toasts(app))
 
 
 async def test_the_review_counts_the_context_as_the_screen_does(
