@@ -210,9 +210,10 @@ class ServiceScreen(SizedScreen[None]):
         Where that takes long, it says every few seconds that it is still under way. What was
         undone before cannot be redone after it.
         """
+        session = self.state.session  # by the end another company may be shown
         done = await self._carry_out(work)
-        if self.state.session is not None:
-            self.state.session.undone.clear()
+        if session is not None:
+            session.undone.clear()
         return done
 
     async def _carry_out(self, work: Work[T]) -> T:
@@ -387,6 +388,7 @@ class ServiceScreen(SizedScreen[None]):
 
         What was undone can be redone, on whichever screen.
         """
+        session = self.session  # by the end another company may be shown
         done: list[MutationAnswer] = []
         try:
             await self.take_back(operation_ids, done)
@@ -394,7 +396,7 @@ class ServiceScreen(SizedScreen[None]):
             await self._raise_in_part(error, done, "Undone before that: {}; U redoes it.")
         finally:
             if done:
-                self.session.undone.append(done)
+                session.undone.append(done)
         return done
 
     async def redo_last(self) -> None:

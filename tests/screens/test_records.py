@@ -57,6 +57,21 @@ async def loaded(app: MemtuiApp, pilot: Any) -> None:
     await until(pilot, lambda: listed(app).current is not None)
 
 
+def slowed(
+    monkeypatch: pytest.MonkeyPatch, service: MemoryService, name: str
+) -> tuple[asyncio.Event, asyncio.Event]:
+    """Let a change wait before it begins; return what tells that one does, and lets it go on."""
+    inside, release, plain = asyncio.Event(), asyncio.Event(), getattr(service, name)
+
+    async def slow(*args: Any, **named: Any) -> Any:
+        inside.set()
+        await release.wait()
+        return await plain(*args, **named)
+
+    monkeypatch.setattr(service, name, slow)
+    return inside, release
+
+
 async def stored(service: MemoryService, caller: Caller, record: Record) -> str:
     answer = await service.get(caller, record.handle, record.scope)
     return answer.record.text
@@ -273,20 +288,11 @@ async def test_leaving_asks_before_a_text_goes_that_is_still_being_written(
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
         assert app.state.session is not None
-        inside, release = asyncio.Event(), asyncio.Event()
         for name, keys, kept in (
             ("correct", ["e", "x", "ctrl+s"], "“onex”, meant for “one”"),
             ("write", ["a", "y", "ctrl+s"], "“y”, new"),
         ):
-            plain = getattr(app.state.session.service, name)
-
-            async def slow(*args: Any, plain: Any = plain, **named: Any) -> MutationAnswer:
-                inside.set()
-                await release.wait()
-                answer: MutationAnswer = await plain(*args, **named)
-                return answer
-
-            monkeypatch.setattr(app.state.session.service, name, slow)
+            inside, release = slowed(monkeypatch, app.state.session.service, name)
             await pilot.press(keys[0])
             await until(pilot, lambda: isinstance(app.screen, EditText | WriteRecord))
             await pilot.press(*keys[1:])
@@ -297,8 +303,6 @@ async def test_leaving_asks_before_a_text_goes_that_is_still_being_written(
             await pilot.press("escape")
             release.set()
             await until(pilot, lambda: any("u undoes it" in one for one in toasts(app)))
-            inside.clear()
-            release.clear()
         await until(pilot, lambda: set(texts(app)) == {"onex", "y"})
         await pilot.press("q")
         await until(pilot, lambda: app.return_code == 0)
@@ -540,6 +544,37 @@ async def test_what_is_known_of_a_record_is_not_told_of_another_company_s(
         await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, EditText))
         assert app.screen.query_one(ForeignTextArea).text == "main"
+
+
+async def test_what_ends_in_one_company_is_neither_shown_nor_redone_in_another(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, monkeypatch
+) -> None:
+    await write_notes(service, caller, ["one"])
+    other = Caller(company_id="other", principal="user:ana", door="test")
+    await service.companies.add(other, "Other")
+    await service.bindings.add(other, "notes", "vault", {})
+    await service.bindings.set_target(other, "company", "other", "notes")
+    async with running(paths, settings, "records") as (app, pilot):
+        for name, keys, dialog, told in (
+            ("correct", ["e", "x", "ctrl+s"], EditText, "Changed."),
+            ("undo_together", ["u"], RecordsScreen, "Undone: "),
+        ):
+            app.controller.choose_scope(Scope(company_id="local"))
+            await until(pilot, lambda: app.state.binding and app.state.binding.key == "default")
+            await loaded(app, pilot)
+            assert app.state.session is not None
+            inside, release = slowed(monkeypatch, app.state.session.service, name)
+            await pilot.press(keys[0])
+            await until(pilot, lambda: isinstance(app.screen, dialog))  # noqa: B023
+            await pilot.press(*keys[1:])
+            await until(pilot, inside.is_set)
+            app.controller.choose_scope(Scope(company_id="other"))
+            await until(pilot, lambda: app.state.binding and app.state.binding.key == "notes")
+            release.set()
+            await until(pilot, lambda: any(said.startswith(told) for said in toasts(app)))  # noqa: B023
+            assert texts(app) == []
+        await pilot.press("U")
+        await until(pilot, lambda: "There is nothing to redo; u undoes." in toasts(app))
 
 
 async def test_what_is_watched_is_the_binding_of_the_company_that_is_shown(

@@ -526,6 +526,8 @@ class RecordsScreen(EditingScreen[Record]):
 
         One that is marked, and that the filter hides, stays hidden.
         """
+        company = self.session.caller.company_id  # another may be shown since the change began
+        now = {name: one for name, one in now.items() if one.scope.company_id == company}
         marks = self.rows_list.selection.marks
         hidden = {name for name in now if self._row_key(name) in marks and not self.lists(name)}
         marks |= self._as_rows({name: now[name] for name in hidden})
