@@ -23,10 +23,11 @@ _SLOW = (
     "tests/analytics/test_stats", "tests/backends/mem0/", "tests/backends/milvus/",
     "tests/backends/plugin_v1/",
     "tests/conformance/", "tests/demo/", "tests/doors/", "tests/journeys/", "tests/migration/",
-    "tests/screens/", "tests/testing/", "tests/service/test_object_store",
-    "tests/service/test_purge", "tests/service/test_read_only_medium", "tests/service/test_repair",
-    "tests/service/test_sight", "tests/service/test_whole_log",
-    "tests/analytics/test_audit", "tests/analytics/test_export", "tests/test_app",
+    "tests/screens/", "tests/testing/", "tests/service/test_backup",
+    "tests/service/test_object_store", "tests/service/test_purge",
+    "tests/service/test_read_only_medium", "tests/service/test_repair", "tests/service/test_sight",
+    "tests/service/test_whole_log", "tests/analytics/test_audit", "tests/analytics/test_ceiling",
+    "tests/analytics/test_export", "tests/analytics/test_seal", "tests/test_app",
     "tests/test_layers",
 )  # fmt: skip
 
@@ -98,8 +99,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow what opens an app, a server or a process, or fills a whole archive."""
     for item in items:
-        if item.nodeid.startswith(_SLOW):
+        if item.nodeid.startswith(_SLOW) or _runs_on_postgresql(item):
             item.add_marker(pytest.mark.slow)
+
+
+def _runs_on_postgresql(item: Any) -> bool:
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return "postgres_server" in item.fixturenames or "postgresql" in parameters.values()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -49,6 +49,7 @@ def test_a_folder_is_private_and_goes(above: Path) -> None:
     assert list(above.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_left_goes_at_a_later_start(above: Path) -> None:
     alive = Scratch()
     assert killed_by_itself(leave_one, above)
