@@ -886,5 +886,5 @@ def said(done: str, *answers: MutationAnswer) -> str:
     if missing := sum(len(answer.missing) for answer in answers):
         words.append(f"{fmt.counted(missing, 'record')} had gone before.")
     if linked := sum(len(answer.linked) for answer in answers):
-        words.append(f"{fmt.counted(linked, 'record')} came back under a new id.")
+        words.append(f"Another id now: {fmt.counted(linked, 'record')}.")
     return " ".join(words)

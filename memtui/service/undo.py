@@ -117,6 +117,9 @@ class Undo(Group):
                     records=len(befores),
                 )
                 entry.usage = reply.usage
+                if (pair := journal.exchanged(operation.operation_type, steps)) is not None:
+                    (back, _), (gone, _) = pair
+                    entry.links[gone.handle.provider_record_id] = back.handle.provider_record_id
             else:
                 await _rebuild(entry, connection, operation, befores, now)
             moved = [_moved(handle, entry.links) for handle in handles]
@@ -124,7 +127,7 @@ class Undo(Group):
             after = await entry.read_back(connection, now, touched, scope)
         return MutationAnswer(
             **entry.answer(),
-            handles=tuple(moved),
+            handles=tuple(dict.fromkeys(moved)),
             records=for_caller(caller, [step.record for step in after if step.record]),
             linked=entry.links,
             undoes=operation.operation_id,

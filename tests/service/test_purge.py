@@ -44,6 +44,7 @@ from memtui.service import (
     Membership,
     MemoryName,
     MemoryService,
+    MutationAnswer,
     PurgeRequest,
     Role,
     open_service,
@@ -738,6 +739,33 @@ async def test_a_purge_spares_what_was_written_under_an_id_that_was_given_up(
     await service.purging.apply(ANA, erase)
     page = await service.browse(ANA, BrowseRequest(scope=OF_BEA, binding_key="graph"))
     assert [one.text for one in page.records] == ["color: green"]
+
+
+async def test_an_id_that_an_undo_brought_back_is_the_records_again(
+    service: MemoryService, tmp_path: Path
+) -> None:
+    graph = tmp_path / "graph.jsonl"
+    graph.touch()
+    await service.bindings.add(ANA, "graph", "mcp-memory", {"path": str(graph)})
+    request = WriteRequest(
+        scope=OF_BEA, source=SOURCE, content="color: blue", kind="fact", binding_key="graph"
+    )
+    [blue] = (await service.write(ANA, request)).handles
+    to_green = CorrectRequest(scope=OF_BEA, handle=blue, text="color: green", binding_key="graph")
+    [green] = (await service.correct(ANA, to_green)).handles
+
+    async def is_at(now: RecordHandle, undone: MutationAnswer) -> None:
+        assert undone.handles == (now,)
+        for one in (blue, green):
+            found = await service.history(ANA, one, OF_BEA, binding_key="graph")
+            assert found.handle == now
+            assert (await service.get(ANA, one, OF_BEA, binding_key="graph")).record.handle == now
+
+    undone = await service.undo(ANA)
+    await is_at(blue, undone)
+    redone = await service.undo(ANA, undone.operation_id)
+    await is_at(green, redone)
+    await is_at(blue, await service.undo(ANA, redone.operation_id))
 
 
 async def test_what_stood_beside_a_fact_is_not_kept_with_its_neighbour(

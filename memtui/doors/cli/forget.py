@@ -109,7 +109,7 @@ async def undo(
     session.out.answer(
         jsonable(answers[0]) | {"together": jsonable(answers[1:])},
         [*(name for answer in answers for name in changed_ids(answer)), *changes],
-        *(f"{old} came back as {new}." for old, new in links.items() if old != new),
+        *(f"{old} is {new} now." for old, new in links.items() if old != new),
         f"Undone: {undone}; memtui undo {answers[0].operation_id} redoes it.",
     )
 
