@@ -679,6 +679,9 @@ class EditingScreen(ListScreen[R]):
             fields["pinned"] = True
         together = uuid4().hex
         changes = [await self.correct(stays, together, **fields)] if fields else []
+        if any(one.held for one in changes):
+            self.toast(said("", *changes))
+            return False
         for one in (now for change in changes for now in change.records):
             stays = stays.model_copy(update=dict(one))
         answers = await self.forget_quietly(others, *changes, staying=[stays], together=together)
@@ -871,7 +874,9 @@ _SIMILAR_CHARS = 60
 
 
 def said(done: str, *answers: MutationAnswer) -> str:
-    """Return what was done, and what a person has to know about it."""
+    """Return what was done, and what a person has to know about it; or that it waits for one."""
+    if waiting := [answer.held.sentence for answer in answers if answer.held]:
+        return waiting[0]
     words = [done]
     redacted = dict.fromkeys(label for answer in answers for label in answer.redacted)
     if redacted:

@@ -41,7 +41,7 @@ from memtui.screens.dialogs import (
 from memtui.screens.prune import PruneReview
 from memtui.screens.prune_review import Line
 from memtui.screens.state import AppState, ConfigurationChanged, PruneFigures
-from memtui.service import Caller, ContextRequest, MemoryService, PruneRequest
+from memtui.service import Caller, ContextRequest, MemoryService, PruneRequest, ReviewRule
 from memtui.widgets.virtual_list import VirtualList
 from tests.contexts import seed_context
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
@@ -381,6 +381,21 @@ async def test_merging_makes_one_and_one_key_takes_it_back(
         await pilot.press("u")
         await until(pilot, lambda: texts(app) == ["Likes tea", "Loves green tea"])
     assert await held(service, caller, ANA) == ["Likes tea", "Loves green tea"]
+
+
+async def test_a_merge_deletes_nothing_where_the_new_wording_waits(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await remember(service, ANA, "Likes tea", "likes TEA")
+    await service.review.add_rule(caller, "default", ReviewRule(action="hold", test="all"))
+    agent = settings.model_copy(update={"principal": "agent:bot"})
+    async with budget(paths, agent, ANA, 2) as (app, pilot):
+        await pilot.press("A", "M")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press(*"Likes green", "enter")
+        await until(pilot, lambda: any("Nothing is changed" in one for one in toasts(app)))
+        assert await held(service, caller, ANA) == ["Likes tea", "likes TEA"]
+        assert len(await service.review.waiting(caller)) == 1
 
 
 async def test_a_merge_deletes_nothing_where_the_one_that_stays_is_gone(
