@@ -7,7 +7,7 @@ import selectors
 import shlex
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -17,16 +17,18 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from memtui.config import Paths, Settings, find_paths
-from memtui.contract import Denied, Invalid, Model, Unavailable, UtcDatetime
+from memtui.contract import Conflict, Denied, Invalid, Model, NotFound, Unavailable, UtcDatetime
 from memtui.demo.content import load
-from memtui.demo.plan import DAYS, seeded
+from memtui.demo.plan import DAYS, AddBinding, seeded
 from memtui.demo.player import DemoClock, Player
 from memtui.demo.recall import Recall
 from memtui.demo.timeline import timeline
 from memtui.demo.work import RUNS
 from memtui.paths import HOME_VARIABLE, replacing
-from memtui.service import BindingView, Caller, CompanyView, open_service
-from memtui.store.database import Database
+from memtui.service import Caller, open_service
+from memtui.service.home import find_remains
+from memtui.store import bindings
+from memtui.store.database import Connection, Database, alone, current_revision
 
 T = TypeVar("T")
 
@@ -96,7 +98,7 @@ def can_open(paths: Paths, settings: Settings) -> bool:
     if marker is not None:
         try:
             with FileLock(paths.data / _LOCK, timeout=0, mode=0o600):
-                _write_marker(paths, Marker())  # of the interrupted one nothing stays
+                _write_marker(paths, Marker(binding_ids=marker.binding_ids))  # nothing of it stays
         except Timeout:
             return marker.begun
     _refuse_unfit(settings)
@@ -125,6 +127,7 @@ def build_demo(
     complete one anew.
 
     Raises:
+        Conflict: it is to be made anew, and another process has it open.
         Invalid: the folder holds memories that no demo made, or a shared database is set.
         Denied: memtui runs read-only and there is no demo yet.
         Unavailable: another process makes the demo in this folder.
@@ -161,7 +164,7 @@ def _refuse_unfit(settings: Settings) -> None:
 async def _make_anew(
     paths: Paths, settings: Settings, end: datetime, progress: Progress | None
 ) -> DemoSummary:
-    await _clear(paths, settings)
+    _clear(paths)
     return await _make(paths, settings, end, progress)
 
 
@@ -207,36 +210,74 @@ class _NoThreads(asyncio.SelectorEventLoop):
         return done
 
 
-async def _clear(paths: Paths, settings: Settings) -> None:
+def _clear(paths: Paths) -> None:
+    """Take away what is there of a demo, unless it is in use or holds something of one's own."""
     marker = _read_marker(paths)
     if marker is None:
         return
-    companies: list[CompanyView] = []
-    bindings: list[BindingView] = []
-    if paths.database.exists():
-        service = await open_service(paths, settings, first_company=False)
-        try:
-            companies = await service.companies.all()
-            caller = Caller(company_id=COMPANY, principal="user:demo", door="demo")
-            bindings = await service.bindings.all(caller)
-        finally:
-            await service.close()
-    own = [view.name for view in companies if view.company_id != COMPANY]
-    if marker.summary is not None:
-        own += [view.key for view in bindings if view.binding_id not in marker.binding_ids]
+    made = marker.binding_ids or _binding_ids()
+    try:
+        with alone(paths.database) as connection:
+            own = _own_settings(connection, made) if current_revision(connection) else []
+            _refuse_own(paths, own, made)
+            _remove(paths, marker)
+    except Conflict as error:
+        raise Conflict(
+            f"The demo in {paths.data} is open in another memtui; end that first. "
+            "Nothing was removed."
+        ) from error
+    except NotFound:  # its removal was interrupted
+        _refuse_own(paths, [], made)
+        _remove(paths, marker)
+
+
+def _binding_ids() -> tuple[str, ...]:
+    """Return the bindings that a demo gets in the course of its story."""
+    steps = timeline()
+    keys = [step.action.key for step in steps if isinstance(step.action, AddBinding)]
+    return tuple(f"{COMPANY}/{key}" for key in keys)
+
+
+def _own_settings(connection: Connection, made: Collection[str]) -> list[str]:
+    """Name what the demo's database has of a person's own."""
+    companies = bindings.companies(connection)
+    return [
+        *(row.name for row in companies if row.company_id != COMPANY),
+        *(row.key for row in bindings.bindings(connection, COMPANY) if row.binding_id not in made),
+    ]
+
+
+def _refuse_own(paths: Paths, own: Sequence[str], made: Collection[str]) -> None:
+    """Refuse to remove what the demo did not make, which may hold memories.
+
+    A binding that was removed leaves its folder behind.
+    """
+    remains = find_remains(paths)
+    own = [
+        *own,
+        *(
+            str(one.path)
+            for one in remains.bindings
+            if f"{one.company_id}/{one.key}" not in made and one.key not in own
+        ),
+        *(
+            str(one.folder)
+            for one in remains.sealed
+            if one.manifest is None or one.manifest.company_id != COMPANY
+        ),
+    ]
     if own:
         raise Invalid(
             f"The demo in {paths.data} now also holds {', '.join(own)}, which the demo did not "
             "make; move that elsewhere first, or give the demo an empty folder in MEMTUI_HOME."
         )
-    _remove(paths, marker.binding_ids or [view.binding_id for view in bindings])
 
 
 async def _make(
     paths: Paths, settings: Settings, end: datetime, progress: Progress | None
 ) -> DemoSummary:
     """Make the demo in a home that holds none, marking it as a demo from the first moment on."""
-    _write_marker(paths, Marker())
+    _write_marker(paths, Marker(binding_ids=_binding_ids()))
     clock = DemoClock(end - timedelta(days=DAYS))
     ids = seeded(_SEED)
 
@@ -289,7 +330,8 @@ async def _play(player: Player, paths: Paths, progress: Progress | None) -> None
         percent = 100 * number // len(steps)
         if number >= _STEPS_A_REPORT and percent >= told + _PERCENT_A_MARK:
             told = percent
-            _write_marker(paths, Marker(begun=True, percent=percent))
+            begun = Marker(begun=True, percent=percent, binding_ids=_binding_ids())
+            _write_marker(paths, begun)
         if progress is not None and number % _STEPS_A_REPORT == 0:
             progress("Making the demo company", number, len(steps))
         await player.play(step)
@@ -347,20 +389,24 @@ def _write_marker(paths: Paths, marker: Marker) -> None:
         raise Invalid(f"Cannot write to {paths.data}: {error.strerror}.") from error
 
 
-def _remove(paths: Paths, binding_ids: Iterable[str]) -> None:
-    """Remove what a demo made: its database and its bindings' folders, the marker last."""
+def _remove(paths: Paths, marker: Marker) -> None:
+    """Remove what a home got from its database and from being used; settings and views stay.
+
+    The marker stays, and says first that this is no whole demo any more: interrupted at any moment,
+    it can be begun again.
+    """
     database = paths.database
+    folders = ("bindings", "migrations", "sessions")
     try:
+        _write_marker(paths, Marker(binding_ids=marker.binding_ids))
         for end in _SQLITE_ENDS:
             database.with_name(database.name + end).unlink(missing_ok=True)
-        for binding_id in binding_ids:
-            folder = paths.binding_dir(binding_id)
+        paths.session_file.unlink(missing_ok=True)
+        for folder in (paths.archive, *(paths.data / name for name in folders)):
             if folder.is_dir():
                 shutil.rmtree(folder)
-            folder = folder.parent
-            while folder != paths.data and folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
-                folder = folder.parent
-        paths.demo_file.unlink(missing_ok=True)
     except OSError as error:
-        raise Invalid(f"Cannot remove the demo in {paths.data}: {error}.") from error
+        raise Invalid(
+            f"Only a part of the demo in {paths.data} could be removed ({error}); "
+            "make that possible and begin again."
+        ) from error

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from memtui.contract import Denied, Invalid, NotFound, Unavailable
+from memtui.contract import Conflict, Denied, Invalid, NotFound, Unavailable
 from memtui.paths import is_writable
 from memtui.wording import missing_extra
 
@@ -138,6 +138,8 @@ SEE_RECOVERY = "`memtui doctor` says what can be got back, and docs/recovery.md 
 _SCHEMA_LOCK = 0x6D656D747569
 """PostgreSQL advisory lock: several machines may start at once."""
 _BUSY_TIMEOUT_S = 30
+_ALONE_TIMEOUT_S = 1
+"""What a command that runs just now may still take."""
 _MAGIC = b"SQLite format 3\x00"
 _SHARED_BYTES = 32_768
 """A file of SQLite's shared memory that is smaller could not be made on a full disk."""
@@ -510,6 +512,30 @@ def _is_of_another_schema(cause: Any, reason: str) -> bool:
     return told in undefined or reason.startswith(("no such column", "no such table"))
 
 
+@contextmanager
+def alone(path: Path) -> Iterator[Connection]:
+    """A transaction on a SQLite file that nobody else has open, and nobody opens meanwhile.
+
+    Raises:
+        Conflict: another connection has it open.
+        NotFound: there is no such file.
+        Unavailable: it is damaged.
+    """
+    driver = _SqliteFile(path, create=False).open_driver(_ALONE_TIMEOUT_S)
+    try:
+        try:
+            # Whoever has a file with a write-ahead log open keeps a lock on it all the time.
+            driver.execute("PRAGMA locking_mode = EXCLUSIVE")
+            driver.execute("BEGIN EXCLUSIVE")
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode & 0xFF in _DAMAGED:
+                raise _damaged(path, str(error)) from error
+            raise Conflict(f"{path} is open in another memtui; end that first.") from error
+        yield Connection("sqlite", driver, lambda: _ALCHEMY.over(driver))
+    finally:
+        driver.end()
+
+
 class _SqliteFile:
     """A SQLite file: connections that read, kept for the next reader, and one that writes."""
 
@@ -563,15 +589,18 @@ class _SqliteFile:
         for connection in connections:
             connection.driver.end()
 
-    def _connect(self) -> Connection:
-        driver = sqlite3.connect(
+    def open_driver(self, timeout_s: float) -> Driver:
+        return sqlite3.connect(
             self._uri,
             uri=True,
-            timeout=_BUSY_TIMEOUT_S,
+            timeout=timeout_s,
             isolation_level=None,
             check_same_thread=False,
             factory=Driver,
         )
+
+    def _connect(self) -> Connection:
+        driver = self.open_driver(_BUSY_TIMEOUT_S)
         # SQLite's own lower() knows ASCII only, and a filter's words come in any script.
         driver.create_function("lower", 1, _lower, deterministic=True)
         try:

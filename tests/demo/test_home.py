@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from filelock import FileLock
 
 from memtui.config import Paths, Settings, find_paths
 from memtui.contract import (
+    Conflict,
     Denied,
     Invalid,
     NotFound,
@@ -25,6 +27,7 @@ from memtui.demo.plan import Step
 from memtui.demo.player import Player
 from memtui.demo.timeline import timeline
 from memtui.service import Caller, open_service
+from memtui.service.home import find_remains
 from tests.demo.conftest import CALLER
 from tests.demos import END
 
@@ -149,6 +152,68 @@ async def test_reset_refuses_what_a_person_added_to_the_demo(paths: Paths, calle
     with pytest.raises(Invalid, match="My own"):
         await _build(paths, Settings(), now=END, reset=True)
     assert _files(paths.data / "bindings") == before
+
+
+async def test_reset_takes_away_what_using_the_demo_left(paths: Paths) -> None:
+    first = await _build(paths, Settings(), now=END)
+    service = await open_service(paths, Settings())
+    await service.analysis.seal(CALLER, before=END)
+    await service.close()
+    paths.session_file.write_text('{"companies": {"acme": {}}}')
+    paths.views_file.write_text("[]")
+    (paths.data / "migrations" / "acme").mkdir(parents=True)
+    assert find_remains(paths).sealed
+    assert await _build(paths, Settings(), now=END, reset=True) == first
+    remains = find_remains(paths)
+    assert (remains.sealed, remains.companies) == ((), ())
+    assert not (paths.data / "migrations").exists()
+    assert paths.views_file.exists(), "a person gave the views their names"
+
+
+async def test_reset_removes_nothing_while_the_demo_is_open(paths: Paths) -> None:
+    await _build(paths, Settings(), now=END)
+    service = await open_service(paths, Settings())
+    await service.log.page(CALLER, limit=1)
+    before = _files(paths.data / "bindings"), paths.demo_file.read_bytes()
+    with pytest.raises(Conflict, match="is open in another memtui") as refused:
+        await _build(paths, Settings(), now=END, reset=True)
+    assert str(refused.value).endswith("Nothing was removed.")
+    assert (_files(paths.data / "bindings"), paths.demo_file.read_bytes()) == before
+    assert (await service.log.page(CALLER, limit=1)).total > 50
+    await service.close()
+    await _build(paths, Settings(), now=END, reset=True)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_an_interrupted_reset_can_be_begun_again(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, *, reset: bool
+) -> None:
+    first = await _build(paths, Settings(), now=END)
+    paths.session_file.write_text('{"companies": {"acme": {}}}')
+
+    def refuse(folder: Path) -> None:
+        raise OSError(39, "Directory not empty", str(folder))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(shutil, "rmtree", refuse)
+        with pytest.raises(Invalid, match="Only a part of the demo"):
+            await _build(paths, Settings(), now=END, reset=True)
+    assert not can_open(paths, Settings())
+    assert await _build(paths, Settings(), now=END, reset=reset) == first
+
+
+async def test_reset_refuses_the_folder_of_a_binding_that_a_person_removed(paths: Paths) -> None:
+    await _build(paths, Settings(), now=END)
+    service = await open_service(paths, Settings())
+    await service.bindings.add(CALLER, "mine", "vault", {})
+    await service.bindings.remove(CALLER, "mine")
+    await service.close()
+    folder = paths.binding_dir("acme/mine")
+    assert folder.is_dir()
+    with pytest.raises(Invalid, match=r"also holds .*bindings/acme/mine, which"):
+        await _build(paths, Settings(), now=END, reset=True)
+    folder.rename(paths.data.parent / "mine")
+    await _build(paths, Settings(), now=END, reset=True)
 
 
 async def test_an_interrupted_demo_is_made_anew(
