@@ -449,18 +449,18 @@ class Undo(Group):
         """Find out whether an operation of unknown outcome happened.
 
         What is found is logged as an operation of its own, and what happened can be undone from
-        then on.
+        then on. What an earlier check found out stays: what is there now may have other reasons.
 
         Raises:
-            Invalid: its outcome is known, by itself or by an earlier check.
+            Invalid: its outcome is known by itself.
             Conflict: its binding was removed, and another one has the key.
         """
         asked = await self._service.log.get(caller, operation_id)
         if asked.status is not OperationStatus.UNKNOWN:
             raise Invalid(f"The outcome of {asked.operation_id} is known: {asked.status}.")
         known = await self._service.log.found_outcome(caller, asked.operation_id)
-        if known is not None and known.happened:
-            raise Invalid(f"The outcome is known since the check {known.check_id}: {known.told}")
+        if known is not None and known.happened is not None:
+            return known
         request = {"checks": asked.operation_id}
         async with self._core.connected(
             OperationType.CHECK,
@@ -474,16 +474,28 @@ class Undo(Group):
             place = caller.company_id, asked.operation_id
             before = [state for state, _ in await self._core.ask(journal.steps, *place)]
             if before:
-                handles = [snapshot.handle for snapshot in before]
-                scope = reaching(asked.asked_scope, [one.record for one in before if one.record])
-                now = await connection.snapshots(handles, scope)
-                finding = _compare(asked, before, now)
+                finding = await self._look_for_changed(connection, asked, before)
             else:
                 finding = await self._look_for_written(connection, asked)
             entry.finding = finding
             entry.request = {**request, "happened": finding.happened, "found": finding.told}
             entry.about([before.handle for before, _ in finding.steps])
         return Found(check_id=entry.operation_id, happened=finding.happened, told=finding.told)
+
+    async def _look_for_changed(
+        self, connection: Connection, asked: Operation, before: Sequence[Snapshot]
+    ) -> Finding:
+        """Compare records with what they were; of one changed since, what that change found."""
+        since = await self._core.ask(_found_since, asked, before)
+        left = [
+            old.handle
+            for old, (was_changed, _) in zip(before, since, strict=True)
+            if not was_changed
+        ]
+        scope = reaching(asked.asked_scope, [one.record for one in before if one.record])
+        now = iter(await connection.snapshots(left, scope) if left else ())
+        after = [found if was_changed else next(now) for was_changed, found in since]
+        return _compare(asked, before, after, is_past=len(left) < len(before))
 
     async def _look_for_written(self, connection: Connection, asked: Operation) -> Finding:
         content = str(asked.request.get("content") or "")
@@ -508,6 +520,12 @@ class Undo(Group):
         if page.at_least:
             told = "The provider shows only a part of its records, and none there holds the text."
             return Finding(asked, happened=None, told=told, steps=())
+        for text in await self._core.ask(journal.texts_since, asked):
+            if text.startswith(content) if content else is_value_of(asked, CONTENT, text):
+                told = (
+                    "A record that held the text was changed since; nobody can tell whose it was."
+                )
+                return Finding(asked, happened=None, told=told, steps=())
         return Finding(
             asked, happened=False, told="It did not happen: no record holds the text.", steps=()
         )
@@ -539,21 +557,53 @@ def _extent(database: DatabaseConnection, operations: Iterable[Operation]) -> To
     return Together(records=records, bindings=len(keys), settings=count, waiting=waiting)
 
 
-def _compare(asked: Operation, before: Sequence[Snapshot], now: Sequence[Snapshot]) -> Finding:
-    steps = list(zip(before, now, strict=True))
-    changed = [(old, new) for old, new in steps if state_of(old.record) != state_of(new.record)]
+def _found_since(
+    database: DatabaseConnection, asked: Operation, before: Sequence[Snapshot]
+) -> list[tuple[bool, Snapshot | None]]:
+    ids = [one.handle.provider_record_id for one in before]
+    return [journal.next_state(database, asked, record_id) for record_id in ids]
+
+
+def _compare(
+    asked: Operation,
+    before: Sequence[Snapshot],
+    after: Sequence[Snapshot | None],
+    *,
+    is_past: bool,
+) -> Finding:
+    """Return what follows from records before and after an operation; None: nobody can tell.
+
+    `is_past`: some were changed since, and are as another change found them.
+    """
+    steps = list(zip(before, after, strict=True))
+    changed = [
+        (old, new)
+        for old, new in steps
+        if new is not None and state_of(old.record) != state_of(new.record)
+    ]
+    until = f"the {asked.operation_type}{' when changed next' if is_past else ''}"
+    if not changed and None in after:
+        told = "What it was to change was changed since; nobody can tell whether it happened."
+        return Finding(asked, happened=None, told=told, steps=())
     if not changed:
-        told = f"It did not happen: {_records(len(before))} as before the {asked.operation_type}."
+        told = f"It did not happen: {_records(len(before), is_past=is_past)} as before {until}."
         return Finding(asked, happened=False, told=told, steps=steps)
     if len(changed) == len(before):
-        told = f"It happened: {_records(len(changed))} no longer as before the "
-        return Finding(asked, happened=True, told=f"{told}{asked.operation_type}.", steps=changed)
-    told = f"It happened in part: {len(changed)} of {_records(len(before))} no longer as before."
+        told = (
+            f"It happened: {_records(len(changed), is_past=is_past)} no longer as before {until}."
+        )
+        return Finding(asked, happened=True, told=told, steps=changed)
+    told = (
+        f"It happened in part: {len(changed)} of {_records(len(before), is_past=is_past)} "
+        "no longer as before."
+    )
     return Finding(asked, happened=True, told=told, steps=changed)
 
 
-def _records(count: int) -> str:
-    return "1 record is" if count == 1 else f"{count:,} records are"
+def _records(count: int, *, is_past: bool) -> str:
+    if count == 1:
+        return "1 record was" if is_past else "1 record is"
+    return f"{count:,} records {'were' if is_past else 'are'}"
 
 
 def _review_back(

@@ -550,6 +550,17 @@ STEPS_OF_RECORD = Prepared(
     results="text text json optional_json",
 )
 
+NEXT_STEP = Prepared(
+    "NEXT_STEP",
+    'SELECT memory_undo_journal.seq, memory_undo_journal."before" FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.binding_key = ? AND memory_undo_journal.provider_record_id = ? AND memory_undo_journal.operation_id != ? AND (memory_undo_journal.seq > ? OR memory_undo_journal.started_at > ?) ORDER BY memory_undo_journal.seq, memory_undo_journal.ordinal LIMIT ? OFFSET ?',
+    binds="company_id=text binding_key=text provider_record_id=text operation=text after=plain since=moment param_1=plain param_2=plain",
+    results="plain json",
+    constants={
+        "param_1": 1,
+        "param_2": 0,
+    },
+)
+
 STEPS_SINCE = Prepared(
     "STEPS_SINCE",
     'SELECT memory_undo_journal.provider_record_id, memory_undo_journal.operation_id, memory_undo_journal.operation_type, memory_undo_journal.undoes, memory_undo_journal.started_at, memory_undo_journal."before", memory_undo_journal."after" FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.binding_key = ? AND memory_undo_journal.started_at > ? AND memory_undo_journal.provider_record_id != ? AND memory_undo_journal.erased_by IS NULL ORDER BY memory_undo_journal.seq, memory_undo_journal.ordinal',

@@ -279,6 +279,40 @@ class StepSince(NamedTuple):
     """It took a change back, or was taken back later."""
 
 
+def next_state(
+    connection: Connection, operation: Operation, record_id: str
+) -> tuple[bool, Snapshot | None]:
+    """Return whether another change of a record came after an operation, and what that found.
+
+    What it found is None where that was erased, or where it may have come while the operation ran.
+    """
+    rows = compiled.NEXT_STEP.rows(
+        connection,
+        company_id=operation.scope.company_id,
+        binding_key=operation.binding_key or "",
+        provider_record_id=record_id,
+        operation=operation.operation_id,
+        after=operation.seq,
+        since=operation.started_at,
+    )
+    if not rows:
+        return False, None
+    [(seq, before)] = rows
+    return True, _snapshot(before) if before and seq > operation.seq else None
+
+
+def texts_since(connection: Connection, operation: Operation) -> list[str]:
+    """Return what records of its binding held until something changed them after an operation."""
+    rows = compiled.STEPS_SINCE.rows(
+        connection,
+        company_id=operation.scope.company_id,
+        binding_key=operation.binding_key or "",
+        since=operation.started_at,
+    )
+    befores = [_snapshot(before).record for *_, before, _ in rows]
+    return [record.text for record in befores if record is not None]
+
+
 def steps_since(
     connection: Connection, company_id: str, binding_key: str, since: datetime
 ) -> list[StepSince]:

@@ -256,6 +256,16 @@ STEPS_OF_RECORD = (
     .where(_is(_step, "company_id", "binding_key", "provider_record_id"), _step.erased_by.is_(None))
     .order_by(_step.seq, _step.ordinal)
 )
+NEXT_STEP = (
+    select(_step.seq, _step.before)
+    .where(
+        _is(_step, "company_id", "binding_key", "provider_record_id"),
+        _step.operation_id != bindparam("operation"),
+        or_(_step.seq > bindparam("after"), _step.started_at > bindparam("since")),
+    )
+    .order_by(_step.seq, _step.ordinal)
+    .limit(1)
+)
 STEPS_SINCE = (
     select(
         _step.provider_record_id,

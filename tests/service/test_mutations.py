@@ -28,7 +28,7 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
-from memtui.service import Caller, ContextRequest, MemoryService
+from memtui.service import Caller, ContextRequest, MemoryService, Operation
 from memtui.service.feedback import Verdict
 from memtui.service.undo import Undo
 from memtui.store import appending
@@ -529,8 +529,10 @@ async def test_an_error_before_sending_is_an_error_and_after_it_unknown(
     check = await newest(service, caller)
     assert (check.operation_id, check.operation_type) == (found.check_id, "check")
     assert check.request["checks"] == unknown.operation_id
-    with pytest.raises(Invalid, match=f"known since the check {found.check_id}"):
-        await service.check_outcome(caller, unknown.operation_id)
+    fake.calls.clear()
+    assert await service.check_outcome(caller, unknown.operation_id) == found
+    assert fake.calls == []
+    assert (await newest(service, caller)).operation_id == found.check_id
     [change] = await service.log.changes(caller, unknown.operation_id)
     assert change.after is not None
     assert change.after.text == note.content
@@ -561,6 +563,104 @@ async def test_an_interrupted_forget_counts_what_it_forgot(
     back = await service.undo(caller)
     assert back.handles == (handles[0],)
     assert (await service.undo_candidate(caller, back.operation_id)).records == 1
+
+
+async def _broken_off(
+    service: MemoryService, caller: Caller, request: ForgetRequest, monkeypatch, *, did: bool
+) -> Operation:
+    """Return a forget that nobody saw the end of, which did forget or not."""
+
+    async def forget(self: FakeAdapter, request: ForgetRequest) -> ForgetReply:
+        for handle in request.handles if did else ():
+            del self.held[handle.provider_record_id]
+        raise Unavailable("The line broke.", sent=True)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(FakeAdapter, "forget", forget)
+        with pytest.raises(Unavailable):
+            await service.forget(caller, request)
+    operation: Operation = await newest(service, caller)
+    return operation
+
+
+@ON_BOTH
+@pytest.mark.parametrize("checked", [False, True])
+async def test_what_did_not_happen_is_not_told_by_what_was_done_later(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, fake, monkeypatch,
+    *, checked: bool,
+) -> None:  # fmt: skip
+    handles = tuple([(await service.write(caller, note)).handles[0] for _ in range(3)])
+    request = ForgetRequest(scope=scope, handles=handles)
+    broken = await _broken_off(service, caller, request, monkeypatch, did=False)
+    first = await service.check_outcome(caller, broken.operation_id) if checked else None
+    done = await service.forget(caller, request)
+    found = await service.check_outcome(caller, broken.operation_id)
+    if first is None:
+        told = "It did not happen: 3 records were as before the forget when changed next."
+        assert (found.happened, found.told) == (False, told)
+    else:
+        told = "It did not happen: 3 records are as before the forget."
+        assert (found, found.told) == (first, told)
+    with pytest.raises(Invalid, match="changed nothing"):
+        await service.undo(caller, broken.operation_id)
+    assert (await service.undo(caller)).undoes == done.operation_id
+    assert len(fake.records["acme/default"]) == 3
+
+
+async def test_what_happened_is_told_by_what_was_found_later(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, monkeypatch
+) -> None:
+    kept = note.model_copy(update={"record_id": "kept"})
+    handle = (await service.write(caller, kept)).handles[0]
+    request = ForgetRequest(scope=scope, handles=(handle,))
+    broken = await _broken_off(service, caller, request, monkeypatch, did=True)
+    await service.write(caller, kept)
+    found = await service.check_outcome(caller, broken.operation_id)
+    told = "It happened: 1 record was no longer as before the forget when changed next."
+    assert (found.happened, found.told) == (True, told)
+    with pytest.raises(Conflict, match="changed"):
+        await service.undo(caller, broken.operation_id)
+
+
+async def test_nobody_can_tell_what_happened_to_a_record_that_was_changed_meanwhile(
+    paths: Paths, service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, fake,
+    monkeypatch,
+) -> None:  # fmt: skip
+    """Its next change began while nobody knew yet how the first one had ended."""
+    handle = (await service.write(caller, note)).handles[0]
+    request = ForgetRequest(scope=scope, handles=(handle,))
+
+    async def both(self: FakeAdapter, _: ForgetRequest) -> ForgetReply:
+        with monkeypatch.context() as plain:
+            plain.setattr(FakeAdapter, "forget", forget)
+            await service.forget(caller, request)
+        raise Unavailable("The line broke.", sent=True)
+
+    forget = FakeAdapter.forget
+    monkeypatch.setattr(FakeAdapter, "forget", both)
+    with pytest.raises(Unavailable):
+        await service.forget(caller, request)
+    broken = await newest(service, caller)
+    said = await service.check_outcome(caller, broken.operation_id)
+    assert said.happened is None
+    assert said.told.endswith("changed since; nobody can tell whether it happened.")
+
+
+async def test_a_text_that_a_record_held_until_it_was_forgotten_may_have_been_written(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, fake
+) -> None:
+    fake.fault_after = Unavailable("The line broke.", sent=True)
+    with pytest.raises(Unavailable):
+        await service.write(caller, note)
+    fake.fault_after = None
+    lost = await newest(service, caller)
+    [record] = fake.records["acme/default"].values()
+    await service.forget(caller, ForgetRequest(scope=scope, handles=(record.handle,)))
+    said = await service.check_outcome(caller, lost.operation_id)
+    assert said.happened is None
+    assert (
+        said.told == "A record that held the text was changed since; nobody can tell whose it was."
+    )
 
 
 async def test_a_slow_mutation_ends_as_unknown_and_says_so(

@@ -67,6 +67,7 @@ def held(*records: Record) -> None:
 
 @ON_BOTH
 @pytest.mark.slow
+@pytest.mark.parametrize("did", [False, True])
 @pytest.mark.parametrize(
     ("kind", "before", "happened"),
     [
@@ -77,7 +78,7 @@ def held(*records: Record) -> None:
 )
 async def test_a_killed_mutation_shows_once_as_unknown_and_can_be_checked(
     paths: Paths, settings: Settings, caller: Caller, fake, hang: Hang,
-    kind: str, before: tuple[Record, ...], happened: tuple[Record, ...],
+    kind: str, before: tuple[Record, ...], happened: tuple[Record, ...], *, did: bool,
 ) -> None:  # fmt: skip
     die(hang(kind))
     for _ in range(2):
@@ -100,14 +101,15 @@ async def test_a_killed_mutation_shows_once_as_unknown_and_can_be_checked(
             await service.undo(caller, operation.operation_id)
         with pytest.raises(Invalid, match=r"last change, .* cannot be undone\. .*ops check"):
             await service.undo(caller)
-        held(*before)
-        assert not (await service.check_outcome(caller, operation.operation_id)).happened
-        assert await service.undoable(caller) == []
-        held(*happened)
-        assert (await service.check_outcome(caller, operation.operation_id)).happened
-        [candidate] = await service.undoable(caller)
-        assert candidate.operation.operation_id == operation.operation_id
-        assert candidate.why_not is None
+        held(*(happened if did else before))
+        found = await service.check_outcome(caller, operation.operation_id)
+        assert found.happened is did
+        held(*(before if did else happened))
+        assert await service.check_outcome(caller, operation.operation_id) == found
+        candidates = await service.undoable(caller)
+        named = [one.operation.operation_id for one in candidates]
+        assert named == ([operation.operation_id] if did else [])
+        assert [one.why_not for one in candidates if one.why_not] == []
         log = await service.log.page(caller)
         assert [o.seq for o in log.operations] == list(range(log.total, 0, -1))
     finally:

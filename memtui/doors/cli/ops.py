@@ -170,13 +170,16 @@ async def ops_sources(
 async def ops_check(session: Session, operation_id: OperationId) -> None:
     """Find out whether an operation of unknown outcome happened.
 
-    The check is logged as an operation; a change that happened can be undone from then on.
+    The check is logged as an operation; a change that happened can be undone from then on. What a
+    check found out stays, and is told again without asking anew.
     """
-    operation = await session.service.log.get(session.caller, operation_id)
-    found = await session.service.check_outcome(session.caller, operation.operation_id)
-    session.out.answer({"operation_id": operation.operation_id, **dict(found)}, [found.told])
-    if found.happened:
-        session.out.say(f"memtui undo {operation.operation_id} undoes it.")
+    log, caller = session.service.log, session.caller
+    checked = (await log.get(caller, operation_id)).operation_id
+    found = await session.service.check_outcome(caller, checked)
+    told = f"{found.told} (found by {found.check_id})"
+    session.out.answer({"operation_id": checked, **dict(found)}, [told])
+    if found.happened and await log.undone_by(caller, checked) is None:
+        session.out.say(f"memtui undo {checked} undoes it.")
 
 
 def say_damaged(session: Session, operations: Iterable[Operation]) -> int:
