@@ -22,6 +22,7 @@ from memtui.contract import (
     Invalid,
     MemtuiError,
     Model,
+    Problem,
     Record,
     RecordHandle,
     Unavailable,
@@ -37,6 +38,7 @@ from memtui.migration.parcel import (
     differing,
     digest_of,
     fields_held,
+    garbled,
     identity_of,
     is_empty,
     living,
@@ -142,6 +144,8 @@ class Applied(Model):
     """The source may hold more than it lists."""
     source_unread: tuple[str, ...] = ()
     """In sentences, what that is and which setting reads further."""
+    problems: tuple[str, ...] = ()
+    """What of the source cannot be read, in sentences: nobody knows what was not moved."""
     losses: tuple[Loss, ...] = ()
     """What the destination does not keep of the records that were moved now."""
 
@@ -149,7 +153,7 @@ class Applied(Model):
     @property
     def complete(self) -> bool:
         """Whether this was all that the source holds."""
-        return not self.source_at_least
+        return not (self.source_at_least or self.problems)
 
 
 async def apply(
@@ -179,7 +183,7 @@ async def apply(
         async for page in ends.pages(ends.source, mover.pace.search):
             if page.total is not None and not page.at_least:
                 mover.pace.total = page.total
-            await mover.move_all(page.records)
+            await mover.move_all(page.records, page.problems)
             mover.pace.tell()
         ended = begun.model_copy(update={"applied_at": datetime.now(UTC)})
         await asyncio.to_thread(kept.write, ended)
@@ -189,6 +193,7 @@ async def apply(
         failures=tuple(mover.failures),
         source_at_least=page.at_least,
         source_unread=page.unread,
+        problems=tuple(one.sentence() for one in page.problems),
         losses=mover.losses,
         **mover.counts,
     )
@@ -229,13 +234,15 @@ class _Mover:
         """What the destination does not keep of what was moved, so far as is known."""
         return tuple(losses(self._lacking, carried=self._carries))
 
-    async def move_all(self, records: Sequence[Record]) -> None:
+    async def move_all(self, records: Sequence[Record], problems: Sequence[Problem]) -> None:
         """Move a page of records, several at once."""
         room = asyncio.Semaphore(_AT_ONCE)
 
         async def one(parcel: Parcel, found: _Found) -> None:
             async with room:
                 try:
+                    if why := garbled(parcel.record, problems):
+                        raise Invalid(why)
                     outcome = await self._move(parcel, found)
                 except MemtuiError as error:
                     self._fail(parcel, error)

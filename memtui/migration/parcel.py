@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ConfigDict, ValidationError
 
-from memtui.contract import Capabilities, Json, Model, Record, WriteRequest, owner_of
+from memtui.contract import Capabilities, Json, Model, Problem, Record, WriteRequest, owner_of
 from memtui.service.fact_limits import FACT
 from memtui.service.operations import redact_write
 from memtui.service.undo import as_write
@@ -26,6 +26,7 @@ FIELDS = (
     "pinned", "valid_from", "valid_to", "source", "scope", "metadata",
 )  # fmt: skip
 """What is compared. A record's id, revision, place and time of change are its provider's own."""
+_STANDS_IN = "\N{REPLACEMENT CHARACTER}"
 _BYTES = 8
 _WORDS = {"expires_at": "expiry", "pinned": "pin", "valid_to": "valid until"}
 
@@ -195,6 +196,19 @@ def unpack_clean(record: Record) -> Parcel:
         }
     )
     return Parcel(changed, prints_of(changed), parcel.passport, labels, parcel.ends)
+
+
+def garbled(record: Record, problems: Collection[Problem]) -> str | None:
+    """Return why a record's text is not what its file holds; None: it is, for all that is known.
+
+    A copy would keep what stands for bytes that could not be read, and nobody would know it.
+    """
+    if not problems or record.location is None or _STANDS_IN not in record.model_dump_json():
+        return None
+    path = record.location.path
+    if not any(one.location and one.location.path == path for one in problems):
+        return None
+    return "Bytes of its file are not UTF-8 and would be lost; save the file as UTF-8 first."
 
 
 def living(records: Iterable[Record], read: Callable[[Record], Parcel]) -> list[Parcel]:

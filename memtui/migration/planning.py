@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 from pydantic import computed_field
 
-from memtui.contract import Adapter, BrowseRequest, Invalid, Model, Record, owner_words
+from memtui.contract import Adapter, BrowseRequest, Invalid, Model, Problem, Record, owner_words
 from memtui.migration.ends import Ends
-from memtui.migration.parcel import Loss, fields_held, living, losses, unable, unpack_clean
+from memtui.migration.parcel import Loss, fields_held, garbled, living, losses, unable, unpack_clean
 from memtui.service.fact_limits import FACT, FactLimits, check_text
 from memtui.service.visibility import is_org
 
@@ -46,6 +46,8 @@ class Plan(Model):
     """The source may hold more than it lists."""
     source_unread: tuple[str, ...] = ()
     """In sentences, what that is and which setting reads further."""
+    problems: tuple[str, ...] = ()
+    """What of the source cannot be read, in sentences: nobody knows whether more is there."""
     destination_records: int | None = None
     """How many the destination holds already, where it knows."""
     destination_at_least: bool = False
@@ -64,7 +66,7 @@ class Plan(Model):
     @property
     def complete(self) -> bool:
         """Whether this is all that the source holds."""
-        return not self.source_at_least
+        return not (self.source_at_least or self.problems)
 
 
 class _Survey:
@@ -87,7 +89,7 @@ class _Survey:
         """Count what is not moved."""
         self.has["staying"] += files
 
-    def add(self, records: Sequence[Record]) -> None:
+    def add(self, records: Sequence[Record], problems: Sequence[Problem]) -> None:
         for parcel in living(records, unpack_clean):
             record = parcel.record
             label = "company" if is_org(record.scope) else owner_words(record.scope)
@@ -100,7 +102,11 @@ class _Survey:
             key = (label, record.kind, home or "")
             if key in self.scopes or len(self.scopes) < _COUNTED:
                 self.scopes[key] += 1
-            reason = self._refusal(record, no_home) or self._too_many(record, label)
+            reason = (
+                garbled(record, problems)
+                or self._refusal(record, no_home)
+                or self._too_many(record, label)
+            )
             if reason is not None:
                 self.has["refused"] += 1
                 if len(self.refusals) < _LISTED:
@@ -164,7 +170,7 @@ async def plan(
     load, key = ends.service.bindings.provider, ends.destination.provider_key
     survey = _Survey(ends, limits, await asyncio.to_thread(load, key))
     async for page in ends.pages(ends.source, report, survey.stay):
-        await asyncio.to_thread(survey.add, page.records)
+        await asyncio.to_thread(survey.add, page.records, page.problems)
         report(survey.has["record"])
     asked = BrowseRequest(
         scope=ends.scope, binding_key=ends.destination.key, filter=ends.part.filter, limit=1
@@ -176,6 +182,7 @@ async def plan(
         records=survey.has["record"],
         source_at_least=page.at_least,
         source_unread=page.unread,
+        problems=tuple(one.sentence() for one in page.problems),
         destination_records=there.total,
         destination_at_least=there.at_least,
         scopes=tuple(

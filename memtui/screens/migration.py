@@ -356,7 +356,9 @@ def _planned_words(plan: Plan) -> Content:
         parts.append(f"{more}{fmt.count(there)} in the destination already")
     if plan.refused:
         parts.append(f"{fmt.count(plan.refused)} refused")
-    return display(", ".join(parts), style=WARN if plan.refused else DIM)
+    if plan.problems:
+        parts.append(f"{fmt.counted(len(plan.problems), 'place')} cannot be read")
+    return display(", ".join(parts), style=WARN if plan.refused or plan.problems else DIM)
 
 
 # What each step found, as the rows of one list.
@@ -379,7 +381,7 @@ def _records(one: StepRow) -> Cell:
 
 def planned(plan: Plan) -> Iterator[StepRow]:
     """Yield where the records go, then what will be lost and what is refused."""
-    yield from _unread(plan.source_unread)
+    yield from _unread((*plan.source_unread, *plan.problems))
     if plan.refused:
         why = "The destination does not take them; each is listed below."
         yield StepRow("refused", plan.refused, why, "error")
@@ -409,7 +411,7 @@ def _lost(losses: Iterable[Loss]) -> Iterator[StepRow]:
 
 def applied(done: Applied) -> Iterator[StepRow]:
     """Yield what was done with how many records, then each that was not moved."""
-    yield from _unread(done.source_unread)
+    yield from _unread((*done.source_unread, *done.problems))
     yield StepRow("written", done.written, "new in the destination", "success")
     yield StepRow("replaced", done.replaced, "moved before, and changed in the source since")
     yield StepRow("unchanged", done.unchanged, "there already")

@@ -389,3 +389,37 @@ async def test_verify_names_each_mismatch(
     assert (await verify(ends, paths.data, sample=1000, seed=1)).missing == 1
     drawn = await verify(ends, paths.data, sample=5)
     assert drawn.seed is not None
+
+
+async def test_what_cannot_be_read_is_named_and_not_copied_with_bytes_lost(
+    service: MemoryService, caller: Caller, paths: Paths, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "latin.md").write_bytes(b"Caf\xe9 opens at nine")
+    (notes / "plain.md").write_text("A caf\N{REPLACEMENT CHARACTER} that is meant so.")
+    (notes / "out.md").symlink_to(paths.data / "memtui.db")
+    await service.bindings.update(caller, "second", config={"path": str(notes)})
+    ends = await ends_of(service, caller, "second", "default")
+    found = await plan(ends, FactLimits())
+    assert [place.partition(":")[0] for place in found.problems] == [
+        str(notes / "latin.md"),
+        str(notes / "out.md"),
+    ]
+    [refused] = found.refusals
+    assert (refused.record_id, found.refused, found.complete) == ("latin.md", 1, False)
+    assert "not UTF-8" in refused.reason
+
+    done = await apply(ends, paths.data)
+    assert (done.written, done.failed, done.complete) == (1, 1, False)
+    assert done.problems == found.problems
+    assert [(one.record_id, one.reason) for one in done.failures] == [("latin.md", refused.reason)]
+    [record] = await held(service, caller, "default")
+    assert "meant so" in record.text
+
+    (notes / "latin.md").write_text("Café opens at nine")
+    (notes / "out.md").unlink()
+    await service.sync(caller, "second")
+    done = await apply(ends, paths.data)
+    assert (done.written, done.unchanged, done.failed, done.problems) == (1, 1, 0, ())
+    assert (await verify(ends, paths.data)).passed

@@ -255,6 +255,21 @@ async def test_nothing_is_deleted_where_it_is_not_known_what_cannot_be_read(
     assert len(await pair.records(1)) == 2 * NUMBER
 
 
+async def test_bytes_that_are_not_utf8_are_named_and_not_carried_over(pair: Pair):
+    record = await pair.write(0, "Caf\N{REPLACEMENT CHARACTER} opens at nine.")
+    assert record.location is not None
+    file = Path(record.location.path)
+    file.write_bytes(file.read_bytes().replace("\N{REPLACEMENT CHARACTER}".encode(), b"\xe9"))
+    await pair.service.sync(pair.caller, pair.keys[0])
+    for dry_run in (True, False):
+        done = await pair.sync(dry_run=dry_run)
+        assert (done.is_whole, done.written) == (False, {})
+        [failure] = done.failures
+        assert failure.record_id == record.handle.provider_record_id
+        assert "not UTF-8" in failure.reason
+    assert len(await pair.records(1)) == 2 * NUMBER
+
+
 async def test_files_that_were_renamed_are_the_same_records(pair: Pair):
     notes = [one for one in await pair.records(0) if one.kind == "note"]
     for one in notes:

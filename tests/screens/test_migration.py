@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,11 +73,15 @@ async def compared(pilot: Pilot[Any], screen: Migration, how: str) -> None:
     await settled(pilot, screen)
 
 
-def rows(screen: Migration) -> list[str]:
+def listed(screen: Migration) -> VirtualList[StepRow]:
     found: VirtualList[StepRow] = screen.query_one("#migration-list", VirtualList)
+    return found
+
+
+def rows(screen: Migration) -> list[str]:
     return [
         f"{row.what} {'' if row.records is None else row.records}".strip()
-        for _, row in found.rows.held()
+        for _, row in listed(screen).rows.held()
     ]
 
 
@@ -130,6 +135,26 @@ async def test_from_a_vault_to_a_plugin_step_by_step_and_back(
             await confirmed(pilot, screen, "b")
             assert await serving(service, caller, "default")
             assert "○ cut over" in screen_text(app)
+
+
+@pytest.mark.slow
+async def test_files_that_cannot_be_read_are_named_before_and_after(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "latin.md").write_bytes(b"Caf\xe9 opens at nine")
+    (notes / "plain.md").write_text("A plain one.")
+    await service.bindings.add(caller, "mine", "vault", {"path": str(notes)})
+    await service.bindings.add(caller, "copies", "vault", {})
+    async with opened(paths, settings, "copies", source="mine") as (app, pilot, screen):
+        assert rows(screen)[:2] == ["the source may hold more", "refused 1"]
+        words = next(row.where for _, row in listed(screen).rows.held())
+        assert f"{notes}/latin.md:1: The line holds bytes that are not UTF-8" in words
+        assert "1 place cannot be read" in screen_text(app)
+        await confirmed(pilot, screen, "a")
+        assert rows(screen)[:2] == ["the source may hold more", "written 1"]
+        assert "failed: latin.md" in rows(screen)
 
 
 @pytest.mark.slow

@@ -60,7 +60,8 @@ async def migrate(
     Of the whole company, unless a project, agent or user is given. Run --dry-run, --apply and
     --verify in this order. The source is only read. Stopped at any
     moment and run again, --apply goes on and doubles nothing. Exit 1 if a record could not be
-    moved, or is not the same on both sides, and if --verify could not read all that SRC holds.
+    moved, is not the same on both sides, or a file of SRC cannot be read whole, which is named;
+    and if --verify could not list all that SRC holds.
     """
     from memtui.migration.ends import Part, open_ends
 
@@ -110,7 +111,7 @@ async def _plan(session: Session, ends: Ends) -> int:
     found = await plan(ends, FactLimits.of(session.settings))
     session.out.answer(found, _planned(found))
     _tell_unread(session, ends.source, found.source_unread)
-    return 0
+    return 1 if found.problems else 0
 
 
 async def _apply(session: Session, ends: Ends) -> int:
@@ -124,7 +125,7 @@ async def _apply(session: Session, ends: Ends) -> int:
         raise
     session.out.answer(done, _applied(done))
     _tell_unread(session, ends.source, done.source_unread)
-    return 1 if done.failed else 0
+    return 1 if done.failed or done.problems else 0
 
 
 async def _verify(session: Session, ends: Ends, sample: int | None, seed: int | None) -> int:
@@ -175,6 +176,7 @@ def _planned(found: Plan) -> Iterator[Line]:
         yield f"read where they lie, and not moved: {shown.counted(found.staying, 'file')}"
     if found.redacted:
         yield f"secrets taken out: {shown.counted(found.redacted, 'record')}"
+    yield from _not_read(found.problems)
     if found.refused:
         yield f"refused: {shown.counted(found.refused, 'record')}"
     reasons: dict[str, list[str]] = {}
@@ -183,6 +185,11 @@ def _planned(found: Plan) -> Iterator[Line]:
     for why, ids in reasons.items():
         rest = f" and {len(ids) - _NAMED:,} more" if len(ids) > _NAMED else ""
         yield Dim(f"  {', '.join(ids[:_NAMED])}{rest}: {why}")
+
+
+def _not_read(problems: Sequence[str]) -> Iterator[Line]:
+    for problem in problems:
+        yield f"not read: {problem}"
 
 
 def _lost(losses: Sequence[Loss]) -> Iterator[Line]:
@@ -196,6 +203,7 @@ def _applied(done: Applied) -> Iterator[Line]:
     yield "  ".join(f"{name} {getattr(done, name):,}" for name in words)
     if not done.complete:
         yield f"the source holds at least {done.seen:,}: what it did not list was not moved"
+    yield from _not_read(done.problems)
     yield from _lost(done.losses)
     for failure in done.failures:
         yield Dim(f"  {failure.record_id}: {failure.reason}")
@@ -207,8 +215,7 @@ def _verified(found: Verified, ends: Ends) -> Iterator[Line]:
     words = ("checked", "matched", "missing", "different", "extra", "others")
     yield "  ".join(f"{name} {getattr(found, name):,}" for name in words)
     yield verdict(found, ends.source.key, ends.destination.key)
-    for problem in found.problems:
-        yield f"not read: {problem}"
+    yield from _not_read(found.problems)
     if found.sample is not None:
         total = shown.of_total(found.checked, found.source_records, at_least=not found.complete)
         yield f"a sample: {total} were compared, --seed {found.seed}"

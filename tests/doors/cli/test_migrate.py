@@ -64,6 +64,21 @@ def test_a_dry_run_as_json(vaults: Run) -> None:
     ]
 
 
+@pytest.mark.parametrize("step", ["--dry-run", "--apply"])
+def test_files_that_cannot_be_read_are_named(here: Run, tmp_path: Path, step: str) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "latin.md").write_bytes(b"Caf\xe9")
+    (notes / "open.md").write_text("---\nnever closed")
+    assert here("bindings", "add", "mine", "vault", "--set", f"path={notes}").code == 0
+    done = here("migrate", "mine", "default", step)
+    assert done.code == 1
+    assert f"not read: {notes}/latin.md:1: The line holds bytes that are not UTF-8" in done.out
+    assert f"not read: {notes}/open.md:1: " in done.out
+    assert "  latin.md: Bytes of its file are not UTF-8 and would be lost" in done.out
+    assert len(here("migrate", "mine", "default", step, "--json").document["problems"]) == 2
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
