@@ -123,7 +123,10 @@ def _never_read(own: Sequence[Known], now: datetime, rules: InsightRules) -> Ite
         if not one.use.count and (one.record.created_at or one.record.updated_at or old) <= old
     ]
     if unread:
-        sentence = f"{_owner(own)} has {_figures(unread, own)} never read."
+        sentence = (
+            f"{_owner(own)} has {_figures(unread, own)} older than {rules.unread_days} days and "
+            "never read."
+        )
         yield _insight(InsightKind.NEVER_READ, own, unread, sentence)
 
 
