@@ -31,6 +31,7 @@ from memtui.contract import (
     ForgetRequest,
     Invalid,
     Json,
+    NotFound,
     OperationStatus,
     OperationType,
     Record,
@@ -55,7 +56,7 @@ from memtui.service.survey import (
 )
 from memtui.service.visibility import Action, Caller
 from memtui.store import appending, bindings, erasing, held, log
-from memtui.store.digest import CONTROL
+from memtui.store.digest import CONTROL, committed_subject
 from memtui.store.erasing import Aim, erase_fields, purge_request
 from memtui.store.operation import OperationDraft
 
@@ -73,6 +74,8 @@ _REBUILT = 10_000
 """Erasing makes indexes anew, so a provider gets the time of a large bulk call."""
 
 _A_DAY = timedelta(days=1)
+_REFUSALS = {"notfound", "denied", "invalid"}
+"""What a purge fails with before it has begun."""
 
 
 class Purging(Group):
@@ -83,6 +86,7 @@ class Purging(Group):
 
         Raises:
             Denied: the caller may not purge this.
+            NotFound: nobody knows it, and nothing of it is kept.
             Unavailable: a provider that may hold what lives cannot be asked.
         """
         scope = Scope(company_id=caller.company_id)
@@ -95,7 +99,9 @@ class Purging(Group):
             if request.forget:
                 found.aim = found.with_living()
             entry.result_count = len(found.living)
-            return await asyncio.to_thread(self._planned, request, found)
+            planned = await asyncio.to_thread(self._planned, request, found)
+            await asyncio.to_thread(self._refuse_unknown, request, found, planned)
+            return planned
 
     @to_its_end
     async def apply(
@@ -107,6 +113,7 @@ class Purging(Group):
             Conflict: another purge runs, the log is being sealed, or a sealed segment that holds
                 something of it was altered; nothing was changed.
             Denied: the caller may not purge this, or memtui or the company is read-only.
+            NotFound: nobody knows it, and nothing of it is kept; nothing was done.
             Unavailable: a provider that may hold what lives cannot be asked.
         """
         core = self._core
@@ -118,6 +125,8 @@ class Purging(Group):
             await core.refuse_changes(caller.company_id)
             with self._alone():
                 found = await self._survey(caller, request)
+                there = await asyncio.to_thread(self._planned, request, found)
+                await asyncio.to_thread(self._refuse_unknown, request, found, there)
                 going = found.going() if request.forget else []
                 aim = found.with_living() if going else found.aim
                 await asyncio.to_thread(self._refuse_altered, aim)
@@ -250,6 +259,49 @@ class Purging(Group):
         found.beyond.append(_DISKS)
         copies = [Copies(place=place, count=n, what=what) for place, n, what in counts if n]
         return found.answer(request, copies)
+
+    def _refuse_unknown(self, request: PurgeRequest, found: Survey, planned: PurgeAnswer) -> None:
+        """Raise `NotFound` for what was mistyped: nothing of it is there, and it was never met.
+
+        The sentence names nothing: it stands in the log, which may just have lost the name. After a
+        purge that broke off, what is asked for may be what that one has still to scrub.
+        """
+        if planned.copies or planned.living or request.before is not None:
+            return
+        own_log = self._core.log(found.aim.company_id)
+        purges = Filter(operation_type=OperationType.PURGE, own=True)
+        if self._was_met(request, found.aim) or any(
+            one.status is not OperationStatus.OK and one.error_kind not in _REFUSALS
+            for one in own_log.each(purges)
+        ):
+            return
+        purged = "; it never was, or was purged before" if request.record_id is not None else ""
+        what = "user" if request.subject_id is not None else request.what
+        raise NotFound(
+            f"Nobody knows such a {what}, and memtui keeps no copy of it{purged}. "
+            "Nothing was erased."
+        )
+
+    def _was_met(self, request: PurgeRequest, aim: Aim) -> bool:
+        """Whether the log has an operation about it, also one whose user was erased."""
+        own_log = self._core.log(aim.company_id)
+        if request.record_id is not None:
+            ids = [(key, one) for key, of in aim.gone.items() for one in of]
+            return any(
+                own_log.mutations_of_record(*place) or own_log.retrievals(*place, 1)[0]
+                for place in ids
+            )
+        if request.subject_id is None:
+            named = [Filter(project_id=request.project_id, own=True)]
+        else:
+            with self._core.database.read() as database:
+                salt = log.company_salt(database, aim.company_id)
+            named = [
+                Filter(subject_id=request.subject_id, own=True),
+                Filter(subject_id=committed_subject(request.subject_id, salt), own=True),
+                Filter(principal=f"user:{request.subject_id}", own=True),
+            ]
+        return any(own_log.page(one, limit=1).operations for one in named)
 
     # Erasing it
 

@@ -126,6 +126,12 @@ def salt_of(
     return b"" if salt is None else field_salt(salt, path)
 
 
+def committed_subject(subject_id: str, company: bytes) -> str:
+    """Return what stands for a subject's id where that was erased, by the company's salt."""
+    value = _quoted(subject_id)
+    return commitment(SUBJECT, field_salt(company, value), value)
+
+
 def fields(one: OperationDraft) -> list[tuple[str, str]]:
     """Return path and canonical JSON text of each value that the document has a commitment of."""
     return _fields(one, _split(one)[1])

@@ -228,7 +228,11 @@ async def test_what_is_purged_is_nowhere_and_the_log_still_proves(
         assert done.found is not None
         assert (done.left, done.others, done.found.unread) == ((), (), ())
         assert done.found.texts > 0
-        assert not (await service.purging.plan(ANA, request)).copies
+        if request.record_id is None:
+            assert not (await service.purging.plan(ANA, request)).copies
+        else:  # nothing tells it from one that never was
+            with pytest.raises(NotFound, match="memtui keeps no copy of it; it never was, or was"):
+                await service.purging.plan(ANA, request)
     assert (await service.analysis.verify_chain(ANA)).problem is None
     assert (await service.analysis.verify_archive(ANA)).problems == ()
     if what == "subject":

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.contract import Invalid
+from memtui.contract import Invalid, NotFound
 from memtui.doors.cli.options import Yes, complete_binding, complete_name
 from memtui.doors.cli.output import Dim, Line, columns, jsonable, table
 from memtui.doors.cli.session import Session, build
@@ -17,7 +17,7 @@ from memtui.wording import unknown
 
 if TYPE_CHECKING:
     from memtui.analytics.traces import Trace
-    from memtui.service import PurgeAnswer, PurgeRequest
+    from memtui.service import Caller, PurgeAnswer, PurgeRequest
     from memtui.service.survey import Living
 
 _COPIES = columns("place*", "copies>", "of")
@@ -66,7 +66,8 @@ async def purge(
     """Erase memtui's own copies of what is gone, for good.
 
     Without --yes it shows what would go and changes nothing. What lives stays, unless --forget is
-    given. Afterwards it looks for the texts; exit 1 where one is still found.
+    given. Afterwards it looks for the texts; exit 1 where one is still found, and where nobody
+    knows what is named.
     """
     from memtui.service import PurgeRequest
 
@@ -92,16 +93,16 @@ async def purge(
     )
     if keep_doing and before is None:
         raise Invalid("--keep-doing goes with --texts-older-than.")
+    purging = session.service.purging
     if not yes:
-        plan = await session.service.purging.plan(session.caller, request)
+        plan = await _asked(session, request, purging.plan)
         session.out.answer(plan, _planned(plan, forget=forget))
-        await _say_unknown(session, request, plan)
         session.out.say("Nothing was changed; say --yes to erase this for good.")
         return 0
-    done = await session.service.purging.apply(session.caller, request)
+    done = await _asked(session, request, purging.apply)
     if keep_doing and before is not None:
         days = (session.now - before) // timedelta(days=1)
-        await session.service.purging.keep_doing(session.caller, days)
+        await purging.keep_doing(session.caller, days)
         if session.settings.purge_after_days < days:
             session.out.say(
                 f"Set purge_after_days = {days} in {session.paths.config_file} to have the app and "
@@ -109,20 +110,25 @@ async def purge(
             )
     left = [one.model_dump() for one in done.left]
     session.out.answer(jsonable(done) | {"left": left, "passed": not left}, _done(done))
-    await _say_unknown(session, request, done)
     return 1 if left else 0
 
 
-async def _say_unknown(session: Session, request: PurgeRequest, answer: PurgeAnswer) -> None:
-    """Name a user or project that the log does not know, where there was nothing of it."""
-    if answer.copies or answer.living or answer.forgotten:
-        return
-    seen = await session.service.log.scopes(session.caller, _LOOKED_AT)
-    for what, field in (("user", "subject_id"), ("project", "project_id")):
-        name = getattr(request, field)
-        known = sorted({value for one in seen if (value := getattr(one, field))})
-        if name and name not in known:
-            session.out.say(unknown(what, name, known))
+async def _asked(
+    session: Session,
+    request: PurgeRequest,
+    ask: Callable[[Caller, PurgeRequest], Awaitable[PurgeAnswer]],
+) -> PurgeAnswer:
+    """Return the answer; a user or project that nobody knows is named with what is near."""
+    try:
+        return await ask(session.caller, request)
+    except NotFound:
+        seen = await session.service.log.scopes(session.caller, _LOOKED_AT)
+        for what, field in (("user", "subject_id"), ("project", "project_id")):
+            name = getattr(request, field)
+            known = sorted({value for one in seen if (value := getattr(one, field))})
+            if name and name not in known:
+                session.out.say(unknown(what, name, known))
+        raise
 
 
 def _planned(plan: PurgeAnswer, *, forget: bool) -> Iterator[Line]:

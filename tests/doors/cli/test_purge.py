@@ -38,7 +38,8 @@ def test_it_shows_what_would_go_and_erases_it_on_yes(
     )
     assert gone.document["found"]["texts"] == 2
     again = here("purge", told, "--yes")
-    assert "memtui keeps no copy of it." in again.out
+    assert again.code == 1
+    assert "memtui keeps no copy of it; it never was, or was purged before." in again.err
     assert not any(
         b"garden gate" in path.read_bytes() for path in home.rglob("*") if path.is_file()
     )
@@ -103,6 +104,26 @@ def test_read_only_shows_and_refuses(here: Run, told: str) -> None:
 def test_a_name_that_nothing_has_is_told_with_what_is_near(here: Run) -> None:
     here("note", "x", "--subject", "ana")
     here("browse", "--subject", "annas")  # a name that nothing was found of
-    for options in ((), ("--yes",)):
-        done = here("purge", "--subject", "anna", *options)
-        assert (done.code, "no user anna; did you mean ana?" in done.err) == (0, True)
+    here("note", "y", "--project", "apollo")
+    for options in ((), ("--yes",), ("--forget", "--yes")):
+        for kind, name, near in (("user", "anna", "ana"), ("project", "apolo", "apollo")):
+            option = "--subject" if kind == "user" else "--project"
+            done = here("purge", option, name, *options)
+            assert done.code == 1
+            assert f"no {kind} {name}; did you mean {near}?" in done.err
+            assert f"Nobody knows such a {kind}" in done.err
+            assert not done.out
+        assert here("purge", "nosuch", *options).code == 1
+    log = here("ops", "list", "--own", "--json").out
+    assert "Nobody knows such a record" in log
+    assert not any(name in log for name in ('apolo"', "apolo;", "nosuch")), "it may be secret"
+
+
+def test_who_was_purged_before_is_known_by_that(here: Run) -> None:
+    here("note", "The gate opens at nine on Mondays", "--subject", "ana")
+    here("note", "Another of the project's own", "--project", "apollo")
+    for option in (("--subject", "ana"), ("--project", "apollo")):
+        assert here("purge", *option, "--forget", "--yes").code == 0
+        for words in ((), ("--yes",)):
+            again = here("purge", *option, *words)
+            assert (again.code, "memtui keeps no copy of it." in again.out) == (0, True)
