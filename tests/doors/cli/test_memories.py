@@ -337,7 +337,11 @@ def test_an_unknown_outcome_is_found_and_checked(here: Run, fake: type[FakeAdapt
     assert not any(doubt <= one.items() for one in here("doctor", "--json").document["checks"])
     assert checked["operation_id"] == unknown[0]["operation_id"]
     assert checked["told"] in here("ops", "show", str(unknown[0]["seq"])).out
-    assert here("ops", "check", str(unknown[0]["seq"])).code == 2
+    again = here("ops", "check", str(unknown[0]["seq"]))
+    assert (again.code, again.out) == (0, f"{checked['told']} (found by {checked['check_id']})\n")
+    assert again.err == f"memtui undo {unknown[0]['operation_id']} undoes it.\n"
+    assert here("undo").code == 0
+    assert here("ops", "check", str(unknown[0]["seq"])).err == ""
 
 
 def test_an_operation_is_shown_whole(here: Run, fake: type[FakeAdapter]) -> None:
