@@ -55,7 +55,12 @@ async def forget(
     if dry_run:
         return await _dry_run(session, ids, scope)
     if not yes and binding is not None:
-        confirm(f"Forget {shown.counted(len(ids), 'record')} from {binding.binding_key}?")
+        there, missing = await _looked_up(session, ids, scope)
+        if not there:
+            raise missing[ids[0]]
+        for error in missing.values():
+            session.out.say(str(error))
+        confirm(f"Forget {shown.counted(len(there), 'record')} from {binding.binding_key}?")
     request = scope.request(
         session,
         ForgetRequest,
@@ -186,20 +191,28 @@ _NAMED = 3
 _UNDONE_CHARS = 60
 
 
-async def _dry_run(session: Session, ids: Sequence[str], scope: ScopeOptions) -> int:
+async def _looked_up(
+    session: Session, ids: Sequence[str], scope: ScopeOptions
+) -> tuple[list[Record], dict[str, NotFound]]:
+    """Return the records of these ids, and by its id why another one is none."""
     records: list[Record] = []
-    missing: list[str] = []
+    missing: dict[str, NotFound] = {}
     for record_id in ids:
         try:
             found = await session.service.get(
                 session.caller, record_id, scope.scope(session), binding_key=scope.binding
             )
-        except NotFound:
-            missing.append(record_id)
+        except NotFound as error:
+            missing[record_id] = error
         else:
             records.append(found.record)
+    return records, missing
+
+
+async def _dry_run(session: Session, ids: Sequence[str], scope: ScopeOptions) -> int:
+    records, missing = await _looked_up(session, ids, scope)
     session.out.answer(
-        {"records": records, "missing": missing, "dry_run": True},
+        {"records": records, "missing": [*missing], "dry_run": True},
         (f"{one.handle.provider_record_id}  {visible(one.text, limit=100)}" for one in records),
     )
     for record_id in missing:

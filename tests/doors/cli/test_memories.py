@@ -169,6 +169,19 @@ def test_forget_asks_on_a_terminal_only(here: Run) -> None:
     assert here("get", record_id).code == 1
 
 
+def test_forget_asks_for_nothing_that_is_not_there(here: Run) -> None:
+    gone = here("forget", "nothing", "neither")
+    assert (gone.code, "There is no record nothing" in gone.err) == (1, True)
+    assert "add --yes" not in gone.err
+    record_id = write(here)
+    asked = here("forget", "nothing", record_id, stdin=b"n\n", terminal=True)
+    assert "There is no record nothing" in asked.err
+    assert "Forget 1 record from default?" in asked.err
+    partly = here("forget", "nothing", record_id, stdin=b"y\n", terminal=True)
+    assert partly.code == 1
+    assert here("get", record_id).code == 1
+
+
 def test_a_dry_run_changes_nothing(here: Run) -> None:
     record_id = write(here)
     ran = here("forget", record_id, "gone", "--dry-run")
