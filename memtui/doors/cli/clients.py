@@ -73,7 +73,7 @@ def carried_out(invocation: Invocation, plan: Plan, yes: str | None, done: str, 
             out.answer(
                 document, plan.lines(), f"Nothing was done; to do it give --yes {plan.token}."
             )
-            return 1
+            return 2  # a yes that nobody was there to give
         for line in plan.lines():
             out.say(line)
         confirm("Do this?")

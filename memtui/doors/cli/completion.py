@@ -36,7 +36,8 @@ def completion_show(invocation: Invocation, shell: Shell = None) -> None:
 def completion_install(invocation: Invocation, shell: Shell = None, *, yes: YesTo = None) -> int:
     """Let a shell complete memtui, from its next start on.
 
-    Shows first which files it would write and change. Exit 1 where that was all.
+    Shows first which files it would write and change. Exit 2 where nobody could say
+    yes.
     """
     from memtui.doors.clients import FileChange, Plan, read
 
@@ -52,7 +53,7 @@ def completion_install(invocation: Invocation, shell: Shell = None, *, yes: YesT
 
 
 def completion_remove(invocation: Invocation, shell: Shell = None, *, yes: YesTo = None) -> int:
-    """Take away what `completion install` wrote. Exit 1 where it was only shown."""
+    """Take away what `completion install` wrote. Exit 2 where nobody could say yes."""
     from memtui.doors.clients import FileChange, Plan, read
 
     chosen = _chosen(shell)

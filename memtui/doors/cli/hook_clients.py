@@ -63,7 +63,7 @@ def hook_install(
     """Have a client call memtui when a session starts, at each prompt and after each answer.
 
     It shows the change to the client's file and makes it after a yes; everything else in the file
-    stays. Exit 1 if nothing was done.
+    stays. Exit 2 where nobody could say yes.
     """
     from memtui.doors.clients import Plan, find_client
     from memtui.doors.hooks.clients import CLIENTS, EVENT, installing
@@ -88,7 +88,7 @@ def hook_install(
 
 
 def hook_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = None) -> int:
-    """Take memtui's hooks out of a client again. Exit 1 if nothing was done."""
+    """Take memtui's hooks out of a client again. Exit 2 where nobody could say yes."""
     from memtui.doors.clients import Plan, find_client
     from memtui.doors.hooks.clients import CLIENTS, uninstalling
 

@@ -185,8 +185,8 @@ def mcp_install(
     """Tell an MCP client of memtui, and when to use it.
 
     It runs the client's own command where there is one, and otherwise shows the change to the
-    client's file and makes it after a yes; everything else in the file stays. Exit 1 if nothing was
-    done.
+    client's file and makes it after a yes; everything else in the file stays. Exit 2 where nobody
+    could say yes.
     """
     from memtui.doors.clients import find_client
     from memtui.doors.mcp.clients import CLIENTS, plan_install
@@ -221,7 +221,7 @@ def _hooks_too(key: str, works_in: list[str]) -> str:
 
 
 def mcp_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = None) -> int:
-    """Take memtui out of an MCP client again. Exit 1 if nothing was done."""
+    """Take memtui out of an MCP client again. Exit 2 where nobody could say yes."""
     from memtui.doors.clients import find_client
     from memtui.doors.mcp.clients import CLIENTS, plan_uninstall
 

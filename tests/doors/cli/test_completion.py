@@ -26,7 +26,7 @@ def own_folders(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def install(here: Run, verb: str, shell: str) -> None:
     shown = here("completion", verb, shell, "--json")
-    assert (shown.code, shown.document["done"]) == (1, False)
+    assert (shown.code, shown.document["done"]) == (2, False)
     done = here("completion", verb, shell, "--yes", shown.document["code"])
     assert done.code == 0, done.err
     assert here("completion", verb, shell).out.startswith("Nothing to do: ")
@@ -48,7 +48,7 @@ def test_what_is_installed_is_shown_first_and_taken_away_to_the_byte(
         (person / started).symlink_to(dotfiles / "rc")
     before = files()
     shown = here("completion", "install", shell)
-    assert (shown.code, files()) == (1, before)
+    assert (shown.code, files()) == (2, before)
     assert "_MEMTUI_COMPLETE" in shown.out
     install(here, "install", shell)
     if started is not None:

@@ -289,6 +289,7 @@ def test_hooks_are_installed_by_a_code_and_taken_out_again(here: Run, person: Pa
     given = ("hook", "install", "gemini", "--project-from-folder")
     shown = here(*given, "--json").document
     assert path.read_bytes() == before
+    assert here(*given).code == 2
     assert here("hook", "install", "gemini", "--yes", shown["code"]).code == 5
     assert here(*given, "--yes", shown["code"]).code == 0
     assert "hook pre-run --client gemini --project-from-folder" in path.read_text()

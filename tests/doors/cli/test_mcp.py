@@ -27,7 +27,7 @@ def test_a_client_is_told_by_a_code_and_the_server_taken_out_again(
 ) -> None:
     before = own_file.read_bytes()
     shown = here("mcp", "install", "cursor", "--project", "apollo")
-    assert shown.code == 1
+    assert shown.code == 2
     assert '+  "mcpServers": {"memtui"' in shown.out
     assert own_file.read_bytes() == before
 
