@@ -381,6 +381,8 @@ async def test_a_change_whose_end_nobody_saw_is_looked_into_before_it_is_undone(
             assert listed(app).go_to_key(name)
             await until(pilot, lambda told=told: told in shown())  # type: ignore[misc]
             assert "nobody saw" not in shown()
+        await pilot.press("c")
+        await until(pilot, lambda: "The outcome of this operation is known." in toasts(app)[-1])
         await pilot.press("u")
         await pilot.pause()
         assert "Find out whether" not in screen_text(app)

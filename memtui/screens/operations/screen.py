@@ -251,7 +251,7 @@ class OperationsScreen(ListScreen[Operation]):
         missing = super().missing_for(row)
         found = self._found.get(row.operation_id) if row is not None else None
         is_unknown = row is not None and row.status is OperationStatus.UNKNOWN
-        if not is_unknown or (found is not None and found.happened):
+        if not is_unknown or (found is not None and found.happened is not None):
             missing[Need.UNKNOWN_OUTCOME] = ""
         return missing
 
