@@ -65,7 +65,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["correct", "a", "b", "--editor"], 2, "not both"),
     (["correct", "nothing", "b"], 1, "."),
     (["forget"], 2, "Missing argument 'RECORD_ID"),
-    (["forget", "a"], 2, "add --yes"),
+    (["forget", "a"], 1, "There is no record a in default for this scope"),
     (["forget", "a", "b", "--yes"], 1, "for this scope, nor the other; `memtui browse` lists"),
     (["forget", "a", "b", "c", "--yes"], 1, "for this scope, nor the 2 others; `memtui browse`"),
     (["undo"], 1, "."),
