@@ -10,8 +10,16 @@ import pytest
 import memtui.service
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
-from memtui.contract import CorrectRequest, ForgetRequest, QueryRequest, Record, Unavailable
+from memtui.contract import (
+    CorrectRequest,
+    ForgetRequest,
+    QueryRequest,
+    Record,
+    Scope,
+    Unavailable,
+)
 from memtui.screens.dialogs import EditText, WriteRecord
+from memtui.screens.state import GoTo
 from memtui.service import Caller, MemoryService, open_service
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.held import Gate, Held
@@ -120,9 +128,8 @@ async def test_an_answer_says_that_its_results_are_not_as_they_were(
 
 
 async def test_the_cursor_of_who_went_to_a_record_is_theirs_once_it_is_there(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, monkeypatch: Any
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
-    monkeypatch.setattr("memtui.screens.records.screen._SETTLE_SECONDS", 0.5)
     await write_notes(service, caller, ["deploys by hand", "deploys on Mondays"])
     async with running(paths, settings, "query") as (app, pilot):
         await pilot.press(*"mondays", "enter")
@@ -131,7 +138,105 @@ async def test_the_cursor_of_who_went_to_a_record_is_theirs_once_it_is_there(
         await until(pilot, lambda: current_text(app) == "deploys on Mondays")
         await pilot.press("down")
         assert current_text(app) == "deploys by hand"
-        await pilot.pause(0.7)
+        await pilot.pause()
+        assert current_text(app) == "deploys by hand"
+
+
+async def test_a_record_that_is_gone_to_in_another_scope_is_the_one_that_keys_work_on(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["deploys by ship"], project="harbour")
+    [asked_for, other] = await write_notes(service, caller, ["deploys by hand", "on Mondays"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await until(pilot, lambda: len(texts(app)) == 3)
+        listed(app).go_to_key(other.handle.provider_record_id)
+        app.screen.post_message(GoTo("query", scope=other.scope, select="hand"))
+        await until(pilot, lambda: "1 result for" in screen_text(app))
+        await pilot.press("R")
+        await until(pilot, lambda: len(texts(app)) == 2)
+        assert current_text(app) == "deploys by hand"
+
+        whole = Scope(company_id="local")
+        app.screen.post_message(GoTo("records", scope=whole))
+        await until(pilot, lambda: len(texts(app)) == 3)
+        listed(app).go_to_key(other.handle.provider_record_id)
+        app.screen.post_message(GoTo("query", scope=other.scope))
+        await until(pilot, lambda: app.state.scope == other.scope)
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        assert "Edit deploys by hand" in screen_text(app)
+        await pilot.press("escape")
+
+        app.screen.post_message(GoTo("records", scope=whole))
+        await until(pilot, lambda: len(texts(app)) == 3)
+        listed(app).go_to_key(other.handle.provider_record_id)
+        app.screen.post_message(GoTo("query", scope=other.scope))
+        await until(pilot, lambda: app.state.scope == other.scope)
+        where = {"scope": other.scope, "handles": (asked_for.handle,)}
+        await service.forget(caller, ForgetRequest(**where))
+        await pilot.press("e")
+        await until(pilot, lambda: any("There is no record" in one for one in toasts(app)))
+        assert texts(app) == ["on Mondays"]
+        await pilot.press("down")
+        await pilot.pause()
+        assert not isinstance(app.screen, EditText)
+
+
+async def test_nobody_is_led_back_to_a_record_that_was_written_and_forgotten(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["deploys by hand"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await until(pilot, lambda: len(texts(app)) == 1)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, WriteRecord))
+        await pilot.press(*"mine", "ctrl+s")
+        await until(pilot, lambda: current_text(app) == "mine")
+        await until(pilot, lambda: not app.frame.reading)  # type: ignore[union-attr]
+        await pilot.press("d", "y")
+        await until(pilot, lambda: texts(app) == ["deploys by hand"])
+        await pilot.press("r")
+        await until(pilot, lambda: not app.frame.reading)  # type: ignore[union-attr]
+        await pilot.pause()
+        assert not any("There is no record" in one for one in toasts(app))
+
+
+async def test_keys_find_no_row_of_the_scope_before_while_a_record_is_gone_to(
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await write_notes(service, caller, ["deploys by ship"], project="harbour")
+    [first, second] = await write_notes(service, caller, ["deploys by hand", "on Mondays"])
+    gate = Gate()
+
+    async def open_held(*arguments: Any, **named: Any) -> Any:
+        return Held(await open_service(*arguments, **named), gate)
+
+    monkeypatch.setattr(memtui.service, "open_service", open_held)
+    async with running(paths, settings, "records") as (app, pilot):
+        await until(pilot, lambda: len(texts(app)) == 3)
+        await pilot.press("3")
+        app.screen.post_message(GoTo(scope=first.scope))
+        await until(pilot, lambda: app.state.scope == first.scope)
+        gate.close()
+        app.screen.post_message(GoTo("records", select=first.handle.provider_record_id))
+        await until(pilot, lambda: app.frame.MODE == "records")  # type: ignore[union-attr]
+        await until(pilot, lambda: listed(app).current is None)
+        await pilot.press("d")
+        assert "This is still being read" in toasts(app)[-1]
+        gate.open()
+        await until(pilot, lambda: current_text(app) == "deploys by hand")
+
+        # One that is listed already is gone to at once, and a key leads away from it.
+        gate.close()
+        app.screen.post_message(GoTo("records", select=second.handle.provider_record_id))
+        await until(pilot, lambda: current_text(app) == "on Mondays")
+        await pilot.press("down" if listed(app).cursor == 0 else "up")
+        gate.open()
+        await until(pilot, lambda: not app.frame.reading)  # type: ignore[union-attr]
         assert current_text(app) == "deploys by hand"
 
 

@@ -469,6 +469,23 @@ async def test_keys_work_on_the_operation_that_is_shown_though_the_filter_leaves
         await until(pilot, lambda: app.state.filter.run_id == shown.scope.run_id)
 
 
+async def test_an_operation_is_gone_to_also_where_it_was_the_first_of_another_filter(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["one"])
+    await service.query(caller, QueryRequest(scope=MECH, query="asked"))
+    await write_notes(service, caller, ["two"])
+    async with running(paths, settings, "operations") as (app, pilot):
+        app.screen.post_message(GoTo("operations", filter_line="type:query"))
+        await until(pilot, lambda: listed(app).rows.count == 1)
+        asked = current(app)
+        go = GoTo("operations", filter_line="", select=asked.operation_id)
+        app.screen.post_message(go)
+        await until(pilot, lambda: listed(app).rows.count > 1)
+        await until(pilot, lambda: listed(app).cursor > 0)
+        assert current(app).operation_id == asked.operation_id
+
+
 async def test_what_cannot_be_undone_is_refused_before_the_question(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:

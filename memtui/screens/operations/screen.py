@@ -198,9 +198,11 @@ class OperationsScreen(ListScreen[Operation]):
                 self.load()
 
     def select(self, name: str) -> None:
-        """Put the cursor on an operation; the log is narrowed to nothing else to find it."""
-        if not self.rows_list.go_to_key(name):
-            self.talk(self._select(name))
+        """Put the cursor on an operation; the log is narrowed to nothing else to find it.
+
+        It waits for the log that is being opened: rows that stand here may be of another filter.
+        """
+        self.talk(self._select(name))
 
     async def _select(self, name: str) -> None:
         session = self.session

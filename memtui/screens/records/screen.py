@@ -65,8 +65,6 @@ NEWEST_FIRST = ("age", True)
 _MOST_AT_ONCE = 1_000
 _KEPT_S = 0.3
 """How long the rows of the question before stay while a new one is answered."""
-_SETTLE_SECONDS = 0.2
-"""A jump from another screen may change the binding too: the second reading is the right one."""
 
 
 class RecordsScreen(EditingScreen[Record]):
@@ -116,6 +114,7 @@ class RecordsScreen(EditingScreen[Record]):
         self._read_since = False
         """Whether records were read since it was counted how often."""
         self._pointed_at: str | None = None
+        """The record that was gone to from elsewhere, until the rows that were asked for came."""
         self._story: Provenance | None = None
         self._no_story = ""
         """Why the provenance of the record under the cursor could not be read."""
@@ -176,7 +175,7 @@ class RecordsScreen(EditingScreen[Record]):
         request = question.model_copy(update={"limit": limit})
         self._begun = request if is_new or not self._rows.loaded else None
         if is_new and self._page is not None:
-            self.set_timer(_KEPT_S, partial(self._forget_before, request))
+            self.set_timer(_KEPT_S, partial(self._forget_before, request))  # it takes its time
         self.reads.latest(lambda: self._browse(request), self._show_first, self._broken)
 
     def _leave_out_alike(self, *, everywhere: bool) -> None:
@@ -204,10 +203,11 @@ class RecordsScreen(EditingScreen[Record]):
         self._rows.replace(())
         self.rows_list.notice = ("Reading the records …",)
         self.rows_list.refresh()
+        self.draw_keys()
         self.draw_detail()
 
-    def _forget_before(self, request: BrowseRequest) -> None:
-        """Take away what the question before had found, as this one takes its time."""
+    def _forget_before(self, request: BrowseRequest | None) -> None:
+        """Take away what the question before had found."""
         if request is self._begun and self._page is not None:
             self._page = self._total = None
             self.forget()
@@ -241,7 +241,10 @@ class RecordsScreen(EditingScreen[Record]):
         self._begin_rows(page.records)
         self._note_outcomes(page.bindings)
         self.rows_list.rows_changed(follow=True)
-        self._go_back()
+        if self._pointed_at is None:
+            self._go_back()
+        else:
+            self._go_to(self._binding_key, self._pointed_at)
         self.look()
 
     def _keep_marks(self) -> None:
@@ -275,8 +278,7 @@ class RecordsScreen(EditingScreen[Record]):
             self._binding_key = page.binding_key
             self.follow([page.binding_key])
         else:
-            resolved = self.state.resolution
-            self._binding_key = resolved.binding_key if resolved is not None else ""
+            self._binding_key = self._resolved
             self.follow([one.binding_key for one in page.bindings if one.status == "ok"])
         self._keep_marks()
         came_in_parts = self._begun is not None and self._everywhere
@@ -286,7 +288,10 @@ class RecordsScreen(EditingScreen[Record]):
         self._links.clear()
         self._show(page, follow=came_in_parts)
         self.reorder()
-        self._go_back()
+        if self._pointed_at is None:
+            self._go_back()
+        else:
+            self._find_pointed(self._pointed_at)
         if not self._rows.more and not self._is_narrowed:
             self.rows_list.selection.keep_held()
         self.rows_list.notice = self._nothing()
@@ -392,6 +397,7 @@ class RecordsScreen(EditingScreen[Record]):
 
     def _broken(self, error: MemtuiError) -> None:
         self._begun = self._question = self._page = self._total = None
+        self._binding_key = self._resolved
         self._rows.replace(())
         hint = "r reads again, B looks at another binding."
         if not self.state.bindings:
@@ -399,6 +405,13 @@ class RecordsScreen(EditingScreen[Record]):
         if isinstance(error, Unsupported):
             hint = "3 asks it a question instead, B looks at another binding."
         self.show_error(error, hint)
+        if self._pointed_at is not None:
+            self._find_pointed(self._pointed_at)  # what is not listed may be had all the same
+
+    @property
+    def _resolved(self) -> str:
+        """The active binding, or nothing where there is none."""
+        return self.state.resolution.binding_key if self.state.resolution is not None else ""
 
     def on_screen_resume(self) -> None:
         """Count reads again where there were some meanwhile, or that cannot be known."""
@@ -563,6 +576,7 @@ class RecordsScreen(EditingScreen[Record]):
         Where some are on no page that came yet, the list is read again: the total may count them.
         """
         self.ghosts |= ghosts
+        self._pointed_at = None  # it may be among these
         left = set(map(self._row_key, names - ghosts))
         held = sum(self._rows.index_of(one) is not None for one in left)
         self._add(-held)
@@ -596,8 +610,16 @@ class RecordsScreen(EditingScreen[Record]):
 
     def select(self, name: str) -> None:
         """Put the cursor on a record, once it has come; one that no page holds is fetched."""
-        if name and not self._go_to(self._binding_key, name):
-            self._pointed_at = name
+        if not name:
+            return
+        if not self.reads.busy:
+            self._find_pointed(name)
+            return
+        self._pointed_at, self._was_on = name, None
+        if self._is_new:  # a key would work on a row of the question before
+            self._forget_before(self._begun)
+        else:
+            self._go_to(self._binding_key, name)
 
     def is_on(self, name: str) -> bool:
         """Whether the cursor is on a record of the binding that is looked at."""
@@ -607,10 +629,7 @@ class RecordsScreen(EditingScreen[Record]):
     def _go_to(self, binding_key: str, name: str) -> bool:
         return self.rows_list.go_to_key(self._row_key(Named(binding_key, name)))
 
-    def _find_pointed(self) -> None:
-        name = self._pointed_at
-        if name is None or self.reads.busy:
-            return
+    def _find_pointed(self, name: str) -> None:
         self._pointed_at = None
         if not self._go_to(self._binding_key, name):
             self.talk(self._fetch_pointed(self._binding_key, name))
@@ -630,11 +649,11 @@ class RecordsScreen(EditingScreen[Record]):
         self._go_to(*found)
 
     def moved(self) -> None:
-        """Read the record's provenance; go to what was pointed at once it may be there."""
-        if self._pointed_at is not None and self.is_on(self._pointed_at):
-            self._pointed_at = None  # where the cursor goes from here is the person's
-        if self._pointed_at is not None and not self.reads.busy:
-            self.set_timer(_SETTLE_SECONDS, self._find_pointed)
+        """Read the record's provenance, and let the cursor be where the person put it."""
+        name = self._pointed_at
+        if name and self.lists(Named(self._binding_key, name)) and not self.is_on(name):
+            self._pointed_at = None
+            self.carry_on("")
         record = self.rows_list.current
         if record is not None:
             self._read_story(record)
