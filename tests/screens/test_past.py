@@ -343,3 +343,29 @@ async def test_a_question_is_asked_again_at_the_moment_that_is_looked_at(
         await pilot.press("escape", "at")
         await until(pilot, lambda: "branch: release" in screen_text(app))
         assert "branch: main" not in screen_text(app)
+
+
+@pytest.mark.parametrize("key", ["2", "3", "4", "5", "6"])
+async def test_a_screen_that_was_left_for_the_past_shows_now_again(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings, key: str
+) -> None:
+    then, _ = [await fact(service, caller, f"branch: {one}") for one in ("main", "release")]
+
+    async with running(paths, settings, "query") as (app, pilot):
+        await pilot.press(*"branch", "enter")
+        await until(pilot, lambda: "1 result for" in screen_text(app))
+
+        async def shown() -> str:
+            """Return what the screen shows below the scope bar, once it has read."""
+            await pilot.press(key)
+            await until(pilot, lambda: app.frame and app.frame.is_current and not app.frame.reading)
+            return screen_text(app).partition("\n")[2]
+
+        before = await shown()
+        await pilot.press("1")
+        app.screen.post_message(GoTo(as_of=then))
+        await until(pilot, lambda: app.state.as_of is not None)
+        await pilot.press("at")
+        await until(pilot, lambda: app.state.as_of is None)
+        assert "Asking" not in (after := await shown())
+        assert len(after.split()) > 0.9 * len(before.split())

@@ -220,12 +220,14 @@ class QueryScreen(MemtuiScreen):
         """Read the questions asked before, and say for which scope the next one is.
 
         What was asked at another moment of the past, or now, is asked again at this one, and what
-        was asked of one binding of all, or the other way round.
+        was asked of one binding of all, or the other way round; so is what nobody answers any more.
         """
         self._draw_around()
-        is_shown = self.view.asking or self.view.answer is not None
-        if is_shown and self._asked_last and self._asked_of != self._asks_of:
-            self._ask(self._asked_last.query)
+        asking, last = self.view.asking, self._asked_last
+        is_broken_off = asking and not self.reads.busy
+        is_shown = asking or self.view.answer is not None
+        if last and (is_broken_off or (is_shown and self._asked_of != self._asks_of)):
+            self._ask(last.query)
         session, chosen = self.session, self.state.log_filter
         asked = Filter(
             agent_id=chosen.agent_id,
