@@ -404,7 +404,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("same_issue", "H", "Show all operations of this issue.", _ROW),
     ),
     "query": (
-        _do("back", "escape", "Go back from the details to the results."),
+        _do("back", "escape", "Go back from the details, or earlier questions, to the results."),
         _do("input", "i", "Write a question.", label="ask"),
         _do("intent", "t", "Change what the question is for."),
         _do(
@@ -429,7 +429,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("record", "R", "Show the record in Records.", _ROW),
         _do("edit", "e", "Show the record in Records and change its text.", _CORRECTION),
         _do("runs", "T", "Show the runs that were told it.", _ROW, label="runs told"),
-        _do("history", "h", "Show earlier questions and what they found."),
+        _do("history", "h", "Show earlier questions, or the results again."),
         _do("tags", "number_sign", "Choose a tag, and list everything that has it.", _SERVICE),
         _do("copy", "y", "Copy the text of the result.", _ROW),
     ),

@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.reactive import var
 from textual.widgets import Input, OptionList, Static
 
-from memtui.actions import Need
+from memtui.actions import ACTIONS, Action, Need
 from memtui.contract import (
     Explanation,
     Filter,
@@ -88,6 +88,8 @@ class QueryView:
     request: QueryRequest | None = None
     answer: QueryAnswer | EverywhereQuery | None = None
     """The answer that is shown, of one binding or of all; None while the past questions are."""
+    aside: QueryAnswer | EverywhereQuery | None = None
+    """The answer that the past questions stand in the place of."""
     changed: frozenset[tuple[str, str]] = frozenset()
     """Bindings and ids of its results that were changed or forgotten since."""
     said: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -107,6 +109,11 @@ class QueryView:
         everywhere = of_all(self.answer)
         outcomes = everywhere.bindings if everywhere else ()
         return [one.binding_key for one in outcomes if one.status == "waiting"]
+
+    @property
+    def last(self) -> QueryAnswer | EverywhereQuery | None:
+        """The last answer, whether it is shown or the past questions are."""
+        return self.aside if self.answer is None else self.answer
 
     @property
     def question(self) -> str:
@@ -199,6 +206,8 @@ class QueryScreen(MemtuiScreen):
         super().__init__(state)
         self._past = Background(self, "past")
         self._asked_last: QueryRequest | None = None
+        self._stood: int | None = None
+        """Which result the cursor was on when earlier questions took the place of the results."""
         self._asked_of: tuple[datetime | None, bool] = (None, False)
         """The moment of the past that the last question was asked at, None: now, and whether all
         bindings were asked."""
@@ -269,7 +278,7 @@ class QueryScreen(MemtuiScreen):
     def forget(self) -> None:
         """Take the answer away, to ask again."""
         asking = self.view.answer is not None or self.view.asking
-        self.view = replace(self.view, answer=None, asking=asking)
+        self.view = replace(self.view, answer=None, aside=None, asking=asking)
 
     def read_again(self) -> None:
         """Ask again, where an answer is shown."""
@@ -280,7 +289,7 @@ class QueryScreen(MemtuiScreen):
 
     def happened(self, news: News) -> None:
         """Offer the questions that others ask too, and tell which results are not as they were."""
-        answer = self.view.answer
+        answer = self.view.last
         if answer is not None:
             touched = {
                 (one.binding_key, handle.provider_record_id)
@@ -298,6 +307,14 @@ class QueryScreen(MemtuiScreen):
     def reading(self) -> bool:
         """Whether a question is being answered, or earlier ones are being read."""
         return super().reading or self._past.busy
+
+    def footer(self) -> list[Action]:
+        """Offer over the questions asked before what works on those."""
+        if self.group != self.MODE or self.view.answer is not None:
+            return super().footer()
+        back = [ACTIONS["query.history"]] if self.view.aside is not None else []
+        others = ("query.input", "app.filter", "app.scope", "app.help")
+        return [ACTIONS["list.open"], *back, *(ACTIONS[name] for name in others)]
 
     def focus_body(self) -> None:
         """Put the focus on the results, or without any into the question."""
@@ -351,7 +368,9 @@ class QueryScreen(MemtuiScreen):
 
         def so_far(answer: EverywhereQuery) -> None:
             if request is self._asked_last and self.is_attached:
-                self.view = replace(self.view, request=request, answer=answer, changed=frozenset())
+                self.view = replace(
+                    self.view, request=request, answer=answer, aside=None, changed=frozenset()
+                )
 
         def ask() -> Awaitable[QueryAnswer | EverywhereQuery]:
             service, caller = session.service, session.caller
@@ -371,6 +390,7 @@ class QueryScreen(MemtuiScreen):
             asking=False,
             request=request,
             answer=answer,
+            aside=None,
             changed=frozenset(),
             said={},
             asked=self.view.asked + 1,
@@ -392,6 +412,8 @@ class QueryScreen(MemtuiScreen):
             self._draw_cards((self._cards.highlighted or 0) if goes_on else 0)
         elif before.past != now.past and now.answer is None:
             self._draw_cards(_place_of(before.past_at(self._cards.highlighted), now.past or ()))
+        lists_past = now.answer is None
+        self.labels = {"list.open": "ask again", "query.history": "results"} if lists_past else {}
         notice = self.query_one("#query-notice", Notice)
         if (state := state_of(now)) is None:
             notice.hide()
@@ -482,8 +504,21 @@ class QueryScreen(MemtuiScreen):
             self.query_one(DetailPane).focus()
 
     def action_back(self) -> None:
-        """Go back from the details to the results."""
-        self.query_one(".split").remove_class("-opened")
+        """Go back from the details, or from earlier questions, to the results."""
+        split = self.query_one(".split")
+        if split.has_class("-opened"):
+            split.remove_class("-opened")
+            self._cards.focus()
+        else:
+            self._show_results()
+
+    def _show_results(self) -> None:
+        """Show the last answer where earlier questions are."""
+        view = self.view
+        if view.answer is None and view.aside is not None:
+            self.view = replace(view, answer=view.aside, aside=None, error="")
+            self._cards.highlighted = self._stood
+            self.load()  # it may have been asked otherwise than is asked now
         self._cards.focus()
 
     def action_input(self) -> None:
@@ -514,8 +549,14 @@ class QueryScreen(MemtuiScreen):
         self.view = replace(self.view, top_k=fewer)
 
     def action_history(self) -> None:
-        """Show the questions asked before."""
-        self.view = replace(self.view, answer=None, error="")
+        """Show the questions asked before, or the results again where they are shown."""
+        view = self.view
+        if view.answer is None:
+            self._show_results()
+            return
+        self.query_one(".split").remove_class("-opened")
+        self._stood = self._cards.highlighted
+        self.view = replace(view, answer=None, aside=view.answer, error="")
         self._cards.focus()
 
     def action_open(self) -> None:
