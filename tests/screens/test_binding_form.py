@@ -153,6 +153,8 @@ async def test_a_binding_is_added_by_its_form_and_nothing_that_was_written_is_lo
         await pilot.click("#form-go")
         await until(pilot, lambda: isinstance(app.screen, BindingsScreen))
         await until(pilot, lambda: "Added garden" in str(toasts(app)))
+        await pilot.press("t")
+        await until(pilot, lambda: "Who should garden serve?" in screen_text(app))
     added = {view.key: view for view in await service.bindings.all(caller)}["garden"]
     assert (added.config, added.read_only) == ({"path": str(garden)}, True)
 
@@ -202,6 +204,7 @@ async def test_what_was_found_is_looked_through_and_changed_by_the_same_form(
         await until(pilot, lambda: "1 record" in said(shown))
         await pilot.press("ctrl+s")
         await until(pilot, lambda: "Added told" in str(toasts(app)))
+        assert bindings._binding.key == "told"
         [_, told] = await service.bindings.all(caller)
         assert told.read_only
         given = {"path": str(project), "agent_id": "x", "project_id": "app"}

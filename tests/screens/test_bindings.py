@@ -49,6 +49,20 @@ async def test_a_binding_is_read_again_and_says_what_it_knows(
         assert sum("being read again" in told for told in toasts(app)) == 1, "the one that could be"
 
 
+async def test_the_cursor_stays_with_the_binding_of_a_target_that_is_gone(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await service.bindings.add(caller, "hosted", "demo-hosted", {})
+    await service.bindings.set_target(caller, "project", "mech", "hosted")
+    async with running(paths, settings, "bindings") as (app, pilot):
+        await to_binding(app, pilot, "hosted")
+        await pilot.press("down", "T")
+        await until(pilot, lambda: "hosted no longer serves project mech." in toasts(app))
+        await until(pilot, lambda: "→ project mech" not in screen_text(app))
+        await pilot.press("t")
+        await until(pilot, lambda: "Who should hosted serve?" in screen_text(app))
+
+
 async def test_of_an_agent_what_it_did_is_shown_and_nothing_else(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:

@@ -268,6 +268,7 @@ async def test_a_fact_is_added_where_the_person_says_and_a_refused_one_keeps_its
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press("down", "enter")
         await until(pilot, lambda: texts(app) == ["Likes tea", "Deploys from main"])
+        assert listed(app).cursor == 1, "it is on the new fact"
         assert await held(service, caller, MECH) == ["Deploys from main"]
         await pilot.press("u")
         await until(pilot, lambda: texts(app) == ["Likes tea"])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from memtui.service.bindings import Bindings
     from memtui.service.provider_views import ProviderView
 
+T = TypeVar("T")
 
 _LOOK_SECONDS = 2.0
 _LOOKING = "memtui is still looking for memories on this machine."
@@ -239,9 +240,9 @@ class BindingsScreen(MemtuiScreen):
         if self.is_mounted and not self._drawing.busy:
             self._draw()
 
-    def _draw(self) -> None:
-        """Draw the tree again with the cursor on the row it stood on."""
-        stood = self._row
+    def _draw(self, stood: TreeRow | None = None) -> None:
+        """Draw the tree again with the cursor on the row it stood on, or on that of another."""
+        stood = stood or self._row
         self._rows = list(rows_of(self.view, self.state))
         self._tree.show(
             [row.content for row in self._rows],
@@ -251,16 +252,26 @@ class BindingsScreen(MemtuiScreen):
         self._draw_detail()
 
     def _place_of(self, stood: TreeRow | None) -> int | None:
-        """Return where what the cursor stood on is now, else the first binding.
+        """Return where what the cursor stood on is now, else its binding, else the first one.
 
         A finding that was added stands as its binding.
         """
         added = self.view.holder(stood.finding) if stood and stood.finding else None
         if added is not None:
             stood = TreeRow(Content(""), added)
-        same = (n for n, row in enumerate(self._rows) if stood and row.key == stood.key)
-        bindings = (n for n, row in enumerate(self._rows) if row.binding)
-        return next(same, next(bindings, None))
+        own = stood.binding.key if stood and stood.binding else ""
+        first: dict[str, int] = {}
+        for place, row in enumerate(self._rows):
+            if stood is not None and row.key == stood.key:
+                return place
+            if row.binding is not None:
+                first.setdefault(row.binding.key, place)
+        return first.get(own, next(iter(first.values()), None))
+
+    def _show_added(self, added: Sequence[BindingView]) -> None:
+        """List what was added before all is read again; the next key is meant for the first."""
+        self.view = replace(self.view, bindings=(*self.view.bindings, *added))
+        self._draw(TreeRow(Content(""), added[0]))
 
     def watch_state(self, before: AppState, now: AppState) -> None:
         """Light another path."""
@@ -391,13 +402,14 @@ class BindingsScreen(MemtuiScreen):
         return self._row.binding
 
     async def _change(
-        self, change: Callable[..., Awaitable[object]], *given: Any, said: str, **named: Any
-    ) -> None:
+        self, change: Callable[..., Awaitable[T]], *given: Any, said: str, **named: Any
+    ) -> T:
         """Change the configuration, say what was done, and read everything again."""
-        await self.change(partial(change, self.session.caller, *given, **named))
+        done = await self.change(partial(change, self.session.caller, *given, **named))
         self.toast(said)
         self.post_message(ConfigurationChanged())
         self.load()
+        return done
 
     @conversation
     async def action_add(self) -> None:
@@ -434,6 +446,7 @@ class BindingsScreen(MemtuiScreen):
                 f"Added {keys}, read-only. 0 on screens 3 and 4 asks and shows all at once, "
                 "b shows the records of one, and t sets whom one serves."
             )
+            self._show_added(done.added)
         for problem in done.problems:
             self.toast(problem, severity="warning")
         self.post_message(ConfigurationChanged())
@@ -455,7 +468,8 @@ class BindingsScreen(MemtuiScreen):
         if answer:
             said = f"Added {finding.key}, read-only. t sets whom it serves, b shows its records."
             found = finding.key, finding.provider, finding.config
-            await self._change(self._service.add, *found, read_only=True, said=said)
+            add = self._service.add
+            self._show_added([await self._change(add, *found, read_only=True, said=said)])
         elif view := await self._view_of(finding.provider):
             draft = Draft(finding.key, read_only=True, values=written(view, finding.config))
             await self._fill_whole(view, draft)
@@ -516,8 +530,9 @@ class BindingsScreen(MemtuiScreen):
                     await self._change(service.update, key, config=answer.config, said=said)
                 else:
                     said = f"Added {key}. t lets it serve someone."
-                    new = key, view.key, answer.config
-                    await self._change(service.add, *new, read_only=draft.read_only, said=said)
+                    new, mode = (key, view.key, answer.config), draft.read_only
+                    done = await self._change(service.add, *new, read_only=mode, said=said)
+                    self._show_added([done])
             except MemtuiError as error:
                 self.fail(error)
             else:

@@ -125,6 +125,8 @@ class BudgetScreen(EditingScreen[FactRow]):
         self._held_by: dict[RecordHandle, str] = {}
         self._again = False
         """Whether others changed something while the context was being assembled."""
+        self._added = ""
+        """The record of a fact that was added, until the context that holds it is there."""
         self._compared: object = None
         self._finding = Background(self, "budget-offers")
         self._drawing = Background(self, "budget-charts")
@@ -186,6 +188,10 @@ class BudgetScreen(EditingScreen[FactRow]):
         if self.is_mounted and before.prune_figures != now.prune_figures and not self.view.places:
             self._draw_offers()
 
+    def select(self, name: str) -> None:
+        """Put the cursor on a fact that was added, once the context is assembled with it."""
+        self._added = name
+
     def forget(self) -> None:
         """Take the context away."""
         self._compared = None
@@ -238,6 +244,9 @@ class BudgetScreen(EditingScreen[FactRow]):
             if row.handle and row.fact.binding_key
         }
         self.reorder()
+        added, self._added = self._added, ""
+        if row := next((one for one in view.rows if added and one.record_id == added), None):
+            self.rows_list.go_to_key(row.key)
         self.follow(place.binding_key for place in view.places)
         self._read_timeline()
         self._compare()
