@@ -11,6 +11,7 @@ import contextlib
 import gc
 import importlib
 import logging
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -71,6 +72,8 @@ _IDLE_SECONDS = 0.5
 _RESTED_SECONDS = 10
 """And before it is counted how much could go."""
 _LOOK_SECONDS = 0.1
+_KEPT_SECONDS = 12
+"""How long it is told which texts were kept."""
 _ALLOCATIONS_A_COLLECTION = 10_000
 """Python's own 700 makes a list of 10,000 records pause the screen for half of its time."""
 _MODES = [tab.mode for tab in SCREENS]
@@ -170,6 +173,8 @@ class MemtuiApp(App[None]):
         self._frames: list[MemtuiScreen] = []
         self._asked_to_leave = False
         """Whether a question is shown before leaving."""
+        self._kept: frozenset[Path] = frozenset()
+        """The folders of what was kept when memtui was ended before."""
         self._arriving: GoTo | None = None
         """Where one went and has not arrived yet."""
         colours = "truecolor" if unseen else self.console.color_system
@@ -286,6 +291,7 @@ class MemtuiApp(App[None]):
         """Show the first screen and begin to open the service."""
         self._loaded = True
         await self._show(self._first_screen)
+        self._take_up()
         if self.controller.saved_problem:
             toast(self, self.controller.saved_problem, severity="warning")
         elif self._tours and not (self.controller.saved.toured or self._typed):
@@ -408,7 +414,53 @@ class MemtuiApp(App[None]):
 
     def _leave(self, code: int) -> None:
         self._remember()
+        if self.return_code is None:  # a terminal that goes sends its signal more than once
+            self._keep_drafts(asked_from_outside=code != 0)
         self.exit(return_code=code)
+
+    def _take_up(self) -> None:
+        """Offer again what was being written when memtui was ended."""
+        from memtui.screens.drafts import kept_drafts, offered
+
+        if self._unseen or not (found := kept_drafts(self._paths.data)):
+            return
+        self._kept = frozenset(found)
+        for folder, one in found.items():
+            if one.held_id:
+                self.state.mended[one.held_id] = one.text
+            else:
+                self.state.left[folder] = one
+        toast(self, offered(found.values()), severity="warning", timeout=_KEPT_SECONDS)
+
+    def _keep_drafts(self, *, asked_from_outside: bool) -> None:
+        """Keep what is written and not saved where nobody was asked; let go of what was taken up.
+
+        That is either saved by now, thrown away after a yes, or kept anew.
+        """
+        if not self._loaded:
+            return
+        from memtui.contract import MemtuiError
+        from memtui.screens.base import ServiceScreen
+        from memtui.screens.drafts import KeptDraft, keep_draft
+
+        try:
+            if asked_from_outside:
+                over = (one for one in self.screen_stack if isinstance(one, ServiceScreen))
+                screens = dict.fromkeys([*self._frames, *over])
+                drafts = [draft for screen in screens for draft in screen.to_keep]
+                written = {draft.held_id for draft in drafts}
+                drafts += [
+                    KeptDraft(text=text, held_id=held_id)
+                    for held_id, text in self.state.mended.items()
+                    if held_id not in written
+                ]
+                for draft in drafts:
+                    keep_draft(self._paths.data, draft)
+        except (OSError, MemtuiError) as error:
+            _log.error("What was being written cannot be kept: %s", error)
+            return
+        for folder in self._kept - self.state.left.keys():
+            shutil.rmtree(folder, ignore_errors=True)
 
     def stop_reading(self) -> None:
         """End the thread that reads keys, which a terminal that was closed can leave running.

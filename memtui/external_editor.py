@@ -17,6 +17,8 @@ from memtui.contract import Invalid, Location
 
 DRAFT_OF = "of.json"
 """The file beside a kept draft that tells what it is of."""
+DRAFT_TEXT = "record.md"
+"""The file of a draft itself."""
 
 _GOTO_FLAG = frozenset({"code", "code-insiders", "codium", "cursor", "windsurf"})
 _COLON = frozenset({"subl", "zed", "hx", "helix"})
@@ -95,7 +97,7 @@ def edited(
     """
     words = editor_words(setting)
     folder = Path(tempfile.mkdtemp(prefix="draft-", dir=within))
-    file, content = folder / "record.md", text.encode("utf-8", "surrogatepass")
+    file, content = folder / DRAFT_TEXT, text.encode("utf-8", "surrogatepass")
     kept = False
     try:
         file.touch(mode=0o600)

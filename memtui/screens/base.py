@@ -61,7 +61,7 @@ from textual.widget import Widget
 from memtui.actions import ACTIONS, INPUT_GROUPS, Action, Need, footer_actions, groups_on
 from memtui.contract import Conflict, Filter, Invalid, MemtuiError, NotFound, OperationStatus
 from memtui.filters import Taker, format_filter, not_held, parse_filter, refuse_not_held
-from memtui.screens.dialogs import Confirm, Prompt, Waiting
+from memtui.screens.dialogs import Confirm, Dialog, Prompt, Waiting
 from memtui.screens.following import News
 from memtui.screens.kept import SavedView
 from memtui.screens.keymap import action_entries
@@ -87,6 +87,7 @@ from memtui.widgets.sized import AT_ONCE_SECONDS, SizedScreen
 from memtui.widgets.typed import KeysFree
 
 if TYPE_CHECKING:
+    from memtui.screens.drafts import KeptDraft
     from memtui.service.answers import MutationAnswer, UndoCandidate
     from memtui.store.operation import Operation
 
@@ -133,6 +134,8 @@ class ServiceScreen(SizedScreen[None]):
         """Runs what a person does here: changes, and the questions before them."""
         self.reads = Background(self, "reads")
         """Reads what the screen shows."""
+        self._writing: tuple[Dialog[Any], Callable[[Any], KeptDraft]] | None = None
+        """The question for a text that is open, and what its answer would be kept as."""
         self.set_reactive(ServiceScreen.state, state)
 
     @property
@@ -197,6 +200,22 @@ class ServiceScreen(SizedScreen[None]):
     def unsaved(self) -> Sequence[str]:
         """The texts that are only held here, and would go with memtui."""
         return ()
+
+    async def ask_text(self, dialog: Dialog[T], draft_of: Callable[[T], KeptDraft]) -> T | None:
+        """Ask for a text, which `to_keep` has as long as it is being written."""
+        self._writing = dialog, draft_of
+        try:
+            return await self.ask(dialog)
+        finally:
+            self._writing = None
+
+    @property
+    def to_keep(self) -> Sequence[KeptDraft]:
+        """What to keep where memtui is ended without a question."""
+        if self._writing is None:
+            return ()
+        dialog, draft_of = self._writing
+        return [draft_of(dialog.written)] if dialog.is_attached and dialog.is_written else ()
 
     async def ask(self, dialog: Screen[T]) -> T | None:
         """Return the answer to a question; None if the person goes back."""

@@ -108,6 +108,11 @@ class Dialog(DimmingScreen[T]):
         """Whether something is written that going back throws away without a question."""
         return False
 
+    @property
+    def written(self) -> T:
+        """What is written, as it would be answered now."""
+        raise NotImplementedError
+
     def on_click(self, event: Click) -> None:
         """Go back for a click beside the box."""
         if event.widget is self and not self.is_written:
@@ -449,7 +454,12 @@ class Prompt(Dialog[str]):
     @property
     def is_written(self) -> bool:
         """Whether the line is another than at the beginning."""
-        return self.query_one(Input).value != self._value
+        return self.written != self._value
+
+    @property
+    def written(self) -> str:
+        """The line as it is now."""
+        return self.query_one(Input).value
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Take back what was said of another text."""
@@ -579,11 +589,16 @@ class EditText(_Editor[str]):
         """Whether the text is another one."""
         return self.text != self._original
 
+    @property
+    def written(self) -> str:
+        """The text."""
+        return self.text
+
     def action_save(self) -> None:
         """Take the text; an unchanged one is not written, and that is told."""
         if not self.is_written:
             toast(self.app, self._unchanged)
-        self.dismiss(self.text if self.is_written else None)
+        self.dismiss(self.written if self.is_written else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -642,6 +657,20 @@ class WriteRecord(_Editor[NewRecord]):
         """Whether there is any text."""
         return bool(self.text.strip())
 
+    @property
+    def written(self) -> NewRecord:
+        """The text with its fields."""
+        owners = {f"{one}_id": self._field(one) or None for one in ("project", "agent", "subject")}
+        tags = tuple(tag.strip() for tag in self._field("tags").split(",") if tag.strip())
+        return NewRecord(
+            self.text,
+            self._scope.model_copy(update=owners),
+            self._field("kind") or "note",
+            self._field("topic") or None,
+            tags,
+            self._field("summary") or None,
+        )
+
     def on_text_area_changed(self) -> None:
         """Take back that there is no text."""
         self.refuse("")
@@ -661,18 +690,7 @@ class WriteRecord(_Editor[NewRecord]):
         if not self.is_written:
             self.refuse("A record needs a text.")
             return
-        owners = {f"{one}_id": self._field(one) or None for one in ("project", "agent", "subject")}
-        tags = tuple(tag.strip() for tag in self._field("tags").split(",") if tag.strip())
-        self.dismiss(
-            NewRecord(
-                self.text,
-                self._scope.model_copy(update=owners),
-                self._field("kind") or "note",
-                self._field("topic") or None,
-                tags,
-                self._field("summary") or None,
-            )
-        )
+        self.dismiss(self.written)
 
     def _field(self, name: str) -> str:
         return self.query_one(f"#field-{name}", Input).value.strip()

@@ -33,7 +33,6 @@ from memtui.contract import (
     WriteRequest,
     owner_scope,
 )
-from memtui.external_editor import edited
 from memtui.screens.base import ServiceScreen, conversation
 from memtui.screens.dialogs import (
     Choice,
@@ -47,7 +46,7 @@ from memtui.screens.dialogs import (
 )
 from memtui.screens.expiry import moment_or_never, written_expiry
 from memtui.screens.list_screen import ListScreen
-from memtui.screens.open_source import run_in_terminal
+from memtui.screens.open_source import edited_outside
 from memtui.screens.state import AppState, ServiceSession
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
@@ -55,6 +54,7 @@ from memtui.widgets.columns import Cell, Column
 from memtui.widgets.editor import keeps
 
 if TYPE_CHECKING:
+    from memtui.screens.drafts import KeptDraft
     from memtui.screens.prune import LeftReview
     from memtui.service.answers import BindingView, MutationAnswer, RetrievalCount
 
@@ -107,6 +107,8 @@ class EditingScreen(ListScreen[R]):
         """The prune review that a key led away from, which goes on when it is opened again."""
         self._unwritten: list[NewRecord] = []
         """What could not be written as new records."""
+        self._goes_on: NewRecord | None = None
+        """Which of these a new record was begun with last."""
         self._last: tuple[str, ...] = ()
         self._drafts: dict[tuple[str, Named], Draft] = {}
         """By company and record."""
@@ -130,8 +132,31 @@ class EditingScreen(ListScreen[R]):
         ]
         return drafts + [f"{fmt.quoted(one.text)}, new" for one in self._unwritten]
 
+    @property
+    def to_keep(self) -> Sequence[KeptDraft]:
+        """What to keep where memtui is ended without a question."""
+        written = super().to_keep
+        drafts = [
+            _as_kept(place[1].binding_key, one.began_from, one.text)
+            for place, one in self._drafts.items()
+        ]
+        newer = {_name_of(one) for one in written}  # what goes on from a draft
+        drafts = [one for one in drafts if _name_of(one) not in newer]
+        begun = self._goes_on if any(one.new for one in written) else None
+        unwritten = [kept_new(one) for one in self._unwritten if one is not begun]
+        return [*drafts, *unwritten, *written]
+
     def _draft_of(self, record: Record) -> tuple[str, Named]:
         return record.scope.company_id, self.name_of(record)
+
+    def _draft(self, record: Record) -> Draft | None:
+        """Return the draft of a record, one that was kept when memtui was ended too."""
+        place = self._draft_of(record)
+        for folder, one in list(self.state.left.items()):
+            if one.began_from is not None and _name_of(one) == place:
+                self._drafts[place] = Draft(one.text, one.began_from)
+                del self.state.left[folder]
+        return self._drafts.get(place)
 
     def name_of(self, record: Record) -> Named:
         """Return what names a record among those of all bindings."""
@@ -276,7 +301,7 @@ class EditingScreen(ListScreen[R]):
     async def action_edit(self) -> None:
         """Edit the text in place."""
         [record] = await self.records_of([self.row])
-        draft = self._drafts.get(self._draft_of(record))
+        draft = self._draft(record)
         if draft is None:
             await self._edit_in_place(record, None, "")
             return
@@ -295,7 +320,8 @@ class EditingScreen(ListScreen[R]):
             )
         title = f"Edit {fmt.record_name(record)[:80]}"
         one_line = record.kind == "fact"
-        text = await self.ask(EditText(title, record.text, draft, note, one_line=one_line))
+        edit = EditText(title, record.text, draft, note, one_line=one_line)
+        text = await self.ask_text(edit, partial(_as_kept, self.binding_of(record), record))
         if text is None:
             self._drafts.pop(self._draft_of(record), None)
         else:
@@ -306,9 +332,9 @@ class EditingScreen(ListScreen[R]):
         """Edit the text in the person's own editor."""
         [record] = await self.records_of([self.row])
         text = record.text
-        if draft := self._drafts.get(self._draft_of(record)):
+        if draft := self._draft(record):
             record, text = _as_begun(record, draft), draft.text
-        with edited(text, self.state.settings.editor, partial(run_in_terminal, self.app)) as new:
+        with edited_outside(self, text, (self.binding_of(record), record_key(record))) as new:
             if new == record.text:
                 self._drafts.pop(self._draft_of(record), None)
                 self.toast("Unchanged, nothing was written.")
@@ -512,17 +538,35 @@ class EditingScreen(ListScreen[R]):
         kept until `let_go`.
         """
         company = self.session.caller.company_id
-        for new in reversed(self._unwritten):
-            if new.scope.company_id == company:
-                return new
+        own = (one for one in reversed(self._unwritten) if one.scope.company_id == company)
+        self._goes_on = next(own, None)
+        if self._goes_on is None and (found := await self._found_gone(company)) is not None:
+            self._unwritten.append(found)
+            self._goes_on = found
+        return self._goes_on
+
+    async def _found_gone(self, company: str) -> NewRecord | None:
+        """Return a draft whose record is gone by now, or what was kept when memtui was ended."""
         for place, draft in list(self._drafts.items()):
             name = place[1]
             if place[0] != company or self.lists(name):
                 continue
             if await self._as_it_is(draft.began_from, name.binding_key) is None:
                 del self._drafts[place]
-                self._unwritten.append(_as_new(draft.began_from, draft.text))
-                return self._unwritten[-1]
+                return _as_new(draft.began_from, draft.text)
+        return await self._left(company)
+
+    async def _left(self, company: str) -> NewRecord | None:
+        """Return a text to begin a new record with that was kept when memtui was ended."""
+        for folder, one in list(self.state.left.items()):
+            new, began = one.new, one.began_from
+            if began is not None and began.scope.company_id == company:
+                is_listed = self.lists(Named(one.binding_key, record_key(began)))
+                if not is_listed and await self._as_it_is(began, one.binding_key) is None:
+                    new = _as_new(began, one.text)
+            if new is not None and new.scope.company_id == company:
+                self.state.left.pop(folder, None)
+                return new
         return None
 
     def let_go(self, new: NewRecord | None) -> None:
@@ -822,6 +866,27 @@ def _same_or_near(written: MutationAnswer) -> Choose[bool]:
 def _as_new(record: Record, text: str) -> NewRecord:
     """Return a text as a new record in the place of one that is gone."""
     return NewRecord(text, record.scope, record.kind, record.topic, record.tags, record.summary)
+
+
+def _as_kept(binding_key: str, record: Record, text: str) -> KeptDraft:
+    """Return what is kept of a changed text of a record."""
+    from memtui.screens.drafts import KeptDraft
+
+    return KeptDraft(text=text, binding_key=binding_key, began_from=Record.like(record))
+
+
+def _name_of(draft: KeptDraft) -> tuple[str, Named] | None:
+    """Return company and name of the record that a draft is of; None for a new one."""
+    if (began := draft.began_from) is None:
+        return None
+    return began.scope.company_id, Named(draft.binding_key, record_key(began))
+
+
+def kept_new(new: NewRecord) -> KeptDraft:
+    """Return what is kept of a new record."""
+    from memtui.screens.drafts import KeptDraft
+
+    return KeptDraft(text=new.text, new=new)
 
 
 def _as_begun(record: Record, draft: Draft) -> Record:

@@ -11,7 +11,9 @@ import os
 import sys
 import webbrowser
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -19,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 from textual.app import App, SuspendNotSupported
 
 from memtui.contract import Filter, Invalid, Location, MemtuiError, NotFound, SourceRef, Unavailable
-from memtui.external_editor import command_at, editor_words, run_program
+from memtui.external_editor import command_at, edited, editor_words, run_program
 from memtui.filters import format_filter
 from memtui.screens.base import ServiceScreen
 from memtui.screens.state import GoTo
@@ -126,6 +128,26 @@ def open_file(screen: ServiceScreen, work: Background, location: Location) -> No
             screen.fail(error)
 
     work.every(lambda: _existing(location), show, screen.fail)
+
+
+def edited_outside(
+    screen: ServiceScreen, text: str, of: tuple[str, str]
+) -> AbstractContextManager[str]:
+    """Let the person edit a text in their own editor; where that fails, what they wrote is kept.
+
+    Args:
+        screen: Where it is asked for.
+        text: What they begin with.
+        of: The binding and the id of what the text is of.
+    """
+    return edited(
+        text,
+        screen.state.settings.editor,
+        partial(run_in_terminal, screen.app),
+        within=screen.state.paths.data,
+        keep=lambda file: screen.toast(f"Your text is kept in {file}."),
+        of=of,
+    )
 
 
 def run_in_terminal(app: App[Any], command: Sequence[str]) -> int:

@@ -19,12 +19,11 @@ from memtui.contract import (
     OperationType,
     owner_words,
 )
-from memtui.external_editor import edited
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, EditText, Prompt
 from memtui.screens.following import tells_of_review
 from memtui.screens.modal import ModalListScreen
-from memtui.screens.open_source import open_source, run_in_terminal
+from memtui.screens.open_source import edited_outside, open_source
 from memtui.screens.state import ConfigurationChanged
 from memtui.service import ReviewRule, RuleAction, RuleTest
 from memtui.service.review import HeldDetails, HeldWrite, passed_over
@@ -40,6 +39,7 @@ from memtui.widgets.virtual_list import Highlighted, MarkAsked, SelectionChanged
 
 if TYPE_CHECKING:
     from memtui.contract import Record
+    from memtui.screens.drafts import KeptDraft
     from memtui.screens.following import News
     from memtui.screens.state import AppState
     from memtui.service import BindingView, MutationAnswer
@@ -273,7 +273,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
             unchanged=_UNCHANGED,
             one_line=_is_fact(one, self._shown_of(one)),
         )
-        text = await self.ask(edit)
+        text = await self.ask_text(edit, partial(_kept, one.held_id))
         if text is None:
             self.state.mended.pop(one.held_id, None)
         else:
@@ -284,7 +284,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         """Change the text in the person's own editor and let it in."""
         one = self.row
         begin = self.state.mended.get(one.held_id, one.text)
-        with edited(begin, self.state.settings.editor, partial(run_in_terminal, self.app)) as text:
+        with edited_outside(self, begin, (one.binding_key, one.held_id)) as text:
             if text == one.text:
                 self.state.mended.pop(one.held_id, None)
                 self.toast(_UNCHANGED)
@@ -542,6 +542,13 @@ def columns(age: Callable[[HeldWrite], str]) -> list[Column[HeldWrite]]:
                share=0.2),
         Column("what", "what", _what, 16, flexible=True, keep=100, share=0.5),
     ]  # fmt: skip
+
+
+def _kept(held_id: str, text: str) -> KeptDraft:
+    """Return what is kept of a text that was to be accepted with what waits."""
+    from memtui.screens.drafts import KeptDraft
+
+    return KeptDraft(text=text, held_id=held_id)
 
 
 def _is_fact(one: HeldWrite, found: HeldDetails | None) -> bool:

@@ -41,6 +41,7 @@ from memtui.wording import unknown
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
     from memtui.contract import Embedding
+    from memtui.screens.drafts import KeptDraft
     from memtui.service import MemoryService
     from memtui.service.answers import (
         BindingHealth,
@@ -145,6 +146,8 @@ class AppState:
     """How much could go, as the prune review last found it."""
     mended: dict[str, str] = field(default_factory=dict)
     """Texts for what waits for review that were not accepted yet, by the id that it is held by."""
+    left: dict[Path, KeptDraft] = field(default_factory=dict)
+    """Texts that were kept as memtui was ended, by folder, until they are taken up again."""
     shares: Mapping[str, int] = field(default_factory=dict)
     """Percent of the room that a list has, where a person moved its border (`Split`)."""
     read_only: bool = False

@@ -136,6 +136,30 @@ def test_the_smallest_usual_terminal_and_a_signal_that_ends_the_app(
     assert kept.of("local").screen == "bindings"
 
 
+@pytest.mark.parametrize("sent", [signal.SIGHUP, signal.SIGTERM])
+def test_what_is_written_as_the_terminal_goes_is_there_at_the_next_start(
+    tmp_path: Path, environment: dict[str, str], sent: signal.Signals
+) -> None:
+    with opened(tmp_path, columns=80, rows=24, environment=environment) as terminal:
+        terminal.until("No memories here yet.", "● ok")
+        terminal.press("n")
+        terminal.until("New record in")
+        terminal.press("half a thought")
+        terminal.until("half a thought")
+        terminal.child.kill(sent)
+        assert terminal.until_ended() == 128 + sent
+    with opened(tmp_path, columns=80, rows=24, environment=environment) as terminal:
+        terminal.until("half a thought", "takes up")
+        terminal.until("● ok")
+        terminal.press("n")
+        terminal.until("New record in")
+        terminal.press(SAVE)
+        terminal.until("Written.", gone="New record in")
+        terminal.press("q")
+        assert terminal.until_ended() == 0
+    assert not list((tmp_path / "memtui").glob("draft-*"))
+
+
 def test_a_redirected_stderr_is_refused_before_the_screen_goes_blank(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:

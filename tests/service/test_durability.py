@@ -13,6 +13,7 @@ import pytest
 from memtui.analytics.export import format_of
 from memtui.contract import CorrectRequest, Model, Scope, SourceKind, SourceRef, WriteRequest
 from memtui.migration.ends import MigrationState, ProgressFile
+from memtui.screens.drafts import KeptDraft, keep_draft
 from memtui.screens.kept import save_document
 from memtui.service import Caller, open_service
 from memtui.service.backup import backup, restore
@@ -136,6 +137,7 @@ class _Document(Model):
 
 async def _keep(_: Lived, folder: Path) -> None:
     save_document(folder / "kept.json", _Document())
+    keep_draft(folder, KeptDraft(text="half a thought", held_id="held-1"))
 
 
 @pytest.mark.parametrize(

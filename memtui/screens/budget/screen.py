@@ -62,7 +62,7 @@ from memtui.screens.budget.view import (
     short_head,
 )
 from memtui.screens.dialogs import Choice, Choose, NewRecord, Prompt, Sheet, TypedConfirm
-from memtui.screens.editing import EditingScreen, Named
+from memtui.screens.editing import EditingScreen, Named, kept_new
 from memtui.screens.following import News
 from memtui.screens.scope_choices import ScopeStep
 from memtui.screens.state import AppState, GoTo
@@ -567,7 +567,10 @@ class BudgetScreen(EditingScreen[FactRow]):
             hint=f"{f'at most {most:,} characters   ' if most else ''}enter save   esc go back",
             check=self._check_fact,
         )
-        text = await self.ask(prompt)
+        where = self.state.record_scope
+        text = await self.ask_text(
+            prompt, lambda text: kept_new(NewRecord(text, where, "fact", None, ()))
+        )
         if text is None:
             return
         self.let_go(begun)

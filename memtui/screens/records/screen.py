@@ -27,7 +27,7 @@ from memtui.contract import (
 from memtui.filters import Taker, held_by
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, WriteRecord
-from memtui.screens.editing import EditingScreen, Named, record_key
+from memtui.screens.editing import EditingScreen, Named, kept_new, record_key
 from memtui.screens.following import News
 from memtui.screens.list_screen import MOST_MARKED, too_many
 from memtui.screens.open_source import open_file, open_source, source_filter
@@ -747,7 +747,7 @@ class RecordsScreen(EditingScreen[Record]):
             raise NotFound(self.state.resolution_problem)
         where, scope = self.where([None]), self.state.record_scope
         begin = await self.taken_up()
-        new = await self.ask(WriteRecord(where, scope, begin))
+        new = await self.ask_text(WriteRecord(where, scope, begin), kept_new)
         self.let_go(begin)
         if new is not None:
             await self.add(new)
