@@ -430,7 +430,7 @@ class MemtuiApp(App[None]):
                 self.state.mended[one.held_id] = one.text
             else:
                 self.state.left[folder] = one
-        toast(self, offered(found.values()), severity="warning", timeout=_KEPT_SECONDS)
+        toast(self, offered(list(found.values())), severity="warning", timeout=_KEPT_SECONDS)
 
     def _keep_drafts(self, *, asked_from_outside: bool) -> None:
         """Keep what is written and not saved where nobody was asked; let go of what was taken up.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from memtui.contract import Invalid, Model, Record
@@ -19,6 +19,8 @@ from memtui.screens.kept import load_document, save_document
 from memtui.widgets import format as fmt
 
 _MEANT_FOR = "meant-for.json"
+_NAMED = 3
+"""As many texts are named as there is room for at 80x24."""
 
 
 class KeptDraft(Model):
@@ -62,14 +64,16 @@ def kept_drafts(home: Path) -> dict[Path, KeptDraft]:
     return found
 
 
-def offered(drafts: Iterable[KeptDraft]) -> str:
+def offered(drafts: Sequence[KeptDraft]) -> str:
     """Return the sentence that says which texts are kept, and what takes them up."""
-    said = ["memtui was ended before this was saved:"]
-    for draft in drafts:
+    said = []
+    for draft in drafts[:_NAMED]:
         key = "a on screen 4"
         if draft.began_from is not None:
             key = f"e on {fmt.quoted(fmt.record_name(draft.began_from))}"
         elif draft.held_id:
             key = "e on it in the review"
-        said.append(f"{fmt.quoted(draft.text)}, which {key} takes up.")
-    return " ".join(said)
+        said.append(f"{fmt.quoted(draft.text)} (to go on: {key})")
+    if len(drafts) > _NAMED:
+        said.append(f"{fmt.count(len(drafts) - _NAMED)} more")
+    return f"memtui was ended before this was saved: {', '.join(said)}."

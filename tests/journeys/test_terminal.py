@@ -149,7 +149,7 @@ def test_what_is_written_as_the_terminal_goes_is_there_at_the_next_start(
         terminal.child.kill(sent)
         assert terminal.until_ended() == 128 + sent
     with opened(tmp_path, columns=80, rows=24, environment=environment) as terminal:
-        terminal.until("half a thought", "takes up")
+        terminal.until("half a thought", "to go on:")
         terminal.until("● ok")
         terminal.press("n")
         terminal.until("New record in")

@@ -10,8 +10,8 @@ from textual.widgets import Input
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import BrowseRequest, CorrectRequest, ForgetRequest, Record, Scope
-from memtui.screens.dialogs import ConflictScreen, EditText, Prompt, WriteRecord
-from memtui.screens.drafts import KeptDraft, keep_draft, kept_drafts
+from memtui.screens.dialogs import ConflictScreen, EditText, NewRecord, Prompt, WriteRecord
+from memtui.screens.drafts import KeptDraft, keep_draft, kept_drafts, offered
 from memtui.screens.state import GoTo
 from memtui.service import Caller, MemoryService
 from memtui.widgets.virtual_list import VirtualList
@@ -60,7 +60,7 @@ async def test_a_new_record_goes_on_after_memtui_was_ended(
             await until(pilot, lambda: any("“half a th”" in one for one in toasts(app)))
             await app.action_quit()
     async with running(paths, settings, "records") as (app, pilot):
-        assert "“half a th”, which a on screen 4 takes up." in str(toasts(app))
+        assert "“half a th” (to go on: a on screen 4)." in str(toasts(app))
         await until(pilot, lambda: app.screen.query_one(VirtualList).current)
         await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, WriteRecord))
@@ -100,7 +100,7 @@ async def test_an_edit_goes_on_from_the_text_that_it_was_begun_with(
     change = CorrectRequest(scope=record.scope, handle=record.handle, text="deploys by ship")
     await service.correct(caller, change)
     async with running(paths, settings, "records") as (app, pilot):
-        assert "e on “deploys by hand” takes up" in str(toasts(app))
+        assert "to go on: e on “deploys by hand”" in str(toasts(app))
         for name, text in ((other, "other"), (record, "deploys by hand, mine")):
             app.screen.post_message(to_edit(name))
             await until(pilot, lambda: isinstance(app.screen, EditText))
@@ -159,3 +159,10 @@ async def test_a_text_for_the_review_is_kept_and_whatever_is_told_is_harmless(
     assert len(folders(paths)) == len(HOSTILE)
     (folders(paths)[0] / "meant-for.json").write_text("{")
     assert len(kept_drafts(paths.data)) == len(HOSTILE) - 1
+
+
+def test_many_kept_texts_are_counted() -> None:
+    new = NewRecord("a thought", MECH, "note", None, ())
+    told = offered([KeptDraft(text=new.text, new=new)] * 5)
+    assert told.count("a thought") == 3
+    assert told.endswith("(to go on: a on screen 4), 2 more.")
