@@ -424,12 +424,16 @@ class MemtuiApp(App[None]):
 
         if self._unseen or not (found := kept_drafts(self._paths.data)):
             return
-        self._kept = frozenset(found)
+        mended: set[str] = set()
         for folder, one in found.items():
-            if one.held_id:
-                self.state.mended[one.held_id] = one.text
-            else:
+            if not one.held_id:
                 self.state.left[folder] = one
+            elif one.held_id in mended:
+                continue  # one at a time: this one is offered at the next start
+            else:
+                mended.add(one.held_id)
+                self.state.mended[one.held_id] = one.text
+            self._kept |= {folder}
         toast(self, offered(list(found.values())), severity="warning", timeout=_KEPT_SECONDS)
 
     def _keep_drafts(self, *, asked_from_outside: bool) -> None:

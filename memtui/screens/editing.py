@@ -152,10 +152,13 @@ class EditingScreen(ListScreen[R]):
     def _draft(self, record: Record) -> Draft | None:
         """Return the draft of a record, one that was kept when memtui was ended too."""
         place = self._draft_of(record)
+        if place in self._drafts:  # one at a time: what was kept beside it is offered after it
+            return self._drafts[place]
         for folder, one in list(self.state.left.items()):
             if one.began_from is not None and _name_of(one) == place:
                 self._drafts[place] = Draft(one.text, one.began_from)
                 del self.state.left[folder]
+                break
         return self._drafts.get(place)
 
     def name_of(self, record: Record) -> Named:

@@ -161,6 +161,30 @@ async def test_a_text_for_the_review_is_kept_and_whatever_is_told_is_harmless(
     assert len(kept_drafts(paths.data)) == len(HOSTILE) - 1
 
 
+async def test_of_two_texts_for_the_same_each_is_offered_in_its_turn(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    [record] = await write_notes(service, caller, ["one"])
+    for text in ("one, here", "one, there"):
+        draft = KeptDraft(text=text, binding_key="default", began_from=record)
+        keep_draft(paths.data, draft)
+        keep_draft(paths.data, KeptDraft(text=text, held_id="held-1"))
+    decided = 0
+    while folders(paths):
+        kept = {one.text for one in kept_drafts(paths.data).values() if one.began_from}
+        async with running(paths, settings, "records") as (app, pilot):
+            app.state.mended.clear()  # what waited for review was decided on
+            if kept:
+                app.screen.post_message(to_edit(record))
+                await until(pilot, lambda: isinstance(app.screen, EditText))
+                assert text_of(app) in kept
+                await pilot.press("escape", "y")
+                await until(pilot, lambda: app.screen is app.frame)
+            await app.action_quit()
+        decided += 1
+    assert decided == 2
+
+
 def test_many_kept_texts_are_counted() -> None:
     new = NewRecord("a thought", MECH, "note", None, ())
     told = offered([KeptDraft(text=new.text, new=new)] * 5)
