@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from memtui.contract import Conflict, Denied, Invalid, NotFound, Unavailable
+from memtui.contract import Conflict, Denied, Invalid, MemtuiError, NotFound, Unavailable
 from memtui.paths import is_writable
 from memtui.wording import missing_extra
 
@@ -144,6 +144,7 @@ _MAGIC = b"SQLite format 3\x00"
 _SHARED_BYTES = 32_768
 """A file of SQLite's shared memory that is smaller could not be made on a full disk."""
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_IN_USE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 _ROWS_AT_ONCE = 100
@@ -485,24 +486,29 @@ class Database:
         try:
             yield
         except _database_errors() as error:
-            cause = getattr(error, "orig", error)
-            reason = (str(cause).strip().splitlines() or [""])[0]
-            if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
-                raise _damaged(path, reason) from error
-            if path is not None and not is_writable(path.parent):
-                raise Unavailable(
-                    f"{path.parent} cannot be written or its disk is full ({reason}); make some "
-                    "room, or read it with --read-only."
-                ) from error
-            if _is_of_another_schema(cause, reason):
-                raise Unavailable(
-                    f"The database {path or 'of this home'} was made by another version of memtui "
-                    f"({reason}); open it with that version, or name another home by MEMTUI_HOME."
-                ) from error
-            raise Unavailable(
-                f"The control plane's database failed ({reason}); "
-                "check its disk, permissions or server and try again."
-            ) from error
+            raise _failure(error, path) from error
+
+
+def _failure(error: Exception, path: Path | None) -> MemtuiError:
+    """Return what to tell of an error of the database, which `path` holds where it is a file."""
+    cause = getattr(error, "orig", error)
+    reason = (str(cause).strip().splitlines() or [""])[0]
+    if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+        return _damaged(path, reason)
+    if path is not None and not is_writable(path.parent):
+        return Unavailable(
+            f"{path.parent} cannot be written or its disk is full ({reason}); make some "
+            "room, or read it with --read-only."
+        )
+    if _is_of_another_schema(cause, reason):
+        return Unavailable(
+            f"The database {path or 'of this home'} was made by another version of memtui "
+            f"({reason}); open it with that version, or name another home by MEMTUI_HOME."
+        )
+    return Unavailable(
+        f"The control plane's database failed ({reason}); "
+        "check its disk, permissions or server and try again."
+    )
 
 
 def _is_of_another_schema(cause: Any, reason: str) -> bool:
@@ -519,7 +525,7 @@ def alone(path: Path) -> Iterator[Connection]:
     Raises:
         Conflict: another connection has it open.
         NotFound: there is no such file.
-        Unavailable: it is damaged.
+        Unavailable: it is damaged, or cannot be written.
     """
     driver = _SqliteFile(path, create=False).open_driver(_ALONE_TIMEOUT_S)
     try:
@@ -528,9 +534,9 @@ def alone(path: Path) -> Iterator[Connection]:
             driver.execute("PRAGMA locking_mode = EXCLUSIVE")
             driver.execute("BEGIN EXCLUSIVE")
         except sqlite3.DatabaseError as error:
-            if error.sqlite_errorcode & 0xFF in _DAMAGED:
-                raise _damaged(path, str(error)) from error
-            raise Conflict(f"{path} is open in another memtui; end that first.") from error
+            if error.sqlite_errorcode & 0xFF in _IN_USE:
+                raise Conflict(f"{path} is open in another memtui; end that first.") from error
+            raise _failure(error, path) from error
         yield Connection("sqlite", driver, lambda: _ALCHEMY.over(driver))
     finally:
         driver.end()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from memtui.demo.player import Player
 from memtui.demo.timeline import timeline
 from memtui.service import Caller, open_service
 from memtui.service.home import find_remains
+from memtui.store.database import Driver
 from tests.demo.conftest import CALLER
 from tests.demos import END
 
@@ -182,6 +184,26 @@ async def test_reset_removes_nothing_while_the_demo_is_open(paths: Paths) -> Non
     assert (await service.log.page(CALLER, limit=1)).total > 50
     await service.close()
     await _build(paths, Settings(), now=END, reset=True)
+
+
+async def test_reset_says_why_where_the_database_cannot_be_written(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await _build(paths, Settings(), now=END)
+    refused = sqlite3.OperationalError("disk I/O error")
+    refused.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    execute = Driver.execute
+
+    def fail(driver: Driver, statement: str, *given: Any) -> Any:
+        if statement.startswith("BEGIN EXCLUSIVE"):
+            raise refused
+        return execute(driver, statement, *given)
+
+    monkeypatch.setattr(Driver, "execute", fail)
+    with pytest.raises(Unavailable, match="disk I/O error"):
+        await _build(paths, Settings(), now=END, reset=True)
+    monkeypatch.undo()
+    assert await _build(paths, Settings(), now=END) == first
 
 
 @pytest.mark.parametrize("reset", [False, True])
