@@ -99,9 +99,8 @@ class Purging(Group):
             if request.forget:
                 found.aim = found.with_living()
             entry.result_count = len(found.living)
-            planned = await asyncio.to_thread(self._planned, request, found)
-            await asyncio.to_thread(self._refuse_unknown, request, found, planned)
-            return planned
+            await asyncio.to_thread(self._refuse_unknown, request, found)
+            return await asyncio.to_thread(self._planned, request, found)
 
     @to_its_end
     async def apply(
@@ -125,8 +124,7 @@ class Purging(Group):
             await core.refuse_changes(caller.company_id)
             with self._alone():
                 found = await self._survey(caller, request)
-                there = await asyncio.to_thread(self._planned, request, found)
-                await asyncio.to_thread(self._refuse_unknown, request, found, there)
+                await asyncio.to_thread(self._refuse_unknown, request, found)
                 going = found.going() if request.forget else []
                 aim = found.with_living() if going else found.aim
                 await asyncio.to_thread(self._refuse_altered, aim)
@@ -260,20 +258,22 @@ class Purging(Group):
         copies = [Copies(place=place, count=n, what=what) for place, n, what in counts if n]
         return found.answer(request, copies)
 
-    def _refuse_unknown(self, request: PurgeRequest, found: Survey, planned: PurgeAnswer) -> None:
+    def _refuse_unknown(self, request: PurgeRequest, found: Survey) -> None:
         """Raise `NotFound` for what was mistyped: nothing of it is there, and it was never met.
 
         The sentence names nothing: it stands in the log, which may just have lost the name. After a
         purge that broke off, what is asked for may be what that one has still to scrub.
         """
-        if planned.copies or planned.living or request.before is not None:
+        if found.living or request.before is not None or self._was_met(request, found.aim):
             return
         own_log = self._core.log(found.aim.company_id)
         purges = Filter(operation_type=OperationType.PURGE, own=True)
-        if self._was_met(request, found.aim) or any(
+        if any(
             one.status is not OperationStatus.OK and one.error_kind not in _REFUSALS
             for one in own_log.each(purges)
         ):
+            return
+        if self._planned(request, found).copies:  # last, as all is looked through for it
             return
         purged = "; it never was, or was purged before" if request.record_id is not None else ""
         what = "user" if request.subject_id is not None else request.what
