@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
 from memtui.config import Paths, Settings
+from memtui.contract import Scope
 from memtui.service import Caller, MemoryService
 from memtui.widgets.frame import KeyFooter
 from tests.screens.hostile import screen_text
@@ -37,3 +42,28 @@ async def test_keys_lead_from_earlier_questions_back_to_the_results(
         assert [one.operation_id for one in newest if one.request.get("query")] == [
             asked.operation_id
         ], "nothing is asked anew"
+
+
+@pytest.mark.parametrize("before", [[], ["h"]])
+async def test_what_was_asked_in_one_company_is_neither_shown_nor_asked_in_another(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, before: list[str]
+) -> None:
+    await write_notes(service, caller, ["deploys by hand"])
+    other = Caller(company_id="other", principal="user:ana", door="test")
+    await service.companies.add(other, "Other")
+    await service.bindings.add(other, "default", "vault", {})
+    await service.bindings.set_target(other, "company", "other", "default")
+    async with running(paths, settings, "query") as (app, pilot):
+        await pilot.press(*"deploys", "enter")
+        await until(pilot, lambda: "1 result for" in screen_text(app))
+        await pilot.press(*before)
+        app.controller.choose_scope(Scope(company_id="other"))
+        await until(pilot, lambda: app.state.scope.company_id == "other")
+        await pilot.press("escape")
+        await until(pilot, lambda: "Nothing was asked" in screen_text(app))
+        assert "deploys by hand" not in screen_text(app)
+        app.controller.choose(as_of=datetime.now(UTC) - timedelta(days=1))
+        await until(pilot, lambda: app.state.as_of)
+        app.controller.leave_past()
+        await until(pilot, lambda: app.state.as_of is None)
+    assert not [one for one in (await service.log.page(other)).operations if "query" in one.request]

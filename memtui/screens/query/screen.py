@@ -275,6 +275,18 @@ class QueryScreen(MemtuiScreen):
         """Ask a question that was brought here."""
         self._ask(name)
 
+    def watch_state(self, before: AppState, now: AppState) -> None:
+        """Let nothing be shown or asked in a company that was asked in another one."""
+        left, entered = before.session, now.session
+        if left and entered and left.caller.company_id != entered.caller.company_id:
+            self.reads.forget()
+            self._asked_last = None
+            was = self.view
+            self.view = QueryView(
+                was.intent, was.top_k, was.matching, asked=was.asked, spent=was.spent
+            )
+        super().watch_state(before, now)
+
     def forget(self) -> None:
         """Take the answer away, to ask again."""
         asking = self.view.answer is not None or self.view.asking
