@@ -20,6 +20,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from memtui.contract import Conflict, Denied, Invalid, MemtuiError, NotFound, Unavailable
 from memtui.paths import is_writable
+from memtui.sqlite import add_lower, use_wal
 from memtui.wording import missing_extra
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -607,11 +608,10 @@ class _SqliteFile:
 
     def _connect(self) -> Connection:
         driver = self.open_driver(_BUSY_TIMEOUT_S)
-        # SQLite's own lower() knows ASCII only, and a filter's words come in any script.
-        driver.create_function("lower", 1, _lower, deterministic=True)
+        add_lower(driver)
         try:
             if not self.read_only:
-                driver.execute("PRAGMA journal_mode = WAL")
+                use_wal(driver, _BUSY_TIMEOUT_S)
                 driver.execute("PRAGMA foreign_keys = ON")
         except BaseException:
             # Closed, SQLite takes the files away that it made beside a damaged one.
@@ -811,7 +811,3 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def _lower(value: object) -> str | None:
-    return None if value is None else str(value).lower()

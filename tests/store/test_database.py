@@ -3,6 +3,7 @@ from __future__ import annotations
 import stat
 from dataclasses import replace
 from datetime import UTC, datetime
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -125,16 +126,17 @@ def test_a_bad_url_is_one_sentence(tmp_path: Path, url: str, error: type[Excepti
     assert "\n" not in str(caught.value)
 
 
-def _open(path: Path, url: str) -> None:
-    Database.open(path, url).close()
+def _open_together(folder: Path, url: str, together: Barrier) -> None:
+    for round_ in range(10):
+        together.wait()
+        Database.open(folder / f"{round_}.db", url).close()
 
 
 @pytest.mark.slow
 def test_many_may_be_the_first(tmp_path: Path, empty_url: str) -> None:
-    workers = [
-        prepared_processes().Process(target=_open, args=(tmp_path / "memtui.db", empty_url))
-        for _ in range(6)
-    ]
+    together = prepared_processes().Barrier(6)
+    given = (tmp_path, empty_url, together)
+    workers = [prepared_processes().Process(target=_open_together, args=given) for _ in range(6)]
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -40,6 +40,7 @@ from sqlalchemy.pool import QueuePool
 
 from memtui.contract import Conflict, Denied, Invalid, MemtuiError, Unavailable, place_of_url
 from memtui.paths import is_writable
+from memtui.sqlite import add_lower, use_wal
 from memtui.wording import missing_extra
 
 FILE = "facts.sqlite3"
@@ -325,24 +326,19 @@ def _listen(engine: Engine) -> None:
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
     _prepare_reading(connection, _record)
-    connection.execute("PRAGMA journal_mode = WAL")
+    use_wal(connection, _WAIT_MS / 1000)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
 
 
 def _prepare_reading(connection: Any, _record: object) -> None:
     connection.isolation_level = None
-    # SQLite's own lower() knows ASCII only, and a filter's words come in any script.
-    connection.create_function("lower", 1, _lower, deterministic=True)
+    add_lower(connection)
 
 
 def _begin_sqlite(connection: Connection) -> None:
     immediate = connection.get_execution_options().get("immediate", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
-
-
-def _lower(value: object) -> str | None:
-    return None if value is None else str(value).lower()
 
 
 _DENIED = frozenset({"42501", "25006", "28000", "28P01", "SQLITE_READONLY"})
