@@ -1233,6 +1233,8 @@ class Adapter(ABC):
     lacks: ClassVar[frozenset[str]] = frozenset()
     """The fields of a record that it has no place for, beside what its capabilities say. One that
     lacks `metadata` cannot carry the others there."""
+    pinned_weight: ClassVar[float] = 1.0
+    """What a query multiplies a pinned record's score by."""
     speaks_plugin_contract: ClassVar[bool] = False
     """Behind it is a memory plugin, which `memtui conformance` can check."""
 

@@ -148,7 +148,8 @@ class TextIndex:
 def ranked(records: Sequence[Record], query: str) -> list[Snippet]:
     """Return those of a few records that match, as `TextIndex` finds them."""
     with closing(TextIndex(records)) as index:
-        return [Snippet(**dict(record), score=score) for record, score in index.search(query)]
+        found = index.search(query)
+        return [Snippet(**{**dict(record), "score": score}) for record, score in found]
 
 
 def _indexed(record: Record) -> Iterator[str]:

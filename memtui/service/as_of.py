@@ -9,7 +9,7 @@ what is not known.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,7 @@ from memtui.contract import (
     BrowsePage,
     BrowseRequest,
     ContextBundle,
+    ExplainStage,
     Explanation,
     Filter,
     Namespace,
@@ -37,6 +38,7 @@ from memtui.provider_kit.matching import eligible, matcher, sees
 from memtui.provider_kit.pages import page, read_cursor, write_cursor
 from memtui.provider_kit.search import ranked
 from memtui.service.connections import Connection
+from memtui.service.querying import stages_of
 from memtui.store import journal
 
 _OF_NOW = (
@@ -45,6 +47,10 @@ _OF_NOW = (
 )  # fmt: skip
 """Abilities of a provider that are of the present alone."""
 _NARROWING = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
+_RANKING = ("text", "title", "summary", "kind", "topic", "tags")
+"""What of a record decides where a query finds it, beside its pin."""
+_DIGITS = 9
+"""So exactly scores are compared that come about in several ways."""
 _PAGE = 1_000
 _READ = ""
 """Stands for a provider's cursor where its list is read to its end."""
@@ -254,15 +260,10 @@ class BindingThen:
             "filter": Filter(), "sort": "created_at", "cursor": None, "limit": _PAGE,
             "expired": True,
         }  # fmt: skip
-        asked = self._asked(request.model_copy(update=all_of_it))
         found: dict[str, Record | None] = {}
-        while True:
-            last = await self.present.browse(asked)
+        async for last in self._pages(self._asked(request.model_copy(update=all_of_it))):
             for record in last.records:
                 found[_id(record)] = await self._rolled_back(record)
-            if last.next_cursor is None:
-                break
-            asked = asked.model_copy(update={"cursor": last.next_cursor})
         for identity, known in (await self._known()).changed.items():
             if identity not in found and known is not None and self._lists(request, known):
                 found[identity] = await self._as_known(known)
@@ -284,44 +285,122 @@ class BindingThen:
         return lists(request.scope, record.scope, narrow=self._keeps)
 
     async def query(self, request: QueryRequest) -> ContextBundle:
-        """Find what was relevant then: the provider's hits of then, and what has changed since."""
+        """Find what was relevant then, each record as it was and ranked by that."""
+        found, same = await self._found(request)
+        return found.model_copy(update={"stages": _stages(found.stages, found.snippets, same)})
+
+    async def _found(self, request: QueryRequest) -> tuple[ContextBundle, set[str]]:
+        """Return what was relevant then, and which of it the provider itself ranked.
+
+        A hit that says today what it said then keeps its score; what says something else, is gone
+        or has expired since is ranked here.
+        """
         past, wanted = await self._known(), request.top_k
         update = {
             "as_of": self._moment if self._keeps else None,
             "top_k": min(_PAGE, wanted + len(past.changed)),
         }
         bundle = await self.present.query(request.model_copy(update=update))
-        hits: list[Snippet] = []
+        ranking = [name for name in _RANKING if name not in self.present.lacks]
+        fits = self._fits(request)
+        hits: dict[str, Snippet] = {}
         others: dict[str, Record] = {}
+        same: set[str] = set()
         for hit in bundle.snippets:
-            then = await self._rolled_back(hit)
-            if then is None:
+            then, identity = await self._rolled_back(hit), _id(hit)
+            if then is None or not (then is hit or fits(then)):
                 continue
-            if then.text == hit.text:
-                hits.append(hit)
-            else:
-                others[_id(then)] = then
-        found = {_id(hit) for hit in hits}
+            if any(getattr(then, name) != getattr(hit, name) for name in ranking):
+                others[identity] = then
+                continue
+            score = hit.score
+            if then.pinned is hit.pinned:
+                same.add(identity)
+            elif score is not None:
+                weight = self.present.pinned_weight
+                score = score * weight if then.pinned else score / weight
+            hits[identity] = Snippet(**{**dict(then), "score": score})
+        known = {_id(one): one for one in await self._expired_since(request)} | past.changed
+        for identity in known.keys() - hits.keys() - others.keys():
+            then = await self._as_known(known[identity])
+            if then is not None and fits(then):
+                others[identity] = then
+        snippets = list(hits.values())
+        if others or len(same) < len(hits):
+            snippets = self._merged(snippets, [*others.values()], request.query)
+        capped = bundle.capped or len(snippets) > wanted
+        found = {"snippets": tuple(snippets[:wanted]), "profile_summary": None, "capped": capped}
+        return bundle.model_copy(update=found), same
+
+    def _fits(self, request: QueryRequest) -> Callable[[Record], bool]:
+        """Return the test whether a record of then is what a query asks for, beside its words."""
+        is_eligible = eligible(request)
         owners = {owner_of(scope) for scope in request.owners}
-        for identity in past.changed.keys() - found - others.keys():
-            record = await self._as_known(past.changed[identity])
-            is_owned = record is not None and (not owners or owner_of(record.scope) in owners)
-            if record is not None and is_owned and self._is_fresh(record):
-                others[identity] = record
-        fits, passes = eligible(request), matcher(request.filter)
-        eligible_ones = [one for one in others.values() if fits(one) and passes(one)]
-        snippets = _merged(hits, ranked(eligible_ones, request.query))
-        return bundle.model_copy(
-            update={
-                "snippets": tuple(snippets[:wanted]),
-                "profile_summary": None,
-                "capped": bundle.capped or len(snippets) > wanted,
-            }
+        return lambda record: (
+            is_eligible(record)
+            and (not owners or owner_of(record.scope) in owners)
+            and self._is_fresh(record)
         )
 
+    async def _expired_since(self, request: QueryRequest) -> list[Record]:
+        """Return what had not expired then, and is found by no query of today any more."""
+        able = self.present.capabilities
+        if self._keeps or not (able.expiry and able.browse):
+            return []
+        asked = BrowseRequest(
+            scope=request.scope, owners=request.owners, sort="created_at", expired=True, limit=_PAGE
+        )
+        return [
+            one
+            async for found in self._pages(asked)
+            for one in found.records
+            if one.expires_at is not None and self._is_fresh(one)
+        ]
+
+    async def _pages(self, asked: BrowseRequest) -> AsyncIterator[BrowsePage]:
+        """Yield the pages of the provider's own list, to its end."""
+        while True:
+            found = await self.present.browse(asked)
+            yield found
+            if found.next_cursor is None:
+                return
+            asked = asked.model_copy(update={"cursor": found.next_cursor})
+
+    def _merged(
+        self, hits: Sequence[Snippet], others: Sequence[Record], query: str
+    ) -> list[Snippet]:
+        """Return the provider's hits and what is ranked here as one list, best first.
+
+        Scores of one list cannot be compared with those of another, so the hits are ranked here
+        too, and the best of them counts as much in either.
+        """
+        weight = self.present.pinned_weight
+        own = {
+            _id(one): (one, (one.score or 0.0) * (weight if one.pinned else 1.0))
+            for one in ranked([*others, *hits], query)
+        }
+        # Where a provider tells no scores, its order does.
+        scored = [
+            (one, 1 / place if one.score is None else one.score)
+            for place, one in enumerate(hits, 1)
+        ]
+        best, most = max(scored, key=lambda pair: pair[1], default=(None, 1.0))
+        mine = own.get(_id(best), (best, 0.0))[1] if best else 0.0
+        scale = (most or 1.0) / (
+            mine or max((score for _, score in own.values()), default=0.0) or 1.0
+        )
+        scored += [(own[name][0], own[name][1] * scale) for name in map(_id, others) if name in own]
+        top = max((score for _, score in scored), default=0.0) or 1.0
+        shares = [(round(score / top, _DIGITS), one) for one, score in scored]
+        shares.sort(key=lambda pair: (-pair[0], _id(pair[1])))
+        return [one.model_copy(update={"score": share}) for share, one in shares]
+
     async def explain(self, request: QueryRequest) -> Explanation:
-        """Trace how the provider answers for the moment."""
-        return await self.present.explain(request.model_copy(update={"as_of": self._moment}))
+        """Trace how the provider answers for the moment, and what is ranked here instead."""
+        asked = request.model_copy(update={"as_of": self._moment})
+        told = await self.present.explain(asked)
+        found, same = await self._found(request)
+        return told.model_copy(update={"stages": _stages(told.stages, found.snippets, same)})
 
     async def versions(self, scope: Scope) -> Sequence[Record]:
         """Return the versions that there were by then."""
@@ -420,20 +499,15 @@ def _in_order(
     return rows + [(0, record) for record in waiting] if is_last else rows
 
 
-def _merged(hits: Sequence[Snippet], others: Sequence[Snippet]) -> list[Snippet]:
-    """Return two lists as one, best first: the best of each are alike.
-
-    Scores of one list cannot be compared with those of another, so each counts by its share of its
-    list's best.
-    """
-    shares: list[tuple[float, Snippet]] = []
-    for found in (hits, others):
-        best = max((one.score or 0.0 for one in found), default=0.0) or 1.0
-        shares += [((one.score or 0.0) / best, one) for one in found]
-    if not others:
-        return list(hits)
-    shares.sort(key=lambda pair: -pair[0])
-    return [one.model_copy(update={"score": share}) for share, one in shares]
+def _stages(
+    stages: Sequence[ExplainStage], found: Sequence[Snippet], same: Collection[str]
+) -> tuple[ExplainStage, ...]:
+    """Return a provider's stages of what it ranked itself, and what all of it comes to."""
+    if not stages or all(_id(one) in same for one in found):
+        return tuple(stages)
+    detail = "What has changed since then is ranked by what it was; the other stages leave it out."
+    scores = {_id(one): round(one.score or 0.0, 4) for one in found}
+    return *stages_of(stages, same), ExplainStage(name="as of", detail=detail, scores=scores)
 
 
 def _id(record: Record) -> str:

@@ -39,7 +39,7 @@ from memtui.service.visibility import Caller, for_caller, may_read, readable, ve
 from memtui.store import journal
 from memtui.store.operation import Operation
 
-_SHOWN = ("text", "title", "topic", "kind", "tags", "pinned", "expires_at")
+_SHOWN = ("text", "title", "summary", "topic", "kind", "tags", "pinned", "expires_at")
 """What of a record makes another of it, where two moments are compared."""
 _CHANGING = (
     OperationType.WRITE,

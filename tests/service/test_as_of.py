@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -300,5 +301,140 @@ async def test_figures_are_of_what_had_begun_by_the_moment(service: MemoryServic
     then = CALLER.at(first.started_at)
     exact = await service.analysis.stats(then)
     assert exact.operation_count == (await service.log.page(then, limit=1)).total
-    painted = (await service.analysis.dashboard(then, Bucket.DAY)).stats
-    assert painted.operation_count == exact.operation_count
+    later = first.started_at.date() + timedelta(days=2)
+    for until in (None, later):
+        painted = (await service.analysis.dashboard(then, Bucket.DAY, until=until)).stats
+        assert painted.operation_count == exact.operation_count
+
+
+COLOURS = ("amber", "azure", "beige", "coral", "cyan")
+
+
+async def _asked(service: MemoryService, key: str, moment: datetime | None = None) -> list[object]:
+    """What queries answer, best first, with everything that a record says and when it did."""
+    told: list[object] = []
+    for query in ("heron", "amber", "nest", "coral tagged-b"):
+        request = QueryRequest(scope=SCOPE, query=query, binding_key=key, top_k=20, as_of=moment)
+        answer = await service.query(CALLER, request)
+        told += [
+            one.model_dump(exclude={"score", "revision", "location", "handle", "metadata"})
+            for one in answer.snippets
+        ]
+    return told
+
+
+@pytest.mark.parametrize("key", ["default", "table"])
+async def test_a_query_of_a_moment_is_answered_as_it_was_then(
+    service: MemoryService, key: str
+) -> None:
+    is_note = NOTES_TOO[key]
+    asked = {"scope": SCOPE, "binding_key": key}
+    handles: list[RecordHandle] = []
+    for number, colour in enumerate(COLOURS):
+        content = f"{colour}: heron at the nest" + " by the lake" * number
+        write = WriteRequest(
+            content=content, source=SOURCE, kind="note" if is_note else "fact", **asked
+        )
+        handles += (await service.write(CALLER, write)).handles
+    later = datetime.now(UTC) + timedelta(days=1)
+    changes: list[dict[str, Any]] = [
+        {"pinned": True}, {"tags": ("tagged-b",)}, {"expires_at": later}, {"topic": "birds"},
+        {"text": "beige: coral reef"}, {"pinned": False}, {"never_expires": True},
+    ] if is_note else [{"text": "beige: coral reef"}, {"text": "beige: heron again"}]  # fmt: skip
+    account = []
+    for number, change in enumerate(changes):
+        account.append((datetime.now(UTC), await _asked(service, key)))
+        it = handles[{"pinned": 4, "text": 2}.get(next(iter(change)), number % 5)]
+        await service.correct(CALLER, CorrectRequest(handle=it, **change, **asked))
+    account.append((datetime.now(UTC), await _asked(service, key)))
+    await service.forget(CALLER, ForgetRequest(handles=tuple(handles[1:3]), **asked))
+    for moment, expected in account:
+        assert await _asked(service, key, moment) == expected
+
+
+async def test_a_query_of_a_moment_keeps_to_the_owners_that_it_names(
+    service: MemoryService,
+) -> None:
+    api = SCOPE.model_copy(update={"project_id": "api"})
+    handles: list[RecordHandle] = []
+    for scope in (SCOPE, api):
+        note = WriteRequest(scope=scope, source=SOURCE, content=f"A heron of {scope.project_id}")
+        handles += (await service.write(CALLER, note)).handles
+    moment = datetime.now(UTC)
+    for scope, it in zip((SCOPE, api), handles, strict=True):
+        await service.forget(CALLER, ForgetRequest(scope=scope, handles=(it,)))
+    company = Scope(company_id="local")
+    request = QueryRequest(scope=company, query="heron", owners=(api,), as_of=moment)
+    answer = await service.query(CALLER, request)
+    assert [one.text for one in answer.snippets] == ["A heron of api"]
+
+
+async def test_what_explains_a_query_of_a_moment_is_of_the_moment(service: MemoryService) -> None:
+    handles: list[RecordHandle] = []
+    for text in ("A heron here", "A heron there"):
+        note = WriteRequest(scope=SCOPE, source=SOURCE, content=text)
+        handles += (await service.write(CALLER, note)).handles
+    first, second = (one.provider_record_id for one in handles)
+    moment = datetime.now(UTC)
+    await service.correct(CALLER, CorrectRequest(scope=SCOPE, handle=handles[0], pinned=True))
+    request = QueryRequest(scope=SCOPE, query="heron")
+    now = (await service.explain(CALLER, request)).explanation
+    assert [one.scores for one in now.stages if one.name == "pins"] == [{first: 1.1}]
+    then = (await service.explain(CALLER.at(moment), request)).explanation
+    assert all(first not in one.scores for one in then.stages[:-1])
+    assert then.stages[-1].scores == {first: 1.0, second: 1.0}
+
+
+@pytest.mark.parametrize("few", [0, 300], ids=["put together here", "put into the provider's"])
+async def test_pages_of_a_moment_go_on_where_they_ended(
+    service: MemoryService, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr("memtui.service.as_of._FEW", few)
+    monkeypatch.setattr("memtui.service.as_of._PAGE", 2)
+    handles: list[RecordHandle] = []
+    for number in range(9):
+        note = WriteRequest(scope=SCOPE, source=SOURCE, content=f"Note {number}")
+        handles += (await service.write(CALLER, note)).handles
+    state = await listed(service, "default")
+    moment = datetime.now(UTC)
+    for it in handles[::2]:
+        await service.forget(CALLER, ForgetRequest(scope=SCOPE, handles=(it,)))
+    for sort in SORTS:
+        assert await listed(service, "default", CALLER.at(moment), sort=sort) == state
+
+
+async def test_moments_end_before_until_and_days_are_of_the_persons_zone(
+    service: MemoryService,
+) -> None:
+    note = WriteRequest(scope=SCOPE, source=SOURCE, content="A note")
+    [it] = (await service.write(CALLER, note)).handles
+    await service.correct(CALLER, CorrectRequest(scope=SCOPE, handle=it, text="Another"))
+    made, changed = (await service.past.moments(CALLER, SCOPE)).moments
+    told = await service.past.moments(CALLER, SCOPE, since=made, until=changed)
+    assert told.moments == (made,)
+    for hours in (-12, 14):
+        zone = timezone(timedelta(hours=hours))
+        days = (await service.past.moments(CALLER, SCOPE, zone=zone)).days
+        assert {one.day for one in days} == {
+            made.astimezone(zone).date(),
+            changed.astimezone(zone).date(),
+        }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"text": "Other"}, {"pinned": True}, {"tags": ("a",)}, {"topic": "t"}, {"summary": "s"},
+        {"expires_at": datetime(2999, 1, 1, tzinfo=UTC)},
+    ],
+    ids=lambda change: next(iter(change)),
+)  # fmt: skip
+async def test_each_field_that_changes_is_a_difference(
+    service: MemoryService, change: dict[str, object]
+) -> None:
+    note = WriteRequest(scope=SCOPE, source=SOURCE, content="A note")
+    [it] = (await service.write(CALLER, note)).handles
+    before = datetime.now(UTC)
+    await service.correct(CALLER, CorrectRequest(scope=SCOPE, handle=it, **change))
+    [one] = (await service.past.compare(CALLER, SCOPE, before)).differences
+    assert one.kind == "changed"

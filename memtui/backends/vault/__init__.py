@@ -158,6 +158,7 @@ class VaultAdapter(Adapter):
 
     key: ClassVar[str] = KEY
     config_model = VaultConfig
+    pinned_weight = search.PINNED
     capabilities = Capabilities(
         browse=True,
         correction=True,
