@@ -567,6 +567,8 @@ class Snapshot(Model):
     handle: RecordHandle
     record: Record | None
     state: Json = {}
+    replaces: str | None = None
+    """The revision of what stands there when it is to be put back; None: nobody has looked."""
 
 
 class Measure(StrEnum):

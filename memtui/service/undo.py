@@ -76,6 +76,9 @@ class Undo(Group):
         scope = Scope(company_id=caller.company_id)
         asked = {"operation_id": operation_id} if operation_id else {}
         async with self._core.recorder.recorded(OperationType.UNDO, caller, scope, asked) as entry:
+            if operation_id is not None:
+                for one in await asyncio.to_thread(self._unsettled, caller, operation_id):
+                    await self.check_outcome(caller, one)
             operation, steps, changed = await asyncio.to_thread(self._pick, caller, operation_id)
             entry.scope = operation.asked_scope
             entry.take_source(operation.source)
@@ -107,8 +110,13 @@ class Undo(Group):
             check = partial(_refuse_late, operation, changed, newest)
             await self._core.recorder.begin(entry, now, check)
             befores = [
-                before.model_copy(update={"handle": handle})
-                for (before, _), handle in zip(steps, handles, strict=True)
+                before.model_copy(
+                    update={
+                        "handle": current.handle,
+                        "replaces": current.record and current.record.revision,
+                    }
+                )
+                for (before, _), current in zip(steps, now, strict=True)
             ]
             if connection.adapter.capabilities.restore:
                 reply = await entry.mutate(
@@ -123,7 +131,8 @@ class Undo(Group):
             else:
                 await _rebuild(entry, connection, operation, befores, now)
             moved = [_moved(handle, entry.links) for handle in handles]
-            touched = list(dict.fromkeys((*handles, *moved)))
+            own = [before.handle for before, _ in steps]  # by which it is known what is taken back
+            touched = list(dict.fromkeys((*own, *handles, *moved)))
             after = await entry.read_back(connection, now, touched, scope)
         return MutationAnswer(
             **entry.answer(),
@@ -347,7 +356,7 @@ class Undo(Group):
         together: Together | None,
     ) -> UndoCandidate:
         company_id, sight = caller.company_id, self._core.sight(caller)
-        steps = journal.record_steps(database, operation)
+        steps = journal.steps_left(database, operation)
         settings = journal.settings_changed(database, company_id, operation.operation_id)
         only, before = None, None
         if len(steps) == 1:
@@ -363,6 +372,12 @@ class Undo(Group):
             together=together,
             why_not=_why_not(operation, change),
         )
+
+    def _unsettled(self, caller: Caller, operation_id: str) -> list[str]:
+        """Return what was to take an operation back and was interrupted."""
+        operation = self._core.log(caller.company_id, self._core.sight(caller)).named(operation_id)
+        with self._core.database.read() as database:
+            return journal.unsettled_undos(database, caller.company_id, operation.operation_id)
 
     def _pick(
         self, caller: Caller, operation_id: str | None
@@ -381,13 +396,14 @@ class Undo(Group):
             raise Invalid(f"{which} cannot be undone. {why}")
         with self._core.database.read() as database:
             kept = journal.kept(database, company_id, operation.operation_id)
+            left = journal.in_force(database, company_id, operation.operation_id)
             steps = [
-                (before, after)
-                for before, after in journal.steps(database, company_id, operation.operation_id)
-                # An id that a record did not come back under was not there before or after.
-                if before.record or after is None or after.record
+                step
+                for step in journal.steps(database, company_id, operation.operation_id)
+                if step[0].handle.provider_record_id in left
             ]
             changed = journal.settings_changed(database, company_id, operation.operation_id)
+            changed = changed if journal.SETTINGS in left else []
             if kept is None or kept.status not in {OperationStatus.OK, OperationStatus.UNKNOWN}:
                 raise _nothing_to_undo(operation)
             if (why_not := _why_not(operation, kept)) is not None:
@@ -547,7 +563,7 @@ def _extent(database: DatabaseConnection, operations: Iterable[Operation]) -> To
         change = journal.kept(database, company_id, operation_id)
         if change is None or _why_not(one, change) is not None:
             continue
-        changed = len(journal.record_steps(database, one))
+        changed = len(journal.steps_left(database, one))
         changes = journal.settings_changed(database, company_id, operation_id)
         held_writes = sum(each.setting == settings.HELD for each in changes)
         records += changed

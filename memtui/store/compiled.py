@@ -628,13 +628,14 @@ FINDINGS = Prepared(
 
 UNDOING = Prepared(
     "UNDOING",
-    "SELECT memory_undo_journal.operation_id, memory_undo_journal.started_at FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.undoes = ? AND memory_undo_journal.operation_type = ? AND memory_undo_journal.ordinal = ? AND memory_undo_journal.status = ? ORDER BY memory_undo_journal.seq DESC",
-    binds="company_id=text undoes=text operation_type_1=text ordinal_1=plain status_1=text",
-    results="text moment",
+    "SELECT memory_undo_journal.operation_id, memory_undo_journal.started_at, memory_undo_journal.status FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.undoes = ? AND memory_undo_journal.operation_type = ? AND memory_undo_journal.ordinal = ? AND (memory_undo_journal.status = ? OR memory_undo_journal.status = ?) ORDER BY memory_undo_journal.seq DESC",
+    binds="company_id=text undoes=text operation_type_1=text ordinal_1=plain status_1=text status_2=text",
+    results="text moment text",
     constants={
         "operation_type_1": "undo",
         "ordinal_1": 0,
         "status_1": "ok",
+        "status_2": "unknown",
     },
 )
 

@@ -18,7 +18,8 @@ from memtui.store.database import Connection
 from memtui.store.operation import Operation, OperationDraft, as_member
 from memtui.store.settings import HELD, SettingChange
 
-_NO_RECORD = ""
+SETTINGS = ""
+"""What stands for settings where others have the id of a record."""
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -72,13 +73,13 @@ def record_settings(
         changed: The settings.
         behind: How many records stand before them in the journal.
     """
-    rows = [(_NO_RECORD, {"changed": _json(change)}, None) for change in changed]
+    rows = [(SETTINGS, {"changed": _json(change)}, None) for change in changed]
     keep(connection, operation, seq, rows, first=behind)
 
 
 def record_lasting(connection: Connection, operation: OperationDraft, seq: int, why: str) -> None:
     """Keep that an operation changed something that cannot be taken back, and why."""
-    keep(connection, operation, seq, [(_NO_RECORD, {"lasting": why}, None)])
+    keep(connection, operation, seq, [(SETTINGS, {"lasting": why}, None)])
 
 
 def settle(connection: Connection, check: OperationDraft, seq: int, finding: Finding) -> None:
@@ -89,7 +90,7 @@ def settle(connection: Connection, check: OperationDraft, seq: int, finding: Fin
     asked = finding.checked
     told = check.model_copy(update={"undoes": asked.operation_id})
     found = {"happened": finding.happened, "told": finding.told}
-    keep(connection, told, seq, [(_NO_RECORD, {"found": found}, None)])
+    keep(connection, told, seq, [(SETTINGS, {"found": found}, None)])
     if finding.happened is None:
         return
     place = {"company_id": asked.scope.company_id, "operation_id": asked.operation_id}
@@ -145,6 +146,13 @@ def record_steps(connection: Connection, operation: Operation) -> list[Step]:
         return found
     gone, new = pair
     return [(gone[0], new[1]) if one is gone else one for one in found if one is not new]
+
+
+def steps_left(connection: Connection, operation: Operation) -> list[Step]:
+    """Return what `record_steps` does, but of one taken back in part what is still in force."""
+    found = record_steps(connection, operation)
+    left = in_force(connection, operation.scope.company_id, operation.operation_id)
+    return [one for one in found if one[0].handle.provider_record_id in left] or found
 
 
 def exchanged(operation_type: OperationType, found: Sequence[Step]) -> tuple[Step, Step] | None:
@@ -380,14 +388,62 @@ def undone_by(
 ) -> str | None:
     """Return the operation that took this one back and was not itself taken back.
 
-    Up to a moment, if one is given.
+    Where several took a part each, it is the newest; where a part was not taken back, there is
+    none. Up to a moment, if one is given.
     """
+    if not compiled.UNDOING.rows(connection, company_id=company_id, undoes=operation_id):
+        return None
+    left, undo_id = _left(connection, company_id, operation_id, until)
+    return None if any(left.values()) else undo_id
+
+
+def in_force(connection: Connection, company_id: str, operation_id: str) -> set[str]:
+    """Return the ids of the records whose change by an operation was not taken back.
+
+    It has `SETTINGS` too.
+    """
+    left, _ = _left(connection, company_id, operation_id, None)
+    return {record_id for record_id, is_changed in left.items() if is_changed}
+
+
+def _left(
+    connection: Connection, company_id: str, operation_id: str, until: datetime | None
+) -> tuple[dict[str, bool], str | None]:
+    """Return what an operation touched and nothing took back: by id, whether it was changed.
+
+    Also return the newest operation that took something back.
+    """
+    left, newest = _touched(connection, company_id, operation_id), None
     undoing = compiled.UNDOING.rows(connection, company_id=company_id, undoes=operation_id)
-    for undo_id, at in undoing:
-        was_there = until is None or at <= until
-        if was_there and undone_by(connection, company_id, undo_id, until) is None:
-            return str(undo_id)
-    return None
+    for undo_id, at, status in undoing:
+        if status == OperationStatus.OK and (until is None or at <= until):
+            back, redone_by = _left(connection, company_id, undo_id, until)
+            if any(back.values()) or redone_by is None:  # of an erased one nobody knows the records
+                left = {one: is_changed for one, is_changed in left.items() if one not in back}
+                newest = newest or str(undo_id)
+    return left, newest
+
+
+def _touched(connection: Connection, company_id: str, operation_id: str) -> dict[str, bool]:
+    found = {}
+    for before, after in _kept_by(connection, company_id, operation_id):
+        if "changed" in before:
+            found[SETTINGS] = True
+        elif "handle" in before:
+            # An id that a record did not come back under was not there before or after.
+            is_changed = bool(before["record"] or after is None or after["record"])
+            found[before["handle"]["provider_record_id"]] = is_changed
+    return found
+
+
+def unsettled_undos(connection: Connection, company_id: str, operation_id: str) -> list[str]:
+    """Return what was to take an operation back, of unknown outcome, and was never checked."""
+    undoing = compiled.UNDOING.rows(connection, company_id=company_id, undoes=operation_id)
+    return [
+        str(undo_id)
+        for undo_id, _, status in undoing
+        if status == OperationStatus.UNKNOWN and found_of(connection, company_id, undo_id) is None
+    ]
 
 
 def undoable(connection: Connection, company_id: str) -> Generator[Undoable, None, None]:

@@ -319,12 +319,12 @@ FINDINGS = (
     .order_by(_step.seq.desc())
 )
 UNDOING = (
-    select(_step.operation_id, _step.started_at)
+    select(_step.operation_id, _step.started_at, _step.status)
     .where(
         _is(_step, "company_id", "undoes"),
         _step.operation_type == "undo",
         _step.ordinal == 0,
-        _step.status == "ok",
+        or_(_step.status == "ok", _step.status == "unknown"),
     )
     .order_by(_step.seq.desc())
 )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from memtui.backends.vault.files import Folder
+
 from memtui.config import Paths, Settings
 from memtui.contract import (
+    Conflict,
     CorrectRequest,
     Denied,
     ForgetRequest,
@@ -15,6 +20,7 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     SourceRef,
+    Unavailable,
     WriteMode,
     WriteRequest,
 )
@@ -186,5 +192,62 @@ async def test_a_bulk_forget_goes_on_behind_a_folder_that_may_not_be_written(
         for folder in folders:
             folder.chmod(0o700)
         assert files_of(paths) == before
+    finally:
+        await service.close()
+
+
+@pytest.mark.parametrize("then", ["undo", "undo the undo", "redo", "check first"])
+async def test_a_bulk_undo_on_a_full_disk_leaves_the_rest_undoable(
+    paths: Paths, settings: Settings, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    caller = Caller(company_id="local", principal="user:ana", door="test")
+    scope = Scope(company_id="local", project_id="p")
+    source = SourceRef(kind="run", company_id="local", run_id="r1")
+    notes = [
+        WriteRequest(scope=scope, source=source, content=f"Note {number}", title=f"N{number}")
+        for number in range(6)
+    ]
+    service = await open_service(paths, settings)
+    try:
+        handles = [(await service.write(caller, note)).handles[0] for note in notes]
+        whole = files_of(paths)
+        forgotten = await service.forget(caller, ForgetRequest(scope=scope, handles=handles))
+        gone = files_of(paths)
+        left = iter(range(2))
+        replace = Folder.replace
+
+        def full(folder: Folder, *arguments: Any) -> None:
+            if next(left, None) is None:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            replace(folder, *arguments)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Folder, "replace", full)
+            with pytest.raises(Unavailable, match="Outcome unknown") as failed:
+                await service.undo(caller, forgotten.operation_id)
+        undo_id = failed.value.operation_id
+        assert undo_id is not None
+        assert whole.keys() > files_of(paths).keys() > gone.keys()
+        if then != "undo":
+            found = await service.check_outcome(caller, undo_id)
+            assert (found.happened, found.told[:33]) == (True, "It happened in part: 2 of 6 recor")
+            [candidate, *_] = await service.undoable(caller)
+            assert (candidate.operation.operation_id, candidate.records) == (
+                forgotten.operation_id, 4,
+            )  # fmt: skip
+        if then in {"undo the undo", "redo"}:
+            redone = await service.undo(caller, undo_id)
+            assert files_of(paths) == gone
+            if then == "redo":
+                await service.undo(caller, redone.operation_id)
+                assert whole.keys() > files_of(paths).keys() > gone.keys()
+        done = await service.undo(caller, forgotten.operation_id)
+        assert len(done.handles) == (6 if then == "undo the undo" else 4)
+        assert files_of(paths) == whole
+        with pytest.raises(Conflict, match="already undone"):
+            await service.undo(caller, forgotten.operation_id)
+        await service.undo(caller, done.operation_id)
+        assert (files_of(paths) == gone) is (then == "undo the undo")
+        assert await service.log.undone_by(caller, forgotten.operation_id) is None
     finally:
         await service.close()

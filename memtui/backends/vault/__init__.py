@@ -607,6 +607,9 @@ class VaultAdapter(Adapter):
         facts: dict[str, dict[str, FactState]] = defaultdict(dict)
         files: dict[str, NoteState | None] = {}
         absent: dict[str, str] = {}
+        seen = {
+            one.handle.provider_record_id: one.replaces for one in snapshots if one.replaces
+        }
         for snapshot in snapshots:
             path, name = split_id(snapshot.handle.provider_record_id)
             self._folder.check_path(path)
@@ -619,9 +622,9 @@ class VaultAdapter(Adapter):
                 files[path] = NoteState.from_json(data) if snapshot.record else None
         with self._folder.locked():
             going = [path for path in absent if self._folder.signature(path)]
-            notes.check_restore(self._folder, files, self._index.written)
+            notes.check_restore(self._folder, files, seen, self._index.written)
             for path, states in facts.items():
-                changes.check_restore(self._folder, path, states)
+                changes.check_restore(self._folder, path, states, seen)
             for path, states in facts.items():
                 changes.restore(self._folder, path, states)
             notes.restore(self._folder, files)

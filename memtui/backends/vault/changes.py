@@ -462,12 +462,17 @@ def _created(fact: Fact) -> str | None:
     return moment.isoformat() if moment else None
 
 
-def check_restore(folder: Folder, path: str, states: Mapping[str, FactState]) -> None:
-    """Raise `Conflict` if any of the facts is not what memtui itself left there."""
+def check_restore(
+    folder: Folder, path: str, states: Mapping[str, FactState], seen: Mapping[str, str]
+) -> None:
+    """Raise `Conflict` if any of the facts is neither as it was `seen` nor what memtui left there.
+
+    `seen` has revisions by record id.
+    """
     document = load(folder, path)
     for name, state in states.items():
         fact = document.facts.get(name)
-        if fact is None:
+        if fact is None or seen.get(f"{path}#{name}") == document.record_of(fact).revision:
             continue
         if document.content.lines[fact.bullet.first : fact.bullet.end] == state.lines:
             continue

@@ -365,11 +365,21 @@ class NoteState:
         return cls(**data | {"content": decoded(base64.b64decode(data["content"]))})
 
 
-def check_restore(folder: Folder, states: Mapping[str, NoteState | None], written: Written) -> None:
-    """Raise `Conflict` if any of the files is not what memtui itself left there."""
+def check_restore(
+    folder: Folder,
+    states: Mapping[str, NoteState | None],
+    seen: Mapping[str, str],
+    written: Written,
+) -> None:
+    """Raise `Conflict` if any of the files is neither as it was `seen` nor what memtui left there.
+
+    Both by digest. Of a change that was interrupted nobody has noted what it left.
+    """
     for path, state in states.items():
         now, file = NoteState.take(folder, path), folder.read(path)
-        if file is None or (now and _is_ours(now, state, written(path))):
+        if file is None or (now and seen.get(path) == digest(now.content)):
+            continue
+        if now and _is_ours(now, state, written(path)):
             continue
         note = read(folder, path, file)
         stored = None if isinstance(note, Problem) else note[1]
