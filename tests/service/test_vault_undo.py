@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from memtui.backends.vault.files import Folder
-
 from memtui.config import Paths, Settings
 from memtui.contract import (
     Conflict,
