@@ -607,9 +607,7 @@ class VaultAdapter(Adapter):
         facts: dict[str, dict[str, FactState]] = defaultdict(dict)
         files: dict[str, NoteState | None] = {}
         absent: dict[str, str] = {}
-        seen = {
-            one.handle.provider_record_id: one.replaces for one in snapshots if one.replaces
-        }
+        seen = {one.handle.provider_record_id: one.replaces for one in snapshots if one.replaces}
         for snapshot in snapshots:
             path, name = split_id(snapshot.handle.provider_record_id)
             self._folder.check_path(path)

@@ -179,21 +179,33 @@ async def _update(
 
 
 async def _earlier(agent: Agent, binding_key: str, source: SourceRef) -> Operation | None:
-    """Return the operation by which the same source was captured last."""
+    """Return the operation by which the same source was captured last.
+
+    One that was interrupted counts where it happened; where nobody can tell, the source is rather
+    captured twice than not at all.
+    """
     chosen = Filter(
         issue_id=source.issue_id,
         run_id=source.run_id,
         source_kind=source.kind,
         binding_key=binding_key,
         door=agent.caller.door,
-        status=OperationStatus.OK,
     )
-    page = await agent.service.log.page(agent.caller, chosen, limit=_LOOKED_AT)
+    log = agent.service.log
+    page = await log.page(agent.caller, chosen, limit=_LOOKED_AT)
     names = [getattr(source, name) for name in _NAMED_BY]
     for one in page.operations:
         is_write = one.operation_type in {OperationType.WRITE, OperationType.CORRECT}
-        if is_write and one.source and [getattr(one.source, name) for name in _NAMED_BY] == names:
+        is_same = one.source and [getattr(one.source, name) for name in _NAMED_BY] == names
+        if not (is_write and is_same):
+            continue
+        if one.status is OperationStatus.OK:
             return one
+        if one.status is OperationStatus.UNKNOWN:
+            found = await agent.service.check_outcome(agent.caller, one.operation_id)
+            if found.happened:
+                check = await log.get(agent.caller, found.check_id)
+                return one.model_copy(update={"handles": check.handles})
     return None
 
 

@@ -8,10 +8,18 @@ from typing import Any
 import pytest
 
 from memtui.config import Paths, load_settings
-from memtui.contract import BrowseRequest, Capabilities, Filter, OperationStatus, Scope, WriteMode
+from memtui.contract import (
+    BrowseRequest,
+    Capabilities,
+    Filter,
+    OperationStatus,
+    Scope,
+    Unavailable,
+    WriteMode,
+)
 from memtui.doors.agent import Agent
 from memtui.doors.hooks.calls import HookCall, Moment
-from memtui.doors.hooks.capture import Outcome, capture_run
+from memtui.doors.hooks.capture import IssueText, Outcome, capture_run, capture_text
 from memtui.service import (
     Caller,
     Capture,
@@ -111,3 +119,43 @@ async def test_a_member_who_may_only_add_leaves_one_note_at_the_end(
     assert outcomes == [Outcome.LATER, Outcome.LATER, Outcome.STORED, Outcome.LATER]
     denied = await service.log.page(caller, Filter(status=OperationStatus.DENIED))
     assert not denied.operations
+
+
+@pytest.mark.parametrize("did", [True, False])
+@pytest.mark.parametrize("changes", [False, True])
+async def test_an_interrupted_capture_leaves_one_note(
+    paths: Paths, caller: Caller, monkeypatch: pytest.MonkeyPatch, *, did: bool, changes: bool
+) -> None:
+    comment = IssueText(issue_id="T-1", comment_id="c1", text="The branch is main")
+    service = await open_service(paths, load_settings(paths), providers={"fake": FakeAdapter})
+    try:
+        await service.bindings.add(caller, "fake", "fake", {})
+        await service.bindings.update(caller, "fake", capture={Capture.COMMENTS: True})
+        scope = Scope(company_id=caller.company_id, project_id="p")
+        agent = Agent(service, caller, scope, "fake")
+        if changes:
+            await capture_text(agent, comment)
+            comment = comment.model_copy(update={"text": "The branch is release"})
+        name = "correct" if changes else "write"
+        real = getattr(FakeAdapter, name)
+
+        async def interrupted(self: FakeAdapter, request: Any) -> Any:
+            if did:
+                await real(self, request)
+            raise RuntimeError("interrupted")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(FakeAdapter, name, interrupted)
+            with pytest.raises(Unavailable, match="Outcome unknown"):
+                await capture_text(agent, comment)
+        again = await capture_text(agent, comment)
+        stored = Outcome.UPDATED if changes else Outcome.STORED
+        assert again.outcome is (Outcome.UNCHANGED if did else stored)
+        page = await service.browse(caller, BrowseRequest(scope=scope, binding_key="fake"))
+        assert [one.text for one in page.records] == [comment.text]
+        later = await capture_text(agent, comment.model_copy(update={"text": "Neither"}))
+        assert later.outcome is Outcome.UPDATED
+        assert later.record_ids == again.record_ids
+    finally:
+        await service.close()
+        FakeAdapter.reset()
