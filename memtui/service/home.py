@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from memtui.analytics.layout import Manifest
 
 _MAX_SESSION_BYTES = 10_000_000
+_MAKING = "making.lock"
+_MAKING_TIMEOUT_S = 30
 
 
 class SealedLog(NamedTuple):
@@ -46,7 +49,7 @@ class Remains(NamedTuple):
     companies: tuple[str, ...] = ()
     """Those that the terminal app was in."""
     changes: Path | None = None
-    """Changes that SQLite had not yet merged into the database."""
+    """Changes that SQLite had not yet merged into the database, which is missing or empty."""
 
     @property
     def words(self) -> str:
@@ -74,12 +77,16 @@ def find_remains(paths: Paths) -> Remains:
             tuple(_sealed(paths.archive)),
             tuple(_bindings(paths.data / "bindings")),
             _companies(paths.session_file),
-            changes if changes.exists() and changes.stat().st_size else None,
+            changes if _size(changes) and not _size(paths.database) else None,
         )
     except OSError as error:
         raise Unavailable(
             f"{error.filename} cannot be read ({error.strerror}); let its owner open it."
         ) from error
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _sealed(root: Path) -> Iterator[SealedLog]:
@@ -112,6 +119,43 @@ def _companies(session_file: Path) -> tuple[str, ...]:
         return tuple(sorted(str(name) for name in found))
     except (OSError, ValueError, TypeError, KeyError):
         return ()
+
+
+def may_be_half_made(paths: Paths, settings: Settings) -> bool:
+    """Whether a home is new, or another process makes it just now or was ended while it did."""
+    return (
+        bool(settings.database_url)
+        or not paths.database.exists()
+        or (paths.data / _MAKING).exists()  # made before the database and gone after the rest
+    )
+
+
+@asynccontextmanager
+async def making(paths: Paths) -> AsyncIterator[None]:
+    """Let one process at a time make a home; the others wait and then find it made.
+
+    Raises:
+        Invalid: the folder cannot be used.
+        Unavailable: another process does not come to an end.
+    """
+    from filelock import AsyncFileLock, Timeout
+
+    paths.create()
+    path = paths.data / _MAKING
+    lock = AsyncFileLock(path, timeout=_MAKING_TIMEOUT_S, mode=0o600, poll_interval=0.01)
+    try:
+        await lock.acquire()
+    except Timeout as error:
+        raise Unavailable(
+            f"Another memtui has been making {paths.data} for too long; end it and try again."
+        ) from error
+    except OSError as error:
+        raise Unavailable(f"Cannot use {path}: {error.strerror}.") from error
+    try:
+        yield
+        path.unlink(missing_ok=True)
+    finally:
+        await lock.release()
 
 
 def open_database(paths: Paths, settings: Settings, *, make: bool = True) -> Database:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
@@ -26,7 +26,7 @@ from memtui.service.answers import MutationAnswer, Resolution, Together, UndoCan
 from memtui.service.connections import Connections
 from memtui.service.core import SETUP_DOOR, Core
 from memtui.service.fact_limits import FactLimits
-from memtui.service.home import open_database
+from memtui.service.home import making, may_be_half_made, open_database
 from memtui.service.operations import Operations
 from memtui.service.providers import Providers, unexpected
 from memtui.service.recorder import Recorder, new_operation_id
@@ -40,7 +40,7 @@ from memtui.service.visibility import (
     refusal,
 )
 from memtui.store import bindings
-from memtui.store.database import Database
+from memtui.store.database import Connection
 from memtui.threads import use_loose_threads
 
 if TYPE_CHECKING:
@@ -104,46 +104,71 @@ async def open_service(
         Unavailable: the database cannot be reached, is damaged, or is gone beside what it made.
     """
     use_loose_threads()
-    database = await asyncio.to_thread(open_database, paths, settings, make=make)
-    recorder = Recorder(database, paths.data, clock, timer, new_id)
-    registry = Providers(providers, timeout_ms=settings.provider_timeout_ms)
-    core = Core(
-        database=database,
-        archive=paths.archive,
-        providers=registry,
-        connections=Connections(registry, paths, settings.provider_timeout_ms, clock, timer),
-        recorder=recorder,
-        clock=clock,
-        new_id=new_id,
-        read_only=settings.read_only,
-        fact_limits=FactLimits.of(settings),
-        save_limits=SaveLimits(per_run=settings.saves_per_run, per_hour=settings.saves_per_hour),
-        held_max_count=settings.held_max_count,
-    )
-    service = MemoryService(core, paths, settings)
-    try:
-        await asyncio.to_thread(recorder.recover)
-        if not database.read_only and await asyncio.to_thread(paths.archive.is_dir):
-            await service.analysis.recover()
-        if first_company and not settings.read_only and await asyncio.to_thread(_is_new, database):
-            with suppress(Conflict):  # another process that starts for the first time was faster
+    makes = make and not settings.read_only
+    half_made = makes and await asyncio.to_thread(may_be_half_made, paths, settings)
+    async with making(paths) if half_made else nullcontext():
+        database = await asyncio.to_thread(open_database, paths, settings, make=make)
+        recorder = Recorder(database, paths.data, clock, timer, new_id)
+        registry = Providers(providers, timeout_ms=settings.provider_timeout_ms)
+        core = Core(
+            database=database,
+            archive=paths.archive,
+            providers=registry,
+            connections=Connections(registry, paths, settings.provider_timeout_ms, clock, timer),
+            recorder=recorder,
+            clock=clock,
+            new_id=new_id,
+            read_only=settings.read_only,
+            fact_limits=FactLimits.of(settings),
+            save_limits=SaveLimits(
+                per_run=settings.saves_per_run, per_hour=settings.saves_per_hour
+            ),
+            held_max_count=settings.held_max_count,
+        )
+        service = MemoryService(core, paths, settings)
+        try:
+            await asyncio.to_thread(recorder.recover)
+            if not database.read_only and await asyncio.to_thread(paths.archive.is_dir):
+                await service.analysis.recover()
+            if first_company and half_made:
                 await _make_first_company(service, settings)
-    except BaseException:
-        await service.close()
-        raise
+            elif first_company and makes and not await core.ask(bindings.companies):
+                async with making(paths):
+                    await _make_first_company(service, settings)
+        except BaseException:
+            await service.close()
+            raise
     return service
 
 
-def _is_new(database: Database) -> bool:
-    with database.read() as connection:
-        return not bindings.companies(connection)
-
-
 async def _make_first_company(service: MemoryService, settings: Settings) -> None:
+    """Make what there is not yet, unless anybody else has made or changed anything."""
     caller = caller_of(settings, FIRST_COMPANY, SETUP_DOOR)
-    await service.companies.add(caller, "Local")
-    await service.bindings.add(caller, FIRST_BINDING, FIRST_PROVIDER, {})
-    await service.bindings.set_target(caller, "company", FIRST_COMPANY, FIRST_BINDING)
+    made, untouched = await service.core.ask(_setting_up)
+    if made and not untouched:
+        return
+    steps = (
+        lambda: service.companies.add(caller, "Local"),
+        lambda: service.bindings.add(caller, FIRST_BINDING, FIRST_PROVIDER, {}),
+        lambda: service.bindings.set_target(caller, "company", FIRST_COMPANY, FIRST_BINDING),
+    )
+    with suppress(Conflict):  # another machine on the same PostgreSQL was faster
+        for step in steps[made:]:
+            await step()
+
+
+def _setting_up(connection: Connection) -> tuple[int, bool]:
+    """Return how many parts of the first company are there, and whether nobody else was here."""
+    companies = [one.company_id for one in bindings.companies(connection)]
+    parts = (
+        companies,
+        bindings.bindings(connection, FIRST_COMPANY),
+        bindings.targets(connection, FIRST_COMPANY),
+    )
+    untouched = companies == [FIRST_COMPANY] and bindings.is_logged_by_one_door(
+        connection, FIRST_COMPANY, SETUP_DOOR
+    )
+    return sum(map(bool, parts)), untouched
 
 
 class _Lazy(Generic[T]):

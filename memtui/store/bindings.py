@@ -86,6 +86,12 @@ def is_used(connection: Connection) -> bool:
     return bool(used)
 
 
+def is_logged_by_one_door(connection: Connection, company_id: str, door: str) -> bool:
+    """Whether the whole log of a company came through one door and is not sealed."""
+    rows = compiled.LOGGED_BY_ONE_DOOR.rows(connection, company_id=company_id, door=door)
+    return any(bool(only) for (only,) in rows)
+
+
 def add_company(connection: Connection, row: CompanyRow) -> None:
     """Add a company.
 

@@ -409,6 +409,13 @@ WRITE_OF_SUBJECT = Prepared(
     },
 )
 
+LOGGED_BY_ONE_DOOR = Prepared(
+    "LOGGED_BY_ONE_DOOR",
+    "SELECT memory_log_heads.seq = (SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = memory_log_heads.company_id AND memory_operations.door = ?) AS anon_1 FROM memory_log_heads WHERE memory_log_heads.company_id = ?",
+    binds="door=text company_id=text",
+    results="flag",
+)
+
 FIRST_HOT = Prepared(
     "FIRST_HOT",
     "SELECT min(memory_operations.seq) AS min_1 FROM memory_operations WHERE memory_operations.company_id = ?",

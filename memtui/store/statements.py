@@ -203,6 +203,12 @@ WRITE_OF_PROJECT = (
 WRITE_OF_SUBJECT = (
     select(_operation.seq).where(_is(_operation, "company_id", "subject_id"), *_saved).limit(1)
 )
+LOGGED_BY_ONE_DOOR = select(
+    _head.seq
+    == select(func.count())
+    .where(_operation.company_id == _head.company_id, _operation.door == bindparam("door"))
+    .scalar_subquery()
+).where(_is(_head, "company_id"))
 FIRST_HOT = select(func.min(_operation.seq)).where(_is(_operation, "company_id"))
 CONTEXTS_OF_RUN = (
     select(_operation.request)

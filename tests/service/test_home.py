@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Callable
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
 
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Unavailable
-from memtui.service import open_service
+from memtui.service import MemoryService, caller_of, open_service
+from memtui.service.bindings import Bindings
 from memtui.service.home import find_remains
 from memtui.store.database import Database
+from tests.processes import prepared_processes
 from tests.service.conftest import Lived
 
 Harm = Callable[[Path], object]
@@ -149,3 +153,78 @@ def test_what_is_left_is_counted(lived: Lived) -> None:
     assert binding.path == lived.paths.binding_dir("local/default")
     log.folder.joinpath("manifest.json").write_text("[]")
     assert find_remains(lived.paths).sealed[0].manifest is None
+
+
+async def _is_set_up(service: MemoryService, settings: Settings) -> bool:
+    caller = caller_of(settings, "local", "test")
+    companies = [one.company_id for one in await service.companies.all()]
+    served = [(one.key, len(one.targets)) for one in await service.bindings.all(caller)]
+    return companies == ["local"] and served == [("default", 1)]
+
+
+def _open_together(home: Paths, together: Barrier) -> None:
+    async def opened() -> None:
+        settings = load_settings(home, principal="user:ana")
+        service = await open_service(home, settings)
+        assert await _is_set_up(service, settings)
+        await service.close()
+
+    together.wait()
+    asyncio.run(opened())
+
+
+@pytest.mark.slow
+def test_processes_that_start_together_find_one_whole_home(tmp_path: Path) -> None:
+    given = Paths(tmp_path / "home", tmp_path / "home"), prepared_processes().Barrier(6)
+    workers = [prepared_processes().Process(target=_open_together, args=given) for _ in range(6)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * 6
+    assert not (tmp_path / "home" / "making.lock").exists()
+
+
+@pytest.mark.parametrize("step", ["add", "set_target"])
+async def test_a_home_whose_making_was_interrupted_is_finished(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ended(BaseException):
+        pass
+
+    async def end(*_: object) -> None:
+        raise Ended
+
+    paths = Paths(tmp_path / "home", tmp_path / "home")
+    settings = load_settings(paths, principal="user:ana")
+    with monkeypatch.context() as patched:
+        patched.setattr(Bindings, step, end)
+        with pytest.raises(Ended):
+            await open_service(paths, settings)
+    for _ in range(2):
+        service = await open_service(paths, settings)
+        assert await _is_set_up(service, settings)
+        await service.close()
+
+
+async def test_tables_that_hold_nothing_yet_are_no_loss(new_paths: Paths) -> None:
+    made = Database.open(new_paths.database)
+    held_open = Database.open(new_paths.database)  # so that the write-ahead log stays
+    made.close()
+    settings = load_settings(new_paths, principal="user:ana")
+    service = await open_service(new_paths, settings)
+    assert await _is_set_up(service, settings)
+    await service.close()
+    held_open.close()
+
+
+async def test_a_binding_that_a_person_took_away_is_not_made_again(tmp_path: Path) -> None:
+    paths = Paths(tmp_path / "home", tmp_path / "home")
+    settings = load_settings(paths, principal="user:ana")
+    service = await open_service(paths, settings)
+    await service.bindings.remove(caller_of(settings, "local", "cli"), "default")
+    await service.close()
+    (paths.data / "making.lock").touch()
+    service = await open_service(paths, settings)
+    assert not await _is_set_up(service, settings)
+    await service.close()
