@@ -30,6 +30,10 @@ def main() -> None:
 
 def _answer(arguments: Sequence[str]) -> int:
     gc.set_threshold(_ALLOCATIONS_A_COLLECTION)
+    if "mcp" in arguments:
+        from memtui.doors.mcp.stdio import open_early
+
+        open_early(arguments)
     if "hook" not in arguments:
         return _run(arguments)
     from memtui.doors.helper.client import Call

@@ -98,6 +98,9 @@ class Settings(Model):
     `[scope_weights]`. Not set: project and user 1.0, agent 0.7, orchestrator 0.5, company 0.4."""
     hook_timeout_ms: Annotated[int, Field(ge=100, le=60_000)] = 5_000
     """How long a hook may take before it ends without an answer, in milliseconds."""
+    mcp_answer_characters: Annotated[int, Field(ge=1_000)] | None = None
+    """How many characters a tool's answer over MCP may have. Not set: 8,000, and 24,000 for Claude
+    Code, which shows its model that much."""
     timezone: str = ""
     """IANA name of the zone that days and clock times are shown in; empty means the system's."""
     theme: str = "memtui"

@@ -31,6 +31,32 @@ def _escaped(found: re.Match[str]) -> str:
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
+def whole(value: Any) -> Any:
+    """Return JSON with halves of characters, which no database holds, as U+FFFD."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [whole(one) for one in value]
+    if isinstance(value, dict):
+        return {whole(name): whole(one) for name, one in value.items()}
+    return value
+
+
+def lenient_json(text: str | bytes) -> Any:
+    """Return the JSON that another program sent, as far as it can be read.
+
+    A byte order mark is left out, a control character may stand in a text as it is, and what is
+    not UTF-8 or half of a character becomes U+FFFD.
+
+    Raises:
+        ValueError: it is not JSON.
+        RecursionError: it is nested too deeply.
+    """
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    return whole(json.loads(text.removeprefix("\ufeff"), strict=False))
+
+
 def plain(value: Any) -> Any:
     """Return the JSON form of a value that DuckDB answered.
 

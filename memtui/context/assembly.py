@@ -20,6 +20,7 @@ from itertools import chain
 from memtui.context.cost import TokenCounter
 from memtui.context.data import DATA_NOTICE, as_data, inert, opening_tag
 from memtui.contract import Invalid, Model, Problem, Record, RecordHandle, Scope, UtcDatetime
+from memtui.passages import passage
 
 DEFAULT_BUDGET = 500
 """Tokens of memory context that a request should stay under (seed 004 §2.1)."""
@@ -129,6 +130,8 @@ class ContextFact(Model):
     """Where the record is."""
     is_summary: bool = False
     """True: `text` is the record's summary, and not its original."""
+    is_passage: bool = False
+    """True: `text` is the part that answers the prompt."""
     truncated: bool = False
     """True: `text` is the beginning of it."""
 
@@ -221,18 +224,23 @@ def section_of_records(
     *,
     now: datetime,
     binding_key: str | None = None,
+    prompt: str = "",
 ) -> ContextSection:
     """Make a section of the records that hold at `now`, rules first, then style, then bio.
 
     An expired record, one outside its validity window and one without text are left out, each with
     its reason. Records of the same rank keep a stable order, pinned first and then the oldest, so
-    that a prompt's cached beginning survives a new fact. What a search found keeps its order.
+    that a prompt's cached beginning survives a new fact. What a search for `prompt` found keeps its
+    order, and of a long text the passage that answers the prompt is told.
     """
     facts, left_out = [], []
     for record in records if RULES[kind].fills else sorted(records, key=_prompt_order):
         fact = ContextFact.like(record, binding_key=binding_key)
         if RULES[kind].summaries and record.summary:
             fact = fact.model_copy(update={"text": record.summary, "is_summary": True})
+        if RULES[kind].fills:
+            part = passage(fact.text, prompt)
+            fact = fact.model_copy(update={"text": part.text, "is_passage": part.is_cut})
         reason = _why_not(record, now)
         if reason is None:
             facts.append(fact)
@@ -304,7 +312,7 @@ def _said(fact: ContextFact) -> dict[str, str | None]:
     return {
         "id": fact.handle.provider_record_id if fact.handle else None,
         "on": fact.created_at.date().isoformat() if fact.created_at else None,
-        "as": "summary" if fact.is_summary else None,
+        "as": "passage" if fact.is_passage else "summary" if fact.is_summary else None,
     }
 
 

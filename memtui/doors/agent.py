@@ -43,6 +43,8 @@ class Agent:
     """Whether tools that change or remove what is stored are offered."""
     asks_all: bool = False
     """Whether it may search all bindings, and read what it finds there."""
+    answer_characters: int = 8_000
+    """How many characters a tool's answer may have, as a text and as JSON."""
 
     @property
     def source(self) -> SourceRef:

@@ -244,17 +244,6 @@ def read_json(body: bytes) -> Any:
         raise Unreadable("it is not JSON") from error
 
 
-def whole(value: Any) -> Any:
-    """Return JSON with halves of characters, which no database holds, as U+FFFD."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [whole(one) for one in value]
-    if isinstance(value, dict):
-        return {whole(name): whole(one) for name, one in value.items()}
-    return value
-
-
 def as_text(value: object) -> object:
     """Return a number that a server gives where its contract has a text as that text."""
     is_number = isinstance(value, int) and not isinstance(value, bool)

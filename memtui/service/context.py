@@ -533,7 +533,11 @@ def _assembled(reading: _Reading, texts: Sequence[str], now: datetime) -> Assemb
             fresh = [r for r in one.records if (one.binding_key, r.handle) not in known]
         sections.append(
             section_of_records(
-                one.kind, as_agents_read(fresh), now=now, binding_key=one.binding_key
+                one.kind,
+                as_agents_read(fresh),
+                now=now,
+                binding_key=one.binding_key,
+                prompt=(request.prompt or "")[:_PROMPT_CHARS],
             )
         )
     if reading.profile and reading.profile.strip():

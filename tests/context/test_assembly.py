@@ -147,6 +147,17 @@ def test_a_summary_stands_for_a_note_that_was_found_and_says_so() -> None:
     assert texts[SectionKind.GUIDANCE].endswith("\nThe whole\nstory.\n\n")
 
 
+def test_of_a_long_text_the_passage_that_answers_the_prompt_is_told() -> None:
+    text = "Nothing of note.\n" * 100 + "Deploys run from release.\n" + "Nothing of note.\n" * 100
+    found = section_of_records(
+        SectionKind.RELATED, [record("a.md", text)], now=NOW, prompt="what do we deploy from?"
+    )
+    [fact] = found.facts
+    assert fact.is_passage
+    assert "Deploys run from release." in fact.text
+    assert len(fact.text) <= 600
+
+
 def test_a_budget_warns_and_never_cuts() -> None:
     facts = [f"The deploy of service {number} needs a review." for number in range(100)]
     context = assemble([section_of_texts(SectionKind.USER, facts)], counter=COUNTER, budget=900)

@@ -34,8 +34,9 @@ from memtui.contract import (
     UtcDatetime,
     WriteRequest,
 )
+from memtui.json_text import whole
 from memtui.provider_kit import read_moment
-from memtui.provider_kit.servers import as_text, whole
+from memtui.provider_kit.servers import as_text
 
 KEY = "mem0"
 OWN = "memtui"

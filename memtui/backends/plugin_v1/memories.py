@@ -29,7 +29,7 @@ from memtui.contract import (
     UtcDatetime,
     WriteRequest,
 )
-from memtui.provider_kit.servers import whole
+from memtui.json_text import whole
 
 KEY = "plugin-v1"
 _SEED = uuid.UUID("6a0f3f6e-5f0b-5c55-9a53-0d3c7a9b8e11")

@@ -31,6 +31,7 @@ from memtui.doors.cli.options import (
 from memtui.doors.cli.output import Dim, Line, jsonable, of_bindings, write_exactly
 from memtui.doors.cli.session import Session
 from memtui.filters import Taker, asked_with, names_bindings
+from memtui.passages import passage
 from memtui.visible import visible
 from memtui.widgets import format as shown
 
@@ -103,7 +104,7 @@ async def query(
 
     if all_bindings or (narrowed and names_bindings(chosen)):
         found = await session.service.everywhere.query(session.caller, request)
-        lines = _stages(found.stages) if explain else _found(session, found)
+        lines = _stages(found.stages) if explain else _found(session, text, found)
         session.out.answer(found, lines, *_summary_of_all(found))
         scopes = [one.scope for one in found.snippets]
         await say_unknown_owners(session, request.scope, None, scopes, everywhere=True)
@@ -113,7 +114,7 @@ async def query(
         session.out.answer(explained, _stages(explained.explanation.stages))
         return
     answer = await session.service.query(session.caller, request)
-    session.out.answer(answer, _snippets(session, answer), _summary(answer))
+    session.out.answer(answer, _snippets(session, text, answer), _summary(answer))
     scopes = [one.scope for one in answer.snippets]
     await say_unknown_owners(session, request.scope, answer.binding_key, scopes)
 
@@ -138,16 +139,16 @@ async def profile(session: Session, scope: BindingOptions) -> None:
     )
 
 
-def _snippets(session: Session, answer: QueryAnswer) -> Iterator[Line]:
+def _snippets(session: Session, asked: str, answer: QueryAnswer) -> Iterator[Line]:
     if answer.profile_summary:
         yield answer.profile_summary
     for rank, snippet in enumerate(answer.snippets, start=1):
-        yield from _snippet(session, rank, snippet)
+        yield from _snippet(session, asked, rank, snippet)
 
 
-def _found(session: Session, answer: EverywhereQuery) -> Iterator[Line]:
+def _found(session: Session, asked: str, answer: EverywhereQuery) -> Iterator[Line]:
     for rank, snippet in enumerate(answer.snippets, start=1):
-        yield from _snippet(session, rank, snippet, snippet.binding_key)
+        yield from _snippet(session, asked, rank, snippet, snippet.binding_key)
         for place in snippet.places[1:]:
             source = shown.source_line(place.source)
             also = [place.binding_key, source, place.handle.provider_record_id]
@@ -169,12 +170,16 @@ def _all_topics(answer: QueryAnswer | EverywhereQuery) -> str:
     return " (its topic has under three, so of all topics)" if answer.all_topics else ""
 
 
-def _snippet(session: Session, rank: int, snippet: Snippet, *first: str) -> Iterator[Line]:
+def _snippet(
+    session: Session, asked: str, rank: int, snippet: Snippet, *first: str
+) -> Iterator[Line]:
     score = "" if snippet.score is None else f"{snippet.score:.3f}"
-    for number, line in enumerate(snippet.shown[:_SNIPPET_CHARS].split("\n")):
+    part = passage(snippet.shown, asked)
+    for number, line in enumerate(part.text.split("\n")):
         yield f"{rank:>3}  {score:>6}  {line}" if number == 0 else f"{'':13}{line}"
-    if (more := len(snippet.shown) - _SNIPPET_CHARS) > 0:
-        yield Dim(f"{'':13}… {shown.counted(more, 'more character')}; memtui get shows the whole")
+    if part.is_cut:
+        whole = shown.counted(len(snippet.shown), "character")
+        yield Dim(f"{'':13}A part of {whole}; memtui get shows the whole.")
     origin = [
         *first,
         "summary" if snippet.summary else "",
@@ -197,7 +202,6 @@ def _summary(answer: QueryAnswer) -> str:
 
 _BAR = 24
 _LEFT_OUT_CHARS = 100
-_SNIPPET_CHARS = 4_000
 """Of a longer memory a person is shown the beginning; a JSON document has it whole."""
 _SHOWN_WITHOUT_ROOM = 3
 

@@ -1,4 +1,4 @@
-"""Which command lines a helper runs."""
+"""Which command a command line names, and which of them a helper runs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ NAMING = frozenset({"--home", "--company", "--principal", "--acts-for"})
 """The options before a command that take a value."""
 
 
-def home_of_hook(arguments: Sequence[str]) -> str | None:
-    """Return the folder that a hook's command line names as home, empty for none.
+def command_words(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the folder that `--home` names, empty for none, and the words from the command on.
 
-    None where it is not a command line of one of the `EVENTS`.
+    There are none where another option than a global one comes first.
     """
     home, words = "", iter(arguments)
     for word in words:
@@ -22,5 +22,14 @@ def home_of_hook(arguments: Sequence[str]) -> str | None:
             value = value if equals else next(words, "")
             home = value or "." if name == "--home" else home
         elif word != "--read-only":
-            return home if word == "hook" and next(words, "") in EVENTS else None
-    return None
+            return home, [] if word.startswith("-") else [word, *words]
+    return home, []
+
+
+def home_of_hook(arguments: Sequence[str]) -> str | None:
+    """Return the folder that a hook's command line names as home, empty for none.
+
+    None where it is not a command line of one of the `EVENTS`.
+    """
+    home, words = command_words(arguments)
+    return home if words[:1] == ["hook"] and words[1:2] and words[1] in EVENTS else None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memtui.contract import Invalid, Json
-from memtui.provider_kit.servers import whole
+from memtui.json_text import lenient_json
 
 MOST_CHARACTERS = 8_000
 """How long a context may be: from 10,000 on Claude Code and Cursor put it into a file."""
@@ -140,7 +140,7 @@ def json_object(text: str) -> Json:
         Invalid: it is none.
     """
     try:
-        said = whole(json.loads(text))
+        said = lenient_json(text)
     except (ValueError, RecursionError) as error:
         raise Invalid(f"What came on stdin is not JSON: {str(error)[:200]}.") from error
     if not isinstance(said, dict):

@@ -11,13 +11,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from time import monotonic
-from typing import Any
+from typing import IO, Any, cast
 from urllib.parse import unquote
 
 import mcp_types as types
+from anyio import wrap_file
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
@@ -28,11 +29,11 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from memtui import __version__
 from memtui.context.data import DATA_NOTICE
 from memtui.contract import MemtuiError, NotFound
 from memtui.doors.agent import Agent
-from memtui.doors.mcp.guide import GUIDE_NAME, guide
+from memtui.doors.mcp.guide import GUIDE_NAME, INSTRUCTIONS, guide
+from memtui.doors.mcp.stdio import SERVER_INFO, streams
 from memtui.doors.mcp.tools import TOOLS, Tool, call, memory_of, offered
 from memtui.service import Capture, ContextRequest
 
@@ -45,6 +46,8 @@ CONTEXT_URI = "memory://context"
 _RECORD_URI = "memory://record/"
 _LOOK_SECONDS = 1.0
 _CLIENT_CHARACTERS = 100
+_CHARACTERS_OF = {"claude-code": 24_000}
+"""How long an answer a client shows its model whole, where that is more than others do."""
 
 _log = logging.getLogger(__name__)
 
@@ -92,14 +95,14 @@ class _Protocol(Server[Any]):
 class MemoryServer:
     """One company's memories as an MCP server, to each agent those that are its to see."""
 
-    def __init__(self, agent_of: AgentOf, instructions: str | None = None) -> None:
+    def __init__(self, agent_of: AgentOf) -> None:
         self._agent_of = agent_of
         self._listeners: dict[object, _Listeners] = {}
         self.protocol = _Protocol(
-            "memtui",
-            version=__version__,
-            title="memtui",
-            instructions=instructions or guide(()),
+            SERVER_INFO["name"],
+            version=SERVER_INFO["version"],
+            title=SERVER_INFO["title"],
+            instructions=INSTRUCTIONS,
             get_tool_input_schema=_input_schemas().get,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
@@ -152,6 +155,7 @@ class MemoryServer:
             _client(context),
             may_vanish=context.request is not None,
         )
+        agent = replace(agent, answer_characters=_answer_characters(agent, context))
         key = agent.caller.model_copy(update={"run_id": None}), agent.scope
         listeners = self._listeners.setdefault(key, _Listeners(agent))
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
@@ -268,6 +272,12 @@ def _client(context: Context) -> str | None:
     return f"{told.client_info.name} {told.client_info.version}"[:_CLIENT_CHARACTERS].strip()
 
 
+def _answer_characters(agent: Agent, context: Context) -> int:
+    told = context.session.client_params
+    known = _CHARACTERS_OF.get(told.client_info.name) if told else None
+    return agent.service.settings.mcp_answer_characters or known or agent.answer_characters
+
+
 def _names(tools: list[Tool]) -> tuple[str, ...]:
     return tuple(tool.name for tool in tools)
 
@@ -344,10 +354,11 @@ async def serve_stdio(agent: Agent, run_of: Callable[[], str | None]) -> None:
             await agent.service.agents.left(before.caller)
         return found
 
-    server = MemoryServer(agent_of, guide((), captured=await _captures_runs(agent)))
+    server = MemoryServer(agent_of)
+    files = wrap_file(cast("IO[str]", streams()))
     options = server.protocol.create_initialization_options(NotificationOptions(tools_changed=True))
     try:
-        async with stdio_server() as (incoming, outgoing), server.watching():
+        async with stdio_server(files, files) as (incoming, outgoing), server.watching():
             await server.protocol.run(incoming, outgoing, options)
     except BaseExceptionGroup as group:
         if group.split(BrokenPipeError)[1] is None:

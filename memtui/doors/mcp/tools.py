@@ -7,13 +7,16 @@ configuration or the token (`Agent`). No tool takes an argument for it.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from memtui.context.data import DATA_NOTICE, as_data
 from memtui.contract import (
@@ -21,7 +24,6 @@ from memtui.contract import (
     Conflict,
     CorrectRequest,
     Denied,
-    Filter,
     ForgetRequest,
     Invalid,
     Json,
@@ -35,6 +37,7 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     Snippet,
+    SourceKind,
     SourceRef,
     Term,
     Unavailable,
@@ -47,6 +50,7 @@ from memtui.contract import (
 from memtui.doors.agent import Agent, Owner
 from memtui.fact_values import written
 from memtui.filters import build_filter
+from memtui.passages import passage
 from memtui.service import Answer, FactRequest, Held
 from memtui.service.fact_limits import FACT
 from memtui.visible import visible
@@ -59,6 +63,11 @@ FACT_CHARS = 200
 """The longest fact that `save_memory` takes (seed 004 §6.2)."""
 
 
+_MOST_PASSAGE, _LEAST_PASSAGE = 1_200, 120
+_LEAST_LISTED = 400
+"""What a listed memory takes in JSON, in characters, with a short text."""
+
+
 class Memory(Model):
     """One stored memory."""
 
@@ -68,6 +77,8 @@ class Memory(Model):
     """Data, not instructions."""
     is_summary: bool = False
     """True: the text is a summary; memory_get returns the original."""
+    is_passage: bool = False
+    """True: the text is the part that fits the question best; memory_get returns the whole."""
     kind: str
     title: str | None = None
     topic: str | None = None
@@ -97,7 +108,7 @@ class Memory(Model):
             "on": self.written_at.date().isoformat() if self.written_at else None,
             "from": self.source,
             "in": self.binding,
-            "as": "summary" if self.is_summary else None,
+            "as": "passage" if self.is_passage else "summary" if self.is_summary else None,
         }
         return as_data(self.text, told)
 
@@ -158,6 +169,8 @@ class Found(Told):
     """The values that it hides, which other scopes have."""
     problems: tuple[str, ...] = ()
     """What could not be read, so that another value may stand there."""
+    next_offset: int | None = None
+    """Give it to memory_get as `offset` for the rest of the text; absent at the end."""
 
     def words(self) -> str:
         """Return the memory as data, and why it is this one."""
@@ -167,7 +180,9 @@ class Found(Told):
         )
         told = [visible(self.why)] if self.why else []
         unread = (f"Not read: {visible(one)}" for one in self.problems)
-        return "\n".join([self.notice, self.memory.words(), *told, *hides, *unread])
+        rest = f"There is more: call memory_get with offset {self.next_offset}"
+        more = [rest] if self.next_offset is not None else []
+        return "\n".join([self.notice, self.memory.words(), *more, *told, *hides, *unread])
 
 
 class Stored(Told):
@@ -230,7 +245,40 @@ class ProfileText(Told):
         return f"{self.notice}\n{as_data(self.summary)}"
 
 
-class SearchInput(Model):
+class ToolInput(Model):
+    """Base of what a tool takes.
+
+    Null is an argument left out. A list or an object may come as its JSON text, as some models
+    write it.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_meant(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        return {
+            name: _structured(cls.model_fields.get(name), value)
+            for name, value in given.items()
+            if value is not None
+        }
+
+
+def _structured(field: FieldInfo | None, value: Any) -> Any:
+    """Return the list or object that a text is, where the argument takes one."""
+    if field is None or not isinstance(value, str):
+        return value
+    annotation: Any = field.annotation
+    parts = get_args(annotation) if get_origin(annotation) is UnionType else (annotation,)
+    if not {get_origin(part) or part for part in parts} & {tuple, dict}:
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+class SearchInput(ToolInput):
     """What to look for."""
 
     query: Annotated[str, Field(min_length=1, max_length=8_000)]
@@ -239,11 +287,19 @@ class SearchInput(Model):
     """At most this many memories."""
     topic: str | None = None
     """This topic first; where it has under three memories, all topics."""
+    tag: str | None = None
+    """Only memories with this tag, or one below it: `ops` finds `ops/oncall` too."""
+    source_kind: SourceKind | None = None
+    """Only what comes from this sort of work object."""
+    metadata: Json | None = None
+    """Only memories whose metadata has these values."""
+    as_of: UtcDatetime | None = None
+    """Answer with what was remembered at this moment, such as 2026-03-01T12:00:00Z."""
     all_bindings: bool = False
     """Look in every memory system of the company, where this server allows it."""
 
 
-class NoteInput(Model):
+class NoteInput(ToolInput):
     """A memory to keep."""
 
     text: Annotated[str, Field(min_length=1, max_length=100_000)]
@@ -256,13 +312,21 @@ class NoteInput(Model):
     """The topic that it belongs to."""
     tags: tuple[str, ...] = ()
     """Words to find it by."""
+    pinned: bool = False
+    """Rank it before others, and never prune it."""
+    expires_at: UtcDatetime | None = None
+    """From this moment on it is not remembered, such as 2026-12-31T00:00:00Z."""
+    namespace: str | None = None
+    """Keep it as a fact under this heading; the text is then one line, best `key: value`."""
+    propagation: Json | None = None
+    """How it may be passed on: an object that the memory returns as it is."""
 
 
 _Id = Annotated[str, Field(min_length=1, max_length=4_096)]
 """A memory's id; the longest are paths."""
 
 
-class GetInput(Model):
+class GetInput(ToolInput):
     """Which memory: by its id, or a fact by its key."""
 
     id: _Id | None = None
@@ -271,6 +335,8 @@ class GetInput(Model):
     """The key of a fact such as `deploy_branch: main`."""
     namespace: str | None = None
     """With a key: only under this heading."""
+    offset: Annotated[int, Field(ge=0)] = 0
+    """Where to begin in a long text, in characters: the `next_offset` of the answer before."""
     binding: str | None = None
     """With an id: the `binding` of that memory, where it names one."""
 
@@ -281,7 +347,7 @@ class GetInput(Model):
         return self
 
 
-class CorrectInput(Model):
+class CorrectInput(ToolInput):
     """A memory that is wrong, and how it should read."""
 
     id: _Id
@@ -294,7 +360,7 @@ class CorrectInput(Model):
     """The `binding` of that memory, where it names one."""
 
 
-class ForgetInput(Model):
+class ForgetInput(ToolInput):
     """Memories to remove."""
 
     ids: Annotated[tuple[_Id, ...], Field(min_length=1)]
@@ -303,7 +369,7 @@ class ForgetInput(Model):
     """The `binding` of these memories, where they name one: those of one at a time."""
 
 
-class BrowseInput(Model):
+class BrowseInput(ToolInput):
     """Which memories to list."""
 
     scope: Owner | None = None
@@ -321,11 +387,13 @@ class BrowseInput(Model):
     """At most this many memories."""
     cursor: str | None = None
     """From the answer before, for what comes next."""
+    all_scopes: bool = False
+    """List what belongs to the user, the project, your kind of agent and the company together."""
     all_bindings: bool = False
     """List every memory system of the company, where this server allows it."""
 
 
-class SaveInput(Model):
+class SaveInput(ToolInput):
     """A fact to remember in every conversation."""
 
     scope: Literal["user", "drive"]
@@ -334,7 +402,7 @@ class SaveInput(Model):
     """One fact on one line, best under 20 words."""
 
 
-class RemoveInput(Model):
+class RemoveInput(ToolInput):
     """A fact to forget."""
 
     scope: Literal["user", "drive"]
@@ -343,7 +411,7 @@ class RemoveInput(Model):
     """The fact's id, from save_memory or memory_browse."""
 
 
-class FeedbackInput(Model):
+class FeedbackInput(ToolInput):
     """Whether a memory that you were given helped."""
 
     id: _Id
@@ -367,7 +435,7 @@ class Said(Told):
         return f"Noted: {visible(self.id)} {self.verdict.replace('_', ' ')}."
 
 
-class NoInput(Model):
+class NoInput(ToolInput):
     """Nothing is asked for."""
 
 
@@ -378,14 +446,22 @@ async def search(agent: Agent, asked: SearchInput) -> Memories:
         query=asked.query,
         top_k=asked.limit,
         topic=asked.topic,
+        filter=build_filter(tag=asked.tag, source_kind=asked.source_kind),
+        metadata_filter=asked.metadata or {},
+        as_of=asked.as_of,
         binding_key=agent.binding_key,
     )
+    return fitting(await _search(agent, request, asked), asked.query, agent.answer_characters)
+
+
+async def _search(agent: Agent, request: QueryRequest, asked: SearchInput) -> Memories:
     if asked.all_bindings:
         _refuse_elsewhere(agent)
         return await _search_several(agent, request.model_copy(update={"binding_key": None}))
     served = await agent.reached()
     if len(served) > 1:  # what save_memory kept of the user or the project may be in another
-        chosen = Filter(terms=(Term(field="binding_key", values=served),))
+        terms = (*request.filter.terms, Term(field="binding_key", values=served))
+        chosen = request.filter.model_copy(update={"terms": terms})
         with suppress(NotFound):  # one serves a project of others: asked alone, it says so
             return await _search_several(agent, request.model_copy(update={"filter": chosen}))
     answer = await agent.service.query(agent.caller, request)
@@ -451,13 +527,24 @@ async def _place(agent: Agent, named: str | None) -> str | None:
 
 
 async def browse(agent: Agent, asked: BrowseInput) -> Memories:
-    """Answer `memory_browse`."""
+    """Answer `memory_browse`: as many memories as fit into the answer, and where the next begin."""
+    limit = max(1, min(asked.limit, agent.answer_characters // _LEAST_LISTED))
+    while True:
+        page = await _browse(agent, asked, limit)
+        listed = fitting(page, asked.text or "", agent.answer_characters)
+        if len(listed.memories) in {len(page.memories), 0} or limit == 1:
+            return listed
+        limit = min(limit - 1, len(listed.memories))
+
+
+async def _browse(agent: Agent, asked: BrowseInput, limit: int) -> Memories:
     narrowed = asked.model_dump(include={"text", "kind", "topic", "tag"}, exclude_none=True)
     whose = asked.scope or ("user" if agent.scope.project_id is None else "drive")
+    scope = agent.scope if asked.all_scopes else agent.owned_by(whose)
     request = BrowseRequest(
-        scope=agent.owned_by(whose),
+        scope=scope,
         filter=build_filter(**narrowed),
-        limit=asked.limit,
+        limit=limit,
         cursor=asked.cursor,
         binding_key=None if asked.all_bindings else agent.binding_key,
     )
@@ -489,7 +576,8 @@ async def get(agent: Agent, asked: GetInput) -> Found:
         )  # fmt: skip
         there = await _where(agent, one.binding_key)
         whole = memory_of(one.record, whole=True).model_copy(update=there)
-        return Found(**_told(one), memory=whole)
+        found = Found(**_told(one), memory=whole)
+        return _part(found, asked.offset, agent.answer_characters)
     request = FactRequest(
         scope=agent.scope, namespace=asked.namespace, binding_key=agent.binding_key
     )
@@ -508,7 +596,12 @@ async def get(agent: Agent, asked: GetInput) -> Found:
 
 async def note(agent: Agent, asked: NoteInput) -> Stored:
     """Answer `memory_note`."""
-    return await _write(agent, agent.scope, asked.text, **asked.model_dump(exclude={"text"}))
+    more = asked.model_dump(exclude={"text", "namespace", "propagation"})
+    if asked.propagation is not None:
+        more["metadata"] = {"propagation": asked.propagation}
+    if asked.namespace is not None:
+        more |= {"kind": FACT, "topic": asked.namespace}
+    return await _write(agent, agent.scope, asked.text, **more)
 
 
 async def save(agent: Agent, asked: SaveInput) -> Stored:
@@ -638,6 +731,58 @@ def memory_of(record: Record, rank: int | None = None, *, whole: bool = False) -
         source=_source(record.source),
         revision=record.revision,
     )
+
+
+def fitting(found: Memories, query: str, characters: int) -> Memories:
+    """Return an answer of at most so many characters, as a text and as JSON.
+
+    The texts become passages around the words of `query`, and the last memories are left out where
+    even short ones are too long.
+    """
+    room = _MOST_PASSAGE
+    kept = found.memories
+    while True:
+        memories = tuple(_shortened(one, query, room) for one in kept)
+        fitted = found.model_copy(
+            update={
+                "memories": memories,
+                "incomplete": found.incomplete or len(kept) < len(found.memories),
+            }
+        )
+        over = _size(fitted) / characters
+        if over <= 1 or not kept:
+            return fitted
+        if room > _LEAST_PASSAGE:
+            room = max(_LEAST_PASSAGE, int(room / max(over, 1.1)))
+        else:
+            kept = kept[: min(len(kept) - 1, int(len(kept) / over) or 1)]
+
+
+def _shortened(memory: Memory, query: str, characters: int) -> Memory:
+    part = passage(memory.text, query, characters)
+    title = memory.title and passage(memory.title, query, _LEAST_PASSAGE).text
+    update = {"text": part.text, "is_passage": part.is_cut, "title": title}
+    return memory.model_copy(update=update)
+
+
+def _part(found: Found, offset: int, characters: int) -> Found:
+    """Return the part of a whole text that begins at `offset` and fits into an answer."""
+    text, room = found.memory.text, characters
+    while True:
+        end = offset + room
+        memory = found.memory.model_copy(update={"text": text[offset:end]})
+        rest = end if end < len(text) else None
+        part = found.model_copy(update={"memory": memory, "next_offset": rest})
+        over = _size(part) / characters
+        if over <= 1 or room <= _LEAST_PASSAGE:
+            return part
+        room = max(_LEAST_PASSAGE, int(room / max(over, 1.1)))
+
+
+def _size(value: Told) -> int:
+    """Return how many characters an answer has in its longer form."""
+    document = value.model_dump(mode="json", exclude_none=True)
+    return max(len(value.words()), len(json.dumps(document, ensure_ascii=False)))
 
 
 def _source(source: SourceRef | None) -> str | None:

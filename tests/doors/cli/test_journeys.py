@@ -105,13 +105,14 @@ def test_browse_goes_on_with_its_cursor(here: Run) -> None:
     assert sorted(seen) == sorted(ids)
 
 
-def test_of_a_long_memory_a_person_is_shown_the_beginning(here: Run) -> None:
-    assert here("note", "needle " + "y" * 5_000).code == 0
+def test_of_a_long_memory_a_person_is_shown_the_passage(here: Run) -> None:
+    assert here("note", "hay\n" * 1_000 + "the needle is here\n" + "hay\n" * 1_000).code == 0
     found = here("query", "needle")
     assert len(found.out) < 4_500
-    assert "1,007 more characters" in found.out
+    assert "the needle is here" in found.out
+    assert "A part of 8,019 characters; memtui get shows the whole." in found.out
     [snippet] = here("query", "needle", "--json").document["snippets"]
-    assert len(snippet["text"]) == 5_007
+    assert len(snippet["text"]) == 8_019
 
 
 def test_what_is_not_named_stays(here: Run) -> None:

@@ -1,0 +1,92 @@
+"""The part of a long text that answers a question."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+from memtui.provider_kit.search import Words, take_apart
+
+PASSAGE_CHARS = 600
+_MOST_MATCHES = 500
+_LEAD_SHARE = 5
+"""A fifth of the passage stands before the first match."""
+_WORD_ENDING, _LEAST_STEM = 3, 4
+_BREAK = re.compile(r"\n+|(?<=[.!?。！？])\s*|\s+")
+_CUT = "…"
+
+
+class Passage(NamedTuple):
+    """A part of a text, with an ellipsis where it was cut."""
+
+    text: str
+    is_cut: bool
+
+
+def passage(text: str, query: str, characters: int = PASSAGE_CHARS) -> Passage:
+    """Return the part of a text in which most of a query's words stand.
+
+    `characters` is the most that it may have. Where no word of the query is found, as in a match
+    by meaning, it is the beginning.
+    """
+    if len(text) <= characters:
+        return Passage(text, is_cut=False)
+    size = max(characters - 2 * len(_CUT), 1)
+    found = _matches(text, take_apart(query))
+    first = _densest(found, size - size // _LEAD_SHARE)
+    start = _begin(text, max(0, min(first - size // _LEAD_SHARE, len(text) - size)), first)
+    end = _finish(text, start, min(start + size, len(text)))
+    part = text[start:end].strip()
+    before, after = _CUT if start else "", _CUT if end < len(text) else ""
+    return Passage(f"{before}{part}{after}", is_cut=True)
+
+
+def _matches(text: str, words: Words) -> list[tuple[int, int, str]]:
+    """Return where words stand: start, end and which word, in the order of the text."""
+    stems = {word[: max(_LEAST_STEM, len(word) - _WORD_ENDING)]: word for word in words.kept}
+    needles = [rf"\b{re.escape(stem)}" for stem in sorted(stems, key=len, reverse=True)]
+    needles += map(re.escape, words.pieces)
+    if not needles:
+        return []
+    pattern = re.compile("|".join(needles), re.IGNORECASE)
+    found = []
+    for match in pattern.finditer(text):
+        found.append((match.start(), match.end(), match[0].casefold()))
+        if len(found) == _MOST_MATCHES:
+            break
+    return found
+
+
+def _densest(found: list[tuple[int, int, str]], size: int) -> int:
+    """Return where the stretch begins that holds most words, of which a rare one weighs more."""
+    counts = Counter(word for *_, word in found)
+    best, begin = 0.0, 0
+    for number, (start, _, _) in enumerate(found):
+        inside = set()
+        for _, end, word in found[number:]:
+            if end - start > size:
+                break
+            inside.add(word)
+        weight = sum(1 + 1 / counts[word] for word in inside)
+        if weight > best:
+            best, begin = weight, start
+    return begin
+
+
+def _begin(text: str, start: int, first: int) -> int:
+    """Return where a line, a sentence or at least a word begins, at or after `start`."""
+    if start == 0:
+        return 0
+    breaks = [one.end() for one in _BREAK.finditer(text, start, first)]
+    lines = [one for one in breaks if "\n" in text[one - 1 : one]]
+    sentences = [one for one in breaks if text[:one].rstrip()[-1:] in ".!?。！？"]
+    return (lines or sentences or breaks or [start])[0]
+
+
+def _finish(text: str, start: int, end: int) -> int:
+    """Return where the last whole word ends, at or before `end`."""
+    if end == len(text):
+        return end
+    space = max(text.rfind(" ", start, end + 1), text.rfind("\n", start, end + 1))
+    return space if space - start > (end - start) // 2 else end
