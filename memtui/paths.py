@@ -8,10 +8,9 @@ from __future__ import annotations
 import errno
 import json
 import os
-import tempfile
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,24 +92,27 @@ def unwritable(target: Path, error: OSError) -> Exception:
 
 
 @contextmanager
-def replacing(target: Path, mode: int = 0o600) -> Iterator[Path]:
-    """A private file beside `target` to write; it takes its place, durably, if the block ends well.
+def replacing(target: Path, mode: int = 0o600, *, is_new: bool = False) -> Iterator[Path]:
+    """A private file to write; it takes the place of `target`, durably, if the block ends well.
 
-    Then it has these rights.
+    Then it has these rights. One that `is_new` takes nobody's place. What a killed process leaves
+    goes with the next one (`memtui.scratch`).
 
     Raises `OSError`.
     """
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-")
-    os.close(handle)
-    fresh = Path(name)
-    try:
+    from memtui.scratch import Scratch
+
+    with closing(Scratch(target.parent)) as scratch:
+        fresh = scratch.path / target.name
+        fresh.touch(0o600)
         yield fresh
         fresh.chmod(mode)  # whoever wrote it may have made it anew
         with fresh.open("rb") as file:
             os.fsync(file.fileno())
-        fresh.replace(target)
-    finally:
-        fresh.unlink(missing_ok=True)
+        if is_new:
+            os.link(fresh, target)
+        else:
+            fresh.replace(target)
 
 
 def sync_folder(folder: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import tempfile
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,20 +21,21 @@ from tests.processes import killed_by_itself
 @pytest.fixture
 def above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(scratch, "tempfile", _below(tmp_path))
-    scratch._remove_left.cache_clear()
+    scratch._remove_known.cache_clear()
     return tmp_path
 
 
 def _below(above: Path) -> Any:
     """The system's temporary folder for these alone: processes of tests have sockets there."""
     return SimpleNamespace(
-        gettempdir=lambda: str(above), mkdtemp=partial(tempfile.mkdtemp, dir=above)
+        gettempdir=lambda: str(above),
+        mkdtemp=lambda **given: tempfile.mkdtemp(**given | {"dir": given["dir"] or above}),
     )
 
 
-def leave_one(above: Path) -> None:
+def leave_one(above: Path, within: Path | None) -> None:
     vars(scratch)["tempfile"] = _below(above)
-    one = Scratch()
+    one = Scratch(within)
     (one.path / "x").write_text("a memory")
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -52,16 +52,35 @@ def test_a_folder_is_private_and_goes(above: Path) -> None:
 @pytest.mark.slow
 def test_what_a_killed_process_left_goes_at_a_later_start(above: Path) -> None:
     alive = Scratch()
-    assert killed_by_itself(leave_one, above)
+    assert killed_by_itself(leave_one, above, None)
     other = above / "memtui-scratch-of-a-file"
     other.write_text("")
     assert len(list(above.glob("memtui-*"))) == 3
-    for path in above.glob("memtui-*"):
-        os.utime(path, (0, 0))
-    scratch._remove_left.cache_clear()
+    scratch._remove_known.cache_clear()
     with closing(Scratch()) as new:
         assert {*above.glob("memtui-*")} == {alive.path, other, new.path}
     alive.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["beside it", "by the link", "by looking there"])
+def test_what_a_killed_process_left_elsewhere_is_found(above: Path, how: str) -> None:
+    within = above / "elsewhere"
+    within.mkdir()
+    alive = Scratch(within)
+    assert killed_by_itself(leave_one, above, within)
+    assert len(list(within.iterdir())) == 2
+    if how == "beside it":
+        Scratch(within).close()
+    elif how == "by the link":
+        scratch.remove_left()
+    else:
+        scratch.remove_left(above, deep=True)
+    assert list(within.iterdir()) == [alive.path]
+    scratch.remove_left()
+    assert {path.name for path in above.iterdir()} == {"elsewhere", alive.path.name[1:]}
+    alive.close()
+    assert [path.name for path in above.iterdir()] == ["elsewhere"]
 
 
 def test_a_folder_that_cannot_be_locked_can_be_used(
@@ -72,8 +91,7 @@ def test_a_folder_that_cannot_be_locked_can_be_used(
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     with closing(Scratch()) as one:
-        os.utime(one.path, (0, 0))
-        scratch._remove_left.cache_clear()
+        scratch._remove_known.cache_clear()
         with closing(Scratch()):
             assert one.path.is_dir()
     assert list(above.iterdir()) == []

@@ -27,7 +27,8 @@ from sqlalchemy import select
 from memtui import __version__
 from memtui.config import Paths, Settings, find_paths, make_private
 from memtui.contract import Conflict, Invalid, Model, Unavailable, UtcDatetime
-from memtui.paths import is_writable
+from memtui.paths import is_writable, replacing
+from memtui.scratch import Scratch
 from memtui.service.home import (
     SealedLog,
     find_remains,
@@ -126,16 +127,11 @@ def backup(
     try:
         with closing(open_database(paths, settings, make=False)) as database, ExitStack() as held:
             refuse_unless_all_is_theirs(database, settings, "A backup holds")
-            handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
-            work = Path(name)
+            work = held.enter_context(replacing(target, is_new=True))
             for log in find_remains(paths).sealed:
                 held.enter_context(_unchanged(log))
-            with os.fdopen(handle, "wb") as file:
-                done = _Writer(file, paths, target.parent).write(database, outside=outside, now=now)
-                file.flush()
-                os.fsync(file.fileno())
-        # A link, unlike a renaming, never takes the place of a file that came meanwhile.
-        os.link(work, target)
+            with work.open("wb") as file:
+                done = _Writer(file, paths, work.parent).write(database, outside=outside, now=now)
     except FileExistsError as error:
         raise Conflict(f"{target} is there already; give another name.") from error
     except OSError as error:
@@ -143,9 +139,6 @@ def backup(
             f"{target if work is None else error.filename or target}: {error.strerror}; no backup "
             "was made."
         ) from error
-    finally:
-        if work is not None:
-            work.unlink(missing_ok=True)
     return done
 
 
@@ -227,7 +220,7 @@ class _Writer:
     @contextmanager
     def _copied(self, path: Path) -> Iterator[Path]:
         """Give a copy of a SQLite file, one moment of it, while it is needed."""
-        with tempfile.TemporaryDirectory(dir=self._work, prefix=".memtui-backup-") as folder:
+        with tempfile.TemporaryDirectory(dir=self._work) as folder:
             copy = Path(folder) / _DATABASE
             copy.touch(mode=0o600)
             try:
@@ -455,24 +448,22 @@ def restore(source: Path, paths: Paths) -> Backup:
                 f"{folder} is not empty, and a backup never takes the place of anything; "
                 "give an empty folder with --to."
             )
-    work = None
     try:
         make_private(paths.data.parent)
-        work = Path(tempfile.mkdtemp(dir=paths.data.parent, prefix=f".{paths.data.name}-"))
-        with _read(source) as (file, found):
-            _unpack(file, found, work)
-        _prove(found, work)
-        if paths.config != paths.data and (work / "config.toml").exists():
-            make_private(paths.config)
-            shutil.move(work / "config.toml", paths.config_file)
-        work.rename(paths.data)
+        with closing(Scratch(paths.data.parent)) as scratch:
+            work = scratch.path / paths.data.name
+            work.mkdir(mode=0o700)
+            with _read(source) as (file, found):
+                _unpack(file, found, work)
+            _prove(found, work)
+            if paths.config != paths.data and (work / "config.toml").exists():
+                make_private(paths.config)
+                shutil.move(work / "config.toml", paths.config_file)
+            work.rename(paths.data)
     except OSError as error:
         raise Invalid(
             f"{error.filename or source}: {error.strerror}; nothing was restored."
         ) from error
-    finally:
-        if work is not None and work.exists():
-            shutil.rmtree(work)
     return found
 
 

@@ -42,6 +42,7 @@ from memtui.contract import (
 from memtui.external_editor import DRAFT_OF
 from memtui.json_text import json_text
 from memtui.paths import replacing
+from memtui.scratch import remove_left, remove_left_of
 from memtui.service.connections import Connection
 from memtui.service.core import Core, Group, find_company, to_its_end
 from memtui.service.recorder import RunningOperation
@@ -141,6 +142,10 @@ class Purging(Group):
                 step("providers")
                 await asyncio.to_thread(self._erase_from_log, entry, found, step)
                 await asyncio.to_thread(_scrub_files, self._service.paths, found.aim)
+                for path in {path for _, _, reply in found.providers for path in reply.folders}:
+                    is_file = not path.is_dir()
+                    folder = path.parent if is_file else path
+                    await asyncio.to_thread(remove_left, folder, deep=not is_file)
                 step("files")
                 if not await asyncio.to_thread(core.database.scrub):
                     beyond.append(_HELD)
@@ -535,9 +540,13 @@ def _proof(
 def _scrub_files(paths: Paths, aim: Aim) -> None:
     """Take what is gone out of the session, saved views and statements, drafts and the error log.
 
+    What killed processes left goes whole.
+
     Raises:
         Unavailable: a file cannot be written.
     """
+    for home in {paths.data, paths.config}:
+        remove_left_of(home)
     for path, fresh in _files(paths, aim):
         try:
             if fresh is None:

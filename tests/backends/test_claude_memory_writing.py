@@ -249,3 +249,58 @@ async def test_a_file_without_the_right_to_write_is_left_alone(tmp_path: Path) -
     assert before.keys() - held(tmp_path).keys() == {"project_deploy.md"}
     assert "feedback_db.md" in index.read_text()
     assert "project_deploy.md" not in index.read_text()
+
+
+class Killed(BaseException):
+    """Its process ends here."""
+
+
+@pytest.mark.parametrize("change", ["write", "correct", "forget", "restore"])
+async def test_what_is_killed_between_index_and_file_can_be_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    adapter = await opened(tmp_path)
+    record = (await every(adapter))["project_deploy.md"]
+    [taken] = await adapter.snapshot([record.handle], ACME)
+    if change == "restore":
+        await adapter.forget(ForgetRequest.of([record], ACME))
+    before = held(tmp_path)
+
+    async def do() -> None:
+        if change == "write":
+            await adapter.write(note("Prefers tea."))
+        elif change == "correct":
+            await adapter.correct(correction(record, "Deploys leave release."))
+        elif change == "forget":
+            await adapter.forget(ForgetRequest.of([record], ACME))
+        else:
+            await adapter.restore([taken], ACME)
+
+    def kill(_self: object, name: str, *_: object) -> None:
+        raise Killed
+
+    change_file = ClaudeMemoryAdapter._change
+    with monkeypatch.context() as patched:
+        patched.setattr(ClaudeMemoryAdapter, "_create", kill)
+        patched.setattr(ClaudeMemoryAdapter, "_unlink", kill)
+        patched.setattr(
+            ClaudeMemoryAdapter,
+            "_change",
+            lambda self, name, *rest: (change_file if name == "MEMORY.md" else kill)(
+                self, name, *rest
+            ),
+        )
+        with pytest.raises(Killed):
+            await do()
+    between = held(tmp_path)
+    assert {name for name in FILES if before.get(name) != between.get(name)} == {"MEMORY.md"}
+    told = [one.message for one in await adapter.problems(ACME)]
+    assert any("which is not there" in one for one in told) is (change in {"write", "restore"})
+    await do()
+    done = held(tmp_path)
+    assert done["MEMORY.md"].count("(project_deploy.md)") == (change != "forget")
+    assert done["MEMORY.md"].count("(project_prefers_tea.md)") == (change == "write")
+    assert [one.message for one in await adapter.problems(ACME)] == []
+    assert ("project_deploy.md" in done) is (change != "forget")
+    if change == "restore":
+        assert done == FILES

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -18,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from memtui.config import Paths, find_paths, load_settings
+from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.contract import (
     Conflict,
     Denied,
@@ -28,11 +30,15 @@ from memtui.contract import (
     Scope,
     Unavailable,
 )
+from memtui.scratch import remove_left_of
 from memtui.service import Caller, Membership, Role, open_service
-from memtui.service.backup import Backup, backup, restore
+from memtui.service import backup as backups
+from memtui.service.backup import Backup, _Writer, backup, restore
+from memtui.service.survey import PurgeRequest
 from memtui.store import bindings
 from memtui.store.compiled import BindingRow
 from memtui.store.database import Database
+from tests.processes import killed_by_itself
 from tests.service.conftest import Lived
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -450,3 +456,41 @@ def test_a_folder_that_may_not_be_written_is_a_sentence(lived: Lived, tmp_path: 
     with pytest.raises(Invalid, match="Permission denied"):
         restore(tmp_path / "b.zip", find_paths(shut / "home"))
     assert list(shut.iterdir()) == []
+
+
+def die(paths: Paths, settings: Settings, file: Path, to: Paths, during: str) -> None:
+    def kill(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if during == "backup":
+        type.__setattr__(_Writer, "_refuse_unproved", kill)  # in a process of its own
+        backup(paths, settings, file, now=NOW)
+    else:
+        backup(paths, settings, file, now=NOW)
+        vars(backups)["_prove"] = kill
+        restore(file, to)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("during", ["backup", "restore"])
+@pytest.mark.parametrize("then", ["again", "doctor", "purge"])
+async def test_what_a_killed_one_leaves_goes_with_what_comes_next(
+    lived: Lived, tmp_path: Path, during: str, then: str
+) -> None:
+    file, to = tmp_path / "out" / "home.zip", find_paths(tmp_path / "to" / "home")
+    file.parent.mkdir()
+    assert killed_by_itself(die, lived.paths, lived.settings, file, to, during)
+    place = file.parent if during == "backup" else to.data.parent
+    [left] = [path for path in place.iterdir() if path != file]
+    assert [path for path in left.rglob("*") if path.is_file()]
+    if then == "doctor":
+        assert remove_left_of(lived.paths.data) == [left]
+    elif then == "purge":
+        service = await open_service(lived.paths, lived.settings)
+        await service.purging.apply(CALLER, PurgeRequest(before=NOW))
+        await service.close()
+    elif during == "backup":
+        write(lived, file)
+    else:
+        restore(file, to)
+    assert not left.exists()

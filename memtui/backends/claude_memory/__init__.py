@@ -8,7 +8,6 @@ under `metadata`. A record's metadata says in `loaded` how much of it a new sess
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -69,7 +68,7 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.paths import sync_folder
+from memtui.paths import replacing, sync_folder
 from memtui.provider_kit import (
     blocking,
     check_revision,
@@ -107,13 +106,13 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         paths = reader.files(folder, ".md", depth=_DEPTH)
         names = {path.relative_to(folder).as_posix(): path for path in paths}
         links: dict[str, Link] = {}
-        if (index_path := names.pop(INDEX, None)) is not None:
-            index = reader.parse(index_path, partial(parse_index, names=frozenset(names)))
-            if index is not None:
-                links = index.links
-                modified = reader.modified(index_path)
-                dated = (replace(entry, updated_at=modified) for entry in index.parsed.records)
-                yield index_path, replace(index.parsed, records=tuple(dated))
+        index_path = names.pop(INDEX, None)
+        if index_path is not None and (text := reader.parse(index_path, str)) is not None:
+            index = parse_index(text, frozenset(names))  # anew, as the names may be others
+            links = index.links
+            modified = reader.modified(index_path)
+            dated = (replace(entry, updated_at=modified) for entry in index.parsed.records)
+            yield index_path, replace(index.parsed, records=tuple(dated))
         for name, path in names.items():
             parsed = reader.parse(path, partial(parse_memory, name=name))
             if parsed is not None:
@@ -162,11 +161,11 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
             name = self._free_name(f"{kind}_{slug(title)}")
             self.keep_known({name: known})  # first, so that nobody is shown it as everybody's
             try:
-                self._create(name, content)
+                self._change_index(partial(with_entry, name=name, title=title, hook=hook))
                 try:
-                    self._change_index(partial(with_entry, name=name, title=title, hook=hook))
+                    self._create(name, content)
                 except MemtuiError:
-                    self._place(name).unlink(missing_ok=True)
+                    self._change_index(partial(without_entries, names={name}))
                     raise
             except MemtuiError:
                 self.keep_known({name: None})
@@ -199,9 +198,14 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                     self._change_index(partial(with_section, record=record, text=text))
                 else:
                     file = self._file_of(record)
-                    self._check_index()
-                    self._change(file, partial(with_body, record=record, text=text))
+                    new = record.model_copy(update={"text": text})
                     self._change_index(partial(with_hook, name=file, record=record, text=text))
+                    try:
+                        self._change(file, partial(with_body, record=record, text=text))
+                    except MemtuiError:
+                        back = partial(with_hook, name=file, record=new, text=record.text)
+                        self._change_index(back)
+                        raise
             if name in self._known or (request.topic, request.tags) != (None, None):
                 self.keep_known({name: known})
         return CorrectReply(handle=request.handle)
@@ -224,31 +228,40 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
     def _remove(self, gone: Mapping[RecordHandle, Record], scope: Scope) -> dict[str, str]:
         """Remove memories; return by record id why not, where a file stays."""
         self._check_index()
+        names = {
+            one.provider_record_id: self._file_of(record)
+            for one, record in gone.items()
+            if record.kind != INDEX_KIND
+        }
         refused: dict[str, str] = {}
-        names: set[str] = set()
-        for handle, record in gone.items():
-            if record.kind != INDEX_KIND:
-                name = self._file_of(record)
-                try:
-                    self._unlink(name)
-                    names.add(name)
-                except MemtuiError as error:
-                    refused[handle.provider_record_id] = str(error)
-        is_changed = bool(names)
+        for record_id, name in names.items():
+            try:
+                require_unprotected(self._place(name), str(self._place(name)))
+            except MemtuiError as error:
+                refused[record_id] = str(error)
+        going = {one: name for one, name in names.items() if one not in refused}
+        is_changed = False
         try:
             for handle in [one for one, record in gone.items() if record.kind == INDEX_KIND]:
                 if (now := self._find(handle, scope)) is not None:  # where it stands by now
                     self._change_index(partial(without_section, record=now))
                     is_changed = True
-            if names:
-                self._change_index(partial(without_entries, names=frozenset(names)))
+            entries = entries_of(self._index_text().split("\n"))
+            self._change_index(partial(without_entries, names=frozenset(going.values())))
+            is_changed = is_changed or bool(going)
+            for record_id, name in going.items():
+                try:
+                    self._unlink(name)
+                except MemtuiError as error:
+                    refused[record_id] = str(error)
+            stay = [line for one in refused for line in entries.get(names[one], [])]
+            self._change_index(partial(with_lines, added=sorted(stay)))
         except MemtuiError as error:
             raise (Unavailable(str(error), sent=True) if is_changed else error) from error
         return refused
 
     def _unlink(self, name: str) -> None:
         path = self._place(name)
-        require_unprotected(path, str(path))
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
@@ -259,7 +272,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
     @blocking
     def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
         """Return each memory with its file and its lines of the index."""
-        index = self._content(INDEX) if self._place(INDEX).exists() else ""
+        index = self._index_text()
         entries = entries_of(index.split("\n"))
         taken: list[Snapshot] = []
         for handle in handles:
@@ -279,8 +292,8 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
     @blocking
     def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
         """Put memories back with their lines of the index; one that was not there is removed."""
-        lines: list[tuple[int, str]] = []
-        known: dict[str, Known | None] = {}
+        back = [one for one in snapshots if one.record is not None]
+        files = [one for one in back if "file" in one.state]
         with self.changing():
             self._check_index()
             away = {
@@ -292,33 +305,34 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                 if len(refused) == len(there):
                     raise Denied(why)
                 raise Unavailable(why, sent=True)
-            known |= dict.fromkeys(one.provider_record_id for one in away)
-            for one in snapshots:
-                if one.record is not None:
-                    lines += self._put_back(one.record, one.state, scope)
-                    held = one.state["known"]
-                    name = one.handle.provider_record_id
-                    known[name] = None if held is None else Known.model_validate(held)
-            self._change_index(partial(with_lines, added=sorted(lines)))
-            self.keep_known(known)
+            for place in [self._place(one.state["file"]) for one in files]:
+                require_unprotected(place, str(place))
+            self.keep_known({one.handle.provider_record_id: _known_then(one) for one in back})
+            try:
+                for one in back:
+                    if "file" not in one.state:
+                        self._put_section_back(one, scope)
+                self._change_index(partial(_with_lines_of, taken=files))
+                for one in files:
+                    self._put_file_back(one, scope)
+            except MemtuiError as error:
+                raise Unavailable(str(error), sent=True) from error
+            self.keep_known(dict.fromkeys(one.provider_record_id for one in away))
         return WriteReply(records=tuple(one.handle for one in snapshots))
 
-    def _put_back(self, record: Record, state: Json, scope: Scope) -> list[tuple[int, str]]:
-        """Put a memory's file back, and return the lines of the index that belong to it."""
-        now = self._find(record.handle, scope)
-        if record.kind == INDEX_KIND:
-            edit = partial(with_block, at=state["at"], block=state["lines"])
-            if now is not None:
-                edit = partial(with_section, record=now, text=record.text)
-            self._change_index(edit)
-            return []
-        name = state["file"]
-        if now is None:
-            self._create(name, state["content"])
+    def _put_section_back(self, taken: Snapshot, scope: Scope) -> None:
+        edit = partial(with_block, at=taken.state["at"], block=taken.state["lines"])
+        now = self._find(taken.handle, scope)
+        if now is not None and taken.record is not None:
+            edit = partial(with_section, record=now, text=taken.record.text)
+        self._change_index(edit)
+
+    def _put_file_back(self, taken: Snapshot, scope: Scope) -> None:
+        name, content = taken.state["file"], str(taken.state["content"])
+        if self._find(taken.handle, scope) is None:
+            self._create(name, content)
         else:
-            self._change(name, lambda _: str(state["content"]))
-            self._change_index(partial(without_entries, names={name}))
-        return [(at, line) for at, line in state["lines"]]
+            self._change(name, lambda _: content)
 
     def _file_of(self, record: Record) -> str:
         """Return the name of a memory's file; its id is that as far as it can be printed."""
@@ -327,6 +341,9 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
 
     def _place(self, name: str) -> Path:
         return self.config.path / name
+
+    def _index_text(self) -> str:
+        return self._content(INDEX) if self._place(INDEX).exists() else ""
 
     def _content(self, name: str) -> str:
         """Return a file, exactly. Raises `Invalid` where it is not UTF-8."""
@@ -342,14 +359,8 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         try:
             written = content.encode()
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("xb") as file:
-                try:
-                    file.write(written)
-                    file.flush()
-                    os.fsync(file.fileno())
-                except OSError:
-                    path.unlink()
-                    raise
+            with replacing(path, is_new=True) as fresh:
+                fresh.write_bytes(written)
             sync_folder(path.parent)
         except UnicodeEncodeError as error:
             told = "The text has half of a character, which no file can hold."
@@ -391,3 +402,14 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
             return refused_by_system(str(path), error)
         why = str(error).rstrip(".")
         return Unavailable(f"{path} cannot be changed ({why}); look at its rights.")
+
+
+def _known_then(taken: Snapshot) -> Known | None:
+    held = taken.state["known"]
+    return None if held is None else Known.model_validate(held)
+
+
+def _with_lines_of(content: str, taken: Sequence[Snapshot]) -> str:
+    """Return an index with the lines that memories had in it, and no others of theirs."""
+    lines = [(at, line) for one in taken for at, line in one.state["lines"]]
+    return with_lines(without_entries(content, {one.state["file"] for one in taken}), sorted(lines))

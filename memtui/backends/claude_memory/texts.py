@@ -249,17 +249,19 @@ def _target(link: re.Match[str]) -> str:
 
 
 def with_entry(content: str, name: str, title: str, hook: str) -> str:
-    """Return an index with a line for a memory, after the last such line."""
+    """Return an index with a line for a memory: in the place of one it has, or after the last."""
     lines = content.split("\n")
     entries = entries_of(lines)
+    end = "\r" if "\r\n" in content else ""
+    line = f"- [{_link_title(title)}]({quote(name)}) — {hook}{end}"
     if name in entries:
-        return content
+        lines[entries[name][0][0]] = line
+        return "\n".join(lines)
     last = max((at for found in entries.values() for at, _ in found), default=None)
     at = len(lines) - 1 - (lines[-1] == "") if last is None else last
-    end = "\r" if "\r\n" in content else ""
     if at == len(lines) - 1:
         lines = [*lines[:at], f"{lines[at]}{end}", ""]
-    lines.insert(at + 1, f"- [{_link_title(title)}]({quote(name)}) — {hook}{end}")
+    lines.insert(at + 1, line)
     return "\n".join(lines)
 
 

@@ -10,10 +10,9 @@ the others wrote stands there, and the change is made once more on that.
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from memtui.backends.files.reading import Refused, read_whole
 from memtui.contract import Conflict, Unavailable
 from memtui.paths import sync_folder
 from memtui.provider_kit import refused_by_system, require_unprotected
+from memtui.scratch import Scratch
 
 if TYPE_CHECKING:
     import ctypes
@@ -33,9 +33,6 @@ _HALF_SECONDS = 0.05
 
 _BUSY_SECONDS = 2.0
 _BUSY_SETTLE_SECONDS = 1.0
-
-_LEFT_SECONDS = 60.0
-"""A file beside that nobody has touched for so long is of a change that was broken off."""
 
 _State = tuple[int, int, int, int]
 """A file's device and inode, its size, and when it was written."""
@@ -84,7 +81,6 @@ class SharedFile:
         displaced: list[tuple[bytes, bytes]] = []
         """What others wrote at the very moment of an exchange, after what it was made from."""
         try:
-            self._remove_left()
             for attempt in range(_OFTEN):
                 state, there = self._read()
                 base = there
@@ -166,27 +162,16 @@ class SharedFile:
             time.sleep(_LOOK_SECONDS)
         return False
 
-    @property
-    def _spare_prefix(self) -> str:
-        return f".{self._path.name}-memtui-"
-
-    def _remove_left(self) -> None:
-        """Remove older versions that stand beside since a memtui was killed in a change."""
-        for name in os.listdir(self._path.parent):  # noqa: PTH208 -- names alone
-            if name.startswith(self._spare_prefix):
-                left = self._path.with_name(name)
-                with suppress(FileNotFoundError, PermissionError):  # it is another user's
-                    if time.time() - left.lstat().st_ctime >= _LEFT_SECONDS:
-                        left.unlink()
-
     @contextmanager
     def _spare(self, content: bytes) -> Iterator[tuple[int, Path]]:
-        """Yield a file beside, open and by its name, with the rights of the one to replace."""
-        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._spare_prefix)
-        spare = Path(name)
-        try:
-            with os.fdopen(handle, "wb", buffering=0) as file:
-                rights = self._path.stat()
+        """Yield a file beside, open and by its name, with the rights of the one to replace.
+
+        What a killed memtui leaves there goes with the next change.
+        """
+        with closing(Scratch(self._path.parent)) as scratch:
+            spare = scratch.path / self._path.name
+            with spare.open("xb", buffering=0) as file:
+                handle, rights = file.fileno(), self._path.stat()
                 os.fchmod(handle, rights.st_mode & 0o7777)
                 if (rights.st_uid, rights.st_gid) != (os.geteuid(), os.getegid()):
                     with suppress(PermissionError):
@@ -195,8 +180,6 @@ class SharedFile:
                 while left:
                     left = left[file.write(left) :]
                 yield handle, spare
-        finally:
-            spare.unlink(missing_ok=True)
 
     def _read(self) -> tuple[_State, bytes]:
         while True:

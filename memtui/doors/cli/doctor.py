@@ -24,6 +24,7 @@ from memtui.doors.cli.options import Yes
 from memtui.doors.cli.output import Line, jsonable
 from memtui.doors.cli.session import Invocation
 from memtui.paths import is_writable
+from memtui.scratch import remove_left_of
 from memtui.widgets.format import ago, counted, embedding_words
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ async def run_checks(invocation: Invocation) -> AsyncIterator[Check]:
     paths = invocation.paths()
     for check in _home(paths, invocation):
         yield check
+    for path in [] if invocation.read_only else await asyncio.to_thread(remove_left_of, paths.data):
+        yield Check("home", "ok", f"{path} is removed, which a memtui that was killed had left")
     try:
         settings = invocation.settings()
     except MemtuiError as error:
