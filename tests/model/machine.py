@@ -1,0 +1,109 @@
+"""What people and agents do, drawn at random; what fails is shrunk to the fewest steps.
+
+hypothesis prints them as calls of the same names as `World` has, to be replayed as they stand.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from tests.model.world import BINDINGS, PEOPLE, PLACES, PROVIDERS, World
+
+TEXTS = ("port: 5432", "port: 6000", "We deploy from main", "Never on Fridays", "Tabs, not spaces")
+placed = st.sampled_from([(company, key) for company, keys in BINDINGS.items() for key in keys])
+hours = st.sampled_from((1, 1, 2, 5, 24))
+nths = st.integers(0, 5)
+whos = st.sampled_from(("ana", "ana", "ana", *PEOPLE))
+issues = st.sampled_from((None, "I-1", "I-2"))
+everywhere = st.sampled_from(tuple(PLACES))
+companies = st.sampled_from(tuple(BINDINGS))
+
+
+def maybe(*values: Any) -> st.SearchStrategy[Any]:
+    """Return one of the values, or None for nothing, half of the time."""
+    return st.none() | st.sampled_from(values)
+
+
+NEW: dict[str, Any] = {
+    "summary": maybe("In short", "Shorter"),
+    "topic": maybe("Ops", "Style"),
+    "tags": maybe(("a",), ("a", "b"), ("ops/oncall",), ()),
+    "pinned": maybe(True),
+    "expires": maybe(1, 2, 24),
+}
+CHANGED: dict[str, Any] = NEW | {
+    "text": maybe(*TEXTS),
+    "summary": maybe("In short", "Longer", ""),
+    "pinned": maybe(True, False),
+    "expires": maybe(0, 1, 2, 24),
+}
+
+
+def machine_for(provider: str, make: Callable[[str], World]) -> type[RuleBasedStateMachine]:  # noqa: C901 - a rule is no branch
+    """Return the state machine of a provider: it draws no field that this one refuses."""
+    known = PROVIDERS[provider]
+    new, changed = (
+        {name: one for name, one in fields.items() if name in known.corrects}
+        for fields in (NEW, CHANGED)
+    )
+
+    class Machine(RuleBasedStateMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.world = make(provider)
+
+        @rule(hours=hours)
+        def wait(self, hours: int) -> None:
+            self.world.wait(hours)
+
+        @rule(
+            at=placed, place=st.sampled_from(known.places), text=st.sampled_from(TEXTS), who=whos,
+            kind=st.sampled_from(known.kinds), issue=issues, **new,
+        )  # fmt: skip
+        def write(self, **asked: Any) -> None:
+            self.world.write(**asked)
+
+        @rule(at=placed, nth=nths, who=whos, issue=issues, stale=st.booleans(), **changed)
+        def correct(self, **asked: Any) -> None:
+            self.world.correct(**asked)
+
+        @rule(at=placed, nths=st.lists(nths, min_size=1, max_size=4), who=whos,
+              place=maybe(*PLACES))  # fmt: skip
+        def forget(self, **asked: Any) -> None:
+            self.world.forget(**asked)
+
+        @rule(company=companies, nth=st.integers(0, 3))
+        def undo(self, **asked: Any) -> None:
+            self.world.undo(**asked)
+
+        @rule(
+            at=placed, place=everywhere, who=whos, hours=maybe(1, 2, 25), newest=st.booleans(),
+            tag=maybe("a", "ops"), topic=maybe("Ops"), issue=maybe("I-1"), kind=maybe("fact"),
+            since=maybe(1, 2), until=maybe(1, 2), owners=maybe(["web"], ["user cy", "company"]),
+        )  # fmt: skip
+        def check_list(self, **asked: Any) -> None:
+            self.world.check_list(**asked)
+
+        @rule(at=placed, place=everywhere, who=whos, word=st.sampled_from(("port", "Tabs")),
+              hours=maybe(1, 2, 25))  # fmt: skip
+        def check_query(self, **asked: Any) -> None:
+            self.world.check_query(**asked)
+
+        @rule(company=companies, place=st.sampled_from(tuple(PLACES)[1:]), who=whos,
+              prompt=st.sampled_from(("port", "Tabs")))  # fmt: skip
+        def check_context(self, **asked: Any) -> None:
+            self.world.check_context(**asked)
+
+        def teardown(self) -> None:
+            try:
+                if sys.exc_info()[0] is None:  # else a step has failed
+                    self.world.check()
+            finally:
+                self.world.close()
+
+    return Machine

@@ -1,0 +1,214 @@
+"""What a memory service is, in the plainest Python: the specification that the real one is held to.
+
+It keeps records in dictionaries, a copy of all of them for each moment at which something changed,
+and a list of what was done. It knows no provider, database, thread or cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from memtui.contract import Record, Scope, SourceRef
+
+Key = tuple[str, str]
+"""A binding's key, and a record's id there: two bindings may hold equal ids."""
+State = dict[Key, Record]
+
+FIELDS = (
+    "text", "title", "summary", "kind", "topic", "tags", "pinned", "expires_at", "created_at",
+    "created_by", "source", "metadata", "scope", "valid_from", "valid_to",
+)  # fmt: skip
+"""What is compared of a record: all but its revision, its place and the time of its last change."""
+MANAGERS = ("owner", "admin")
+
+
+def told(record: Record | None) -> dict[str, object] | None:
+    """Return what a record says."""
+    return None if record is None else {name: getattr(record, name) for name in FIELDS}
+
+
+@dataclass
+class Member:
+    """A person's role in the whole company (`project` None) or in one project."""
+
+    person: str
+    role: str
+    project: str | None = None
+
+    @property
+    def subject(self) -> str:
+        return self.person.removeprefix("user:")
+
+
+@dataclass
+class Who:
+    """Somebody who calls."""
+
+    principal: str
+    acts_for: str | None = None
+
+    @property
+    def person(self) -> str | None:
+        return self.acts_for if self.is_agent else self.principal
+
+    @property
+    def is_agent(self) -> bool:
+        return self.principal.startswith("agent:")
+
+
+@dataclass
+class Operation:
+    """What was done, or refused."""
+
+    type: str
+    status: str
+    who: Who
+    at: datetime
+    binding: str | None
+    scope: Scope
+    source: SourceRef | None = None
+    ids: list[str] = field(default_factory=list)
+    steps: dict[Key, tuple[Record | None, Record | None]] = field(default_factory=dict)
+    undoes: Operation | None = None
+    id: str = ""
+
+
+@dataclass
+class Company:
+    """All that one company has."""
+
+    name: str
+    members: list[Member] = field(default_factory=list)
+    records: State = field(default_factory=dict)
+    past: list[tuple[datetime, State]] = field(default_factory=list)
+    log: list[Operation] = field(default_factory=list)
+    links: dict[Key, Key] = field(default_factory=dict)
+    """The id that a record has now, by those that it had."""
+
+    def moved(self, old: Key, new: Key) -> None:
+        """Note that a record has another id."""
+        self.links = {key: new if to == old else to for key, to in self.links.items()} | {old: new}
+        self.links.pop(new, None)
+
+    def now(self, key: Key) -> Key:
+        """Return where a record is that had an id."""
+        return key if key in self.records else self.links.get(key, key)
+
+    def of(self, binding: str) -> list[Record]:
+        return [record for (key, _), record in self.records.items() if key == binding]
+
+    def at(self, moment: datetime) -> State:
+        """What there was at a moment: what was done at that very moment had been done."""
+        states = [state for at, state in self.past if at <= moment]
+        return states[-1] if states else {}
+
+    def changed(self, at: datetime) -> None:
+        self.past.append((at, dict(self.records)))
+
+    def undone(self, done: Operation) -> bool:
+        """Whether something has taken an operation back that was not taken back itself."""
+        return any(one.undoes is done and not self.undone(one) for one in self.log)
+
+    # Who may do what (seed 004 §6.5), and what one sees (seed 001)
+
+    def roles(self, who: Who) -> list[Member]:
+        return [one for one in self.members if one.person == who.person]
+
+    def may(self, who: Who, action: str, scope: Scope) -> bool:
+        """Whether somebody may `view`, `add` or `delete` in a scope."""
+        if not self.members:
+            return True
+        roles = self.roles(who)
+        manages = any(one.role in MANAGERS and not one.project for one in roles)
+        if not roles:
+            return False
+        if not (scope.project_id or scope.subject_id):
+            if scope.agent_id and action == "view":
+                return True
+            adds = action == "add" and who.is_agent and any(not one.project for one in roles)
+            return manages or adds
+        if scope.project_id:
+            here = [one for one in roles if one.project in (None, scope.project_id)]
+            if not here:
+                return False
+            adds = action == "view" or (action == "add" and who.is_agent)
+            if not adds and all(one.role not in MANAGERS for one in here):
+                return False
+        if scope.subject_id and (action == "view" or not scope.project_id):
+            return any(one.subject == scope.subject_id for one in roles)
+        return True
+
+    def reads(self, who: Who, scope: Scope) -> bool:
+        """Whether a record of a scope is there for somebody."""
+        if not self.members:
+            return True
+        roles = self.roles(who)
+        if scope.project_id:
+            return any(one.project in (None, scope.project_id) for one in roles)
+        return not scope.subject_id or any(one.subject == scope.subject_id for one in roles)
+
+    def sees(self, who: Who, done: Operation) -> bool:
+        """Whether an operation is in the log for somebody."""
+        roles = self.roles(who)
+        if not self.members or done.who.principal == who.person:
+            return True
+        scope = done.scope
+        own = any(one.subject == scope.subject_id for one in roles)
+        if not scope.project_id:
+            manages = any(one.role in MANAGERS and not one.project for one in roles)
+            return own if scope.subject_id else manages
+        member = any(one.project in (None, scope.project_id) for one in roles)
+        return member and (not scope.subject_id or own or done.type == "write")
+
+
+def holds(record: Record, moment: datetime) -> bool:
+    """Whether a record is there at a moment: one that expires at it is not."""
+    return (record.expires_at is None or moment < record.expires_at) and (
+        record.valid_to is None or moment < record.valid_to
+    )
+
+
+Sees = Callable[[Scope, Scope], bool]
+_OWNERS = ("agent_id", "project_id", "subject_id")
+
+
+def shared(asked: Scope, owner: Scope) -> bool:
+    """The usual rule: no owner that both name differs."""
+    pairs = [(getattr(asked, name), getattr(owner, name)) for name in _OWNERS]
+    return not any(a and b and a != b for a, b in pairs)
+
+
+def in_folders(asked: Scope, owner: Scope) -> bool:
+    """The vault's rule: a project's folder, then a user's, then an agent's, then all the rest."""
+    if not any(getattr(asked, name) for name in _OWNERS):
+        return True
+    project, user, agent = owner.project_id, owner.subject_id, owner.agent_id
+    is_users, is_agents = not project, not (project or user)
+    if asked.project_id:
+        if project == asked.project_id:
+            return True
+        if asked.subject_id and is_users and user == asked.subject_id:
+            return True
+        if asked.agent_id and is_agents and agent == asked.agent_id:
+            return True
+    elif (asked.subject_id and user == asked.subject_id) or (
+        asked.agent_id and agent == asked.agent_id
+    ):
+        return True
+    return bool(asked.project_id or asked.agent_id) and not (project or user or agent)
+
+
+def exactly(asked: Scope, owner: Scope) -> bool:
+    """The vault's rule for lists: each owner that is asked for is the record's."""
+    return all(getattr(asked, n) in (None, getattr(owner, n)) for n in _OWNERS)
+
+
+def in_tables(asked: Scope, owner: Scope) -> bool:
+    """The rule of facts: a project's drive and a user's own, or everybody's."""
+    if not (asked.project_id or asked.subject_id):
+        return True
+    if owner.project_id:
+        return owner.project_id == asked.project_id
+    return owner.subject_id == asked.subject_id
