@@ -11,7 +11,7 @@ import heapq
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
@@ -55,11 +55,14 @@ _MOST_MEANT = 1_000
 _ALL = -1
 LIFT, _LIFTING = 0.3, 16
 """What a record gets of the score of one beside it, where that is among the best so many."""
-_RANKED = (
-    "SELECT rowid AS n, -bm25(search, 2.0, 1.0, 1.0, 1.0, 2.0, 0.0) AS score FROM search "
-    "WHERE search MATCH ? ORDER BY score DESC LIMIT ?"
-)
 _CHOSEN = "SELECT value FROM json_each(?)"
+_MATCHED = (
+    "SELECT rowid AS n, -bm25(search, 2.0, 1.0, 1.0, 1.0, 2.0, 0.0) AS score FROM search "
+    "WHERE search MATCH ?"
+)
+_RANKED = f"{_MATCHED} ORDER BY score DESC LIMIT ?"
+_AMONG = f"{_MATCHED} AND +rowid IN ({_CHOSEN})"
+"""With the plus, what matches is looked up among the rows; without, each row is searched for."""
 _BESIDE = """
     SELECT r.rowid AS n,
       (SELECT x.rowid FROM records x WHERE x.beside = r.beside AND x.is_current
@@ -275,7 +278,7 @@ class _Hit:
     """The score before keys are put first."""
 
 
-_BY_ID, _BY_FUSED = attrgetter("id"), attrgetter("fused")
+_BY_ID, _BY_FUSED = attrgetter("id"), attrgetter("fused", "id")
 _BY_BASE, _BY_WEIGHT = attrgetter("base"), attrgetter("weight")
 
 
@@ -338,8 +341,10 @@ class _Found:
     how: str
     meaning: dict[int, float]
     keys: frozenset[int]
-    is_cut: bool
-    """Whether a stage found more than was looked at."""
+    cut: str | None
+    """What was searched for, where it matches more rows than `words` has; None: it has all."""
+    at_most: float
+    """How well what is not among them matches by words, at most."""
 
     def in_order(self, words_weigh: float) -> list[int]:
         """Return the rows of words and meaning, the best first, as they weigh by themselves."""
@@ -383,7 +388,7 @@ class _Query:
             self._where.add("topic IS NULL OR topic = ?", topic)
 
     def run(self) -> Search:
-        few = 2 * self._limit
+        few = 2 * max(self._limit, _LIFTING)
         found = self._find(max(_FOUND, few))
         order = self._looked_at(found, few)
         if order is None:
@@ -397,58 +402,73 @@ class _Query:
     def _looked_at(self, found: _Found, few: int | None) -> list[_Hit] | None:
         """Return what may be seen, the best first, looking at a few of the best alone.
 
-        None: what was not looked at, or not found yet, may belong among the first.
+        None: what was not looked at, or not found yet, may belong among the first, or change what
+        those score.
         """
         ordered = found.in_order(self._words_weigh)
-        first, rest = set(ordered[:few]), ordered[few or len(ordered) :]
-        if rest:
-            first |= self._pinned().intersection(rest)
-        hits = self._seen(found, first | found.keys)
+        rest = set(ordered[few or len(ordered) :])
+        looked_at = {*ordered[:few], *found.keys, *(self._pinned() & rest if rest else ())}
+        hits = self._seen(found, looked_at)
         self._fuse(hits)
-        beside = self._beside(hits)
-        if more := beside.keys() & set(rest) - first:
+        best = self._best(hits)
+        beside = self._beside(best)
+        if more := self._matching(found, rest, beside.keys() - looked_at):
+            looked_at |= more
             hits |= self._seen(found, more)
             self._fuse(hits)
         order = _ranked(hits, beside)
-        if not (rest or found.is_cut) or self._holds(order, found, rest):
+        unseen = rest - looked_at
+        if not (unseen or found.cut):
             return order
-        return None
+        is_whole = self._best(hits) == best
+        return order if is_whole and self._holds(order, found, unseen) else None
+
+    def _matching(self, found: _Found, rest: set[int], rowids: set[int]) -> set[int]:
+        """Return which of some rows match, also of those that were not found yet."""
+        self._complete(found, rowids - rest)
+        return {n for n in rowids if n in rest or n in found.words}
+
+    def _complete(self, found: _Found, rowids: Iterable[int]) -> None:
+        """Add how well some rows match that were not found yet."""
+        if found.cut and (others := [n for n in rowids if n not in found.words]):
+            found.words |= self._scored(_AMONG, [found.cut, json.dumps(others)])
 
     def _pinned(self) -> set[int]:
         return {n for (n,) in self._connection.execute("SELECT rowid FROM records WHERE pinned")}
 
     def _find(self, most: int) -> _Found:
-        """Ask each stage for its best, at most so many, whoever may see them."""
+        """Ask each stage for its best, at most so many by full-text search, whoever sees them."""
         words, how = self._words, "words"
-        found = self._matched(words.match(), most) if words.kept else {}
-        is_cut = len(found) == most
+        cut = self._expression(words.match())
+        found = self._scored(_RANKED, [cut, _ALL if words.pieces else most]) if words.kept else {}
         if words.pieces:
             score = " + ".join([f"(instr({_FOLDED}, ?) > 0)"] * len(words.pieces))
-            more = self._scanned(f"({score}) * 10.0 / {len(words.pieces)}", words.pieces, most)
+            more = self._scanned(f"({score}) * 10.0 / {len(words.pieces)}", words.pieces)
             found = {n: found.get(n, 0.0) + more.get(n, 0.0) for n in found | more}
-            how, is_cut = "words and pairs of characters", is_cut or len(more) == most
+            how = "words and pairs of characters"
         keys = self._keyed()
         if not found and not keys and words.kept:
-            found, how = self._matched(words.match(prefix=True), most), "beginnings of words"
-            is_cut = len(found) == most
+            cut, how = self._expression(words.match(prefix=True)), "beginnings of words"
+            found = self._scored(_RANKED, [cut, most])
         meaning = self._meant()
+        is_cut = len(found) == most and not words.pieces
         if not found and not keys and not meaning and words.literal:
             literal = words.literal.encode(errors="replace").decode()
-            found, how = self._scanned(f"instr({_FOLDED}, ?) > 0", [literal], most), "the query"
-            is_cut = len(found) == most
-        return _Found(found, how, meaning, keys, is_cut)
+            found, how = self._scanned(f"instr({_FOLDED}, ?) > 0", [literal]), "the query"
+        at_most = min(found.values()) if is_cut else 0.0
+        return _Found(found, how, meaning, keys, cut if is_cut else None, at_most)
 
-    def _matched(self, expression: str, most: int) -> dict[int, float]:
-        """Return the rows that full-text search finds where the scope sees, with their BM25."""
-        if self._places:
-            places = " OR ".join(f'"{word}"' for word in self._places)
-            expression = f"({expression}) AND ({places})"
-        return self._scored(_RANKED, [expression, most])
+    def _expression(self, wanted: str) -> str:
+        """Return what full-text search looks for where the scope sees."""
+        if not self._places:
+            return wanted
+        places = " OR ".join(f'"{word}"' for word in self._places)
+        return f"({wanted}) AND ({places})"
 
-    def _scanned(self, score: str, values: Sequence[str], most: int) -> dict[int, float]:
+    def _scanned(self, score: str, values: Sequence[str]) -> dict[int, float]:
         """Return the rows whose text an expression finds, looking at every one."""
         sql = f"SELECT rowid AS n, {score} AS score FROM records WHERE score > 0"
-        return self._scored(f"{sql} ORDER BY score DESC LIMIT ?", [*values, most])
+        return self._scored(f"{sql} ORDER BY score DESC", values)
 
     def _scored(self, sql: str, values: Sequence[Any]) -> dict[int, float]:
         return {row[0]: row[1] for row in self._connection.execute(sql, values)}
@@ -467,8 +487,9 @@ class _Query:
         rows = self._connection.execute(sql, (json.dumps(list(cosines)),))
         return {n: cosines[digest] for n, digest in rows}
 
-    def _seen(self, found: _Found, rowids: Iterable[int]) -> dict[int, _Hit]:
+    def _seen(self, found: _Found, rowids: Collection[int]) -> dict[int, _Hit]:
         """Return which of these rows meet the query's scope and conditions."""
+        self._complete(found, rowids)
         sql = f"""
             SELECT r.rowid, r.id, {self._weight} AS weight, r.pinned
             FROM json_each(?) CROSS JOIN records r ON r.rowid = value
@@ -488,34 +509,46 @@ class _Query:
 
     def _fuse(self, hits: dict[int, _Hit]) -> None:
         """Weigh words and meaning against each other, among what may be seen."""
-        found = hits.values()
-        score = _fusing(
-            [hit.words for hit in found], [hit.meaning for hit in found], self._words_weigh
-        )
-        for hit in found:
+        score = self._fusing(hits.values())
+        for hit in hits.values():
             hit.fused = score(hit.words, hit.meaning)
 
-    def _beside(self, hits: dict[int, _Hit]) -> dict[int, float]:
-        """Return the rows that stand next to the best, and what they get of their score."""
+    def _fusing(self, hits: Collection[_Hit]) -> Callable[[float, float], float]:
+        words, meaning = [hit.words for hit in hits], [hit.meaning for hit in hits]
+        return _fusing(words, meaning, self._words_weigh)
+
+    def _best(self, hits: dict[int, _Hit]) -> dict[int, float]:
+        """Return the rows that lift what stands beside them, with their scores."""
         best = heapq.nlargest(_LIFTING, hits.values(), key=_BY_FUSED)
-        chosen = json.dumps([hit.rowid for hit in best])
+        return {hit.rowid: hit.fused for hit in best}
+
+    def _beside(self, best: Mapping[int, float]) -> dict[int, float]:
+        """Return the rows that stand next to the best, and what they get of their score."""
         lifts: dict[int, float] = {}
-        for n, *beside in self._connection.execute(_BESIDE, (chosen,)):
+        for n, *beside in self._connection.execute(_BESIDE, (json.dumps(list(best)),)):
             for other in beside:
-                lifts[other] = max(lifts.get(other, 0.0), LIFT * hits[n].fused)
+                lifts[other] = max(lifts.get(other, 0.0), LIFT * best[n])
         return lifts
 
-    def _holds(self, order: list[_Hit], found: _Found, rest: Sequence[int]) -> bool:
-        """Whether nothing that was not looked at can belong among the first."""
-        if len(order) < self._limit:
+    def _holds(self, order: list[_Hit], found: _Found, unseen: Iterable[int]) -> bool:
+        """Whether nothing that was not looked at belongs among the first, or changes their scores.
+
+        Of what stands next to the best all was looked at, so nothing else is lifted; of what was
+        found, all that is pinned.
+        """
+        if len(order) < max(self._limit, _LIFTING):
             return False
-        score = _fusing(
-            [hit.words for hit in order], [hit.meaning for hit in order], self._words_weigh
-        )
-        unseen = [score(found.words.get(n, 0.0), found.meaning.get(n, 0.0)) for n in rest[:1]]
-        if found.is_cut:
-            unseen.append(PINNED * score(min(found.words.values()), 0.0))
-        return order[self._limit - 1].base >= max(unseen, default=0.0)
+        at_most = found.at_most
+        others = [(found.words.get(n, at_most), found.meaning.get(n, 0.0)) for n in unseen]
+        others.append((at_most, 0.0))
+        words, meaning = map(max, zip(*others, strict=True))
+        if words > max(hit.words for hit in order) or meaning > max(hit.meaning for hit in order):
+            return False  # scores are shares of the best
+        score = self._fusing(order)
+        most = max(score(*one) for one in others)
+        lifting = heapq.nlargest(_LIFTING, (hit.fused for hit in order))
+        last, pinned = order[self._limit - 1], PINNED * score(at_most, 0.0)
+        return lifting[-1] > most and (last.is_key or last.base > max(most, pinned))
 
 
 def _ranked(hits: dict[int, _Hit], beside: Mapping[int, float]) -> list[_Hit]:

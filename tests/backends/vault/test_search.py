@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memtui.backends.vault import search
 from memtui.contract import BrowseRequest, Invalid, QueryRequest, Scope
 from memtui.provider_kit.search import take_apart
 
@@ -208,3 +210,37 @@ async def test_what_means_the_same_is_found_without_a_word_of_it(open_vault: Ope
     assert stages["words"] == {}
     assert len(stages["meaning"]) == len(stages["fused"]) == 1
     assert await ask(adapter, "car wheels", scope=scope(project_id="other")) == []
+
+
+@pytest.mark.parametrize("config", [{}, {"embedding": "static"}], ids=["words", "meaning"])
+@pytest.mark.parametrize("seed", range(2))
+async def test_looking_at_a_few_finds_what_looking_at_all_does(
+    open_vault: Open, root: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, str], seed: int
+) -> None:
+    if config:
+        pytest.importorskip("wordllama")
+    monkeypatch.setattr(search, "_FOUND", 16)
+    monkeypatch.setattr(search, "_LIFTING", 4)
+    chance = Random(seed)
+    words = ["heron", "nest", "river", "bread", "choir", "tyre", "lamp", "stone"]
+    weights = [chance.random() ** 2 + 0.02 for _ in words]
+    for number in range(160):
+        area = chance.choice(("projects/web", "projects/web", "company"))
+        front = [f"run_id: r{number // 5}"] if chance.random() < 0.6 else []
+        front += ["pinned: true"] if chance.random() < 0.1 else []
+        body = " ".join(chance.choices(words, weights, k=chance.randrange(2, 14)))
+        text = "\n".join(("---", *front, "---", "", body))
+        put(root, f"{area}/memory/2025-01-{number % 28 + 1:02}-{number}.md", text)
+    put(root, "projects/web/facts.md", "- nest: by the river\n- lamp: in the choir\n")
+    adapter = await open_vault(config=config)
+    asked = [
+        QueryRequest(scope=scope, query=" ".join(chance.sample(words, k=size)), top_k=top_k)
+        for scope in (SCOPE, COMPANY)
+        for size in (1, 1, 2, 3)
+        for top_k in (1, 3, 8)
+    ]
+    few = [await adapter.query(one) for one in asked]
+    with monkeypatch.context() as patch:
+        patch.setattr(search._Query, "_holds", lambda *_: False)
+        every = [await adapter.query(one) for one in asked]
+    assert few == every
