@@ -181,6 +181,11 @@ class Paths:
         """The folder of the operations that were sealed, one folder a company in it."""
         return self.data / "archive"
 
+    @property
+    def heads(self) -> Path:
+        """The notes of where the operation logs ended."""
+        return self.data / "heads"
+
     def binding_dir(self, binding_id: str) -> Path:
         """The private folder of one binding."""
         return self.data / "bindings" / binding_id

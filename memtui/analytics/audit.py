@@ -16,6 +16,7 @@ from memtui.contract import (
     Invalid,
     Model,
     OperationStatus,
+    OperationType,
     Unavailable,
     UtcDatetime,
 )
@@ -23,6 +24,7 @@ from memtui.paths import replacing
 from memtui.store.database import Connection, Database
 from memtui.store.digest import CONTROL, GENESIS, document_of, fields, is_intact, salt_of
 from memtui.store.erasing import purged
+from memtui.store.heads import LogHead
 from memtui.store.operation import Operation, why_altered, why_damaged
 
 Visible = Callable[[Operation], bool]
@@ -59,6 +61,9 @@ class AuditCheck(Model):
     """The first operation that is not as it was written; None: all are."""
     problem: str | None = None
     """What is wrong there, as a sentence."""
+    seen_seq: int | None = None
+    """The last operation that this machine had seen, which the log still has; None: nothing but the
+    database says where the log ends, so what was cut off there would not show."""
     gaps: tuple[Gap, ...] = ()
     """Where the chain goes on after a repair, the newest first."""
 
@@ -135,17 +140,20 @@ def verify(
     root: Path,
     company_id: str,
     watch: Watch = lambda _checked, _all: None,
+    *,
+    noted: LogHead | None = None,
 ) -> AuditCheck:
     """Check every operation's digest and its place in the chain, hot and sealed. Blocking.
 
-    An alteration that made all later digests anew shows only against a digest that was noted
-    before: keep the one of an earlier `AuditCheck`, or an export. `watch` is told how far it is.
+    An alteration that made all later digests anew, or a cut at the end, shows only against a digest
+    that was noted before: keep the one of an earlier `AuditCheck`, or an export. `noted` is where
+    the log ended when it was last seen. `watch` is told how far it is.
 
     Raises:
         Unavailable: the database or the archive cannot be read.
     """
     with _opened(database, root, company_id) as log:
-        seq, problem = _first_broken(log, watch)
+        seq, problem = _first_broken(log, watch, noted)
         held = [one.name for one in log.segments if one.first_seq <= (seq or 0) <= one.last_seq]
         if problem and held and held[0] not in problem:
             problem = f"{problem} It is in the segment {held[0]}."
@@ -155,6 +163,7 @@ def verify(
             digest=log.head.digest,
             broken_seq=seq,
             problem=problem,
+            seen_seq=noted.seq if noted else None,
         )
 
 
@@ -240,6 +249,7 @@ class _Proof:
     def __init__(self) -> None:
         self._unexplained: dict[int, set[str]] = {}
         self._segments: dict[str, tuple[int, dict[str, Any]]] = {}
+        self._lost_from: int | None = None
 
     def read(self, operation: Operation) -> None:
         """Take the next operation in."""
@@ -250,6 +260,9 @@ class _Proof:
         }
         if gone:
             self._unexplained[operation.seq] = gone
+        if operation.operation_type is OperationType.REPAIR:
+            lost = operation.request.get("lost_from", operation.seq)
+            self._lost_from = min(lost, self._lost_from or lost)
         if operation.operation_type in CONTROL and operation.status is OperationStatus.OK:
             for seqs, paths in purged(operation):
                 few = seqs if len(seqs) < len(self._unexplained) else list(self._unexplained)
@@ -264,6 +277,10 @@ class _Proof:
     def unexplained(self) -> dict[int, set[str]]:
         """The values that are absent though nobody erased them: fields by `seq`."""
         return {seq: paths for seq, paths in sorted(self._unexplained.items()) if paths}
+
+    def is_lost(self, seq: int) -> bool:
+        """Whether an operation of the log tells that this one was lost."""
+        return self._lost_from is not None and self._lost_from <= seq
 
     def missing_value(self) -> tuple[int, str] | None:
         """Return the first operation with a value that is absent though nobody erased it."""
@@ -312,8 +329,9 @@ def _misfit(operation: Operation, previous: str, salt: bytes) -> str | None:
     return None if is_intact(operation, salt) else why_altered(operation.seq)
 
 
-def _first_broken(log: _Log, watch: Watch) -> tuple[int | None, str | None]:
+def _first_broken(log: _Log, watch: Watch, noted: LogHead | None) -> tuple[int | None, str | None]:
     previous, seq, proof = GENESIS, 0, _Proof()
+    at_noted = GENESIS
     try:
         for seq, operation in log.operations():
             if seq % _TOLD == 0:
@@ -323,10 +341,20 @@ def _first_broken(log: _Log, watch: Watch) -> tuple[int | None, str | None]:
             if problem := _misfit(operation, previous, log.head.salt):
                 return seq, problem
             previous = operation.digest
+            if noted is not None and seq == noted.seq:
+                at_noted = previous
             proof.read(operation)
     except _Unreadable as error:
         return error.first, str(error)
     if (seq, previous) != (log.head.seq, log.head.digest):
         return seq, f"Operation {seq} is the last, but the log's end says {log.head.seq}."
     broken = proof.missing_value() or proof.broken_segment(log.folder, log.segments)
+    if not broken and noted and at_noted != noted.digest and not proof.is_lost(noted.seq):
+        is_cut = noted.seq > seq
+        told = f"but the log ends at {seq}" if is_cut else "which had another digest"
+        why = "its end was cut off" if is_cut else "it was rewritten"
+        return min(noted.seq, seq + 1), (
+            f"This machine has seen operation {noted.seq}, {told}: {why}, or an older database was "
+            "brought back."
+        )
     return broken or (None, None)

@@ -396,7 +396,7 @@ def _remove(paths: Paths, marker: Marker) -> None:
     it can be begun again.
     """
     database = paths.database
-    folders = ("bindings", "migrations", "sessions")
+    folders = ("bindings", "heads", "migrations", "sessions")
     try:
         _write_marker(paths, Marker(binding_ids=marker.binding_ids))
         for end in _SQLITE_ENDS:

@@ -352,7 +352,11 @@ class Analysis(Group):
         from memtui.analytics import audit
 
         self._core.sight(caller)
-        found = audit.verify(self.database, self.archive_folder, caller.company_id, watch)
+        company_id, notes = caller.company_id, self.database.notes
+        noted = (
+            notes.read(company_id) if notes else None
+        )  # before the log, which may only be longer
+        found = audit.verify(self.database, self.archive_folder, company_id, watch, noted=noted)
         if found.problem is not None:
             return found
         chosen = Filter(operation_type=OperationType.REPAIR)

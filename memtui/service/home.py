@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from memtui.config import Paths, Settings
 from memtui.contract import Denied, NotFound, Unavailable
@@ -15,6 +16,7 @@ from memtui.paths import is_writable
 from memtui.service.visibility import caller_of, held_by, person_of, sight_of
 from memtui.store import bindings
 from memtui.store.database import SEE_RECOVERY, Database
+from memtui.store.heads import HeadNotes
 from memtui.wording import nothing_yet
 
 if TYPE_CHECKING:
@@ -180,7 +182,7 @@ def open_database(paths: Paths, settings: Settings, *, make: bool = True) -> Dat
     if not remains.words:
         if not make:
             raise nothing_yet(paths.data)
-        return Database.open(paths.database, settings.database_url)
+        return _noted(Database.open(paths.database, settings.database_url), paths, settings)
     # Whoever makes a database makes it before all else: it may be there by now.
     if (database := used_database(paths, settings)) is not None:
         return database
@@ -214,7 +216,14 @@ def used_database(paths: Paths, settings: Settings) -> Database | None:
     finally:
         if not is_used:
             database.close()
-    return database if is_used else None
+    return _noted(database, paths, settings) if is_used else None
+
+
+def _noted(database: Database, paths: Paths, settings: Settings) -> Database:
+    """Let the home note where the logs of a database end."""
+    url = urlsplit(settings.database_url)
+    database.notes = HeadNotes(paths.heads, f"{url.hostname or ''}:{url.port or ''}{url.path}")
+    return database
 
 
 def refuse_unless_all_is_theirs(database: Database, settings: Settings, does: str) -> None:

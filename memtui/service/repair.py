@@ -7,6 +7,7 @@ first. Nothing is deleted: the old file is moved aside.
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import uuid
 from collections.abc import Iterator, Mapping
@@ -407,6 +408,8 @@ def repair(
 
     try:
         with FileLock(paths.data / ".repair.lock", timeout=0, mode=0o600):
+            if wanted.companies and paths.heads.is_dir():
+                shutil.rmtree(paths.heads)  # the logs begin anew behind what is lost
             for company in wanted.companies:
                 _keep_unnamed(paths, company.company_id)
             if wanted.manifests:

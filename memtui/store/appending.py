@@ -19,6 +19,7 @@ from memtui.store.database import (
     unsigned_zero,
 )
 from memtui.store.digest import GENESIS, SALT_BYTES, digest_of
+from memtui.store.heads import LogHead
 from memtui.store.operation import COLUMNS, OperationDraft
 
 # A row to be inserted is a tuple of stored values in the order of its table's columns: every
@@ -47,6 +48,7 @@ def append_all(connection: Connection, drafts: Sequence[OperationDraft]) -> int:
         return 0
     company_id = drafts[0].scope.company_id
     first, previous, company = _take_head(connection, company_id)
+    before = LogHead(first - 1, previous)
     operations: list[Stored] = []
     usage: list[Stored] = []
     handles: list[Stored] = []
@@ -62,6 +64,8 @@ def append_all(connection: Connection, drafts: Sequence[OperationDraft]) -> int:
     compiled.ADD_HANDLE.insert(connection, handles)
     last = first + len(drafts) - 1
     compiled.ADVANCE_HEAD.run(connection, company=company_id, last_seq=last, last_digest=previous)
+    begun, _ = connection.heads.get(company_id, (before, before))
+    connection.heads[company_id] = begun, LogHead(last, previous)
     return last
 
 

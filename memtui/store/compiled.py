@@ -345,6 +345,13 @@ ADVANCE_HEAD = Prepared(
     binds="last_seq=plain last_digest=text company=text",
 )
 
+DIGEST = Prepared(
+    "DIGEST",
+    "SELECT memory_operations.digest FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.seq = ?",
+    binds="company_id=text seq=plain",
+    results="text",
+)
+
 WRITES_OF_RUN = Prepared(
     "WRITES_OF_RUN",
     "SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.run_id = ? AND coalesce(memory_operations.operation_type, ?) = ? AND (coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ?) AND coalesce(memory_operations.principal, ?) = ? AND coalesce(memory_operations.door, ?) != ?",

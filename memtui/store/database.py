@@ -21,6 +21,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from memtui.contract import Conflict, Denied, Invalid, MemtuiError, NotFound, Unavailable
 from memtui.paths import is_writable
 from memtui.sqlite import add_lower, use_wal
+from memtui.store.heads import HeadNotes, LogHead
 from memtui.wording import missing_extra
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -179,6 +180,8 @@ class Connection:
         self.dialect = dialect
         """`sqlite` or `postgresql`."""
         self.driver = driver
+        self.heads: dict[str, tuple[LogHead, LogHead]] = {}
+        """By company, where its log ended before this transaction, and where it ends now."""
         self._open_alchemy = alchemy
         self._alchemy: sqlalchemy.Connection | None = None
 
@@ -369,6 +372,8 @@ class Database:
         self._write_lock = threading.Lock()
         self.read_only = bool(self._sqlite and self._sqlite.read_only)
         """Whether it lies where nothing can be written, so that no operation can be recorded."""
+        self.notes: HeadNotes | None = None
+        """Where the ends of its logs are noted."""
 
     @classmethod
     def open(
@@ -437,10 +442,36 @@ class Database:
             raise Denied("This home cannot be written where it lies, so nothing can be changed.")
         if self._sqlite is not None:
             with self._guard(), self._write_lock, self._sqlite.writing(durable) as connection:
+                connection.heads = {}
                 yield connection
+                heads = connection.heads
+            self._note(heads, durable=durable)
         elif self._postgres is not None:
             with self._guard(), self._postgres.begin() as alchemy:
-                yield _of_postgres(alchemy)
+                connection = _of_postgres(alchemy)
+                yield connection
+            self._note(connection.heads, durable=True)
+
+    def _note(self, heads: Mapping[str, tuple[LogHead, LogHead]], *, durable: bool) -> None:
+        """Note where logs end; what was committed stays so where that fails."""
+        from memtui.store.compiled import DIGEST
+
+        if self.notes is None:
+            return
+        for company_id, (before, last) in heads.items():
+
+            def digest_at(seq: int, company_id: str = company_id) -> str | None:
+                with self.read() as connection:
+                    rows = DIGEST.rows(connection, company_id=company_id, seq=seq)
+                return rows[0][0] if rows else None
+
+            try:
+                self.notes.advance(company_id, before, last, durable=durable, digest_at=digest_at)
+            except OSError as error:
+                import logging
+
+                told = "Where the log of %s ends could not be noted (%s)"
+                logging.getLogger(__name__).warning(told, company_id, error.strerror)
 
     def problems(self) -> list[str]:
         """Return what is wrong with the pages of a SQLite file, at most five sentences.

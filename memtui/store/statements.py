@@ -185,6 +185,7 @@ ADVANCE_HEAD = (
     .values(seq=bindparam("last_seq"), digest=bindparam("last_digest"))
 )
 _operation = tables.OPERATIONS.c
+DIGEST = select(_operation.digest).where(_is(_operation, "company_id", "seq"))
 _written = (
     # Not looked up by these: how many a run or an hour has is the smaller number.
     func.coalesce(_operation.operation_type, "") == "write",

@@ -14,7 +14,12 @@ def proof_facts(found: AuditCheck) -> list[tuple[str, str]]:
     """Return what a check of the chain found, where nothing is broken."""
     facts = [("intact", counted(found.seq, "operation"))]
     facts += [("gap", _gap(one)) for one in found.gaps]
-    return [*facts, ("note this", noted(found))]
+    seen = (
+        f"operation {found.seen_seq} is the last that this machine had seen"
+        if found.seen_seq
+        else "this machine has seen none of it before, so a cut there would not show"
+    )
+    return [*facts, ("end", seen), ("note this", noted(found))]
 
 
 def noted(found: AuditCheck) -> str:

@@ -80,9 +80,9 @@ async def test_a_check_tells_how_far_it_is_and_stops(
         assert go.wait(60)
         return is_intact(operation, salt)
 
-    def verify(*arguments: Any) -> audit.AuditCheck:
+    def verify(*arguments: Any, **named: Any) -> audit.AuditCheck:
         try:
-            return verified(*arguments)
+            return verified(*arguments, **named)
         finally:
             ended.set()
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ABOUT = (
     "Each digest covers all operations before it. Keep the last one outside this machine: a later "
-    "check, with memtui audit verify --expect, tells whether the log was rewritten."
+    "check, with memtui audit verify --expect, tells whether the log was rewritten or cut off."
 )
 _ADVICE = "docs/recovery.md says what to do"
 _RUNNING = "esc stops it"

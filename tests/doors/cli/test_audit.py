@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from sqlalchemy import text
@@ -119,3 +121,21 @@ def test_anybody_can_verify_an_export(here: Run, logged: Database, tmp_path: Pat
     assert verified(target).returncode == 0
     assert here("audit", "export", "--to", str(tmp_path)).code == 2
     assert here("audit", "export", "--to", str(tmp_path / "no" / "x.jsonl")).code == 2
+
+
+def test_a_log_that_was_cut_at_its_end_is_not_whole(here: Run, home: Path) -> None:
+    for words in ("One", "Two"):
+        assert here("note", words).code == 0
+    seq = here("audit", "verify", "--json").document["seq"]
+    assert f"operation {seq} is the last that this machine had seen" in here("audit", "verify").out
+    with closing(sqlite3.connect(home / "memtui.db")) as database, database:
+        for table in ("memory_operations", "memory_usage", "memory_operation_handles"):
+            database.execute(f"DELETE FROM {table} WHERE seq = ?", (seq,))
+        database.execute(
+            "UPDATE memory_log_heads SET seq = seq - 1, digest = "
+            "(SELECT digest FROM memory_operations WHERE seq = ?)",
+            (seq - 1,),
+        )
+    cut = here("audit", "verify")
+    assert cut.code == 1
+    assert f"has seen operation {seq}, but the log ends at {seq - 1}" in cut.out

@@ -128,6 +128,9 @@ def test_a_home_goes_into_a_file_and_comes_back(here: Run, home: Path, tmp_path:
     assert here("restore", str(file)).code == 2
     back = here("restore", str(file), "--to", str(there), "--json")
     assert (back.code, back.document["home"]) == (0, str(there))
+    said = here("restore", str(file), "--to", str(tmp_path / "again")).err
+    assert "proved by their chain of digests, and " in said
+    assert "as packed, by the hashes that the backup has of them" in said
     restored = here("--home", str(there), "audit", "verify", "--json").document
     assert restored["digest"] == proved["digest"]
     [logged] = here("ops", "list", "type:configure", "door:cli", "--json").document["operations"]

@@ -1,0 +1,136 @@
+"""What tells that the end of a log was cut off: a note of it beside the database."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from memtui.config import Paths, Settings
+from memtui.contract import Scope, SourceRef, WriteRequest
+from memtui.service import Caller, MemoryService, open_service
+from memtui.store import heads
+
+CALLER = Caller(company_id="local", principal="user:ana", door="test")
+SOURCE = SourceRef(kind="manual_note", company_id="local")
+
+
+@pytest.fixture
+async def service(paths: Paths, settings: Settings) -> AsyncIterator[MemoryService]:
+    opened = await open_service(paths, settings)
+    yield opened
+    await opened.close()
+
+
+async def note(service: MemoryService, text: str) -> None:
+    scope = Scope(company_id="local")
+    await service.write(CALLER, WriteRequest(scope=scope, source=SOURCE, content=text))
+
+
+async def read(service: MemoryService) -> None:
+    """Append an operation that only reads, which no power cut has to spare."""
+    await service.history(CALLER, "none", Scope(company_id="local"))
+
+
+def last_seq(paths: Paths) -> int:
+    with closing(sqlite3.connect(paths.database)) as database:
+        [(seq,)] = database.execute("SELECT seq FROM memory_log_heads")
+    return int(seq)
+
+
+def cut(paths: Paths, operations: int) -> None:
+    """Take operations off the end of the log, and set its head back, as a forger would."""
+    with closing(sqlite3.connect(paths.database)) as database, database:
+        [(last,)] = database.execute("SELECT seq FROM memory_log_heads")
+        for table in ("memory_operations", "memory_usage", "memory_operation_handles"):
+            database.execute(f"DELETE FROM {table} WHERE seq > ?", (last - operations,))
+        database.execute(
+            "UPDATE memory_log_heads SET seq = ?, digest = "
+            "(SELECT digest FROM memory_operations WHERE seq = ?)",
+            (last - operations, last - operations),
+        )
+
+
+def the_note(paths: Paths) -> Path:
+    [path] = paths.heads.iterdir()
+    return path
+
+
+@pytest.mark.parametrize("more", [0, 2])
+async def test_a_cut_at_the_end_is_found_whatever_is_appended_then(
+    service: MemoryService, paths: Paths, more: int
+) -> None:
+    for text in ("One", "Two", "Three"):
+        await note(service, text)
+    seen = last_seq(paths)
+    found = await service.analysis.verify_chain(CALLER)
+    assert (found.problem, found.seen_seq) == (None, seen)
+    cut(paths, 1)
+    for number in range(more):
+        await note(service, f"Later {number}")
+    found = await service.analysis.verify_chain(CALLER)
+    assert found.problem is not None
+    assert found.problem.startswith(f"This machine has seen operation {seen}, ")
+    assert found.broken_seq == seen
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut short", "altered"])
+async def test_without_a_note_nothing_is_said_of_the_end(
+    service: MemoryService, paths: Paths, damage: str
+) -> None:
+    await note(service, "One")
+    path = the_note(paths)
+    content = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(content[:40] if damage == "cut short" else content.replace(b"1", b"2"))
+    found = await service.analysis.verify_chain(CALLER)
+    assert (found.problem, found.seen_seq) == (None, None)
+    await note(service, "Two")
+    assert (await service.analysis.verify_chain(CALLER)).seen_seq == last_seq(paths)
+
+
+async def test_a_note_that_lags_goes_on(service: MemoryService, paths: Paths) -> None:
+    await note(service, "One")
+    older = the_note(paths).read_bytes()
+    await note(service, "Two")
+    the_note(paths).write_bytes(older)
+    assert (await service.analysis.verify_chain(CALLER)).problem is None
+    await note(service, "Three")
+    assert (await service.analysis.verify_chain(CALLER)).seen_seq == last_seq(paths)
+
+
+async def test_after_a_power_cut_only_what_the_disk_had_counts(
+    service: MemoryService, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await note(service, "One")
+    durable = last_seq(paths)
+    await read_in_vain(service)
+    assert last_seq(paths) > durable
+    cut(paths, last_seq(paths) - durable)
+    assert (await service.analysis.verify_chain(CALLER)).problem is not None
+    monkeypatch.setattr(heads, "_boot", lambda: "another")
+    found = await service.analysis.verify_chain(CALLER)
+    assert (found.problem, found.seen_seq) == (None, durable)
+
+
+async def read_in_vain(service: MemoryService) -> None:
+    with pytest.raises(Exception, match="no record"):
+        await read(service)
+
+
+async def test_a_note_that_cannot_be_written_fails_no_operation(
+    service: MemoryService, paths: Paths, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = the_note(paths) if paths.heads.is_dir() else None
+    if path:
+        path.unlink()
+        paths.heads.rmdir()
+    paths.heads.write_text("in the way")
+    await note(service, "One")
+    assert "could not be noted" in caplog.text
+    assert (await service.analysis.verify_chain(CALLER)).problem is None
