@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import sys
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncIterator,
@@ -448,6 +449,30 @@ class Usage(Model):
     details: Json = {}
 
 
+def folded(name: str) -> str:
+    """Return a name or a tag as it is compared: whatever its case and its Unicode form."""
+    if name.isascii():
+        return name.lower()
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def has_tag(tags: Iterable[str], wanted: str) -> bool:
+    """Whether one of the tags is the wanted one, or below it: `a/b` is below `A`."""
+    name = folded(wanted)
+    return any(tag == name or tag.startswith(f"{name}/") for tag in map(folded, tags))
+
+
+def distinct_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return each tag once, as it is first written."""
+    found: dict[str, str] = {}
+    for tag in tags:
+        found.setdefault(folded(tag), tag)
+    return tuple(found.values())
+
+
+Tags = Annotated[tuple[str, ...], AfterValidator(distinct_tags)]
+
+
 class RecordHandle(Model):
     """The name of one record: the provider's key and the provider's own id."""
 
@@ -475,7 +500,7 @@ class Record(Model):
     kind: str = "note"
     """The provider's word for the sort of record: note, fact, guidance, reference, summary …"""
     topic: str | None = None
-    tags: tuple[str, ...] = ()
+    tags: Tags = ()
     created_at: UtcDatetime | None = None
     updated_at: UtcDatetime | None = None
     created_by: str | None = None
@@ -493,6 +518,8 @@ class Record(Model):
     read_only: bool = False
     """It belongs to something else, is read where it lies, and is not a memory to change, move or
     prune."""
+    problem: str | None = None
+    """Why it cannot be read whole: until that is fixed, it is neither changed nor copied."""
     metadata: Json = {}
 
     @property
@@ -869,7 +896,7 @@ class WriteRequest(Model):
     summary: str | None = None
     """What it is searched by and shown as; `content` is the original, which opens (seed 002 §6)."""
     topic: str | None = None
-    tags: tuple[str, ...] = ()
+    tags: Tags = ()
     pinned: bool = False
     created_at: UtcDatetime | None = None
     """When the memory came to be, if not now."""
@@ -978,7 +1005,7 @@ class CorrectRequest(Model):
     summary: str | None = None
     """An empty one takes it away."""
     topic: str | None = None
-    tags: tuple[str, ...] | None = None
+    tags: Tags | None = None
     expires_at: UtcDatetime | None = None
     never_expires: bool = False
     """Take the expiry away; not together with `expires_at`."""

@@ -63,6 +63,7 @@ def record(number: int = 1, **fields: Any) -> Record:
         ({"comment_id": "7"}, {"comment_id": "8"}),
         ({"topic": "cats"}, {"topic": "dogs"}),
         ({"tag": "rare"}, {"tag": "rar"}),
+        ({"tag": "RARE"}, {"tag": "RAR"}),
         ({"since": NOON}, {"since": NOON.replace(second=1)}),
         ({"until": NOON.replace(second=1)}, {"until": NOON}),
         ({"text": "lynx WANTED"}, {"text": "lynx dog"}),

@@ -323,7 +323,7 @@ def _why_not(record: Record, now: datetime) -> str | None:
         return f"It stopped being valid on {record.valid_to:%Y-%m-%d %H:%M} UTC."
     if record.valid_from is not None and record.valid_from > now:
         return f"It is not valid before {record.valid_from:%Y-%m-%d %H:%M} UTC."
-    return None if record.text.strip() else "It has no text."
+    return None if record.shown.strip() else "It has no text."
 
 
 def _prompt_order(record: Record) -> tuple[int, bool, float, str]:

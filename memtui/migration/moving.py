@@ -38,7 +38,6 @@ from memtui.migration.parcel import (
     differing,
     digest_of,
     fields_held,
-    garbled,
     identity_of,
     is_empty,
     living,
@@ -48,6 +47,7 @@ from memtui.migration.parcel import (
     unable,
     unpack,
     unpack_clean,
+    why_left,
 )
 from memtui.service import MutationAnswer
 
@@ -241,7 +241,7 @@ class _Mover:
         async def one(parcel: Parcel, found: _Found) -> None:
             async with room:
                 try:
-                    if why := garbled(parcel.record, problems):
+                    if why := why_left(parcel.record, problems):
                         raise Invalid(why)
                     outcome = await self._move(parcel, found)
                 except MemtuiError as error:
@@ -306,8 +306,6 @@ class _Mover:
             Conflict: the record was changed in the destination since it was migrated.
             Invalid: the destination takes no such record, or kept another text.
         """
-        if not parcel.record.text.strip():
-            raise Invalid("It has no text, and no provider takes such a record.")
         held, base = found
         if held is None:
             held = await self._write_new(parcel)

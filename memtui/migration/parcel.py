@@ -198,11 +198,16 @@ def unpack_clean(record: Record) -> Parcel:
     return Parcel(changed, prints_of(changed), parcel.passport, labels, parcel.ends)
 
 
-def garbled(record: Record, problems: Collection[Problem]) -> str | None:
-    """Return why a record's text is not what its file holds; None: it is, for all that is known.
+def why_left(record: Record, problems: Collection[Problem]) -> str | None:
+    """Return why a record is not copied; None: nothing is known against it.
 
-    A copy would keep what stands for bytes that could not be read, and nobody would know it.
+    Of one that cannot be read whole, a copy would lack what could not be read, and nobody would
+    know it.
     """
+    if record.problem:
+        return f"{record.problem} Fix its file first."
+    if not record.text.strip():
+        return "It has no text, and a memory is written with one."
     if not problems or record.location is None or _STANDS_IN not in record.model_dump_json():
         return None
     path = record.location.path

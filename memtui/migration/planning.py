@@ -10,7 +10,15 @@ from pydantic import computed_field
 
 from memtui.contract import Adapter, BrowseRequest, Invalid, Model, Problem, Record, owner_words
 from memtui.migration.ends import Ends
-from memtui.migration.parcel import Loss, fields_held, garbled, living, losses, unable, unpack_clean
+from memtui.migration.parcel import (
+    Loss,
+    fields_held,
+    living,
+    losses,
+    unable,
+    unpack_clean,
+    why_left,
+)
 from memtui.service.fact_limits import FACT, FactLimits, check_text
 from memtui.service.visibility import is_org
 
@@ -103,7 +111,7 @@ class _Survey:
             if key in self.scopes or len(self.scopes) < _COUNTED:
                 self.scopes[key] += 1
             reason = (
-                garbled(record, problems)
+                why_left(record, problems)
                 or self._refusal(record, no_home)
                 or self._too_many(record, label)
             )
@@ -122,8 +130,6 @@ class _Survey:
 
     def _refusal(self, record: Record, no_home: str | None) -> str | None:
         """Why the destination will not take a record, None where nothing is known against it."""
-        if not record.text.strip():
-            return "It has no text, and no provider takes such a record."
         if no_home is not None:
             return no_home
         try:

@@ -38,7 +38,7 @@ from memtui.contract import (
 from memtui.fact_values import entry_of, pair_of
 from memtui.migration.ends import Ends, ProgressFile, check_writable
 from memtui.migration.moving import Failure, Pace, Progress
-from memtui.migration.parcel import as_json, garbled
+from memtui.migration.parcel import as_json, why_left
 from memtui.service.in_step import InStep, Pair
 from memtui.service.undo import as_write
 
@@ -438,7 +438,7 @@ class _Sync:
         self, change: Coroutine[Any, Any, None], record: Record, done: str, to: int
     ) -> None:
         """Await a change of a side, and count it as `done`; where it fails, the others go on."""
-        why = None if done == "deleted" else garbled(record, self._sides[1 - to].problems)
+        why = None if done == "deleted" else why_left(record, self._sides[1 - to].problems)
         try:
             if why is not None or self._dry_run:
                 change.close()

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from memtui.contract import Filter, Json, QueryRequest, Record, Scope
+from memtui.contract import Filter, Json, QueryRequest, Record, Scope, has_tag
 from memtui.fuzzy import finds
 
 Column = TypeVar("Column")
 Clause = TypeVar("Clause")
 
 Test = Literal["is", "has", "from", "before", "holds", "finds"]
-"""What a condition asks of a field: a value; a tag among several; a moment, or one before it; a
-word in any case; a fuzzy word (`memtui.fuzzy`)."""
+"""What a condition asks of a field: a value; a tag among several (`has_tag`); a moment, or one
+before it; a word in any case; a fuzzy word (`memtui.fuzzy`)."""
 
 _EQUAL = (
     "agent_id", "project_id", "subject_id", "issue_id", "comment_id", "run_id", "source_kind",
@@ -109,7 +109,7 @@ def _passes(record: Record, field: str, test: Test, value: Any) -> bool:
         case "is":
             return value in held(record, field)
         case "has":
-            return any(tag == value or tag.startswith(f"{value}/") for tag in record.tags)
+            return has_tag(record.tags, value)
         case "from":
             return record.created_at is not None and record.created_at >= value
         case "before":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memtui.contract import Filter, Record, Scope
+from memtui.contract import Filter, Record, Scope, distinct_tags, folded
 from memtui.filters import format_filter
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.dialogs import Choice, Choose
@@ -27,9 +27,9 @@ async def choose_tag(screen: MemtuiScreen, record: Record | None) -> None:
         counted = await session.service.tags.counts(session.caller, company)
         for one in counted.failed:
             screen.toast(one.sentence, severity="warning")
-        by_tag = {one.tag: one.records for one in counted.tags}
-        ordered = [*own, *(tag for tag in by_tag if tag not in own)]
-        return [Choice(tag, tag, _number(by_tag.get(tag, 0))) for tag in dict.fromkeys(ordered)]
+        by_tag = {folded(one.tag): one.records for one in counted.tags}
+        ordered = distinct_tags((*own, *(one.tag for one in counted.tags)))
+        return [Choice(tag, tag, _number(by_tag.get(folded(tag), 0))) for tag in ordered]
 
     if tag := await screen.ask(ChooseTag("Tags", choices)):
         show_tagged(screen, tag)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Awaitable
+from datetime import UTC, datetime
 from functools import partial
 
 from memtui.contract import (
@@ -14,8 +15,10 @@ from memtui.contract import (
     Json,
     Model,
     OperationType,
+    Record,
     Scope,
     TagCount,
+    folded,
 )
 from memtui.service.answers import Answer
 from memtui.service.connections import Connection
@@ -25,6 +28,7 @@ from memtui.service.recorder import RunningOperation
 from memtui.service.visibility import Caller, may_read
 
 _PAGE = 1_000
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class BindingTags(Answer):
@@ -44,7 +48,7 @@ class TagTotal(Model):
 
 
 class TagsAnswer(EverywhereAnswer):
-    """The tags of all bindings, the commonest first."""
+    """The tags of all bindings, the commonest first, each as it was first written."""
 
     tags: tuple[TagTotal, ...] = ()
 
@@ -74,10 +78,11 @@ class Tags(Group):
         """
         asked = await self._service.everywhere.begin(caller, within_ms, seen_only=True)
         found: dict[str, dict[str, int]] = defaultdict(dict)
+        written: dict[str, str] = {}
 
         def answered(key: str, answer: BindingTags) -> None:
             for tag, records in answer.records.items():
-                found[tag][key] = records
+                found[written.setdefault(folded(tag), tag)][key] = records
             asked.note(key, answer, len(answer.records), capped=answer.at_least)
 
         def ask(key: str) -> Awaitable[BindingTags]:
@@ -122,9 +127,10 @@ class Tags(Group):
             else:
                 counted, at_least = await _read_through(entry, connection, scope)
             records: Counter[str] = Counter()
+            written: dict[str, str] = {}
             for one in counted:
                 if may_read(one.scope, entry.scope, entry.sight):
-                    records[one.tag] += one.records
+                    records[written.setdefault(folded(one.tag), one.tag)] += one.records
             entry.result_count, entry.capped = len(records), at_least
         return BindingTags(**entry.answer(), records=dict(records), at_least=at_least)
 
@@ -132,20 +138,21 @@ class Tags(Group):
 async def _read_through(
     entry: RunningOperation, connection: Connection, scope: Scope
 ) -> tuple[list[TagCount], bool]:
-    """Count the tags of a provider that does not, by reading all it lists.
+    """Count the tags of a provider that does not, by reading all it lists; the oldest come first.
 
     The second value is whether there may be more.
     """
-    counted: list[TagCount] = []
+    found: list[Record] = []
     request = BrowseRequest(scope=scope, binding_key=connection.binding.key, limit=_PAGE)
     while True:
         page = await connection.read(partial(connection.adapter.browse, request))
         entry.usage = (*entry.usage, *page.usage)
-        counted += [
-            TagCount(tag=tag, scope=record.scope, records=1)
-            for record in page.records
-            for tag in dict.fromkeys(record.tags)
-        ]
+        found += [record.model_copy(update={"text": ""}) for record in page.records if record.tags]
         if page.next_cursor is None:
-            return counted, page.at_least or page.unfinished
+            break
         request = request.model_copy(update={"cursor": page.next_cursor})
+    found.sort(key=lambda record: record.created_at or _NEVER)
+    counted = [
+        TagCount(tag=tag, scope=record.scope, records=1) for record in found for tag in record.tags
+    ]
+    return counted, page.at_least or page.unfinished

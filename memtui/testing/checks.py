@@ -620,7 +620,7 @@ class ListChecks(Kit):
             scope=self.scope(agent_id="coder", issue_id="I-1", run_id="r-1", subject_id="ana"),
             source=self.source(SourceKind.RUN, run_id="r-1"),
             topic="cats",
-            tags=("wild", "rare"),
+            tags=("Élan/Wild", "rare"),
             kind="guidance",
             created_at=day(100),
         )
@@ -634,7 +634,7 @@ class ListChecks(Kit):
             "source_kind": record.source.kind if record.source else None,
             "topic": record.topic,
             "kind": record.kind if record.kind == "guidance" else None,
-            "tag": record.tags[0] if record.tags else None,
+            "tag": record.tags[0].upper() if record.tags else None,
             "text": "lynxes WANTED",
             "fuzzy": ("lnx", "SPEKAS"),
             "since": day(99) if record.created_at == day(100) else None,

@@ -136,17 +136,55 @@ def test_an_index_line_to_a_missing_file_is_a_flaw_and_stays_readable() -> None:
         "a: " + "[" * 9_000,
     ],
 )
-async def test_broken_frontmatter_is_a_problem_and_the_whole_text_a_record(
+async def test_broken_frontmatter_is_a_problem_and_the_text_a_record(
     head: str, memory: Path, open_adapter: Any
 ) -> None:
     text = f"---\n{head}\n---\nStill worth reading.\n"
     (memory / "broken.md").write_text(text)
     adapter = await open_adapter(ClaudeMemoryAdapter, path=memory)
-    assert (await by_id(adapter))["broken.md"].text == text
+    assert (await by_id(adapter))["broken.md"].text == "Still worth reading."
     (problem,) = (await adapter.health()).problems
     assert problem.location is not None
     assert problem.location.path == str(memory / "broken.md")
     assert (memory / "broken.md").read_text() == text
+
+
+SAID = {
+    "colon": ("Use X: always", "Use X: always"),
+    "colon at the end": ("Use X:", "Use X:"),
+    "comment": ("Fix issue #12 first", "Fix issue #12 first"),
+    "comment alone": ("#12 is fixed", "#12 is fixed"),
+    "quotes": ('"Use X": always', '"Use X": always'),
+    "in quotes": ('"Use X: #always"', "Use X: #always"),
+    "apostrophe": ("it's the user's: always", "it's the user's: always"),
+    "two lines": ("Use X\n  when: Y", "Use X when: Y"),
+    "block": ("|\n  Use X: always", "Use X: always"),
+    "link": ("[[X]] and [[Y]]", "[[X]] and [[Y]]"),
+    "brace": ("{x} and y", "{x} and y"),
+    "at": ("@user wants tea", "@user wants tea"),
+    "star": ("*.ts files", "*.ts files"),
+    "backtick": ("`x` is tea", "`x` is tea"),
+    "percent": ("%x: y", "%x: y"),
+    "number": ("1.10", "1.10"),
+    "no": ("No", "No"),
+    "date": ("2026-01-02 03:04:05", "2026-01-02 03:04:05"),
+}
+
+
+@pytest.mark.parametrize("generation", ["type: feedback", "metadata:\n  type: feedback\n  x: a: b"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
+async def test_descriptions_as_a_model_writes_them(
+    generation: str, newline: str, memory: Path, open_adapter: Any
+) -> None:
+    for number, (written, _) in enumerate(SAID.values()):
+        head = f"---\nname: {written}\ndescription: {written}\n{generation}\n---\nBody.\n"
+        (memory / f"said{number}.md").write_bytes(head.replace("\n", newline).encode())
+    records = await by_id(await open_adapter(ClaudeMemoryAdapter, path=memory))
+    for number, (name, (_, said)) in enumerate(SAID.items()):
+        one = records[f"said{number}.md"]
+        assert (one.title, one.summary, one.kind, one.text) == (said, said, "feedback", "Body."), (
+            name
+        )
 
 
 async def test_an_origin_cannot_point_out_of_the_folder(memory: Path, open_adapter: Any) -> None:

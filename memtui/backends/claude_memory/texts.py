@@ -30,6 +30,7 @@ LOADED_BYTES = 25_000
 _LINK = re.compile(
     r"\[([^\[\]\n]{0,500})\]\(([^()\s]{1,500}\.md)(?:#[^()\s]{0,200})?\)", re.IGNORECASE
 )
+_SAID = re.compile(r"^(name|description):[ \t]+([^\s'\"|>\[{&*!].*?)[ \t]*$", re.MULTILINE)
 _LINE_LIMIT = 4_000
 HOOK_CHARS = 120
 _SLUG_CHARS = 60
@@ -61,16 +62,15 @@ class Index:
 
 
 def parse_memory(text: str, name: str) -> ParsedFile:
-    """Parse one memory file; broken frontmatter leaves its whole text as the memory."""
+    """Parse one memory file; of broken frontmatter each property is read by itself."""
     document = read_document(text)
-    if document.flaw is not None:
-        records = (ParsedRecord(id=name, text=text),) if text.strip() else ()
-        return ParsedFile(records, (document.flaw,))
-    if not document.body.strip():
-        return ParsedFile(flaws=(Flaw("The memory has no text."),))
+    flaws = () if document.flaw is None else (document.flaw,)
+    if not document.body.strip() and not document.values:
+        return ParsedFile(flaws=(*flaws, Flaw("The memory has no text.")))
     nested = document.values.get("metadata")
     values = {key: value for key, value in document.values.items() if key != "metadata"}
     values |= nested if isinstance(nested, dict) else {}
+    values |= _whole_lines(text, values)
     session = _text(values, "originSessionId")
     if session is not None and SESSION.fullmatch(session) is None:
         session = None
@@ -90,8 +90,17 @@ def parse_memory(text: str, name: str) -> ParsedFile:
                     **({"generation": NESTED} if isinstance(nested, dict) else {}),
                 },
             ),
-        )
+        ),
+        flaws,
     )
+
+
+def _whole_lines(text: str, values: Json) -> Json:
+    """Return name and description that YAML ends at a `#`, which begins no comment in a memory."""
+    parts = markdown.split(text)
+    lines = _SAID.findall("" if isinstance(parts, Problem) else parts.front or "")
+    rests = ((key, line, line.removeprefix(_text(values, key) or "")) for key, line in lines)
+    return {key: line for key, line, rest in rests if rest.lstrip().startswith("#")}
 
 
 def parse_index(text: str, names: frozenset[str]) -> Index:
@@ -157,7 +166,8 @@ def _loaded_lines(lines: list[str]) -> int:
 
 def _text(values: Json, key: str) -> str | None:
     value = values.get(key)
-    return value if isinstance(value, str) and value.strip() else None
+    is_word = value is not None and not isinstance(value, (list, dict))
+    return (markdown.as_written(value).strip() or None) if is_word else None
 
 
 # Changes

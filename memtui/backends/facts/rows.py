@@ -67,6 +67,7 @@ from memtui.contract import (
     Scope,
     SourceRef,
     WriteRequest,
+    folded,
     owner_of,
 )
 from memtui.fuzzy import pattern
@@ -150,7 +151,7 @@ class Details(Model):
         return {
             "source": source,
             "topic": self.topic,
-            "tags": tuple(json.loads(line) for line in self.tags.split("\n") if line),
+            "tags": tuple(json.loads(line)[1] for line in self.tags.split("\n") if line),
             "created_by": extra.get("created_by"),
             "updated_at": read_moment(self.updated_at),
             "expires_at": read_moment(self.expires_at),
@@ -229,8 +230,8 @@ class Fact(Model):
 
 
 def tag_lines(tags: tuple[str, ...]) -> str:
-    """Return tags as the details keep them: a tag is found by its line, whole."""
-    return "".join(f"\n{json.dumps(tag)}\n" for tag in tags)
+    """Return tags as the details keep them: as they are compared, then as they are written."""
+    return "".join(f"\n{json.dumps([folded(tag), tag])}\n" for tag in tags)
 
 
 def _of_comment(comment_id: str) -> str:
@@ -415,8 +416,7 @@ class FactRows:
                 find(column, _of_comment(value)) > 0 if column is _e.extra else column == str(value)
             ),
             "has": lambda column, tag: or_(
-                find(column, tag_lines((tag,))) > 0,
-                find(column, tag_lines((f"{tag}/",)).removesuffix('"\n')) > 0,
+                *(find(column, f"\n[{json.dumps(folded(tag))[:-1]}{end}") > 0 for end in '"/')
             ),
             "from": lambda column, moment: column >= self._moment(written(moment)),
             "before": lambda column, moment: column < self._moment(written(moment)),

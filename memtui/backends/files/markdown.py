@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 
 from memtui.backends.files.reading import Flaw
 from memtui.backends.vault import markdown
-from memtui.contract import Json, Problem
+from memtui.contract import Json
 
 _HEADING_LIMIT = 1_000
 """Characters; a longer line is text, whatever it starts with."""
@@ -124,25 +123,17 @@ def _trimmed(lines: Sequence[str], start: int, end: int) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A markdown file; with a flaw, `body` is the whole text and `values` empty."""
+    """A markdown file; with a flaw, `values` are those that can be read one by one."""
 
     body: str
     body_line: int = 1
     values: Json = field(default_factory=dict)
-    """The frontmatter as JSON, moments as ISO 8601 text."""
+    """The frontmatter as JSON."""
     flaw: Flaw | None = None
 
 
 def read_document(text: str) -> Document:
     """Split `text` into frontmatter and body."""
-    parts = markdown.split(text)
-    if isinstance(parts, Problem):
-        return Document(text, flaw=Flaw(parts.message))
-    values = markdown.parse(parts.front)
-    if isinstance(values, Problem):
-        return Document(text, flaw=Flaw(values.message))
-    readable = {
-        key: value.isoformat() if isinstance(value, date) else value
-        for key, value in values.items()
-    }
-    return Document(parts.text, parts.first_text_line, readable)
+    parts, values, problem = markdown.read(text)
+    flaw = Flaw(problem) if problem else None
+    return Document(parts.text, parts.first_text_line, values, flaw)

@@ -22,10 +22,11 @@ def one_of(field: str, values: Iterable[str]) -> str:
 def has_tag(field: str, tag: str) -> str:
     """Return a test of a JSON array's text: of the tag, one that begins with it, and a few others.
 
-    Versions of Milvus differ in how a pattern's own signs are escaped, and programs in how they
-    write JSON: what is not plain stands for anything, so whoever asks looks at what it gets.
+    A letter stands for any sign, as tags do not differ by case. Versions of Milvus differ in how a
+    pattern's own signs are escaped, and programs in how they write JSON: what is not plain stands
+    for anything, so whoever asks looks at what it gets.
     """
-    inner = "".join(char if char in _PLAIN else "%" for char in tag)
+    inner = "".join("%" if char not in _PLAIN else "_" if char.isalpha() else char for char in tag)
     pattern = f'%"{inner}%'
     return f"{field} like {quoted(pattern)}"
 

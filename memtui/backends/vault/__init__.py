@@ -367,7 +367,7 @@ class VaultAdapter(Adapter):
             return None
         if name is None:
             note = notes.load(self._folder, path)
-            return note[1] if note else None
+            return note and note[1]
         return self._facts(path, loaded).find(name)
 
     def _facts(self, path: str, loaded: dict[str, FactsDocument]) -> FactsDocument:
@@ -498,6 +498,7 @@ class VaultAdapter(Adapter):
         """Remove notes' files and facts' lines, expired ones too."""
         self._check_writable()
         missing: list[RecordHandle] = []
+        refused: dict[str, str] = {}
         named: dict[str, list[str]] = defaultdict(list)
         """By path, the facts to take out of a file; none: the file itself goes."""
         loaded: dict[str, FactsDocument] = {}
@@ -509,11 +510,14 @@ class VaultAdapter(Adapter):
                     continue
                 check_revision(record, request.revisions.get(handle.provider_record_id))
                 _check_own(record)
+                if record.problem:
+                    refused[handle.provider_record_id] = notes.not_whole(record)
+                    continue
                 path, name = split_id(handle.provider_record_id)
                 named[path] += [name] if name else []
             stay = {path: self._remove(path, names) for path, names in named.items()}
         self._index.follow(named)
-        refused = {
+        refused |= {
             f"{path}#{name}" if name else path: why
             for path, why in stay.items()
             if why

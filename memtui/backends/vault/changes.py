@@ -25,6 +25,7 @@ from memtui.contract import (
     Scope,
     WriteMode,
     WriteRequest,
+    folded,
 )
 from memtui.fact_values import pair_of
 
@@ -249,7 +250,8 @@ def _fields(request: WriteRequest, document: FactsDocument) -> dict[str, Any]:
 
 def _own_tags(document: FactsDocument, tags: Sequence[str]) -> tuple[str, ...]:
     """Return the tags of a fact that it does not have from its file's frontmatter already."""
-    return tuple(tag for tag in tags if tag not in document.content.tags)
+    there = set(map(folded, document.content.tags))
+    return tuple(tag for tag in tags if folded(tag) not in there)
 
 
 def _with_new_fact(
@@ -295,7 +297,8 @@ def correct(folder: Folder, request: CorrectRequest, path: str, name: str) -> No
         kept = markdown.tags_beside(
             said, request.tags, fact.current.tags, stays=request.text is None
         )
-        if lost := [tag for tag in document.content.tags if tag not in request.tags]:
+        asked = set(map(folded, request.tags))
+        if lost := [tag for tag in document.content.tags if folded(tag) not in asked]:
             raise Invalid(f"The tag {lost[0]} is in the frontmatter of {path}; take it out there.")
         changes["tags"] = _own_tags(document, kept)
     if text != fact.bullet.text and request.source:

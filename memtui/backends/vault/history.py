@@ -469,7 +469,7 @@ class FactsDocument:
             source=source_of(version.source or first.source, self.folder.company_id),
             kind="fact",
             topic=version.topic,
-            tags=tuple(dict.fromkeys((*marks.added_to(version.tags), *self.content.tags))),
+            tags=(*marks.added_to(version.tags), *self.content.tags),
             created_at=version.created_at,
             updated_at=version.updated_at or version.valid_from or self.changed_at,
             created_by=version.created_by or first.created_by,

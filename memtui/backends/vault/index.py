@@ -14,11 +14,22 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from memtui.contract import Invalid, Json, Location, Problem, Record, Scope, Snippet, Unavailable
+from memtui.contract import (
+    Invalid,
+    Json,
+    Location,
+    Problem,
+    Record,
+    Scope,
+    Snippet,
+    Unavailable,
+    folded,
+    has_tag,
+)
 from memtui.fuzzy import finds
 from memtui.provider_kit.derived import Broken, DerivedDatabase, scrub
 
@@ -40,10 +51,10 @@ from .layout import (
     source_of,
     split_id,
 )
-from .markdown import folded, link_name
+from .markdown import link_name
 
 T = TypeVar("T")
-VERSION = 6
+VERSION = 7
 _BATCH = 1000
 _CHARS_AT_ONCE = 16_000_000
 _BEGINNINGS = 3
@@ -72,7 +83,7 @@ CREATE TABLE records (
   tags TEXT NOT NULL, fact_key TEXT, size INTEGER NOT NULL, path TEXT NOT NULL,
   revision TEXT NOT NULL, created_by TEXT, source_kind TEXT, source TEXT, title TEXT,
   summary TEXT, names TEXT NOT NULL, places TEXT NOT NULL, metadata TEXT NOT NULL,
-  text TEXT NOT NULL,
+  problem TEXT, text TEXT NOT NULL,
   shown TEXT GENERATED ALWAYS AS (COALESCE(summary, text)) VIRTUAL
 );
 CREATE INDEX records_path ON records (path);
@@ -113,7 +124,9 @@ INSERT INTO search (rowid, {_FOUND}) SELECT rowid, {_FOUND} FROM records WHERE r
 """
 """Full-text search takes many rows in one statement several times as fast as from a trigger."""
 _SCOPE = ("project_id", "agent_id", "subject_id", "issue_id", "run_id")
-_SAME = ("kind", "text", "revision", "topic", "title", "summary", "created_by", "pinned")
+_SAME = (
+    "kind", "text", "revision", "topic", "title", "summary", "created_by", "pinned", "problem",
+)  # fmt: skip
 _MOMENTS = {
     "created": "created_at", "updated": "updated_at", "expires": "expires_at",
     "valid_from": "valid_from", "valid_to": "valid_to",
@@ -132,6 +145,15 @@ def _has(metadata: str, key: str, wanted: str) -> bool:
     return key in fields and canonical(fields[key]) == wanted
 
 
+def _tagged(tags: str, wanted: str) -> bool:
+    return _as_json(wanted) in folded(tags) and has_tag(json.loads(tags), wanted)
+
+
+@lru_cache(maxsize=64)
+def _as_json(tag: str) -> str:
+    return json.dumps(folded(tag), ensure_ascii=False)[1:-1]
+
+
 def canonical(value: Any) -> str:
     """Return a value of metadata as the index compares it."""
     return json.dumps(value, sort_keys=True, default=str)
@@ -141,6 +163,7 @@ _FUNCTIONS: Mapping[str, tuple[int, Callable[..., Any]]] = {
     "memtui_folded": (1, str.casefold),
     "memtui_finds": (2, finds),
     "memtui_has": (3, _has),
+    "memtui_tagged": (2, _tagged),
 }
 
 
@@ -482,16 +505,15 @@ def _load_note(folder: Folder, path: str, *, is_plain: bool = False) -> _Unit | 
         return None
     if isinstance(file, Problem):
         return _Unit(folder.signature(path), problems=[file])
+    problems = [file.problem] if file.problem else []
     if is_document(path):
         document = notes.read_document(folder, path, file)
-        problems = [file.problem] if file.problem else []
         return _Unit(file.signature, [document] if document else [], problems)
     note = notes.read(folder, path, file)
     if isinstance(note, Problem):
         return _Unit(file.signature, problems=[folder.problem(path, note.message)])
-    return _Unit(
-        file.signature, [note[1]] if note[1] else [], [file.problem] if file.problem else []
-    )
+    problems += [folder.problem(path, one) for one in note[1].problems]
+    return _Unit(file.signature, [note[1]], problems)
 
 
 def _load_facts(folder: Folder, path: str) -> _Unit | None:

@@ -96,6 +96,8 @@ class StoredRecord:
     links: tuple[Wikilink, ...] = ()
     aliases: tuple[str, ...] = ()
     """Other names by which a note can be linked."""
+    problems: tuple[str, ...] = ()
+    """What of it cannot be read."""
 
     @property
     def id(self) -> str:

@@ -14,13 +14,13 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from memtui.contract import OWNER_FIELDS, Link, Links, Scope
+from memtui.contract import OWNER_FIELDS, Link, Links, Scope, folded
 from memtui.provider_kit.pages import MOST_BACKLINKS
 
 from .files import Folder
 from .index import FILE
 from .layout import Area, handle_of, sees
-from .markdown import folded, link_name
+from .markdown import link_name
 
 
 def links_of(

@@ -10,16 +10,17 @@ large as what a memory plugin takes, and YAML takes seconds for that.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 import re
-import unicodedata
+import textwrap
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
-from memtui.contract import Invalid, Json, Problem
+from memtui.contract import Invalid, Json, Problem, distinct_tags, folded
 from memtui.provider_kit import is_nested_deeper
 
 MAX_FRONT_CHARS = 64 * 1024
@@ -34,6 +35,10 @@ _TOO_DEEP = Problem(message=f"The frontmatter is nested more than {_MAX_DEPTH} d
 _NO_METADATA = "metadata: {}"
 _BARE_NEWLINE = re.compile(r"(?<!\r)\n")
 _PLAIN = re.compile(r"[A-Za-z_][\w ./@+-]*(?<! )", re.ASCII)
+_INTEGER = re.compile(r"-?[1-9][0-9]{0,4000}|0")
+_FLOAT = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?")
+_KEY_LINE = re.compile(r"^([^\s#\-:\[\]{},][^:\r\n]*):(?=\s|\Z)", re.MULTILINE)
+_BARE_WORD = re.compile(r"[\w/.+][\w/.+-]*")
 _OTHER_THAN_TEXT = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
 """Words that YAML takes for a value of another type."""
 _TAG_CHARS = r"""[^\s!"#$%&'()*+,.:;<=>?@\[\\\]^`{|}~\u2000-\u206F\u2E00-\u2E7F]"""
@@ -118,6 +123,20 @@ def _with_body(document: Document, body: str) -> Document:
     return replace(document, lead=lead, text=rest[: len(rest) - len(trail)], trail=trail)
 
 
+def read(content: str) -> tuple[Document, Json, str]:
+    """Take a file apart: its parts, its properties, and why those cannot be read whole.
+
+    Frontmatter that is never closed is text.
+    """
+    document = split(content)
+    if isinstance(document, Problem):
+        return _with_body(Document("", None, "", "", "", ""), content), {}, document.message
+    fields = parse(document.front)
+    if isinstance(fields, Problem):
+        return document, salvaged(document.front), fields.message
+    return document, fields, ""
+
+
 def compose(fields: Json, text: str) -> str:
     """Return a new file with `fields` as frontmatter and `text` as its body."""
     front = "".join(f"{key}: {_flow(value)}\n" for key, value in fields.items())
@@ -170,6 +189,26 @@ def parse(front: str | None) -> Json | Problem:
     return rest | {"metadata": metadata}
 
 
+def salvaged(front: str | None, *, nested: bool = True) -> Json:
+    """Return the properties of frontmatter that `parse` refuses, each read by itself.
+
+    A value that is not YAML is the text that stands there.
+    """
+    found: Json = {}
+    places = [*_KEY_LINE.finditer((front or "")[:MAX_FRONT_CHARS])]
+    for place, after in itertools.zip_longest(places, places[1:]):
+        end = after.start() if after else None
+        read = _from_yaml(place.string[place.start() : end])
+        if isinstance(read, Problem):
+            value = place.string[place.end() : end]
+            first, _, below = value.partition("\n")
+            is_mapping = nested and not first.strip()
+            inner = salvaged(textwrap.dedent(below), nested=False) if is_mapping else {}
+            read = {place[1].strip(): inner or " ".join(value.split())}
+        found |= read
+    return found
+
+
 def words(value: Any) -> tuple[str, ...]:
     """Return a field's list of words, which may stand on one line."""
     return texts(re.split(r"[,\s]+", value) if isinstance(value, str) else value)
@@ -177,8 +216,15 @@ def words(value: Any) -> tuple[str, ...]:
 
 def texts(value: Any) -> tuple[str, ...]:
     """Return a field's list of texts, or its one text."""
-    given = value if isinstance(value, list) else [value] if isinstance(value, str) else []
-    return tuple(str(one) for one in given if one is not None and one != "")
+    given = value if isinstance(value, list) else [] if isinstance(value, dict) else [value]
+    return tuple(as_written(one) for one in given if one is not None and one != "")
+
+
+def as_written(value: Any) -> str:
+    """Return a value of frontmatter as its file has it, a list or a mapping as JSON."""
+    if isinstance(value, bool | list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def _from_yaml(front: str) -> Json | Problem:
@@ -199,14 +245,14 @@ def _read_yaml(front: str) -> Json | Problem:
         return Problem(message="The frontmatter is longer than 64 KB.")
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = _loader()
     try:
         if len(_NESTING.findall(front)) > _MAX_DEPTH and _is_too_deep(front, loader):
             return _TOO_DEEP
         value = yaml.load(front, Loader=loader)  # noqa: S506  # both are safe loaders
         if isinstance(value, dict | None):
             budget = [_MAX_NODES]
-            return {str(key): _plain(one, budget, top=True) for key, one in (value or {}).items()}
+            return {as_written(key): _plain(one, budget) for key, one in (value or {}).items()}
         wrong = "is not a list of `key: value` lines"
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -220,6 +266,46 @@ def _read_yaml(front: str) -> Json | Problem:
         # What PyYAML lets through for a tag that its value does not fit, and for one in itself.
         wrong = "holds a value that cannot be read"
     return Problem(message=f"The frontmatter {wrong}.")
+
+
+@functools.cache
+def _loader() -> Any:
+    """Return a YAML loader that takes words as they are written.
+
+    YAML 1.1 reads 1.10 as 1.1, 010 as 8, 12:30 as 750 and No as false. Here a plain word is a value
+    of another type only where that is written in no other way, and a key stands once.
+    """
+    import yaml
+    from yaml.constructor import ConstructorError
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class AsWritten(base):  # type: ignore[misc]  # a class that is found at run time
+        def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+            if kind is not yaml.ScalarNode:
+                return super().resolve(kind, value, implicit)
+            return f"tag:yaml.org,2002:{_type_of(value) if implicit[0] else 'str'}"
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
+            seen = set[str]()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if key.value in seen:
+                    raise ConstructorError(None, None, f"{key.value!r} is twice", key.start_mark)
+                seen.add(key.value)
+                key.tag = "tag:yaml.org,2002:str"
+            return super().construct_mapping(node, deep)
+
+    return AsWritten
+
+
+def _type_of(word: str) -> str:
+    if word in {"", "~", "null"}:
+        return "null"
+    if word in {"true", "false"}:
+        return "bool"
+    if _INTEGER.fullmatch(word):
+        return "int"
+    return "float" if _FLOAT.fullmatch(word) and repr(float(word)) == word else "str"
 
 
 def _is_too_deep(front: str, loader: Any) -> bool:
@@ -237,20 +323,17 @@ def _is_too_deep(front: str, loader: Any) -> bool:
     return False
 
 
-def _plain(value: Any, budget: list[int], *, top: bool = False) -> Any:
-    """Return a YAML value as JSON; moments at the top level stay moments."""
+def _plain(value: Any, budget: list[int]) -> Any:
+    """Return a YAML value as JSON."""
     budget[0] -= 1
     if budget[0] < 0:
         raise _TooMany
     if isinstance(value, dict):
-        return {str(key): _plain(item, budget) for key, item in value.items()}
+        return {as_written(key): _plain(item, budget) for key, item in value.items()}
     if isinstance(value, (list, tuple, set)):
         return [_plain(item, budget) for item in value]
-    if isinstance(value, datetime):
-        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return moment if top else moment.isoformat()
-    if isinstance(value, date):
-        return value if top else value.isoformat()
+    if isinstance(value, date):  # of a file only where it says that it is a !!timestamp
+        return value.isoformat()
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
@@ -282,8 +365,14 @@ def with_fields(document: Document, fields: Json) -> Document:
         front = front.replace(_NO_METADATA, large.group(), 1)
     changed = replace(document, front=front)
     after = parse(front)
-    wanted = before | {key: _read_back(value) for key, value in fields.items()}
-    if after != wanted or split(changed.joined()) != changed:
+    said = {} if isinstance(after, Problem) else {key: after.get(key) for key in fields}
+    wanted = {key: _read_back(value) for key, value in fields.items()}
+    if (
+        isinstance(after, Problem)
+        or after | wanted != before | wanted
+        or any(_comparable(said[key]) != _comparable(wanted[key]) for key in fields)
+        or split(changed.joined()) != changed
+    ):
         raise Invalid(
             f"The frontmatter is written in a way that {', '.join(fields)} cannot be changed"
             " line by line; edit the file by hand."
@@ -291,10 +380,15 @@ def with_fields(document: Document, fields: Json) -> Document:
     return changed
 
 
+def _comparable(value: Any) -> Any:
+    """Return a value, of a list its words: a 7 that stays as it is written is the word 7."""
+    return texts(value) if isinstance(value, list) else value
+
+
 def _read_back(value: Any) -> Any:
     if isinstance(value, dict) and (large := _large_json(value)):
         return json.loads(large)
-    return _plain(value, [_MAX_NODES], top=True)
+    return _plain(value, [_MAX_NODES])
 
 
 def _with_field(front: str, key: str, value: Any, newline: str) -> str:
@@ -312,13 +406,46 @@ def _with_field(front: str, key: str, value: Any, newline: str) -> str:
     start, end = node.start_mark.index, _end(node)
     is_block = isinstance(node, yaml.CollectionNode) and not node.flow_style
     is_list = isinstance(node, yaml.SequenceNode) and isinstance(value, list)
-    if is_block and is_list and value and front[start] == "-":
-        gap = newline + " " * node.start_mark.column
-        return f"{front[:start]}{gap.join(f'- {_flow(item)}' for item in value)}{front[end:]}"
+    if is_list and node.value and value and (not is_block or front[start] == "-"):
+        return _with_items(front, node, value, newline)
+    new = _flow(value)
+    if isinstance(node, yaml.ScalarNode) and node.style is None and isinstance(value, list):
+        bare = {one for one in words(node.value) if _BARE_WORD.fullmatch(one)}
+        new = f"[{', '.join(one if one in bare else _flow(one) for one in value)}]"
     if is_block or getattr(node, "style", None) in {"|", ">"}:
-        return f"{front[: name.end_mark.index]}: {_flow(value)}{front[end:]}"
+        return f"{front[: name.end_mark.index]}: {new}{front[end:]}"
     space = "" if front[start - 1 : start].isspace() else " "
-    return f"{front[:start]}{space}{_flow(value)}{front[end:]}"
+    return f"{front[:start]}{space}{new}{front[end:]}"
+
+
+def _with_items(front: str, node: Any, wanted: Sequence[Any], newline: str) -> str:
+    """Return frontmatter with other items in a list: those that stay keep what is between them."""
+    is_block = not node.flow_style
+    gap = f"{newline}{' ' * node.start_mark.column}- " if is_block else ", "
+    spans: list[tuple[int, int]] = []
+    for item in node.value:
+        end = _end(item)
+        if is_block:  # a comment behind an item goes with it
+            line_end = re.compile(r"\r?\n|\Z").search(front, end)
+            end = line_end.start() if line_end else end
+        spans.append((item.start_mark.index, end))
+    there = [_word_of(item) for item in node.value]
+    written, last, place = front[: spans[0][0]], -1, 0
+    for count, one in enumerate(wanted):
+        found = there.index(one, place) if one in there[place:] else None
+        if count:
+            stays = found is not None and found == last + 1
+            written += front[spans[last][1] : spans[last + 1][0]] if stays else gap
+        written += _flow(one) if found is None else front[slice(*spans[found])]
+        last = -2 if found is None else found
+        place = place if found is None else found + 1
+    return written + front[spans[-1][1] :]
+
+
+def _word_of(node: Any) -> str | None:
+    """Return the word that an item is; None for an empty one and one of several values."""
+    is_word = isinstance(node.value, str) and _type_of(node.value) != "null"
+    return node.value if is_word else None
 
 
 def _end(node: Any) -> int:
@@ -380,7 +507,11 @@ def _dumper() -> Any:
     def write_moment(dumper: Any, value: datetime) -> Any:
         return dumper.represent_scalar("tag:yaml.org,2002:timestamp", value.isoformat())
 
+    def write_float(dumper: Any, value: float) -> Any:
+        return dumper.represent_scalar("tag:yaml.org,2002:float", repr(value))
+
     OneLine.add_representer(str, write_string)
+    OneLine.add_representer(float, write_float)
     OneLine.add_representer(datetime, write_moment)
     return OneLine
 
@@ -408,7 +539,7 @@ class Marks:
 
     def added_to(self, tags: tuple[str, ...]) -> tuple[str, ...]:
         """Return the tags that are kept beside a text, and after them those that it says."""
-        return (*tags, *(tag for tag in self.tags if tag not in tags))
+        return distinct_tags((*tags, *self.tags))
 
 
 _NOTHING = Marks()
@@ -449,10 +580,12 @@ def tags_beside(
         Invalid: the text, which `stays`, says a tag that is not wanted.
     """
     inline = marks_of(text).tags
+    asked, there = set(map(folded, wanted)), set(map(folded, kept))
     for tag in inline if stays else ():
-        if tag not in wanted:
+        if folded(tag) not in asked:
             raise Invalid(f"The tag #{tag} is in the record's text; remove it there.")
-    return tuple(tag for tag in wanted if tag in kept or tag not in inline)
+    beside = there.union(asked.difference(map(folded, inline)))
+    return tuple(tag for tag in wanted if folded(tag) in beside)
 
 
 def _tag_at(text: str, start: int) -> str | None:
@@ -500,13 +633,6 @@ def _end_of_block(text: str, start: int, sign: str) -> int:
         if len(other[0]) == len(marks):
             return other.end()
     return run.end()
-
-
-def folded(name: str) -> str:
-    """Return a name as names are compared: whatever its case and its Unicode form."""
-    if name.isascii():
-        return name.lower()
-    return unicodedata.normalize("NFC", name).casefold()
 
 
 def link_name(target: str) -> str:

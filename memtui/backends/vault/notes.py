@@ -9,11 +9,12 @@ import re
 import secrets
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from datetime import date, datetime
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from memtui.contract import (
+    OWNER_FIELDS,
     Conflict,
     CorrectRequest,
     Invalid,
@@ -50,6 +51,7 @@ _OWN_KEYS = frozenset(
     {"created", "created_by", "source", "title", "summary", "tags", "topic", "kind", "pinned",
      "expires", "metadata", *IDS}
 )  # fmt: skip
+_MOMENTS = ("created", "expires")
 _SOURCE_KEYS = frozenset(SourceRef.model_fields) - {"company_id"}
 _HEADING = re.compile(r"\s*#{1,6}[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*(?:\r?\n|\Z)")
 _DATED = re.compile(r"\d{4}-\d\d-\d\d-")
@@ -60,19 +62,21 @@ _NUMBERED = 9
 
 def read(
     folder: Folder, path: str, file: File | Problem
-) -> tuple[Document, StoredRecord | None] | Problem:
-    """Read a note. An empty file is not a record; a broken one is a `Problem` with its message."""
+) -> tuple[Document, StoredRecord] | Problem:
+    """Read a note; where its frontmatter is broken, the record's `problem` says so.
+
+    Where broken frontmatter may say whose the note is, it is a `Problem`.
+    """
     if isinstance(file, Problem):
         return file
-    document = markdown.split(file.content)
-    if isinstance(document, Problem):
-        return document
-    fields = markdown.parse(document.front)
-    if isinstance(fields, Problem):
-        return fields
-    if not document.text or (document.front is None and not document.text.strip()):
-        return document, None
-    return document, _record(folder, path, document, fields, file)
+    document, fields, problem = markdown.read(file.content)
+    if problem and any(name in (document.front or "") for name in OWNER_FIELDS):
+        return Problem(message=f"{problem} It may say whose the note is, which is not shown.")
+    stored = _record(folder, path, document, fields, file)
+    if problem:
+        record = stored.record.model_copy(update={"problem": problem})
+        return document, replace(stored, record=record, problems=(problem,))
+    return document, stored
 
 
 def read_document(folder: Folder, path: str, file: File) -> StoredRecord | None:
@@ -81,17 +85,13 @@ def read_document(folder: Folder, path: str, file: File) -> StoredRecord | None:
     Of its frontmatter title, topic, tags and aliases count: it is not written for memtui, and says
     nothing of whose memory it is.
     """
-    content = readable(file.content)
-    document = markdown.split(content)
-    fields = {} if isinstance(document, Problem) else markdown.parse(document.front)
-    if isinstance(document, Problem) or isinstance(fields, Problem):
-        text, first_line, fields = content.strip("\n"), 1, {}
-    else:
-        text, first_line = document.text, document.first_text_line
-    if not text.strip():
+    document, fields, _ = markdown.read(readable(file.content))
+    text = document.text
+    if not text.strip() and not fields:
         return None
     place, where, marks = place_of(path), folder.location(path), markdown.marks_of(text)
     stem, heading = _stem(path), _HEADING.match(text)
+    aliases = markdown.texts(fields.get("aliases", fields.get("alias")))
     record = Record(
         handle=handle_of(path),
         text=text,
@@ -107,12 +107,12 @@ def read_document(folder: Folder, path: str, file: File) -> StoredRecord | None:
         tags=marks.added_to(markdown.words(fields.get("tags"))),
         updated_at=file.modified,
         revision=digest(file.content),
-        location=folder.location(path, first_line),
+        location=folder.location(path, document.first_text_line),
         metadata={"entry_type": "document"},
         read_only=True,
     )
-    aliases = markdown.texts(fields.get("aliases", fields.get("alias")))
-    return StoredRecord(record, place.area, names=stem, links=marks.links, aliases=aliases)
+    names = " ".join((stem, *aliases))
+    return StoredRecord(record, place.area, names=names, links=marks.links, aliases=aliases)
 
 
 def _record(
@@ -120,9 +120,10 @@ def _record(
 ) -> StoredRecord:
     stem, text, place = _stem(path), readable(document.text), place_of(path)
     heading = _HEADING.match(text)
-    plain_name = "" if _DATED.match(stem) else stem
+    plain_name = "" if _DATED.match(stem) and text.strip() else stem
     subject = _text(fields.get("subject_id")) or place.subject_id
     marks = markdown.marks_of(text)
+    aliases = markdown.texts(fields.get("aliases", fields.get("alias")))
     record = Record(
         handle=handle_of(path),
         text=text,
@@ -144,17 +145,23 @@ def _record(
         updated_at=file.modified,
         created_by=_text(fields.get("created_by")),
         expires_at=read_moment(fields.get("expires")),
-        pinned=fields.get("pinned") is True,
+        pinned=_is_true(fields.get("pinned")),
         revision=digest(file.content),
         location=folder.location(path, document.first_text_line),
         metadata=_metadata(fields),
     )
+    no_moments = (
+        f"The note's {key} is no date: {markdown.as_written(fields[key])[:100]}."
+        for key in _MOMENTS
+        if key in fields and not _is_used(key, fields)
+    )
     return StoredRecord(
         record,
         place.area,
-        names=f"{subject or ''} {plain_name}".strip(),
+        names=" ".join(filter(None, (subject, plain_name, *aliases))),
         links=marks.links,
-        aliases=markdown.texts(fields.get("aliases", fields.get("alias"))),
+        aliases=aliases,
+        problems=tuple(no_moments),
     )
 
 
@@ -171,32 +178,50 @@ def digest(content: str) -> str:
 def _text(value: Any) -> str | None:
     if isinstance(value, (list, dict)) or value is None or value == "":
         return None
-    return str(value)
+    return markdown.as_written(value)
+
+
+def _is_true(value: Any) -> bool:
+    return value is True or str(value).lower() in {"true", "yes", "on"}
 
 
 def _source(fields: Json) -> Json | None:
     value = fields.get("source")
     if isinstance(value, dict) and str(value.get("kind")) in set(SourceKind):
         if set(value) <= _SOURCE_KEYS:
-            return {key: str(item) for key, item in value.items() if item is not None}
+            return {
+                key: markdown.as_written(item) for key, item in value.items() if item is not None
+            }
         return None
     task = _text(fields.get("source_task"))
     return {"kind": SourceKind.ISSUE.value, "issue_id": task} if task else None
 
 
+def _is_used(key: str, fields: Json) -> bool:
+    """Whether a record's own fields say what stands at a key of ours, or nothing stands there."""
+    value = fields[key]
+    if key == "source":
+        return bool(_source(fields))
+    if key in _MOMENTS:
+        return value is None or read_moment(value) is not None
+    if key == "metadata":
+        return value is None or isinstance(value, dict)
+    return not isinstance(value, dict if key == "tags" else (dict, list))
+
+
 def _metadata(fields: Json) -> Json:
-    """Our `metadata` with every other key that a person wrote beside it."""
+    """Our `metadata` with everything else that a person wrote beside it."""
     own = fields.get("metadata")
     others = {
-        key: value.isoformat() if isinstance(value, date) else value
+        key: value
         for key, value in fields.items()
-        if key not in _OWN_KEYS or (key == "source" and not _source(fields))
+        if key not in _OWN_KEYS or not _is_used(key, fields)
     }
     return others | own if isinstance(own, dict) else others
 
 
-def load(folder: Folder, path: str) -> tuple[Document, StoredRecord | None] | None:
-    """Read a note; None where there is no file. Raises `Invalid` for a broken one."""
+def load(folder: Folder, path: str) -> tuple[Document, StoredRecord] | None:
+    """Read a note; None where there is no file. Raises `Invalid` where it cannot be read."""
     file = folder.read(path)
     if file is None:
         return None
@@ -204,6 +229,18 @@ def load(folder: Folder, path: str) -> tuple[Document, StoredRecord | None] | No
     if isinstance(note, Problem):
         raise Invalid(f"{path} cannot be read: {note.message} Fix the file by hand first.")
     return note
+
+
+def not_whole(record: Record) -> str:
+    """Return why a record that cannot be read whole is not changed."""
+    path = record.location.path if record.location else record.handle.provider_record_id
+    return f"{path}: {record.problem} Fix the file by hand first."
+
+
+def _require_whole(record: Record) -> None:
+    """Raise `Invalid` for a record that cannot be read whole."""
+    if record.problem:
+        raise Invalid(not_whole(record))
 
 
 def write(folder: Folder, request: WriteRequest, scope_folder: str) -> str:
@@ -230,6 +267,7 @@ def _write_to(folder: Folder, path: str, request: WriteRequest) -> str:
             current=stored.record if stored else None,
             proposed=request.content,
         )
+    _require_whole(stored.record)
     _save(folder, path, document, request.content, _fields(request, place_of(path)))
     return path
 
@@ -303,6 +341,7 @@ def correct(folder: Folder, request: CorrectRequest, path: str) -> None:
     if document is None or stored is None:
         raise Conflict(f"{path} is gone.", proposed=request.text)
     record = stored.record
+    _require_whole(record)
     fields: Json = {}
     if request.pinned is not None and request.pinned != record.pinned:
         fields["pinned"] = request.pinned
@@ -350,8 +389,7 @@ class NoteState:
         if file is None or isinstance(file, Problem):
             return None
         note = read(folder, path, file)
-        stored = None if isinstance(note, Problem) else note[1]
-        created = stored.record.created_at if stored else None
+        created = None if isinstance(note, Problem) else note[1].record.created_at
         moment = created.isoformat() if created else None
         return cls(file.content, file.modified_ns, moment, file.mode)
 
@@ -382,10 +420,9 @@ def check_restore(
         if now and _is_ours(now, state, written(path)):
             continue
         note = read(folder, path, file)
-        stored = None if isinstance(note, Problem) else note[1]
         raise Conflict(
             f"{path} was changed since, or is another note by now; look before undoing.",
-            current=stored.record if stored else None,
+            current=None if isinstance(note, Problem) else note[1].record,
             proposed=readable(state.content) if state else None,
         )
 

@@ -31,6 +31,7 @@ from memtui.contract import (
     Scope,
     Snippet,
     TagCount,
+    folded,
 )
 from memtui.provider_kit.matching import ENOUGH_OF_TOPIC, Test, translated
 from memtui.provider_kit.pages import read_cursor, write_cursor
@@ -87,14 +88,7 @@ _COLUMNS = {
 """What a filter's fields are in SQL; of several columns one is enough."""
 _TESTS: dict[Test, Callable[[str, Any], tuple[str, Any]]] = {
     "is": lambda columns, value: (f"? IN ({columns})", str(value)),
-    "has": lambda column, tag: (
-        (
-            f"EXISTS (SELECT 1 FROM (SELECT ? AS tag) JOIN json_each({column})"
-            f" ON instr({column}, trim(json_quote(tag), '\"')) AND"
-            " (value = tag OR substr(value, 1, length(tag) + 1) = tag || '/'))"
-        ),
-        tag,
-    ),
+    "has": lambda column, tag: (f"memtui_tagged({column}, ?)", tag),
     "from": lambda column, moment: (f"{column} >= ?", microseconds(moment)),
     "before": lambda column, moment: (f"{column} < ?", microseconds(moment)),
     "holds": lambda column, word: (f"instr(memtui_folded({column}), ?)", word.casefold()),
@@ -222,17 +216,20 @@ def tags(
     where = _Where(now, None)
     where.match_scope(scope)
     fields = ", ".join(OWNER_FIELDS)
+    written: dict[str, str] = {}
+    """Each tag as it was first written."""
     counted: Counter[tuple[str, str, str]] = Counter()
     for row in connection.execute(
-        f"SELECT tags, {fields} FROM records WHERE tags != '[]' AND {where.sql}",
+        f"SELECT tags, {fields} FROM records WHERE tags != '[]' AND {where.sql}"
+        " ORDER BY COALESCE(created, updated), id",
         where.values,
     ):
         owned_by = next(
             ((name, row[name]) for name in OWNER_FIELDS if row[name]),
             ("company_id", folder.company_id),
         )
-        for tag in set(json.loads(row["tags"])):
-            counted[tag, *owned_by] += 1
+        for tag in json.loads(row["tags"]):
+            counted[written.setdefault(folded(tag), tag), *owned_by] += 1
     return [
         TagCount(
             tag=tag,

@@ -187,7 +187,7 @@ def _row(session: Session, record: Record) -> list[str]:
         record.kind,
         record.topic or "",
         shown.source_line(record.source),
-        record.shown,
+        record.shown or record.title or "",
     ]
 
 
@@ -241,6 +241,7 @@ def _details(session: Session, record: Record) -> Iterator[str]:
             ("valid until", moment(record.valid_to)),
             ("revision", record.revision or ""),
             ("file", place or ""),
+            ("problem", record.problem or ""),
             ("metadata", json.dumps(record.metadata, default=str) if record.metadata else ""),
         ]
     ):

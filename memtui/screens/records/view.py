@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from memtui.contract import Links, OperationStatus, OperationType, Record
+from memtui.contract import Links, OperationStatus, OperationType, Record, folded
 from memtui.screens.editing import Named, read_column
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
@@ -76,7 +76,7 @@ def _place(record: Record) -> str | None:
 def _text(record: Record, now: datetime, *, is_ghost: bool) -> Cell:
     words = " ".join(below_heading(record.shown[:2_000], record.title).split())
     if record.title and not words.startswith(record.title):
-        words = f"{record.title}: {words}"
+        words = ": ".join(filter(None, (record.title, words)))
     if is_ghost:
         return Cell(f"ghost: {words}", "warning")
     if record.expires_at is not None and record.expires_at <= now:
@@ -133,8 +133,9 @@ def _text_of(view: RecordView) -> Content:
     text = marked(display(view.record.text, keep_newlines=True), view.words)
     links = view.links.links if view.links else ()
     ends = {one.target: one.handle for one in links if one.handle}
+    tags = set(map(folded, view.record.tags))
     for found in _WRITTEN.finditer(text.plain):
-        if found["tag"] in view.record.tags:
+        if folded(found["tag"] or "") in tags:
             text = leading(text, "tag", found["tag"], *found.span())
         elif handle := ends.get((found["link"] or "").strip()):
             text = leading(text, "record", handle.provider_record_id, *found.span())
@@ -198,6 +199,8 @@ def _head(view: RecordView) -> Iterator[Content]:
     yield display(words, limit=200, style=DIM)
     if view.ghost:
         yield Content.styled("ghost: it was forgotten, and the provider still returns it", WARN)
+    if record.problem:
+        yield display(record.problem, limit=400, style=WARN)
 
 
 def _origin(view: RecordView) -> Iterator[Line]:
