@@ -77,12 +77,10 @@ class Tags(Group):
             Unavailable: none has answered.
         """
         asked = await self._service.everywhere.begin(caller, within_ms, seen_only=True)
-        found: dict[str, dict[str, int]] = defaultdict(dict)
-        written: dict[str, str] = {}
+        answers: dict[str, dict[str, int]] = {}
 
         def answered(key: str, answer: BindingTags) -> None:
-            for tag, records in answer.records.items():
-                found[written.setdefault(folded(tag), tag)][key] = records
+            answers[key] = answer.records
             asked.note(key, answer, len(answer.records), capped=answer.at_least)
 
         def ask(key: str) -> Awaitable[BindingTags]:
@@ -90,12 +88,13 @@ class Tags(Group):
 
         await gather(asked, {key: partial(ask, key) for key in asked.outcomes}, answered)
         asked.refuse_silence()
+        found: dict[str, dict[str, int]] = defaultdict(dict)
+        written: dict[str, str] = {}
+        for key in asked.outcomes:
+            for tag, records in answers.get(key, {}).items():
+                found[written.setdefault(folded(tag), tag)][key] = records
         totals = (
-            TagTotal(
-                tag=tag,
-                records=sum(by_binding.values()),
-                by_binding={key: by_binding[key] for key in asked.outcomes if key in by_binding},
-            )
+            TagTotal(tag=tag, records=sum(by_binding.values()), by_binding=by_binding)
             for tag, by_binding in found.items()
         )
         ordered = sorted(totals, key=lambda one: (-one.records, one.tag.casefold(), one.tag))

@@ -383,3 +383,62 @@ async def test_both_write_at_once_and_nothing_is_lost(
     )
     asked = QueryRequest(scope=ACME, query="OURS 2", matching=Matching.AGENTS, top_k=1000)
     assert [one.text for one in (await adapter.query(asked)).snippets] == said
+
+
+LINE = '{"type":"entity","name":"Carl","entityType":"person","observations":["likes tea"]}'
+DOCUMENT = {
+    "entities": [{"name": "A", "entityType": "t", "observations": ["one"]}],
+    "relations": [],
+}
+FOREIGN = {
+    "document": json.dumps(DOCUMENT),
+    "pretty": json.dumps(DOCUMENT, indent=2),
+    "array": f"[{LINE}]",
+    "array of lines": f"[\n{LINE},\n{LINE}\n]",
+    "array in pieces": f"[\n{LINE},\n{LINE}",
+    "pretty lines": json.dumps(json.loads(LINE), indent=2),
+    "document with a mark": f"\ufeff{json.dumps(DOCUMENT)}",
+    "crlf": json.dumps(DOCUMENT, indent=2).replace("\n", "\r\n"),
+    "cut off": json.dumps(DOCUMENT, indent=2)[:-20],
+    "words": "# Notes\n\n- tea\n",
+    "a number": "7\n",
+    "other lines": '{"id": 1, "text": "tea"}\n{"id": 2, "text": "milk"}\n',
+    "table": "name,type\nCarl,person\n",
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+async def test_a_file_of_another_format_is_never_changed(
+    tmp_path: Path, opened: Opened, name: str
+) -> None:
+    path = tmp_path / "graph.json"
+    path.write_text(FOREIGN[name])
+    before = path.read_bytes()
+    adapter = await opened(path)
+    with pytest.raises(Invalid, match="is no knowledge graph that memtui can change"):
+        await adapter.write(note("Tea."))
+    for record in (await adapter.browse(BrowseRequest(scope=ACME))).records:
+        with pytest.raises(Invalid, match="is no knowledge graph"):
+            await adapter.correct(CorrectRequest(scope=ACME, handle=record.handle, text="Milk."))
+        with pytest.raises(Invalid, match="is no knowledge graph"):
+            await adapter.forget(ForgetRequest(scope=ACME, handles=(record.handle,)))
+    assert path.read_bytes() == before
+    assert not list(path.parent.glob(".graph*"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "\n", " \n\t\n", LINE, f"{LINE}\n", f"\ufeff{LINE}\r\n", f"{LINE}{LINE}\n{LINE}\n"],
+    ids=["empty", "newline", "blank", "no end", "end", "mark and crlf", "two on a line"],
+)
+async def test_a_graph_is_added_to_whatever_its_ends(
+    tmp_path: Path, opened: Opened, content: str
+) -> None:
+    path = tmp_path / "graph.jsonl"
+    path.write_bytes(content.encode())
+    adapter = await opened(path)
+    await adapter.write(note("Tea.", title="Carl"))
+    assert "Tea." in path.read_text()
+    for line in content.splitlines():
+        assert line.strip("\ufeff \t").removesuffix("]}") in path.read_text()
+    assert len(await adapter.problems(ACME)) == content.count(LINE + LINE)

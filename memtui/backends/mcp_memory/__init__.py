@@ -419,7 +419,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
             return changes
 
         with self.changing():
-            self._change(edit, known_then)
+            self._change(edit, known_then, is_undo=True)
         return WriteReply(records=tuple(one.handle for one in snapshots))
 
     def _content(self) -> bytes:
@@ -433,6 +433,8 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         self,
         edit: Callable[[Graph], None],
         known_then: Callable[[Graph, Graph], dict[str, Known | None]],
+        *,
+        is_undo: bool = False,
     ) -> tuple[Graph, Graph]:
         """Change the file and what is known, and return what it held before and what it holds now.
 
@@ -445,6 +447,11 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         def changed(content: bytes) -> bytes:
             nonlocal first
             graph = Graph(content)
+            if why := graph.why_foreign(is_undo=is_undo):
+                raise Invalid(
+                    f"{self.config.path} is no knowledge graph that memtui can change: {why}. Name "
+                    "the file of the memory server, in which each line is an entity or a relation."
+                )
             edit(graph)
             fresh = graph.content()
             if first is None:

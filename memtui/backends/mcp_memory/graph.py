@@ -69,9 +69,12 @@ def relation_ends(text: str) -> tuple[str, str, str]:
 
 def is_whole(content: bytes) -> bool:
     """Whether the file can be complete: it is not empty, and its last line is JSON."""
-    last = content.rstrip().rpartition(b"\n")[2]
+    return _is_json(content.rstrip().rpartition(b"\n")[2])
+
+
+def _is_json(text: str | bytes) -> bool:
     try:
-        json.loads(last)
+        json.loads(text)
     except (ValueError, RecursionError):
         return False
     return True
@@ -274,6 +277,20 @@ class Graph:
     def parsed(self) -> ParsedFile:
         """Return the records and what could not be read."""
         return ParsedFile(tuple(self.records), tuple(self._flaws))
+
+    def why_foreign(self, *, is_undo: bool) -> str:
+        """Why the file is no graph of a line an object; empty where it is one.
+
+        One whose last good line was forgotten is still one where that is undone.
+        """
+        written = [line.shown.strip() for line in self._numbered if not line.is_blank]
+        if self._flaws and (
+            written[0] == "{" or written[0].startswith("[") or _is_json("\n".join(written))
+        ):
+            return "it is one JSON document, not one object a line"
+        if self._flaws and not self._read and not is_undo:
+            return "none of its lines is an entity or a relation"
+        return ""
 
     def find(self, record_id: str) -> GraphRecord | None:
         """Return the record of an id, None where there is none."""
