@@ -341,28 +341,35 @@ def _of_versions(found: HistoryAnswer) -> Iterator[TimelineEntry]:
         )
 
 
-def _begun(record: Record) -> datetime | None:
-    return record.valid_from or record.created_at
-
-
 def _made(change: Change, version: RecordVersion) -> bool:
-    after = change.after
-    return (
-        after is not None
-        and (after.text, _begun(after)) == (version.text, version.valid_from)
-        and (change.before is None or change.before.text != after.text)
-    )
+    """Whether a change made a version: it put that text there, and then."""
+    before, after = change.before, change.after
+    if after is None or after.text != version.text or (before and before.text == after.text):
+        return False
+    if after.valid_from is not None:
+        return after.valid_from == version.valid_from
+    return _is_then(change, version.valid_from)
 
 
 def _ended(change: Change, version: RecordVersion) -> bool:
-    before, begun = change.before, change.operation.started_at
-    return (
-        version.valid_to is not None
-        and before is not None
-        and (before.text, _begun(before)) == (version.text, version.valid_from)
-        and (change.after is None or change.after.text != before.text)
-        and begun <= version.valid_to
-    )
+    """Whether a change ended a version: it took that text away, and then."""
+    before, after = change.before, change.after
+    if before is None or before.text != version.text or (after and after.text == before.text):
+        return False
+    if before.valid_from is not None:
+        ends, begun = version.valid_to, change.operation.started_at
+        return before.valid_from == version.valid_from and ends is not None and begun <= ends
+    return _is_then(change, version.valid_to)
+
+
+def _is_then(change: Change, moment: datetime | None) -> bool:
+    """Whether a provider that keeps no windows dates a change at a moment: while it was done."""
+    if moment is None:
+        return False
+    if change.after is not None and moment in {change.after.updated_at, change.after.valid_from}:
+        return True
+    begun = change.operation.started_at
+    return begun <= moment <= begun + timedelta(milliseconds=change.operation.latency_ms or 0)
 
 
 def _edited(found: HistoryAnswer, entries: Sequence[TimelineEntry]) -> list[TimelineEntry]:
