@@ -901,6 +901,9 @@ class WriteRequest(Model):
     created_at: UtcDatetime | None = None
     """When the memory came to be, if not now."""
     created_by: str | None = None
+    users: tuple[str, ...] = ()
+    """What an application's own tables may call the person behind it, the best first; the service
+    sets it."""
     expires_at: UtcDatetime | None = None
     valid_from: UtcDatetime | None = None
     """Since when it holds, if not from now on; capability `validity`."""

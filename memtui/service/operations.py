@@ -69,6 +69,7 @@ from memtui.service.recorder import Check, RunningOperation
 from memtui.service.redaction import redact, redact_json
 from memtui.service.similar import already_there
 from memtui.service.visibility import (
+    USER_PREFIX,
     Caller,
     R,
     for_caller,
@@ -76,6 +77,7 @@ from memtui.service.visibility import (
     log_text,
     may_read,
     note_owner,
+    person_of,
     readable,
     versions_for,
     without_prefix,
@@ -421,7 +423,10 @@ class Operations(Group):
                 refuse_unreviewed(entry, "copies nothing")
             author = clean.created_by if copied else None
             author = author or caller.author(clean.created_by)
-            update = {"binding_key": connection.binding.key, "created_by": author}
+            users = clean.users if accepts is not None else _users(entry, author)
+            update = {
+                "binding_key": connection.binding.key, "created_by": author, "users": users,
+            }  # fmt: skip
             routed = clean.model_copy(update=update)
             _refuse_empty(routed.content)
             _refuse_secret(routed.record_id)
@@ -757,6 +762,18 @@ def _scope_of(
 ) -> Scope:
     """Return whose memories a request is about; a run does not do what a person lets in."""
     return request.scope if accepts is None else request.scope.outside_run()
+
+
+def _users(entry: RunningOperation, author: str) -> tuple[str, ...]:
+    """Return what tables that know people by another id may call the author, or whom it acts for.
+
+    The user that a membership names comes first.
+    """
+    caller, person = entry.caller, person_of(entry.caller)
+    if person is None or author.partition(" (")[0] != caller.principal:
+        return ()
+    subjects = sorted(entry.sight.subjects) if entry.sight is not None else ()
+    return tuple(dict.fromkeys((*subjects, person.removeprefix(USER_PREFIX), person)))
 
 
 def _decision(accepts: Acceptance | None) -> Json:

@@ -418,8 +418,10 @@ def _creators(request: WriteRequest) -> list[str | None]:
     """Return who may stand in `createdBy`, the best first; a foreign key may refuse some."""
     if not request.scope.project_id:
         return [None]
-    principal = request.created_by
-    known = [principal, principal and principal.removeprefix("user:"), request.scope.subject_id]
+    principal = request.created_by or ""
+    known = [principal, principal.removeprefix("user:"), request.scope.subject_id]
+    place = 0 if principal.startswith("agent:") else 1  # an agent is nobody in such a table
+    known[place:place] = request.users
     return [*dict.fromkeys(name for name in known if name), None]
 
 

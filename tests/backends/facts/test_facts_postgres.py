@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from memtui.backends.facts import FactsAdapter
+from memtui.config import Paths, Settings
 from memtui.contract import (
     BrowseRequest,
     Conflict,
@@ -21,9 +22,15 @@ from memtui.contract import (
     NotFound,
     QueryRequest,
     RecordHandle,
+    Scope,
+    SourceKind,
+    SourceRef,
     Unavailable,
     Unsupported,
+    WriteRequest,
 )
+from memtui.service import Caller, open_service
+from memtui.service.visibility import Membership, Role
 from tests.backends.facts.kit import ANA, APOLLO, EVERYONE, add, context, dump, read, seed
 
 
@@ -104,6 +111,30 @@ async def test_foreign_keys(facts: FactsAdapter, url: str) -> None:
         found = run(url, 'SELECT "createdBy" FROM drive_memories '
                          f"WHERE id = '{handle.provider_record_id}'")  # fmt: skip
         assert found == [(stored,)]
+
+
+@pytest.mark.parametrize(("subject", "stored"), [(None, "ana"), ("ben", "ben"), ("nobody", "ana")])
+async def test_a_fact_of_an_agent_is_by_the_person_that_it_acts_for(
+    url: str, paths: Paths, settings: Settings, subject: str | None, stored: str
+) -> None:
+    service = await open_service(paths, settings)
+    person = Caller(company_id="local", principal="user:ana", door="test")
+    await service.bindings.add(person, "table", "facts", {"url": url})
+    if subject is not None:
+        owner = Membership(principal="user:ana", role=Role.OWNER, subject_id=subject)
+        await service.members.set(person, owner)
+    agent = person.model_copy(update={"principal": "agent:coding", "acts_for": "user:ana"})
+    scope = Scope(company_id="local", project_id="apollo")
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    for number, caller in enumerate((agent, person)):
+        fact = WriteRequest(
+            scope=scope, source=source, kind="fact", content=f"branch{number}: main",
+            binding_key="table", users=("ben",),
+        )  # fmt: skip
+        await service.write(caller, fact)
+    made = run(url, 'SELECT "createdBy", source FROM drive_memories ORDER BY fact')
+    assert made == [(stored, "ai"), (stored, "user")]
+    await service.close()
 
 
 async def test_a_deleted_user_takes_the_facts_along(facts: FactsAdapter, url: str) -> None:
