@@ -533,7 +533,9 @@ class _Search:
     @staticmethod
     def _instruction_files(folder: Path, names: Sequence[str], rules: str) -> list[Path]:
         files = [folder / name for name in (*names, OTHERS) if is_file(folder / name)]
-        return files + [folder / rules / name for name in _list_folder(folder / rules).documents()]
+        files += [folder / rules / name for name in _list_folder(folder / rules).documents()]
+        # Of a file and a link to it, the first stands for both.
+        return [*{resolved(path) or path: path for path in reversed(files)}.values()][::-1]
 
     def _instructions(
         self, folder: Path, files: list[Path], layout: str, why: str, **config: str

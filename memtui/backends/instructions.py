@@ -7,13 +7,16 @@ that a repository from elsewhere cannot have private files read.
 A record's topic says when Claude Code loads it, as its documentation has it
 (https://code.claude.com/docs/en/memory, "How Claude remembers your project"): `loaded` at the start
 of every session; `by-path`, a rule whose frontmatter names `paths`, once a file that they match is
-read; `not-loaded`, an `AGENTS.md` that no `CLAUDE.md` imports. HTML comments that begin a line
+read, and a `CLAUDE.md` of a subfolder, once a file there is; `not-loaded`, an `AGENTS.md` that no
+`CLAUDE.md` imports. HTML comments that begin a line
 outside of code are taken out before the model sees the text, and so they are here.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -42,16 +45,28 @@ OTHERS = "AGENTS.md"
 _RULES_DEPTH = 5
 IMPORT_DEPTH = 4
 LOADED, BY_PATH, NOT_LOADED = "loaded", "by-path", "not-loaded"
+_BELOW = {"CLAUDE.md": BY_PATH, "CLAUDE.local.md": BY_PATH, OTHERS: NOT_LOADED}
+"""The instruction files of a project's subfolders."""
 _IMPORT_BYTES = 1024 * 1024
 _DOCUMENTS = frozenset((".md", ".mdc", ".markdown", ".txt", ".rst", ".adoc"))
 _TEXT = _DOCUMENTS | {"", ".json", ".toml", ".yaml", ".yml"}
 """What a project may import of its own; elsewhere such files may well hold secrets."""
 _OPEN_HIDDEN = frozenset((".claude", ".github", ".cursor", ".agents"))
 _IMPORT_COUNT = 1_000
-_IMPORT = re.compile(r"(?:^|(?<=\s))@([^\s@`]{1,1000})")
+_IMPORT = re.compile(
+    r"""(?:^|(?<=\s))@(?:(?P<quote>["'])(?P<quoted>[^"'\n]{1,1000})(?P=quote)"""
+    r"""|(?P<path>(?:\\ |[^\s@`]){1,1000}))"""
+)
+"""`@docs/a.md`; a space in a path has a backslash before it."""
 _COMMENT_LINE = re.compile(r" {0,3}<!--")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_CODE_SPAN = re.compile(r"`[^`]*`")
+_CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")
+_NOT_OWN = frozenset((
+    "node_modules", "vendor", "third_party", "site-packages", "venv", "dist", "build", "target",
+    "__pycache__",
+))  # fmt: skip
+"""Subfolders that hold what others wrote, or what was made of it."""
+_MOST_FOLDERS = 2_000
 
 
 class InstructionsConfig(FilesConfig):
@@ -84,7 +99,33 @@ class InstructionsAdapter(FilesAdapter[InstructionsConfig]):
         for path in reader.files(rules, ".md", depth=_RULES_DEPTH):
             walk.start(path, "rule", LOADED)
         walk.start(folder / OTHERS, "instruction", NOT_LOADED)
+        if not is_user and resolved(folder) != _home():
+            for path in _below(reader, folder):
+                walk.start(path, "instruction", _BELOW[path.name])
         return walk.found
+
+
+def _below(reader: FileReader, folder: Path) -> Iterator[Path]:
+    """Yield the instruction files of a project's subfolders, the nearest first."""
+    waiting, count = deque([folder]), 0
+    while waiting:
+        if count > _MOST_FOLDERS:
+            names = " and ".join(_BELOW)
+            told = f"Only the first {_MOST_FOLDERS:,} subfolders were searched for {names}."
+            reader.report(told, folder)
+            return
+        above, count = waiting.popleft(), count + 1
+        reader.look(above)
+        try:
+            with os.scandir(above) as entries:
+                found = sorted(entries, key=lambda one: one.name)
+        except OSError:  # what may not be listed holds nothing for this person
+            continue
+        for one in found:
+            if one.name in _BELOW and above != folder:
+                yield above / one.name
+            elif one.is_dir(follow_symlinks=False) and one.name not in _NOT_OWN:
+                waiting += [above / one.name] * (not one.name.startswith("."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,17 +242,20 @@ def _bounds(folder: Path, *, is_user: bool) -> tuple[Path, ...]:
     A project's reach over its git root and the person's `.claude`; a person's own over the whole
     home folder.
     """
-    own = resolved(folder) or folder
-    try:
-        home = resolved(Path.home())
-    except RuntimeError:
-        home = None
+    own, home = resolved(folder) or folder, _home()
     if is_user:
         return (own,) if home is None else (own, home)
     root = next((above for above in (own, *own.parents) if sign(above / ".git") is not None), own)
     if root == home:
         root = own
     return (root,) if home is None else (root, home / ".claude")
+
+
+def _home() -> Path | None:
+    try:
+        return resolved(Path.home())
+    except RuntimeError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,16 +290,21 @@ def _parse_sheet(text: str, name: str, kind: str) -> _Sheet:
         if section.body or (section.is_leaf and section.heading)
     )
     lines = body.split("\n")
-    imports = [
-        (target, document.body_line + number)
-        for number, (line, is_fenced) in enumerate(zip(lines, fenced_lines(lines), strict=True))
-        if "@" in line and not is_fenced
-        for match in _IMPORT.finditer(_CODE_SPAN.sub("``", line))
-        if (target := match[1].rstrip(".,;:!?)]}'\"*"))
-    ]
+    imports: list[tuple[str, int]] = []
+    for number, (line, is_fenced) in enumerate(zip(lines, fenced_lines(lines), strict=True)):
+        at = document.body_line + number
+        for match in () if is_fenced else _IMPORT.finditer(_CODE_SPAN.sub("``", line)):
+            if (quoted := match["quoted"]) is None:
+                target = match["path"].rstrip(".,;:!?)]}'\"*").replace("\\ ", " ")
+                imports += [(target, at)] if target else []
+            elif Path(quoted).suffix.lower() in _DOCUMENTS:
+                plain = quoted.replace(" ", "\\ ")
+                flaws.append(
+                    Flaw(f"A path in quotes is not imported; write @{plain} to have it read.", at)
+                )
     if len(imports) > _IMPORT_COUNT:
-        line = imports[_IMPORT_COUNT][1]
-        flaws.append(Flaw(f"Only the first {_IMPORT_COUNT} imports are followed.", line))
+        _, at = imports[_IMPORT_COUNT]
+        flaws.append(Flaw(f"Only the first {_IMPORT_COUNT} imports are followed.", at))
     has_paths = bool(document.values.get("paths"))
     return _Sheet(ParsedFile(records, tuple(flaws)), tuple(imports[:_IMPORT_COUNT]), has_paths)
 

@@ -128,6 +128,17 @@ def test_the_way_up_ends_at_the_git_root(home: Path, project: Path) -> None:
     assert set(usable(discover(home, project / "src" / "deep", {}))) == {"instructions-deep"}
 
 
+def test_a_link_to_an_instruction_file_counts_once(home: Path) -> None:
+    project = home / "app"
+    (project / ".claude").mkdir(parents=True)
+    (project / "AGENTS.md").write_text("# One\ntext\n\n# Two\ntext\n")
+    (project / "CLAUDE.md").symlink_to("AGENTS.md")
+    (project / ".claude" / "CLAUDE.md").symlink_to("../AGENTS.md")
+    [found] = [one for one in discover(home, project, {}) if one.provider == "instructions"]
+    assert found.records == 2
+    assert found.why.endswith("It holds CLAUDE.md.")
+
+
 def test_the_persons_own_instructions_are_found_once(home: Path) -> None:
     write(home / ".claude" / "CLAUDE.md")
     assert usable(discover(home, home, {})) == {"instructions-user": home / ".claude"}

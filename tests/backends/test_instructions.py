@@ -221,3 +221,63 @@ async def test_comments_are_no_instructions(project: Path, open_adapter: Any) ->
     assert found.location is not None
     assert found.location.line == 5
     assert await problems(adapter) == []
+
+
+async def test_instructions_of_subfolders(project: Path, open_adapter: Any) -> None:
+    write(project / "AGENTS.md", "# Top\ntext\n")
+    write(project / "api" / "AGENTS.md", "# Api\ntext\n")
+    (project / "api" / "CLAUDE.md").symlink_to("AGENTS.md")
+    write(project / "web" / "deep" / "AGENTS.md", "# Deep\ntext\n")
+    for other in ("node_modules/x", ".hidden", "web/vendor/y", "dist"):
+        write(project / other / "AGENTS.md", "# Other\ntext\n")
+    adapter = await open_adapter(InstructionsAdapter, path=project)
+    there = {name: one.topic for name, one in (await by_id(adapter)).items()}
+    assert there == {
+        "AGENTS.md#Top": "not-loaded",
+        "api/AGENTS.md#Api": "not-loaded",
+        "web/deep/AGENTS.md#Deep": "not-loaded",
+    }
+    assert await problems(adapter) == []
+    write(project / "web" / "CLAUDE.md", "# Web\nSee @deep/AGENTS.md\n")
+    there = {name: one.topic for name, one in (await by_id(adapter)).items()}
+    assert there["web/CLAUDE.md#Web"] == there["web/deep/AGENTS.md#Deep"] == "by-path"
+
+
+async def test_many_subfolders_are_named(
+    project: Path, open_adapter: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memtui.backends.instructions._MOST_FOLDERS", 3)
+    for number in range(5):
+        write(project / f"f{number}" / "AGENTS.md", f"# N{number}\ntext\n")
+    adapter = await open_adapter(InstructionsAdapter, path=project)
+    assert set(await by_id(adapter)) == {f"f{number}/AGENTS.md#N{number}" for number in range(3)}
+    [(_, _, told)] = await problems(adapter)
+    assert told.startswith("Only the first 3 subfolders were searched for")
+
+
+@pytest.mark.parametrize(
+    ("line", "read", "told"),
+    [
+        (r"See @docs/with\ space.md.", True, ""),
+        (r"See (@docs/with\ space.md)", False, ""),
+        (r"See @./docs/with\ space.md, and", True, ""),
+        (r"See @~/work/app/docs/with\ space.md", True, ""),
+        (r"See @docs/no\ such.md", False, "@docs/no such.md: the imported file is not there."),
+        ('See @"docs/with space.md"', False, r"write @docs/with\ space.md to have it read."),
+        ("See @'docs/with space.md'", False, r"write @docs/with\ space.md to have it read."),
+        ('Ask @"Jane Doe"', False, ""),
+        (r"See `@docs/with\ space.md`", False, ""),
+        (r"See ``a ` @docs/with\ space.md ``", False, ""),
+        ("```\n@docs/with\\ space.md\n```", False, ""),
+    ],
+)
+async def test_the_forms_of_an_import(
+    line: str, read: bool, told: str, project: Path, open_adapter: Any
+) -> None:
+    write(project / "docs" / "with space.md", "# Spaced\ntext\n")
+    write(project / "CLAUDE.md", f"# One\n{line}\n")
+    adapter = await open_adapter(InstructionsAdapter, path=project)
+    assert ("docs/with space.md#Spaced" in await by_id(adapter)) is read
+    found = [message for _, _, message in await problems(adapter)]
+    assert len(found) == bool(told)
+    assert not told or found[0].endswith(told)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import secrets
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,6 +23,7 @@ from .layout import HISTORY
 from .workspace import Workspace
 
 _LOCK = ".memtui.lock"
+_LOCK_POLL_SECONDS = 0.005
 _OVER_LINK = "It is reached over a symbolic link, which is not followed."
 _TEMP_PREFIX, _TEMP_SUFFIX = ".memtui-", ".tmp"
 
@@ -367,26 +370,18 @@ class Folder:
         Raises `Unavailable` after the configured seconds, and where a change broke off between two
         files; `Denied` if the folder cannot be written.
         """
-        import filelock
-
-        busy = f"Another program has been writing to the vault {self.root} for too long; try again."
         if not self._threads.acquire(timeout=self._lock_seconds):
-            raise Unavailable(busy)
+            raise self._busy()
         try:
             self.check()
             self.touched, self.new_folder = 0, None
             self._make_folder(self.root)
             self.known = True
-            with filelock.FileLock(
-                self.root / _LOCK,
-                timeout=self._lock_seconds,
-                poll_interval=0.005,
-                mode=0o600,
-                preserve_lock_file=True,
-            ):
+            held = self._lock()
+            try:
                 yield
-        except filelock.Timeout:
-            raise Unavailable(busy) from None
+            finally:
+                os.close(held)
         except MemtuiError as error:
             if self.touched:
                 raise Unavailable(str(error), sent=True) from error
@@ -398,6 +393,35 @@ class Folder:
             raise refusal from error
         finally:
             self._threads.release()
+
+    def _busy(self) -> Unavailable:
+        return Unavailable(
+            f"Another program has been writing to the vault {self.root} for too long; try again."
+        )
+
+    def _lock(self) -> int:
+        """Lock the folder itself, so that no lock file stays in it; return the open descriptor.
+
+        Where folders cannot be locked, as on NFS, a file in it is.
+        """
+        until = time.monotonic() + self._lock_seconds
+        flags, place = os.O_RDONLY | os.O_DIRECTORY, self.root
+        while True:
+            held = os.open(place, flags | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(held), place.stat()):
+                    return held
+            except BlockingIOError:
+                time.sleep(_LOCK_POLL_SECONDS)
+            except OSError:
+                if place != self.root:
+                    os.close(held)
+                    raise
+                flags, place = os.O_RDWR | os.O_CREAT, self.root / _LOCK
+            os.close(held)
+            if time.monotonic() > until:
+                raise self._busy()
 
     def scan(self) -> Scan:
         """Walk over the folder and return every markdown and history file with its signature.

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import shutil
 import sqlite3
+import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -156,18 +159,50 @@ async def test_the_watcher_tells_what_hands_change(open_vault: Open, root: Path)
     await asyncio.wait_for(task, 30)
 
 
-async def test_a_busy_vault_is_unavailable(open_vault: Open, root: Path) -> None:
-    import filelock
+@pytest.mark.parametrize("locks_folders", [True, False])
+async def test_a_busy_vault_is_unavailable(
+    open_vault: Open, root: Path, locks_folders: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fcntl
 
     from memtui.contract import Unavailable
 
+    def flock(held: int, how: int, real: Callable[[int, int], None] = fcntl.flock) -> None:
+        if not locks_folders and stat.S_ISDIR(os.fstat(held).st_mode):
+            raise OSError(errno.EBADF, "as NFS says")
+        real(held, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
     adapter = await open_vault(config={"lock_seconds": 0.05})
     written = await note(adapter, "First.")
-    with filelock.FileLock(root / ".memtui.lock"):
-        with pytest.raises(Unavailable):
-            await note(adapter, "Second.")
-        assert await adapter.get(written, SCOPE) is not None
+    lock = root / ".memtui.lock"
+    assert lock.exists() is not locks_folders
+    held = os.open(root if locks_folders else lock, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with pytest.raises(Unavailable):
+        await note(adapter, "Second.")
+    assert await adapter.get(written, SCOPE) is not None
+    os.close(held)
     assert RecordHandle.model_validate(await note(adapter, "Third."))
+
+
+async def test_a_vault_that_another_one_replaces_is_locked_itself(
+    open_vault: Open, root: Path, tmp_path: Path
+) -> None:
+    import fcntl
+
+    adapter = await open_vault(config={"lock_seconds": 5})
+    await note(adapter, "First.")
+    held = os.open(root, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    waiting = asyncio.create_task(note(adapter, "Second."))
+    await asyncio.sleep(0)
+    shutil.move(root, tmp_path / "old")
+    root.mkdir()
+    os.close(held)
+    written = await waiting
+    assert (root / written.provider_record_id).is_file()
+    assert [path.name for path in root.iterdir()] == ["projects"]
 
 
 def damage(path: Path) -> None:
