@@ -1,6 +1,6 @@
 """Fuzzy words: what `~word` in a filter line finds, the same in every database and in Python.
 
-Whatever the case, a word is found
+Whatever the case, and in memories whatever the diacritics (`memtui.text_analysis`), a word is found
 
 - where its characters stand in this order in one word of the text, with any letters and digits
   between them: `~dply` finds `deploy`, `~dpl-prd` finds `deploy-prod`;
@@ -14,6 +14,8 @@ A letter is here whatever is not a space, punctuation or control character of AS
 from __future__ import annotations
 
 import re
+
+from memtui.text_analysis import folded
 
 SLIP_FROM = 5
 """The fewest characters of a word that may hold a slip; a shorter one would be found anywhere."""
@@ -50,4 +52,4 @@ def _letter_but(sign: str) -> str:
 
 def finds(word: str, text: str) -> bool:
     """Whether a text has a fuzzy word."""
-    return re.search(pattern(word.casefold()), text.casefold()) is not None
+    return re.search(pattern(folded(word)), folded(text)) is not None

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from memtui.provider_kit.search import Words, take_apart
+from memtui.text_analysis import folded_in_place
 
 PASSAGE_CHARS = 600
 _MOST_MATCHES = 500
@@ -49,10 +50,11 @@ def _matches(text: str, words: Words) -> list[tuple[int, int, str]]:
     needles += map(re.escape, words.pieces)
     if not needles:
         return []
-    pattern = re.compile("|".join(needles), re.IGNORECASE)
+    pattern = re.compile("|".join(needles))
+    plain, places = folded_in_place(text)
     found = []
-    for match in pattern.finditer(text):
-        found.append((match.start(), match.end(), match[0].casefold()))
+    for match in pattern.finditer(plain):
+        found.append((places[match.start()], places[match.end() - 1] + 1, match[0]))
         if len(found) == _MOST_MATCHES:
             break
     return found

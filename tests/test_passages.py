@@ -27,6 +27,12 @@ def test_a_passage_holds_the_words_that_stand_together() -> None:
     assert ANSWER in passage(text, "branch approvals", 150).text
 
 
+def test_a_passage_is_found_whatever_the_spelling() -> None:
+    text = FILLER + "Der Zweig für die Straße nach Łódź ist ｒｅｌｅａｓｅ. " + FILLER
+    for query in ("lodz", "STRASSE", "release"):
+        assert "nach" in passage(text, query, 120).text
+
+
 def test_a_match_by_meaning_gives_the_beginning() -> None:
     found = passage(ANSWER + FILLER, "zebra", 100)
     assert found.text.startswith("The deployment branch is release")

@@ -7,6 +7,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from memtui.contract import Filter, Json, QueryRequest, Record, Scope, has_tag
 from memtui.fuzzy import finds
+from memtui.text_analysis import folded
 
 Column = TypeVar("Column")
 Clause = TypeVar("Clause")
@@ -89,9 +90,7 @@ def matcher(wanted: Filter) -> Callable[[Record], bool]:
     Words are looked for in title, text and summary.
     """
     asked = [
-        one._replace(values=tuple(word.casefold() for word in one.values))
-        if one.test == "holds"
-        else one
+        one._replace(values=tuple(map(folded, one.values))) if one.test == "holds" else one
         for one in conditions(wanted)
     ]
 
@@ -115,7 +114,7 @@ def _passes(record: Record, field: str, test: Test, value: Any) -> bool:
         case "before":
             return record.created_at is not None and record.created_at < value
     text = "\n".join((record.title or "", record.text, record.summary or ""))
-    return finds(value, text) if test == "finds" else value in text.casefold()
+    return finds(value, text) if test == "finds" else value in folded(text)
 
 
 def held(record: Record, field: str) -> tuple[object, ...]:

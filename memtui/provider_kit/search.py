@@ -4,31 +4,16 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
 from memtui.contract import Record, Snippet
+from memtui.text_analysis import STOPWORDS, TOKENIZER, folded, indexed, terms_of
 
 _MAX_CHARS, _MAX_WORDS = 20_000, 64
 _MAX_KEY_WORDS, _MAX_KEY_CHARS = 4, 200
-_WORD = re.compile(r"[^\W_]+")
 _KEY = re.compile(r"[a-z0-9](?:[a-z0-9_.\-]*[a-z0-9])?")
-_CJK = re.compile(
-    "[\u2e80-\u2fdf\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-    "\U00020000-\U0003134f]+"
-)
-_COMMON = (
-    "a about above after again all also am an and any are as at be been being both but by can "
-    "could did do does doing down during each few for from further had has have having he her "
-    "here hers him his how i if in into is it its itself just me more most my no nor not of off "
-    "on once only or other our out over own s same she should so some such t than that the their "
-    "them then there these they this those through to too under until up very was we were what "
-    "when where which while who whom whose why will with would you your"
-)
-STOPWORDS = frozenset(_COMMON.split())
-"""English words that say nothing about what is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,33 +27,40 @@ class Words:
     keys: tuple[str, ...]
     """What the query would be as the key of a fact."""
     pieces: tuple[str, ...]
-    """Pairs of characters of text without spaces between words, such as Chinese."""
+    """Pairs of characters of text without spaces between words, such as Chinese; looked for too."""
     literal: str
     """The query itself, for one that has no words."""
 
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """All that is looked for."""
+        return self.kept + self.pieces
+
     def match(self, *, prefix: bool = False) -> str:
-        """Return the words as a full-text expression: any of them, as words or beginnings."""
-        star = "*" if prefix else ""
-        return " OR ".join(f'"{word}"{star}' for word in self.kept)
+        """Return the terms as a full-text expression: any of them, as words or beginnings."""
+        words = (f'"{word}"{"*" * prefix}' for word in self.kept)
+        pairs = (f'"{pair}"{"*" * (len(pair) == 1)}' for pair in self.pieces)
+        return " OR ".join((*words, *pairs))
 
 
 def take_apart(query: str) -> Words:
     """Take a query of any length and content apart."""
-    text = unicodedata.normalize("NFC", query[:_MAX_CHARS]).casefold()
-    found = list(dict.fromkeys(_WORD.findall(text)))
-    meant = [word for word in found if word not in STOPWORDS] or found
+    text = folded(query[:_MAX_CHARS])
+    words, pairs = terms_of(text)
+    found = list(dict.fromkeys(words))
+    meant = [word for word in found if word not in STOPWORDS] or ([] if pairs else found)
     kept = tuple(meant[:_MAX_WORDS])
     return Words(
         kept=kept,
         dropped=tuple(word for word in found if word not in kept),
-        keys=_keys(text),
-        pieces=_pieces(text),
+        keys=_keys(text, words),
+        pieces=tuple(dict.fromkeys(pairs))[:_MAX_WORDS],
         literal=text.strip()[:200],
     )
 
 
-def _keys(text: str) -> tuple[str, ...]:
-    words = _WORD.findall(text)[:_MAX_WORDS]
+def _keys(text: str, found: Sequence[str]) -> tuple[str, ...]:
+    words = found[:_MAX_WORDS]
     parts = [_KEY.search(part[:_MAX_KEY_CHARS]) for part in text.split()[:_MAX_WORDS]]
     keys = [part.group() for part in parts if part and not part.group().isalnum()]
     if len(words) == 1:
@@ -78,13 +70,6 @@ def _keys(text: str) -> tuple[str, ...]:
             run = words[start : start + size]
             keys += [joint.join(run) for joint in "_-."]
     return tuple(dict.fromkeys(keys))
-
-
-def _pieces(text: str) -> tuple[str, ...]:
-    pieces: list[str] = []
-    for run in _CJK.findall(text):
-        pieces += [run] if len(run) == 1 else [run[i : i + 2] for i in range(len(run) - 1)]
-    return tuple(dict.fromkeys(pieces))[:_MAX_WORDS]
 
 
 class TextIndex:
@@ -101,7 +86,7 @@ class TextIndex:
             database.execute("DROP TABLE IF EXISTS entry")
             database.execute(
                 "CREATE VIRTUAL TABLE entry USING fts5(title, text, labels, content='', "
-                "tokenize='porter unicode61 remove_diacritics 2')"
+                f'tokenize="{TOKENIZER}")'
             )
             database.executemany(
                 "INSERT INTO entry (rowid, title, text, labels) VALUES (?, ?, ?, ?)",
@@ -122,14 +107,14 @@ class TextIndex:
         records that contain every word follow, all with the score 0.
         """
         words = take_apart(query)
-        matched = self._matched(words.match()) if words.kept else []
+        matched = self._matched(words.match()) if words.terms else []
         for number, score in matched:
             yield self._records[number], score
         if matched or not words.literal:
             return
-        needles = words.kept or (words.literal,)
+        needles = words.terms or (words.literal,)
         for record in self._records:
-            held = f"{record.title or ''}\n{record.text}".casefold()
+            held = folded(f"{record.title or ''}\n{record.text}")
             if all(needle in held for needle in needles):
                 yield record, 0.0
 
@@ -155,4 +140,4 @@ def ranked(records: Sequence[Record], query: str) -> list[Snippet]:
 def _indexed(record: Record) -> Iterator[str]:
     labels = " ".join((record.topic or "", record.kind, record.summary or "", *record.tags))
     for text in (record.title or "", record.text, labels):
-        yield text.encode("utf-8", "replace").decode()  # SQLite takes no lone surrogates
+        yield indexed(text) or ""

@@ -423,9 +423,10 @@ def _asked(request: ContextRequest) -> Json:
 
 def _asks_something(prompt: str) -> bool:
     """Whether a prompt has a word that memories can be found by."""
-    from memtui.provider_kit.search import STOPWORDS, take_apart
+    from memtui.text_analysis import STOPWORDS, terms_of
 
-    return not (STOPWORDS | _GOING_ON).issuperset(take_apart(prompt[:_PROMPT_CHARS]).kept)
+    words, pairs = terms_of(prompt[:_PROMPT_CHARS])
+    return bool(pairs) or not (STOPWORDS | _GOING_ON).issuperset(words)
 
 
 def _parts(request: ContextRequest) -> list[_Part]:

@@ -40,7 +40,8 @@ from sqlalchemy.pool import QueuePool
 
 from memtui.contract import Conflict, Denied, Invalid, MemtuiError, Unavailable, place_of_url
 from memtui.paths import is_writable
-from memtui.sqlite import add_lower, use_wal
+from memtui.sqlite import use_wal
+from memtui.text_analysis import folded
 from memtui.wording import missing_extra
 
 FILE = "facts.sqlite3"
@@ -333,7 +334,7 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
 
 def _prepare_reading(connection: Any, _record: object) -> None:
     connection.isolation_level = None
-    add_lower(connection)
+    connection.create_function("memtui_folded", 1, folded, deterministic=True)
 
 
 def _begin_sqlite(connection: Connection) -> None:

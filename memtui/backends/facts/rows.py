@@ -74,6 +74,8 @@ from memtui.fuzzy import pattern
 from memtui.provider_kit import read_moment
 from memtui.provider_kit.matching import Test, translated
 from memtui.provider_kit.pages import read_cursor, write_cursor
+from memtui.text_analysis import FOLDED_AWAY, LETTERS, SPELLED_OUT
+from memtui.text_analysis import folded as folded_text
 
 KEY = "facts"
 _CHUNK = 500
@@ -405,7 +407,7 @@ class FactRows:
             "project_id": case((_r.scope == "drive", _r.owner)),
             "kind": literal("fact", Text),
             "created_at": _r.created,
-            "text": func.lower(_r.fact),
+            "text": _folded(_r.fact, self._connection),
         }
         if self._has_details:
             columns |= {name: _e[name] for name in _DETAIL_FIELDS}
@@ -420,8 +422,8 @@ class FactRows:
             ),
             "from": lambda column, moment: column >= self._moment(written(moment)),
             "before": lambda column, moment: column < self._moment(written(moment)),
-            "holds": lambda column, word: find(column, word.lower()) > 0,
-            "finds": lambda column, word: column.regexp_match(pattern(word.lower())),
+            "holds": lambda column, word: find(column, folded_text(word)) > 0,
+            "finds": lambda column, word: column.regexp_match(pattern(folded_text(word))),
         }
         for clauses, excluded in translated(wanted, columns, tests):
             found = or_(false(), *clauses)
@@ -545,6 +547,18 @@ class FactRows:
             raise Conflict(
                 f"Another program changed the fact {fact.record_id} at this moment; read it again."
             )
+
+
+def _folded(column: ColumnElement[str], connection: Connection) -> ColumnElement[str]:
+    """Return the SQL of `memtui.text_analysis.folded`."""
+    if not is_postgres(connection):
+        return func.memtui_folded(column)
+    normalize = func.pg_catalog.normalize
+    plain = func.lower(func.regexp_replace(normalize(column, "NFKD"), f"[{FOLDED_AWAY}]", "", "g"))
+    plain = func.translate(plain, "".join(LETTERS), "".join(LETTERS.values()))
+    for letter, two in SPELLED_OUT.items():
+        plain = func.replace(plain, letter, two)
+    return normalize(plain, "NFC")
 
 
 def _seen_by(scope: Scope) -> list[Condition]:

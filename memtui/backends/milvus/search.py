@@ -20,6 +20,7 @@ from memtui.contract import (
 )
 from memtui.provider_kit.matching import ENOUGH_OF_TOPIC, has_metadata, matcher
 from memtui.provider_kit.search import Words, take_apart
+from memtui.text_analysis import folded, terms_of
 
 from .expressions import all_of, one_of, quoted
 from .facts import facts_of
@@ -92,7 +93,6 @@ class _Query:
             one for one in collections if one.is_readable and may_hold(request.scope, one.owner)
         ]
         self._words = take_apart(request.query)
-        self._needles = frozenset(self._words.kept)
         self._owners = frozenset(map(owner_of, request.owners))
         self._found = Found(self._words, [])
 
@@ -118,7 +118,7 @@ class _Query:
         return Hit(record, counts) if may_be else None
 
     def _facts(self, collection: Collection) -> None:
-        if not (self._needles or self._words.pieces or self._words.keys):
+        if not (self._words.terms or self._words.keys):
             return
         keys = {*self._words.keys, *self._request.query[:2_000].split()}
         for record in self._facts_in(collection):
@@ -126,7 +126,7 @@ class _Query:
             if hit is None:
                 continue
             key = record.text.partition(":")[0]
-            hit.is_key = key in keys or key.casefold() in keys
+            hit.is_key = key in keys or folded(key) in keys
             hit.words = self._share(record)
             if hit.is_key or hit.words:
                 self._found.hits.append(hit)
@@ -149,10 +149,9 @@ class _Query:
 
     def _share(self, record: Record) -> float:
         said = f"{record.title or ''}\n{record.text}\n{record.summary or ''}\n{record.topic or ''}"
-        held = frozenset(take_apart(said).kept)
-        folded = said.casefold()
-        wanted = [*((one in held) for one in self._needles),
-                  *((one in folded) for one in self._words.pieces)]  # fmt: skip
+        words, pairs = terms_of(said)
+        held = {*words, *pairs, *"".join(pairs)}
+        wanted = [one in held for one in self._words.terms]
         return sum(wanted) / len(wanted) if wanted else 0.0
 
     def _documents(self, collection: Collection) -> None:
@@ -197,7 +196,9 @@ class _Query:
 
 def explain(found: Found, top_k: int) -> Explanation:
     """Say which words counted, and what each stage contributed."""
-    kept, dropped = ", ".join(found.words.kept) or "none", ", ".join(found.words.dropped) or "none"
+    kept, dropped = (
+        ", ".join(words) or "none" for words in (found.words.terms, found.words.dropped)
+    )
     asked = ExplainStage(name="query", detail=f"Looked for: {kept}. Dropped: {dropped}.")
     return Explanation(stages=(asked, *stages_of(found, top_k)), usage=found.usage)
 

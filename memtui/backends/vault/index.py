@@ -32,6 +32,8 @@ from memtui.contract import (
 )
 from memtui.fuzzy import finds
 from memtui.provider_kit.derived import Broken, DerivedDatabase, scrub
+from memtui.text_analysis import TOKENIZER, indexed
+from memtui.text_analysis import folded as folded_text
 
 from . import changes, notes
 from .files import Folder
@@ -54,7 +56,8 @@ from .layout import (
 from .markdown import link_name
 
 T = TypeVar("T")
-VERSION = 7
+VERSION = 8
+"""Raised whenever the tables or the analysis of their texts change."""
 _BATCH = 1000
 _CHARS_AT_ONCE = 16_000_000
 _BEGINNINGS = 3
@@ -95,8 +98,8 @@ CREATE INDEX records_beside ON records (beside, step, updated, line)
 CREATE INDEX records_pinned ON records (pinned) WHERE pinned;
 CREATE INDEX records_meaning ON records (meaning);
 CREATE VIRTUAL TABLE search USING fts5 (
-  {_FOUND}, content = 'records', content_rowid = 'rowid',
-  tokenize = "porter unicode61 remove_diacritics 2"
+  {_FOUND}, content = '',
+  tokenize = "{TOKENIZER}"
 );
 CREATE TABLE names (
   id TEXT NOT NULL, name TEXT NOT NULL, whole TEXT NOT NULL, rank INTEGER NOT NULL
@@ -115,12 +118,13 @@ either, folded, by which they are joined."""
 FILE, _TITLE, _ALIAS = range(3)
 """What a note has a name from; the first counts before the others."""
 _CHOSEN = "SELECT value FROM json_each(?)"
+_ANALYSED = ", ".join(f"memtui_indexed({column})" for column in _FOUND.split(", "))
 _UNFOUND_ROWS = (
-    f"INSERT INTO search (search, rowid, {_FOUND}) SELECT 'delete', rowid, {_FOUND} FROM records"
+    f"INSERT INTO search (search, rowid, {_FOUND}) SELECT 'delete', rowid, {_ANALYSED} FROM records"
 )
 _UNFOUND = f"{_UNFOUND_ROWS} WHERE path IN ({_CHOSEN})"
 _MADE_FOUND = f"""
-INSERT INTO search (rowid, {_FOUND}) SELECT rowid, {_FOUND} FROM records WHERE rowid > ?
+INSERT INTO search (rowid, {_FOUND}) SELECT rowid, {_ANALYSED} FROM records WHERE rowid > ?
 """
 """Full-text search takes many rows in one statement several times as fast as from a trigger."""
 _SCOPE = ("project_id", "agent_id", "subject_id", "issue_id", "run_id")
@@ -160,7 +164,8 @@ def canonical(value: Any) -> str:
 
 
 _FUNCTIONS: Mapping[str, tuple[int, Callable[..., Any]]] = {
-    "memtui_folded": (1, str.casefold),
+    "memtui_folded": (1, folded_text),
+    "memtui_indexed": (1, indexed),
     "memtui_finds": (2, finds),
     "memtui_has": (3, _has),
     "memtui_tagged": (2, _tagged),
@@ -444,7 +449,8 @@ def _forget(connection: sqlite3.Connection, ids: Collection[str], now: datetime)
 def _scrub(connection: sqlite3.Connection) -> bool:
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("DELETE FROM written WHERE path NOT IN (SELECT path FROM files)")
-    connection.execute("INSERT INTO search (search) VALUES ('rebuild')")
+    connection.execute("INSERT INTO search (search) VALUES ('delete-all')")
+    connection.execute(_MADE_FOUND, (0,))
     connection.execute("COMMIT")
     return scrub(connection)
 
@@ -688,7 +694,7 @@ def _row(path: str, stored: StoredRecord) -> tuple[object, ...]:
         json.dumps(source_fields(source)) if source else None,
         source.kind.value if source else None,
         json.dumps(record.metadata),
-        str(key).lower() or None,
+        folded_text(str(key)) or None,
         len(record.text),
         " ".join(places_of(stored.area, record.scope)),
         *_beside(path, record),

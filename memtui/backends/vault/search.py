@@ -36,6 +36,7 @@ from memtui.contract import (
 from memtui.provider_kit.matching import ENOUGH_OF_TOPIC, Test, translated
 from memtui.provider_kit.pages import read_cursor, write_cursor
 from memtui.provider_kit.search import Words, take_apart
+from memtui.text_analysis import folded as folded_text
 
 from .files import Folder
 from .index import canonical, microseconds, record_of, snippet_of
@@ -91,7 +92,7 @@ _TESTS: dict[Test, Callable[[str, Any], tuple[str, Any]]] = {
     "has": lambda column, tag: (f"memtui_tagged({column}, ?)", tag),
     "from": lambda column, moment: (f"{column} >= ?", microseconds(moment)),
     "before": lambda column, moment: (f"{column} < ?", microseconds(moment)),
-    "holds": lambda column, word: (f"instr(memtui_folded({column}), ?)", word.casefold()),
+    "holds": lambda column, word: (f"instr(memtui_folded({column}), ?)", folded_text(word)),
     "finds": lambda column, word: (f"memtui_finds(?, {column})", word),
 }
 _SORTS = {
@@ -435,20 +436,16 @@ class _Query:
 
     def _find(self, most: int) -> _Found:
         """Ask each stage for its best, at most so many by full-text search, whoever sees them."""
-        words, how = self._words, "words"
+        words = self._words
+        how = "words and pairs of characters" if words.pieces else "words"
         cut = self._expression(words.match())
-        found = self._scored(_RANKED, [cut, _ALL if words.pieces else most]) if words.kept else {}
-        if words.pieces:
-            score = " + ".join([f"(instr({_FOLDED}, ?) > 0)"] * len(words.pieces))
-            more = self._scanned(f"({score}) * 10.0 / {len(words.pieces)}", words.pieces)
-            found = {n: found.get(n, 0.0) + more.get(n, 0.0) for n in found | more}
-            how = "words and pairs of characters"
+        found = self._scored(_RANKED, [cut, most]) if words.terms else {}
         keys = self._keyed()
         if not found and not keys and words.kept:
             cut, how = self._expression(words.match(prefix=True)), "beginnings of words"
             found = self._scored(_RANKED, [cut, most])
         meaning = self._meant()
-        is_cut = len(found) == most and not words.pieces
+        is_cut = len(found) == most
         if not found and not keys and not meaning and words.literal:
             literal = words.literal.encode(errors="replace").decode()
             found, how = self._scanned(f"instr({_FOLDED}, ?) > 0", [literal]), "the query"
@@ -621,6 +618,6 @@ def stages_of(found: Search) -> tuple[ExplainStage, ...]:
 def explain(found: Search) -> Explanation:
     """Say what was looked for, and what each stage of a search contributed."""
     words = found.words
-    kept, dropped = ", ".join(words.kept) or "none", ", ".join(words.dropped) or "none"
+    kept, dropped = ", ".join(words.terms) or "none", ", ".join(words.dropped) or "none"
     asked = ExplainStage(name="query", detail=f"Looked for: {kept}. Dropped: {dropped}.")
     return Explanation(stages=(asked, *stages_of(found)))

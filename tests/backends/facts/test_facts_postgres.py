@@ -32,6 +32,7 @@ from memtui.contract import (
 from memtui.service import Caller, open_service
 from memtui.service.visibility import Membership, Role
 from tests.backends.facts.kit import ANA, APOLLO, EVERYONE, add, context, dump, read, seed
+from tests.test_text_analysis import SAME
 
 
 @pytest.fixture
@@ -206,6 +207,10 @@ async def test_odd_text_in_conditions(facts: FactsAdapter) -> None:
     for text, count in (("100%", 1), ("1_0", 0), ("\\", 1), ("'s", 1)):
         page = await facts.browse(BrowseRequest(scope=ANA, filter=Filter(text=text)))
         assert page.total == count
+    for one, other in SAME:
+        await add(facts, f"about {one} here")
+        for chosen in (Filter(text=other), Filter(fuzzy=(other.split()[0],))):
+            assert (await facts.browse(BrowseRequest(scope=ANA, filter=chosen))).total == 1, other
     for scope in (ANA.model_copy(update={"subject_id": "a\0b"}),):
         with pytest.raises(Invalid):
             await add(facts, "A fact.", scope)

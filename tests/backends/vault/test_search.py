@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.backends.vault import search
-from memtui.contract import BrowseRequest, Invalid, QueryRequest, Scope
-from memtui.provider_kit.search import take_apart
+from memtui.contract import BrowseRequest, Filter, Invalid, QueryRequest, Scope
+from memtui.provider_kit.search import ranked, take_apart
+from tests.test_text_analysis import SAME
 
 from .conftest import COMPANY, SCOPE, Open, ask, fact, note, put
 
@@ -23,7 +24,7 @@ def scope(**ids: str) -> Scope:
 def test_any_query_is_taken_apart(query: str) -> None:
     words = take_apart(query)
     assert len(words.kept) <= 64
-    assert all(word.isalnum() for word in words.kept)
+    assert not any(set(word) & set(' "_*-') for word in words.terms)
 
 
 def test_stopwords_are_dropped_unless_there_is_nothing_else() -> None:
@@ -40,6 +41,25 @@ async def test_a_key_is_first_and_words_are_stemmed(open_vault: Open) -> None:
     assert len(found) == 2
     assert await ask(adapter, "deploy_branch") == found
     assert await ask(adapter, "deploying") == found[1:] + found[:1]
+
+
+async def test_spellings_and_scripts_as_everywhere_else(open_vault: Open) -> None:
+    adapter = await open_vault()
+    texts = [f"about {one} here" for one, _ in SAME]
+    texts += ["Docker runs on host A", "今天部署服务到生产环境", "今日は成語しりとりをした"]
+    for text in texts:
+        await note(adapter, text)
+    records = (await adapter.browse(BrowseRequest(scope=SCOPE, limit=100))).records
+    asked = [other for _, other in SAME]
+    asked += ["Docker 部署", "生产环境部署", "服务部署在哪里？", "境", "成語"]
+    for query in asked:
+        found = await ask(adapter, query, top_k=50)
+        assert found, query
+        assert set(found) == {one.text for one in ranked(records, query)}, query
+    for one, other in SAME:
+        page = await adapter.browse(BrowseRequest(scope=SCOPE, filter=Filter(text=other)))
+        assert f"about {one} here" in [record.text for record in page.records]
+    assert set(await ask(adapter, "Docker 部署")) == {texts[-3], texts[-2]}
 
 
 async def test_scopes_are_weighed(open_vault: Open) -> None:

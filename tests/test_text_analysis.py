@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.contract import Filter, Record, RecordHandle, Scope
+from memtui.fuzzy import finds
+from memtui.provider_kit.matching import matcher
+from memtui.provider_kit.search import ranked, take_apart
+from memtui.text_analysis import TOKENIZER, folded, indexed, terms_of
+
+SAME = [
+    ("ﾊﾝｶｸ", "ハンカク"),
+    ("ＡＰＩ ｋｅｙ", "API KEY"),
+    ("РАЗВЁРТЫВАНИЕ", "развертывание"),
+    ("Καλημέρα", "ΚΑΛΗΜΕΡΑ"),
+    ("σοφός", "ΣΟΦΟΣ"),
+    ("Łódź", "lodz"),
+    ("Đà Nẵng", "da nang"),
+    ("Straße", "STRASSE"),
+    ("mañana", "man\u0303ana"),
+    ("مُحَمَّد", "محمد"),
+    ("İstanbul ılık", "istanbul ilik"),
+    ("ﬁle œuvre", "file oeuvre"),
+    ("so\u00adft\u200b", "soft"),
+    ("\u1112\u1161\u11ab\u1100\u116e\u11a8", "한국"),
+    ("don’t", "don't"),
+    ("ver ٤٢", "ver 42"),
+    ("שָׁלוֹם", "שלום"),
+]
+APART = [("が", "か"), ("हिन्दी", "हन्दी"), ("C#", "C"), ("กุ", "กา"), ("x²y", "xy")]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_spellings_of_the_same(one: str, other: str) -> None:
+    record = Record(
+        handle=RecordHandle(provider_key="p", provider_record_id="1"),
+        scope=Scope(company_id="acme"),
+        kind="note",
+        text=f"about {one} here",
+    )
+    assert folded(one) == folded(other)
+    assert [found.text for found in ranked([record], other)] == [record.text]
+    assert matcher(Filter(text=other))(record)
+    assert finds(other.split(maxsplit=1)[0], one)
+
+
+@pytest.mark.parametrize(("one", "other"), APART)
+def test_marks_that_make_another_word_count(one: str, other: str) -> None:
+    assert folded(one) != folded(other)
+
+
+@given(st.text())
+def test_folding_again_changes_nothing(text: str) -> None:
+    assert folded(folded(text)) == folded(text)
+
+
+@given(st.text(st.characters(codec="utf-8", max_codepoint=0x2FFFF), max_size=20))
+def test_full_text_search_finds_a_text_by_each_of_its_terms(text: str) -> None:
+    words = take_apart(text)
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.execute(f'CREATE VIRTUAL TABLE t USING fts5(x, tokenize="{TOKENIZER}")')
+        database.execute("INSERT INTO t VALUES (?)", (indexed(text),))
+        for term in words.pieces:
+            found = f'"{term}"{"*" * (len(term) == 1)}'
+            assert database.execute("SELECT 1 FROM t WHERE t MATCH ?", (found,)).fetchone()
+
+
+def test_text_without_spaces_is_pairs_beside_its_words() -> None:
+    assert terms_of("Docker部署 好") == (["docker"], ["部署", "好"])
+    assert take_apart("the 部署").kept == ()
