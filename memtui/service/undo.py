@@ -493,6 +493,13 @@ class Undo(Group):
                 finding = await self._look_for_changed(connection, asked, before)
             else:
                 finding = await self._look_for_written(connection, asked)
+            if asked.operation_type is OperationType.CORRECT and _is_gone(finding.steps):
+                [(old, _)] = finding.steps
+                written = await self._look_for_written(connection, asked)
+                for _, now in written.steps:  # it may have got another id
+                    finding = finding._replace(steps=[*finding.steps, *written.steps])
+                    if now is not None:
+                        entry.links[old.handle.provider_record_id] = now.handle.provider_record_id
             entry.finding = finding
             entry.request = {**request, "happened": finding.happened, "found": finding.told}
             entry.about([before.handle for before, _ in finding.steps])
@@ -547,11 +554,14 @@ class Undo(Group):
         )
 
     async def _is_known(self, asked: Operation, handle: RecordHandle) -> bool:
-        """Whether another operation has written or changed the record."""
+        """Whether the record was there before, or another operation has changed it since."""
         log, place = self._core.log(asked.scope.company_id), asked.binding_key or ""
-        return bool(
-            await asyncio.to_thread(log.mutations_of_record, place, handle.provider_record_id)
-        )
+        record_id = handle.provider_record_id
+        ids = await asyncio.to_thread(log.mutations_of_record, place, record_id)
+        others = await asyncio.to_thread(log.by_ids, [i for i in ids if i != asked.operation_id])
+        where = asked.scope.company_id, place, record_id, asked.started_at
+        was_gone = await self._core.ask(journal.was_gone, *where)
+        return any(not was_gone or one.seq > asked.seq for one in others)
 
 
 def _extent(database: DatabaseConnection, operations: Iterable[Operation]) -> Together:
@@ -571,6 +581,14 @@ def _extent(database: DatabaseConnection, operations: Iterable[Operation]) -> To
         count += len(changes) - held_writes
         waiting += 0 if changed else held_writes  # a record that waits again is counted
     return Together(records=records, bindings=len(keys), settings=count, waiting=waiting)
+
+
+def _is_gone(steps: Sequence[Step]) -> bool:
+    """Whether these are the steps of one record that was there, and is under no such id now."""
+    if len(steps) != 1:
+        return False
+    [(before, after)] = steps
+    return before.record is not None and after is not None and after.record is None
 
 
 def _found_since(

@@ -373,6 +373,21 @@ def last_seen(
     connection: Connection, company_id: str, binding_key: str, record_id: str, by: datetime
 ) -> Record | None:
     """Return a record as a change left it that was the last by a moment; None: none did."""
+    left = _last_left(connection, company_id, binding_key, record_id, by)
+    return left.record if left else None
+
+
+def was_gone(
+    connection: Connection, company_id: str, binding_key: str, record_id: str, by: datetime
+) -> bool:
+    """Return whether the last change of a record by a moment left none."""
+    left = _last_left(connection, company_id, binding_key, record_id, by)
+    return left is not None and left.record is None
+
+
+def _last_left(
+    connection: Connection, company_id: str, binding_key: str, record_id: str, by: datetime
+) -> Snapshot | None:
     rows = compiled.LAST_STEP.rows(
         connection,
         company_id=company_id,
@@ -380,7 +395,7 @@ def last_seen(
         provider_record_id=record_id,
         by=by,
     )
-    return _snapshot(rows[0][0]).record if rows and rows[0][0] else None
+    return _snapshot(rows[0][0]) if rows and rows[0][0] else None
 
 
 def undone_by(

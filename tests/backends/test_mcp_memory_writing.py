@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -302,7 +303,7 @@ async def test_what_is_somebodys_is_never_shown_to_others(tmp_path: Path, opened
 
 
 async def test_what_a_killed_change_left_beside_goes_with_a_later_one(
-    tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, opened: Opened
 ) -> None:
     path = tmp_path / "memory.jsonl"
     path.write_text(ODD[0])
@@ -310,12 +311,12 @@ async def test_what_a_killed_change_left_beside_goes_with_a_later_one(
     writing = asyncio.create_task(adapter.write(note("ours", title="d3")))
     while "ours" not in path.read_text():
         await asyncio.sleep(0)
-    [left] = tmp_path.glob(".memory.jsonl-*")
+    [left] = tmp_path.glob(".memtui-scratch-*")
+    assert [one.name for one in left.iterdir()] == ["memory.jsonl"]
     copy = left.with_name(f"{left.name}1")
-    copy.write_text(ODD[0])
+    shutil.copytree(left, copy)
     await writing
     assert copy.exists()
-    monkeypatch.setattr("memtui.backends.files.shared._LEFT_SECONDS", 0)
     await adapter.write(note("more", title="d3"))
     assert sorted(one.name for one in tmp_path.iterdir()) == ["memory.jsonl", "state0"]
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from multiprocessing.context import ForkServerProcess
+from typing import Any
 
 import pytest
 
+from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.config import Paths, Settings
 from memtui.contract import (
+    CorrectRequest,
     Filter,
+    ForgetRequest,
     Invalid,
     MemtuiError,
     OperationStatus,
     Record,
+    Scope,
     Snapshot,
+    SourceRef,
+    Unavailable,
     WriteRequest,
 )
 from memtui.service import Caller, MemoryService, Operation, open_service
@@ -277,3 +285,55 @@ async def test_the_journal_and_the_intent_go_or_stay_together(
     [change] = await again.log.changes(caller, operation.operation_id)
     assert change.before == record
     await again.close()
+
+
+@pytest.mark.parametrize("change", ["correct", "write again"])
+async def test_what_an_id_that_says_its_text_has_done_is_found_and_taken_back(
+    new_paths: Paths, settings: Settings, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    caller = Caller(company_id="local", principal="user:ana", door="test")
+    scope = Scope(company_id="local", project_id="web")
+    file = new_paths.data.parent / "memory.jsonl"
+    source = SourceRef(kind="manual_note", company_id="local")
+    note = WriteRequest(scope=scope, source=source, content="Deploys leave main", binding_key="m")
+    service = await open_service(new_paths, settings)
+    try:
+        file.touch()
+        await service.bindings.add(caller, "m", "mcp-memory", {"path": str(file), "settle_ms": 0})
+        [handle] = (await service.write(caller, note)).handles
+        if change == "write again":
+            forget = ForgetRequest(scope=scope, handles=(handle,), binding_key="m")
+            await service.forget(caller, forget)
+        before = file.read_bytes()
+        name = change.partition(" ")[0]
+
+        async def do() -> None:
+            if change != "correct":
+                await service.write(caller, note)
+                return
+            request = CorrectRequest(scope=scope, handle=handle, text="From release")
+            await service.correct(caller, request.model_copy(update={"binding_key": "m"}))
+
+        real = getattr(McpMemoryAdapter, name)
+
+        async def interrupted(self: McpMemoryAdapter, request: Any) -> Any:
+            await real(self, request)
+            raise RuntimeError("interrupted")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(McpMemoryAdapter, name, interrupted)
+            with pytest.raises(Unavailable, match="Outcome unknown") as failed:
+                await do()
+        operation_id = str(failed.value.operation_id)
+        assert (await service.check_outcome(caller, operation_id)).happened
+        assert file.read_bytes() != before
+        if change == "correct":
+            assert (await service.get(caller, handle, scope, binding_key="m")).record.text == (
+                "From release"
+            )
+        await service.undo(caller, operation_id)
+        assert file.read_bytes() == before
+        [known] = new_paths.data.glob("bindings/*/m/known.json")
+        assert len(json.loads(known.read_bytes())) == (2 if change == "correct" else 0)
+    finally:
+        await service.close()

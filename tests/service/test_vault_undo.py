@@ -48,7 +48,7 @@ async def test_every_mutation_is_taken_back_to_the_byte(paths: Paths, settings: 
         states = [files_of(paths)]
         first = await service.write(caller, fact("deploy_branch: main"))
         states.append(files_of(paths))
-        await service.write(caller, fact("Prefers tabs"))
+        second = await service.write(caller, fact("Prefers tabs"))
         states.append(files_of(paths))
         await service.write(caller, fact("deploy_branch: release", WriteMode.UPSERT))
         states.append(files_of(paths))
@@ -60,9 +60,12 @@ async def test_every_mutation_is_taken_back_to_the_byte(paths: Paths, settings: 
             caller, CorrectRequest(scope=scope, handle=note.handles[0], text="Another", tags=("x",))
         )
         states.append(files_of(paths))
-        await service.forget(
-            caller, ForgetRequest(scope=scope, handles=(first.handles[0], note.handles[0]))
-        )
+        handles = (*first.handles, *second.handles, *note.handles)
+        await service.forget(caller, ForgetRequest(scope=scope, handles=handles))
+        gone = files_of(paths)
+        undone = await service.undo(caller)
+        await service.undo(caller, undone.operation_id)
+        assert files_of(paths) == gone
         for state in reversed(states):
             await service.undo(caller)
             assert files_of(paths) == state
@@ -248,5 +251,24 @@ async def test_a_bulk_undo_on_a_full_disk_leaves_the_rest_undoable(
         await service.undo(caller, done.operation_id)
         assert (files_of(paths) == gone) is (then == "undo the undo")
         assert await service.log.undone_by(caller, forgotten.operation_id) is None
+    finally:
+        await service.close()
+
+
+async def test_a_facts_file_that_forgetting_emptied_stays_when_that_is_done_again(
+    paths: Paths, settings: Settings
+) -> None:
+    caller = Caller(company_id="local", principal="user:ana", door="test")
+    scope = Scope(company_id="local", project_id="p")
+    source = SourceRef(kind="run", company_id="local", run_id="r1")
+    service = await open_service(paths, settings)
+    try:
+        request = WriteRequest(scope=scope, source=source, content="branch: main", kind="fact")
+        written = await service.write(caller, request)
+        await service.forget(caller, ForgetRequest(scope=scope, handles=written.handles))
+        gone = files_of(paths)
+        undone = await service.undo(caller)
+        await service.undo(caller, undone.operation_id)
+        assert files_of(paths) == gone
     finally:
         await service.close()

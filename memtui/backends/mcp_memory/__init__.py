@@ -281,10 +281,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
             self._remove_unused(graph, [found for found, _ in chosen.values()])
 
         def known_then(before: Graph, after: Graph) -> dict[str, Known | None]:
-            gone = set(chosen)
-            for name in {found.entity for found, _ in chosen.values() if found.kind != RELATION}:
-                gone |= set(before.ids_about(name)) - set(after.ids_about(name))
-            return self._known_without(before, gone)
+            return self._known_without(before, after, set(chosen))
 
         with self.changing():
             self._change(edit, known_then)
@@ -366,7 +363,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
                 names = before.ids_about(old.entity), after.ids_about(new.entity)
                 moved = [(name, self._known.get(one)) for one, name in zip(*names, strict=False)]
                 return {**dict.fromkeys(names[0]), **dict(moved)}
-            changes = {} if new is old else self._known_without(before, {record_id})
+            changes = {} if new is old else self._known_without(before, after, {record_id})
             is_known = record_id in self._known or (request.topic, request.tags) != (None, None)
             return {**changes, corrected(after): known if is_known else None}
 
@@ -411,8 +408,9 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
             self._remove_unused(graph, gone)
             graph.put_back([one.state for one in back])
 
-        def known_then(before: Graph, _: Graph) -> dict[str, Known | None]:
-            changes = self._known_without(before, {one.handle.provider_record_id for one in away})
+        def known_then(before: Graph, after: Graph) -> dict[str, Known | None]:
+            gone = {one.handle.provider_record_id for one in away}
+            changes = self._known_without(before, after, gone)
             for one in back:
                 held: Mapping[str, Json] = one.state.get("known", {})
                 changes |= {name: Known.model_validate(kept) for name, kept in held.items()}
@@ -478,13 +476,21 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         record = self._record(found, self.config.path, handle.provider_record_id)
         return record if sees(scope, record.scope) else None
 
-    def _known_without(self, before: Graph, gone: set[str]) -> dict[str, Known | None]:
-        """Return what to know once records are gone: the next that says the same gets their id."""
+    def _known_without(
+        self, before: Graph, after: Graph, gone: set[str]
+    ) -> dict[str, Known | None]:
+        """Return what to know once records are gone: the next that says the same gets their id.
+
+        With an entity goes what was known of all that is about it.
+        """
+        found = [one for record_id in gone if (one := before.find(record_id)) is not None]
+        for name in {one.entity for one in found if one.kind != RELATION}:
+            gone = gone | (set(before.ids_about(name)) - set(after.ids_about(name)))
         changes: dict[str, Known | None] = {}
         for record_id in gone:
-            if (found := before.find(record_id)) is not None:
-                ids = before.ids(found)
-                stay = [self._known.get(one) for one in ids if one not in gone]
+            if (one := before.find(record_id)) is not None:
+                ids = before.ids(one)
+                stay = [self._known.get(held) for held in ids if held not in gone]
                 changes |= dict(zip_longest(ids, stay))
         return changes
 

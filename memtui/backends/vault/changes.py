@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -497,7 +497,7 @@ def restore(folder: Folder, path: str, states: Mapping[str, FactState]) -> None:
     new = [
         document.facts[name] for name in states if name in document.facts and not states[name].lines
     ]
-    _take_out(document, slots, new)
+    _take_out(document, slots, new, forgotten=[name for name in states if states[name].history])
     for name, state in states.items():
         if name in document.facts and state.lines:
             slots[document.facts[name].bullet.first] = state.lines[0]
@@ -505,9 +505,10 @@ def restore(folder: Folder, path: str, states: Mapping[str, FactState]) -> None:
     absent = [s for name, s in states.items() if s.lines and name not in document.facts]
     for state in sorted(absent, key=lambda state: state.first):
         _put_back(lines, state)
-    # Whether the file is older than every fact that is now taken out of it.
+    # Whether the file is older than every fact that is now taken out of it, or than its return.
     touched = [fact.recorded for name, fact in document.facts.items() if name in states]
-    was_there = not any(one and one.frame and one.frame.new_file for one in touched)
+    is_first = any(one and one.frame and one.frame.new_file for one in touched)
+    was_there = not is_first or any(state.history for state in states.values())
     for name, state in states.items():
         wanted = state.history
         if wanted is None:
@@ -517,8 +518,13 @@ def restore(folder: Folder, path: str, states: Mapping[str, FactState]) -> None:
     document.save("".join(lines), drop_empty=not was_there)
 
 
-def _take_out(document: FactsDocument, slots: list[str], gone: Sequence[Fact]) -> None:
-    """Remove facts, and what adding each of them had put around it if nothing uses it since."""
+def _take_out(
+    document: FactsDocument, slots: list[str], gone: Sequence[Fact], *, forgotten: Collection[str]
+) -> None:
+    """Remove facts, and what adding each of them had put around it if nothing uses it since.
+
+    That stays around those that were `forgotten`: forgetting leaves it.
+    """
     going = {fact.bullet.first for fact in gone}
     left = [bullet for bullet in document.content.bullets if bullet.first not in going]
     order = {version.fact: place for place, version in enumerate(document.ledger.versions)}
@@ -531,7 +537,7 @@ def _take_out(document: FactsDocument, slots: list[str], gone: Sequence[Fact]) -
         is_alone = all(other.namespace != bullet.namespace for other in left) and all(
             not slots[f.bullet.first] for f in gone if f.bullet.namespace == bullet.namespace
         )
-        if frame and (is_alone or is_open_end):
+        if frame and fact.name not in forgotten and (is_alone or is_open_end):
             _unframe(slots, bullet.first, frame)
 
 
