@@ -1,0 +1,35 @@
+"""A sample of `benchmarks.crash_points`: a killed memtui, or a full disk, leaves no dead end."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+SECONDS = 20
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
+)
+def test_a_sample_of_all_crash_points_has_no_exception() -> None:
+    """Each day tries others; the table names points with an exception, and `--at` repeats them."""
+    seed = datetime.now(UTC).toordinal()
+    command = ["-m", "benchmarks.crash_points", "--sample", str(SECONDS), "--seed", str(seed)]
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"seed {seed}:\n{done.stdout}\n{done.stderr}"
+    *_, total = done.stdout.splitlines()
+    name, calls, points, exceptions = total.split()
+    assert (name, exceptions) == ("all", "0")
+    assert int(calls) > int(points) > 0
