@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +16,13 @@ _OBEYED = re.compile(
 )
 """Controls, invisible format characters such as bidirectional marks, but for the two joiners that
 scripts need, separators of lines, and lone surrogates; C0 controls JSON escapes itself."""
+
+_OBJECT = re.compile(r"\{\s*[\"}]")
+_OF_A_LINE = frozenset({"type", "uuid", "sessionId", "timestamp", "payload"})
+"""Fields of a line of a transcript; what stands in one has at most one of them."""
+_DECODER = json.JSONDecoder(strict=False)
+_MOST_TRIED = 1 << 28
+"""Characters of one line that are looked through for the next whole object."""
 
 
 def json_text(document: object, *, indent: int | None = None) -> str:
@@ -55,6 +63,40 @@ def lenient_json(text: str | bytes) -> Any:
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     return whole(json.loads(text.removeprefix("\ufeff"), strict=False))
+
+
+def spliced_json(line: bytes) -> Iterator[dict[str, Any] | None]:
+    """Yield the objects of a line of a transcript that may be damaged; None for each lost part.
+
+    A client that is ended writes half an object, another one behind it, or leaves NUL bytes. Behind
+    a part that cannot be read an object counts only where it has the fields of a whole line, so
+    that no part of a lost one is taken for one.
+    """
+    tried = 0
+    for piece in re.split(rb"\0+", line):
+        text = piece.decode("utf-8", "replace").removeprefix("\ufeff")
+        end, is_lost = 0, False
+        for begins in _OBJECT.finditer(text):
+            start = begins.start()
+            if start < end or tried > _MOST_TRIED:
+                continue
+            is_lost = is_lost or bool(text[end:start].strip())
+            try:
+                value, stop = _DECODER.raw_decode(text, start)
+            except (json.JSONDecodeError, RecursionError) as error:
+                far = error.pos if isinstance(error, json.JSONDecodeError) else len(text)
+                if "Unterminated" in str(error):
+                    far = len(text)
+                tried, is_lost = tried + far - start, True
+                continue
+            if is_lost and len(_OF_A_LINE & value.keys()) < 2:
+                continue
+            if is_lost:
+                yield None
+            yield value
+            end, is_lost = stop, False
+        if is_lost or text[end:].strip():
+            yield None
 
 
 def plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ memory (`memtui.importing.memory_calls`) is an operation of its own, once its re
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +22,7 @@ from memtui.contract import OperationStatus, OperationType, Scope, SourceKind, S
 from memtui.importing import values
 from memtui.importing.memory_calls import LOGGED, MemoryCall, memory_call, returned, structured
 from memtui.importing.projects import project_of
-from memtui.importing.rows import Row, json_lines
+from memtui.importing.rows import json_lines
 from memtui.importing.staging import ParsedOperation, key_of
 from memtui.importing.translating import DOOR, PRICED_BY
 from memtui.prices import Call, cost_of, table_name
@@ -80,6 +80,8 @@ class Transcripts:
     """Reads transcripts for one company, and counts what it leaves out."""
 
     company_id: str
+    lose: Callable[[Path, int, str], None]
+    """Told of each line that is lost, at least in part, and why."""
     skipped: Counter[str] = field(default_factory=Counter)
     """Lines that became no operation, by reason."""
     repeated: int = 0
@@ -94,38 +96,48 @@ class Transcripts:
         messages: OrderedDict[str, _Message] = OrderedDict()
         times: OrderedDict[str, datetime] = OrderedDict()
         calls: dict[str, _Call] = {}
-        for row in json_lines(path):
+        for row in json_lines(path, spliced=True):
+            if row.values is None:
+                self.skipped["no JSON" if row.problem == "it is not JSON" else "unreadable"] += 1
+                self.lose(path, row.line, row.problem)
+                continue
             try:
-                done = self._line(row, messages, times)
+                done = self._line(row.line, row.values, messages, times)
             except ValueError:
-                self.skipped["unreadable"] += 1
+                self._unreadable(path, row.line)
                 continue
             if done is not None:
                 yield from self._finished(path, *done)
             try:
-                yield from self._calls(path, row, calls)
+                yield from self._calls(path, row.line, row.values, calls)
             except (ValueError, RecursionError):  # pydantic's ValidationError is a ValueError too
-                self.skipped["unreadable"] += 1
+                self._unreadable(path, row.line)
         for key, message in messages.items():
             yield from self._finished(path, key, message)
         if calls:
             self.skipped["no result yet"] += len(calls)
 
-    def _calls(self, path: Path, row: Row, calls: dict[str, _Call]) -> Iterator[ParsedOperation]:
+    def _unreadable(self, path: Path, line: int) -> None:
+        self.skipped["unreadable"] += 1
+        self.lose(path, line, "a field of it cannot be read")
+
+    def _calls(
+        self, path: Path, line: int, said: dict[str, Any], calls: dict[str, _Call]
+    ) -> Iterator[ParsedOperation]:
         """Remember the calls of a line, and yield those whose result stands in it."""
-        message = (row.values or {}).get("message")
-        if row.values is None or not isinstance(message, dict):
+        message = said.get("message")
+        if not isinstance(message, dict):
             return
         for part in _blocks(message):
             key, given = part.get("id"), part.get("input")
             if part.get("type") == "tool_use" and isinstance(key, str) and isinstance(given, dict):
-                tool, at = str(part.get("name")), _moment(row.values)
+                tool, at = str(part.get("name")), _moment(said)
                 if at is not None and (did := memory_call(tool, given)) is not None:
-                    calls.setdefault(key, _Call(row.line, row.values, tool, did, at))
+                    calls.setdefault(key, _Call(line, said, tool, did, at))
             elif part.get("type") == "tool_result":
                 key = str(part.get("tool_use_id"))
                 if (begun := calls.pop(key, None)) is not None:
-                    draft = self._call_draft(path, key, begun, part, row.values)
+                    draft = self._call_draft(path, key, begun, part, said)
                     yield ParsedOperation(begun.line, draft, key_of("claude-code", "call", key))
 
     def _call_draft(
@@ -163,15 +175,16 @@ class Transcripts:
         )
 
     def _line(
-        self, row: Row, messages: OrderedDict[str, _Message], times: OrderedDict[str, datetime]
+        self,
+        line: int,
+        said: dict[str, Any],
+        messages: OrderedDict[str, _Message],
+        times: OrderedDict[str, datetime],
     ) -> tuple[str, _Message] | None:
         """Take a line in; returns a message that has surely ended."""
-        if row.values is None:
-            self.skipped["no JSON" if row.problem == "it is not JSON" else "unreadable"] += 1
-            return None
-        at = _remembered(times, row.values)
-        message = row.values.get("message")
-        if row.values.get("type") != "assistant" or not isinstance(message, dict):
+        at = _remembered(times, said)
+        message = said.get("message")
+        if said.get("type") != "assistant" or not isinstance(message, dict):
             self.skipped["no reply"] += 1
             return None
         usage = message.get("usage")
@@ -183,11 +196,11 @@ class Transcripts:
             return None
         if at is None:
             raise ValueError("it has no timestamp")
-        key = str(message.get("id") or row.values.get("uuid") or key_of("line", row.values))
+        key = str(message.get("id") or said.get("uuid") or key_of("line", said))
         held = messages.get(key)
         if held is None:
-            asked_at = times.get(str(row.values.get("parentUuid")))
-            held = messages[key] = _Message(row.line, row.values, usage, asked_at, at, at)
+            asked_at = times.get(str(said.get("parentUuid")))
+            held = messages[key] = _Message(line, said, usage, asked_at, at, at)
         else:
             self.repeated += 1
             held.ended_at = max(held.ended_at, at)
@@ -202,7 +215,7 @@ class Transcripts:
         try:
             draft = self._draft(path, key, message)
         except ValueError:
-            self.skipped["unreadable"] += 1
+            self._unreadable(path, message.line)
             return
         weight = draft.usage[0].output_tokens
         yield ParsedOperation(message.line, draft, key_of("claude-code", key), weight=weight)

@@ -120,7 +120,7 @@ class Import:
         self._columns = columns
         self._zone = _zone(columns.timezone)
         self._translator = Translator(company_id, columns, self._zone)
-        self._transcripts = Transcripts(company_id)
+        self._transcripts = Transcripts(company_id, self._refuse)
         self._staging: Staging | None = None
         self._types: Counter[str] = Counter()
         self._statuses: Counter[str] = Counter()
@@ -159,7 +159,7 @@ class Import:
         """
         staging = self._staging = Staging(self.company_id, once=self.form == _TRANSCRIPTS)
         await asyncio.to_thread(self._read, staging, lambda count: report("read", count))
-        if self.bad_count and not skip_bad and not dry_run:
+        if self.bad_count and not skip_bad and not dry_run and self.form != _TRANSCRIPTS:
             raise self._refusal()
         if not staging.count and not (dry_run and (self.bad_count or self._left_out)):
             raise self._nothing()

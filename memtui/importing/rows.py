@@ -13,6 +13,7 @@ from pydantic_core import from_json
 
 from memtui.contract import Invalid
 from memtui.csv_text import text_of
+from memtui.json_text import spliced_json
 
 _OWN = {
     "spanId": "id",
@@ -157,8 +158,10 @@ def _spans(line: int, batch: dict[str, Any]) -> Iterator[Row]:
         yield Row(line, None, str(error))
 
 
-def json_lines(path: Path) -> Iterator[Row]:
+def json_lines(path: Path, *, spliced: bool = False) -> Iterator[Row]:
     """Yield the JSON object of every line that is not empty, or of every one in an array.
+
+    `spliced`: a line that is no JSON may hold several objects, and parts of some.
 
     Raises:
         Invalid: the file cannot be read.
@@ -177,9 +180,22 @@ def json_lines(path: Path) -> Iterator[Row]:
                         with path.open(encoding="utf-8-sig", errors="surrogateescape") as text:
                             yield from _array_rows(text)
                         return
-                    yield _json_row(number, stripped)
+                    row = _json_row(number, stripped)
+                    if spliced and row.values is None:
+                        yield from _spliced_rows(row, stripped)
+                    else:
+                        yield row
     except OSError as error:
         raise _unreadable(path, error) from error
+
+
+def _spliced_rows(row: Row, line: bytes) -> Iterator[Row]:
+    found = list(spliced_json(line))
+    if not any(found):
+        yield row
+        return
+    for values in found:
+        yield Row(row.line, values, "" if values is not None else "part of it is lost")
 
 
 def _array_rows(text: TextIO) -> Iterator[Row]:

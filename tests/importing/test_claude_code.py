@@ -233,3 +233,26 @@ async def test_what_a_session_did_to_memory(
     assert "half a \\ud800" in json.dumps(replay.model_dump(mode="json"))
     states = {one.state for step in replay.steps for one in step.records}
     assert states == {"unread"}
+
+
+async def test_spliced_cut_and_padded_lines_lose_only_what_is_cut(
+    service: MemoryService, load: Log, tmp_path: Path
+) -> None:
+    one, two, three, four, five, six = (
+        json.dumps(reply(at, f"u{at}", "?", f"msg_{at}", 10**at)) for at in range(6)
+    )
+    content = b"\n".join(
+        part.encode()
+        for part in (
+            one,
+            f"{two[:-150]}{three}",
+            f"{four}{five}",
+            "\0" * 300 + six,
+            two[:200],
+        )
+    )
+    path = tmp_path / "s1.jsonl"
+    path.write_bytes(content)
+    report = await load(path)
+    assert (report.operations, report.output_tokens) == (5, 111_101)
+    assert [(one.file, one.line) for one in report.bad] == [("s1.jsonl", 2), ("s1.jsonl", 5)]

@@ -466,7 +466,8 @@ async def ops_import(
         work.close()
         _tell_bad(session, work)
     session.out.answer(report, _lines(report))
-    return 1 if dry_run and report.bad_count and not skip_bad else 0
+    is_strict = report.format != "claude-code" and not skip_bad
+    return 1 if dry_run and report.bad_count and is_strict else 0
 
 
 def _tell_bad(session: Session, work: Import) -> None:
@@ -496,7 +497,8 @@ def _facts(report: ImportReport) -> Iterator[tuple[str, str]]:
     made = (" (to be made)" if report.dry_run else " (new)") if report.created else ""
     yield "company", f"{report.company_id}{made}"
     yield "format", report.format
-    yield "operations", shown.count(report.operations)
+    least = "at least " if report.bad_count else ""
+    yield "operations", f"{least}{shown.count(report.operations)}"
     if report.first is not None and report.last is not None:
         yield "from", report.first.isoformat(sep=" ", timespec="seconds")
         yield "to", report.last.isoformat(sep=" ", timespec="seconds")
@@ -511,8 +513,8 @@ def _facts(report: ImportReport) -> Iterator[tuple[str, str]]:
         words = ("in", "out", "embedded")
         counts = (report.input_tokens, report.output_tokens, report.embedding_tokens)
         tokens = [f"{count:,} {word}" for count, word in zip(counts, words, strict=True)]
-        yield "tokens", ", ".join(tokens)
-        yield "cost", _cost(report)
+        yield "tokens", f"{least}{', '.join(tokens)}"
+        yield "cost", f"{least if report.cost_usd is not None else ''}{_cost(report)}"
     yield "skipped", _counted(report.skipped)
     if report.repeated:
         yield "repeated", shown.counted(report.repeated, "line")

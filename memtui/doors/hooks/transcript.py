@@ -10,15 +10,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import from_json
 
-from memtui.contract import Invalid, Json, Unavailable
-from memtui.doors.hooks.calls import HookCall, json_object
+from memtui.contract import Json, Unavailable
+from memtui.doors.hooks.calls import HookCall
+from memtui.json_text import spliced_json, whole
 
 NOTE_CHARS = 2_000
 """How long a note is at most."""
@@ -105,19 +105,17 @@ def _lines(path: Path) -> Iterator[tuple[int | None, Json]]:
             number = None
         for raw in file:
             number = None if number is None else number + 1
-            if (said := _object(raw)) is not None:
+            for said in _objects(raw):
                 yield number, said
 
 
-def _object(line: bytes) -> Json | None:
-    """Return the object of a line; None: it is still being written, or of another kind."""
+def _objects(line: bytes) -> list[Json]:
+    """Return the objects of a line; none: it is still being written, or of another kind."""
     try:
         said = from_json(line)
     except ValueError:  # half of a character too, where a client cut a text
-        with suppress(Invalid, UnicodeDecodeError):
-            return json_object(line.decode())
-        return None
-    return said if isinstance(said, dict) else None
+        return [whole(one) for one in spliced_json(line) if one is not None]
+    return [said] if isinstance(said, dict) else []
 
 
 def _take(run: _Run, number: int | None, said: Json) -> None:

@@ -106,6 +106,17 @@ def test_half_of_a_character_loses_no_line(tmp_path: Path) -> None:
     assert note.title == "Why \ufffd?"
 
 
+def test_spliced_and_padded_lines_lose_only_what_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    said = call(path, user("Why?", timestamp="t"), reply(LONG, Edit="/a") | {"timestamp": "t"})
+    first, second = path.read_text().splitlines()
+    path.write_text(f"{first[:40]}{first}\n\0\0{second[:50]}{second}{second[:60]}")
+    note = note_of(said)
+    assert note is not None
+    assert note.title == "Why?"
+    assert "Files changed: /a" in note.text
+
+
 def test_a_trivial_exchange_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     assert note_of(call(path, user("Thanks!"), reply("You are welcome."))) is None
