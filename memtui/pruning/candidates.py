@@ -23,8 +23,9 @@ from memtui.pruning.duplicates import (
     find_clusters,
     form_of,
 )
+from memtui.pruning.folding import hidden_in
 from memtui.pruning.patterns import Pattern
-from memtui.pruning.signs import hidden_in, order_in, otherwise, topic_keys
+from memtui.pruning.signs import order_in, otherwise, topic_keys
 
 _PAIR = re.compile(r"\s*([\w.\-]+):\s+\S")
 

@@ -6,37 +6,59 @@ Each is a sign for a person to look at, never a proof: a runbook may quote an at
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
 
-from memtui.pruning.duplicates import NEGATIONS, Form, is_number
+from memtui.fact_values import Pair
+from memtui.pruning.duplicates import NEGATIONS, Form, form_of, is_number
+from memtui.pruning.folding import alike, joined, plain, spaced, without_markup, without_tags
 
 _QUOTED = 60
-_LOOKED_AT = 20_000
-"""Characters of a text that are looked at; who hides an order hides it where a model reads it."""
+_SEARCHED = 20_000
+"""Longest text in which the letters of an order are searched, to be quoted as they stand."""
 
 
 def _order(signs: str, pattern: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
-    """One sort of order; a text without any of the signs, in lower case, has none of it."""
-    return tuple(signs.split()), re.compile(pattern, re.IGNORECASE)
+    """One sort of order, in small plain letters; a text without any of the signs has none of it."""
+    return tuple(alike(signs).split()), re.compile(alike(pattern))
 
 
-_ORDERS = (
+class _Orders:
+    """Sorts of orders that are looked for in one form of a text."""
+
+    def __init__(self, *sorts: tuple[tuple[str, ...], re.Pattern[str]]) -> None:
+        self._sorts = sorts
+        self._any = re.compile("|".join(re.escape(sign) for signs, _ in sorts for sign in signs))
+
+    def first_in(self, text: str) -> re.Match[str] | None:
+        """Return the first order in a text."""
+        if self._any.search(text) is None:
+            return None
+        found = (
+            pattern.search(text)
+            for signs, pattern in self._sorts
+            if any(sign in text for sign in signs)
+        )
+        return min((one for one in found if one), key=lambda one: one.start(), default=None)
+
+
+_IN_WORDS = _Orders(
     _order(
         "ignore disregard forget override bypass",
         r"\b(?:ignore|disregard|forget|override|bypass) "
         r"(?:(?:all|any|every|the|your|my|these|those|of) ){0,4}"
-        r"(?:previous|prior|earlier|above|preceding|former|other|system|safety) (?:\w+ )?"
+        r"(?:previous|prior|earlier|above|preceding|former|other|system|safety) (?:\w{1,40} )?"
         r"(?:instructions?|prompts?|rules?|messages?|directions?|guidelines?|context)\b",
     ),
     _order(
         "ignoriere vergiss ignora olvida ignorez oubliez",
-        r"\b(?:ignoriere|vergiss|ignora|olvida|ignorez|oubliez) (?:\w+ ){0,3}"
+        r"\b(?:ignoriere|vergiss|ignora|olvida|ignorez|oubliez) (?:\w{1,40} ){0,3}"
         r"(?:anweisungen|regeln|instrucciones|instructions)\b",
     ),
     _order(
         "игнорируй забудь",
-        r"\b(?:игнорируй|забудь)(?:те)? (?:\w+ ){0,3}(?:инструкции|указания)",
+        r"\b(?:игнорируй|забудь)(?:те)? (?:\w{1,40} ){0,3}(?:инструкции|указания)",
     ),
     _order("忽略", r"忽略.{0,6}(?:指令|指示|说明)"),
     _order("only", r"\b(?:reply|respond|answer) only with\b"),
@@ -49,7 +71,8 @@ _ORDERS = (
     _order("now henceforth", r"\b(?:from now on|henceforth),? (?:you|act|behave|respond|answer)\b"),
     _order(
         "not n't never",
-        r"\b(?:do not|don't|never) (?:mention|reveal|disclose|tell|show|report) (?:\w+ ){0,3}"
+        r"\b(?:do not|don't|never) (?:mention|reveal|disclose|tell|show|report) "
+        r"(?:\w{1,40} ){0,3}"
         r"(?:this (?:line|note|message|memory|instruction|text)|the user)\b",
     ),
     _order(
@@ -59,54 +82,147 @@ _ORDERS = (
     _order(
         "assistant agent model llm ai",
         r"\b(?:note|message|instructions?|attention|hint) (?:to|for) (?:all |any |the )?"
-        r"(?:\w+ )?(?:assistants?|agents?|models?|llms?|ais?)\b(?=.{0,60}:)"
+        r"(?:\w{1,40} )?(?:assistants?|agents?|models?|llms?|ais?)\b(?=.{0,60}:)"
         r"|\b(?:as an|dear|attention,?) (?:ai|assistant|language model|llm)\b",
     ),
-    _order("://", r"\b(?:send|post|upload|forward|exfiltrate) (?:\w+ ){0,5}(?:to|at) https?://"),
+    _order(
+        "://", r"\b(?:send|post|upload|forward|exfiltrate) (?:\w{1,40} ){0,5}(?:to|at) https?://"
+    ),
+)
+_IN_MARKS = _Orders(
     _order("curl wget", r"\b(?:curl|wget)\b[^\n|]{0,200}\|\s{0,5}(?:sudo )?(?:ba|z)?sh\b"),
     _order(
         "<| [inst [/inst [sys <<",
         r"<\|(?:im_start|im_end|system|user|assistant|endoftext)\|>"
-        r"|\[/?(?:INST|SYS|SYSTEM)\]|<</?SYS>>",
+        r"|\[/?(?:inst|sys|system)\]|<</?sys>>",
     ),
     _order(
-        "<sys </sys <inst </inst <tool </tool",
-        r"</?(?:system|system-reminder|system_prompt|instructions?|tool_result|tool_use)>",
+        "system> system- system_ system\n instruct tool_",
+        r"<\s?/?\s?(?:system|system-reminder|system_prompt|instructions?|tool_result|tool_use)\s?>",
     ),
     _order(
         "system developer",
-        r"(?:\A|\n)\s{0,9}#{0,6} ?(?:system|developer)(?: prompt| message)?:\s",
+        r"(?:^|\n)\s{0,9}#{0,6} ?(?:system|developer)(?: prompt| message)?:(?=\s)",
     ),
-    _order("instruction", r"(?:\A|\n)\s{0,9}#{1,6} ?(?:new )?instructions?\s{0,9}(?:\n|:|\Z)"),
+    _order("instruction", r"(?:^|\n)\s{0,9}#{1,6} ?(?:new )?instructions?\s{0,9}(?:\n|:|$)"),
 )
-_ANY_SIGN = re.compile("|".join(re.escape(sign) for signs, _ in _ORDERS for sign in signs))
-_HIDING = {"Cc", "Cf", "Cs", "Co"}
-_NOT_HIDDEN = frozenset("\n\r\t\f\u200c\u200d\u00ad\ufeff")
-"""Line ends and tabs, and what joins letters and emoji or stands where a file begins."""
+_FORMS: Sequence[tuple[_Orders, Callable[[str], str]]] = (
+    (_IN_MARKS, lambda text: text),
+    (_IN_WORDS, spaced),
+    (_IN_WORDS, without_tags),
+    (_IN_WORDS, joined),
+)
+"""What is looked for, and the form of the text in plain letters that it is looked for in."""
 
 
 def order_in(text: str) -> str | None:
     """Return the words with which a text gives its reader orders; None where it gives none."""
-    looked_at = text[:_LOOKED_AT]
-    folded = looked_at.casefold()
-    if _ANY_SIGN.search(folded) is None:
-        return None
-    found = (
-        pattern.search(looked_at)
-        for signs, pattern in _ORDERS
-        if any(sign in folded for sign in signs)
-    )
-    first = min((one for one in found if one), key=lambda one: one.start(), default=None)
-    return " ".join(first[0].split())[:_QUOTED] if first else None
+    letters, known = plain(text), set[str]()
+    for orders, form_in in _FORMS:
+        form = form_in(letters)
+        if orders is _IN_WORDS and form in known:
+            continue
+        if (found := orders.first_in(form)) is not None:
+            return _quoted(text, found, form_in)
+        if orders is _IN_WORDS:
+            known.add(form)
+    return None
 
 
-def hidden_in(text: str) -> int:
-    """Return how many characters a text has that a person does not see, but a model reads."""
-    if text.isascii() and text.isprintable():
-        return 0
-    return sum(
-        unicodedata.category(one) in _HIDING and one not in _NOT_HIDDEN for one in text[:_LOOKED_AT]
-    )
+def _quoted(text: str, found: re.Match[str], form_in: Callable[[str], str]) -> str:
+    """Return what was found in a form of a text in the text's own letters."""
+    if len(text) > _SEARCHED:
+        return " ".join(found[0].split())[:_QUOTED]
+
+    def place(length: int) -> int:
+        """How much of the text has a form of this length."""
+        ends = range(len(text) + 1)
+        return bisect_left(ends, length, key=lambda end: len(form_in(plain(text[:end]))))
+
+    own = text[max(place(found.start() + 1) - 1, 0) : place(found.end())]
+    return " ".join(own.split())[:_QUOTED]
+
+
+_SEPARATOR = re.compile(r"[\s\"'*`)\]}>]{0,6}(?:<?[-=]{1,2}>|:{1,2}=?|={1,3}|[→⇒⟶➜➔|])")
+_BEFORE = 120
+"""Characters before a separator in which a key stands."""
+_AFTER = 2_000
+"""Characters behind it in which a value stands."""
+_PART = re.compile(r"[^\W_]+")
+_BEGINS = re.compile(r"(?:^|[,;.{(\[|:>!?])[\s\"'*`_#+\-]*$")
+"""Where a key of one word begins: a line or a part of a sentence."""
+_CELLS = re.compile(r"</t[dh]\s?>\s{0,99}<t[dh](?:\s[^<>]{0,200})?>")
+_QUOTES = "\"'`"
+_AROUND = " .,;!\"'()[]{}"
+
+
+def key_words(key: str) -> str:
+    """Return a key as it is compared: `deploy_branch`, `Deploy-Branch`, `deployBranch` are one."""
+    return "".join(_PART.findall(plain(key)))
+
+
+def denied(texts: Iterable[str], facts: Sequence[Pair]) -> list[bool]:
+    """Return of each fact whether one of the texts says another value of its key.
+
+    A text says a value as `key: value`, `key = value`, `key → value`, `"key": "value"` or
+    `| key | value |`, anywhere in it and however it is dressed. What only looks like the value is
+    another one.
+    """
+    keys = [key_words(one.key) for one in facts]
+    lone = {name for name, one in zip(keys, facts, strict=True) if name == plain(one.key)}
+    values = [_value(plain(one.value)) for one in facts]
+    written = [_value(without_markup(one.value).casefold()) for one in facts]
+    found = [False] * len(facts)
+    for text in texts if keys else ():
+        said: dict[str, set[str]] = {}
+        for name, value in _said(_CELLS.sub("|", plain(text)), frozenset(keys), lone):
+            said.setdefault(name, set()).add(value)
+        own = without_markup(text).casefold() if said else ""
+        for place, name in enumerate(keys):
+            if name in said:
+                agrees = said[name] == {values[place]} and written[place] in own
+                found[place] = found[place] or not agrees
+    return found
+
+
+def _value(text: str) -> str:
+    return spaced(text).strip(_AROUND)
+
+
+def _said(text: str, keys: frozenset[str], lone: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield the key and the value wherever a text in plain letters says a value of one of the keys.
+
+    A key that is one word counts where a line or a part of a sentence begins, as another word may
+    belong to it.
+    """
+    longest, last = max(map(len, keys), default=0), {name[-1:] for name in keys}
+    for separator in _SEPARATOR.finditer(text):
+        if text[separator.start() - 1 : separator.start()] not in last:
+            continue
+        before = text[max(separator.start() - _BEFORE, 0) : separator.start()].rpartition("\n")[2]
+        name = ""
+        for part in reversed(list(_PART.finditer(before))):
+            name = part[0] + name
+            if len(name) > longest:
+                break
+            is_part = part.start() > 0 and before[part.start() - 1] in "_-"
+            if name not in keys or (is_part and before[: part.start() - 1].rstrip("_- ")):
+                continue
+            if name not in lone or _BEGINS.search(before[: part.start()]):
+                yield name, _value(_value_at(text, separator, in_braces="{" in before))
+
+
+def _value_at(text: str, separator: re.Match[str], *, in_braces: bool) -> str:
+    """Return what stands behind a separator: to the end of its quotes, its cell or its line."""
+    rest = text[separator.end() : separator.end() + _AFTER].lstrip()
+    quote = rest[:1]
+    if quote and quote in _QUOTES:
+        closed = rest.find(quote, 1)
+        return rest[1:closed] if closed > 0 else rest
+    line = rest.partition("\n")[0]
+    if separator[0].endswith("|"):
+        return line.partition("|")[0]
+    return re.split("[,}]", line, maxsplit=1)[0] if in_braces else line
 
 
 _SHARED = 3
@@ -123,9 +239,17 @@ _COUNTED = frozenset(
 """Words after which a number says which one it is: step 2 does not take the place of step 1."""
 
 
+_NEGATIONS = frozenset(map(alike, NEGATIONS))
+_SENTENCE = re.compile(r"(?<=[.!?]) |(?<=[。！？])")
+_HEAD = 60
+"""Characters of a sentence in which the words stand that it begins with."""
+_MOST_WORDS = 60
+"""Words of texts that are compared in more than one place."""
+
+
 def topic_keys(form: Form) -> tuple[str, ...]:
     """Return what two texts of the same thing share one of; nothing of one too short to tell."""
-    words, ends = form.content, _SHARED - 1
+    words, ends = tuple(map(alike, form.content)), _SHARED - 1
     if len(words) <= _SHARED:
         return ()
     return (
@@ -135,7 +259,42 @@ def topic_keys(form: Form) -> tuple[str, ...]:
     )
 
 
-def otherwise(earlier: Form, later: Form) -> str | None:
+def disagreeing(texts: Iterable[str], known: Sequence[str]) -> list[bool]:
+    """Return of each known text whether one of the texts, or of their sentences, says otherwise."""
+    found = [False] * len(known)
+    whole = [form_of(without_markup(one)) for one in known]
+    parts: dict[str, list[tuple[int, Form]]] = {}
+    for place, text in enumerate(known):
+        for form in map(form_of, _sentences(text)):
+            for key in topic_keys(form):
+                parts.setdefault(key, []).append((place, form))
+    begin = {word for alikes in parts.values() for _, form in alikes
+             for word in map(alike, form.content[:_BEGINNING])}  # fmt: skip
+    for text in texts:
+        later = form_of(without_markup(text))
+        pairs = [*enumerate((one, later) for one in whole)]
+        for sentence in _sentences(text):
+            if begin.isdisjoint(_PART.findall(alike(sentence[:_HEAD]))):
+                continue
+            later = form_of(sentence)
+            pairs += [
+                (place, (one, later))
+                for key in topic_keys(later)
+                for place, one in parts.get(key, ())
+            ]
+        for place, (one, other) in pairs:
+            found[place] = found[place] or otherwise(one, other, places=_SPAN) is not None
+    return found
+
+
+def _sentences(text: str) -> Iterable[str]:
+    """Return the sentences of a text, whether its lines end them or not, each once."""
+    lines = text.splitlines()
+    split = [*_SENTENCE.split(without_markup(text)), *map(without_markup, lines * (len(lines) > 1))]
+    return dict.fromkeys(filter(None, split))
+
+
+def otherwise(earlier: Form, later: Form, *, places: int = 1) -> str | None:
     """Return how a later text says otherwise than an earlier one, as the rest of a sentence.
 
     None where nobody can tell.
@@ -143,32 +302,63 @@ def otherwise(earlier: Form, later: Form) -> str | None:
     They differ in one place alone, a small part of both. Either they begin with the same words,
     as “Releases are cut on Thursdays” and “… on Tuesdays” do: another subject is another
     statement, and so is another step. Or one of them negates the other: “We use Redis”, “We no
-    longer use Redis”.
+    longer use Redis”. In up to so many `places` they may differ that begin with the same words,
+    where another number stands in one of them or most words are the same.
     """
-    one, other = earlier.content, later.content
+    one, other = tuple(map(alike, earlier.content)), tuple(map(alike, later.content))
     start = _shared(one, other)
     end = min(_shared(one[::-1], other[::-1]), min(len(one), len(other)) - start)
     was, now = one[start : len(one) - end], other[start : len(other) - end]
     changed = max(len(was), len(now))
     if not 0 < changed <= _SPAN or start + end < max(_SHARED, 2 * changed - 1):
-        return None
-    words = "“" + " ".join(now or was) + "”"
+        return _in_places(one, other, places) if changed and start >= _BEGINNING else None
+    said_was = " ".join(earlier.content[start : len(one) - end])
+    said_now = " ".join(later.content[start : len(other) - end])
     if not was or not now:
-        negates = not {*was, *now}.isdisjoint(NEGATIONS)
+        negates = not {*was, *now}.isdisjoint(_NEGATIONS)
+        words = f"“{said_now or said_was}”"
         return f"{'adds' if now else 'leaves out'} {words}" if negates else None
     are_words = all(any(map(str.isalnum, word)) for word in (*was, *now))
     if start < _BEGINNING or not are_words or _only_adds(was, now):
         return None
-    if one[start - 1] in _COUNTED and is_number(was[0]) and is_number(now[0]):
+    if _counts(one, start) and is_number(was[0]) and is_number(now[0]):
         return None
-    return f"says {words} where this one says “{' '.join(was)}”"
+    return f"says “{said_now}” where this one says “{said_was}”"
+
+
+def _in_places(one: Sequence[str], other: Sequence[str], places: int) -> str | None:
+    """Return how two texts differ in several places; None where that tells nothing."""
+    if places < 2 or max(len(one), len(other)) > _MOST_WORDS:
+        return None
+    matcher = SequenceMatcher(None, one, other, autojunk=False)
+    steps = [step[1:] for step in matcher.get_opcodes() if step[0] != "equal"]
+    if len(steps) > places or steps[0][0] < _BEGINNING:
+        return None
+    changed = sum(max(to - since, till - at) for since, to, at, till in steps)
+    shared = sum(block.size for block in matcher.get_matching_blocks())
+    sides = [(one[since:to], other[at:till]) for since, to, at, till in steps
+             if not _counts(one, since)]  # fmt: skip
+    was, now = (set[str]().union(*side) for side in zip(*sides, strict=True)) if sides else ((), ())
+    amounts = [{word for word in side if is_number(word) or word in _NEGATIONS}
+               for side in (was, now)]  # fmt: skip
+    is_other_amount = all(amounts) and amounts[0] != amounts[1]
+    if changed > _SPAN or shared < max(_SHARED, changed if is_other_amount else 2 * changed):
+        return None
+    if not any(mine and yours and not _only_adds(mine, yours) for mine, yours in sides):
+        return None
+    return f"says “{' '.join(other)}” where this one says “{' '.join(one)}”"
+
+
+def _counts(words: Sequence[str], place: int) -> bool:
+    """Whether the word before a place says that a number only tells which one it is."""
+    return place > 0 and words[place - 1] in _COUNTED
 
 
 def _only_adds(was: Sequence[str], now: Sequence[str]) -> bool:
     """Whether one of the two says what the other says and more, numbers and negations aside."""
     added = {*was} ^ {*now}
     nested = {*was} <= {*now} or {*now} <= {*was}
-    return nested and not added & NEGATIONS and not any(map(is_number, added))
+    return nested and not added & _NEGATIONS and not any(map(is_number, added))
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> int:

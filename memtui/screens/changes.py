@@ -14,6 +14,7 @@ from textual.content import Content
 
 from memtui.contract import MemtuiError, NotFound, Record
 from memtui.filters import Taker, held_by, parse_when
+from memtui.record_changes import changed_fields
 from memtui.screens.base import conversation
 from memtui.screens.exports import export
 from memtui.screens.modal import ModalListScreen, show_over
@@ -300,7 +301,7 @@ def difference_content(found: Difference, state: AppState, width: int) -> Conten
     whose = display(f"{record.kind} · {scope_words(record.scope)}", limit=200, style=DIM)
     head = [line(display(f"{sign} {found.kind.value}", style=f"{STRONG} {style}"), whose, gap="  ")]
     before, after = found.before, found.after
-    fields = fmt.changed_fields(before, after) if before and after else []
+    fields = changed_fields(before, after) if before and after else []
     changed: list[Line] = [
         *diff_lines(before.text if before else None, after.text if after else None),
         *(labelled(*one) for one in fields),
@@ -343,7 +344,7 @@ def difference_text(found: Difference) -> str:
         for part in record.text.splitlines() or [""]
     ]
     if before is not None and after is not None:
-        fields = [f"{name}: {change}" for name, change in fmt.changed_fields(before, after)]
+        fields = [f"{name}: {change}" for name, change in changed_fields(before, after)]
         told = fields if before.text == after.text else told + fields
     return "\n".join(told)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from datetime import tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
@@ -17,8 +18,8 @@ from memtui.contract import (
     MemtuiError,
     NotFound,
     OperationType,
-    owner_words,
 )
+from memtui.record_changes import changed_fields
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, EditText, Prompt
 from memtui.screens.following import tells_of_review
@@ -28,9 +29,10 @@ from memtui.screens.state import ConfigurationChanged
 from memtui.service import ReviewRule, RuleAction, RuleTest
 from memtui.service.review import HeldDetails, HeldWrite, passed_over
 from memtui.widgets import format as fmt
+from memtui.widgets import held
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Column
-from memtui.widgets.detail_lines import Line, diff_lines, heading, joined, labelled
+from memtui.widgets.detail_lines import MAX_CHARACTERS, Line, diff_lines, heading, joined, labelled
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
 from memtui.widgets.editor import keeps
 from memtui.widgets.keys import bindings_for
@@ -45,8 +47,12 @@ if TYPE_CHECKING:
     from memtui.service import BindingView, MutationAnswer
 
 _ABOUT = "Nothing of this is in any memory, query or context until a person accepts it."
+_DRAFT = "This is your draft, which was not accepted."
 _UNCHANGED = "Unchanged; a accepts it as it is."
-_GONE = "What it would change is gone, so only refusing it is left: d refuses it."
+_GONE = f"{held.GONE}: d refuses it."
+_MOST_LINES = 2_000
+_LONGER = f"Only its first {MAX_CHARACTERS:,} characters are here; memtui review show prints all."
+_WARNING = frozenset({"not yours", "unknown"})
 _NEEDS_ROW = {"accept", "fix", "fix_external", "refuse", "rule", "open", "operation", "copy"}
 _DECIDES = {"accept", "fix", "fix_external", "refuse", "rule"}
 _TESTS = (RuleTest.AGENT, RuleTest.DOOR, RuleTest.TEXT, RuleTest.SUBJECT)
@@ -99,7 +105,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         found = self._details if self._details and self._details.held_id == one.held_id else None
         blocks = [about(one, self.state)]
         if found is not None:
-            blocks = [difference(found), *blocks, *beside(found)]
+            blocks = [difference(found, self.state.zone), *blocks, *beside(found)]
         else:
             wait = self._problem or "Reading what is there now …"
             blocks.insert(0, [display(one.text, limit=4_000, keep_newlines=True), Content(""),
@@ -226,7 +232,10 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         done = "Fixed and accepted" if text is not None else "Accepted"
         seen = found.seen if found is not None else None
         accept = partial(self._accept, text=text, seen=seen, together=together)
-        return await self._decide([one], accept, done)
+        accepted = await self._decide([one], accept, done)
+        if accepted and text is not None and (gone := held.left_out(one, text)):
+            self.toast(gone)
+        return accepted
 
     async def _settled(self) -> None:
         """Wait until what waits, and what is there now of the row under the cursor, is read."""
@@ -268,7 +277,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
             f"Fix what {one.principal} wrote",
             one.text,
             draft,
-            "" if draft is None else "This is your draft, which was not accepted.",
+            " ".join(filter(None, (_DRAFT * (draft is not None), _stays(one)))),
             go="accept",
             unchanged=_UNCHANGED,
             one_line=_is_fact(one, self._shown_of(one)),
@@ -537,10 +546,10 @@ def columns(age: Callable[[HeldWrite], str]) -> list[Column[HeldWrite]]:
         Column("age", "waits", age, 6, "right", keep=80, tone="muted"),
         Column("by", "by", lambda one: one.principal, 12, flexible=True, keep=90, share=0.15),
         Column("does", "asks to", lambda one: one.operation_type.value, 7, keep=85, share=0.05),
-        Column("of", "of", _owners, 14, flexible=True, keep=60, share=0.15),
+        Column("of", "of", held.owners_of, 14, flexible=True, keep=60, share=0.15),
         Column("why", "rule", lambda one: ", ".join(one.reasons), 12, flexible=True, keep=70,
                share=0.2),
-        Column("what", "what", _what, 16, flexible=True, keep=100, share=0.5),
+        Column("what", "what", held.briefly, 16, flexible=True, keep=100, share=0.5),
     ]  # fmt: skip
 
 
@@ -551,6 +560,12 @@ def _kept(held_id: str, text: str) -> KeptDraft:
     return KeptDraft(text=text, held_id=held_id)
 
 
+def _stays(one: HeldWrite) -> str:
+    """Return what is stored with another text as the agent gave it, and what is not."""
+    kept = held.kept_with(one)
+    return " ".join(filter(None, (held.left_out(one, ""), f"Stays: {kept}." if kept else "")))
+
+
 def _is_fact(one: HeldWrite, found: HeldDetails | None) -> bool:
     """Whether it would be a fact, as far as is known by now."""
     if one.operation_type is OperationType.WRITE:
@@ -558,16 +573,7 @@ def _is_fact(one: HeldWrite, found: HeldDetails | None) -> bool:
     return found is not None and any(there.kind == "fact" for there in found.changes)
 
 
-def _owners(one: HeldWrite) -> str:
-    return ", ".join(map(owner_words, one.owners))
-
-
-def _what(one: HeldWrite) -> str:
-    named = ", ".join(handle.provider_record_id for handle in one.handles)
-    return (one.text or named).partition("\n")[0]
-
-
-def difference(found: HeldDetails) -> list[Line]:
+def difference(found: HeldDetails, zone: tzinfo | None) -> list[Line]:
     """Return what it would make of what is there now."""
     if found.gone:
         return [display(_GONE, style=WARN)]
@@ -576,56 +582,47 @@ def difference(found: HeldDetails) -> list[Line]:
         told.append(display("What is there has changed since it was held.", style=WARN))
     for one in found.differences:
         before, after = one.before, one.after
-        told += diff_lines(before.text if before else None, after.text if after else None)
-        if before is not None and after is not None:
-            told += [
-                labelled(name, display(change, limit=300))
-                for name, change in fmt.changed_fields(before, after)
-            ]
+        if before is not None and len(found.differences) > 1:
+            told.append(display(before.handle.provider_record_id, limit=300, style=DIM))
+        texts = (before.text if before else None, after.text if after else None)
+        told += diff_lines(*texts, most=_MOST_LINES, chars=MAX_CHARACTERS)
+        if max(len(text or "") for text in texts) > MAX_CHARACTERS:
+            told.append(display(_LONGER, style=WARN))
+        told += [
+            labelled(name, display(value, limit=MAX_CHARACTERS, keep_newlines=True))
+            for name, value in held.fields(one, zone)
+        ]
     return told
 
 
 def about(one: HeldWrite, state: AppState) -> list[Line]:
-    """Return who asked for it, when, where from, and why it is held."""
-    now = state.true_clock()
-    acts_for = f", for {one.acts_for}" if one.acts_for else ""
-    times = f", {one.times} times, last {fmt.since(one.last_at, now)}" if one.times > 1 else ""
-    told: list[Line] = [
-        labelled("asks to", f"{one.operation_type} in {one.binding_key}"),
-        labelled("of", display(_owners(one), limit=300)),
-        labelled("by", display(f"{one.principal}{acts_for}, through {one.door}", limit=300)),
-        labelled("run", display(one.run_id or "", limit=200)),
-        labelled("from", display(fmt.source_line(one.source), limit=300)),
-        labelled("held", f"{fmt.since(one.held_at, now)}{times}"),
-        labelled("rule", display("; ".join(map(rule_words, one.reasons)), limit=600, style=WARN)),
-        labelled("id", one.held_id),
+    """Return who asked for it, when, where from, and why it waits."""
+    told = held.about(one, state.true_clock(), state.zone)
+    return [
+        labelled(
+            name,
+            "; ".join(map(rule_words, one.reasons))
+            if name == "rule"
+            else display(value, limit=MAX_CHARACTERS, style=WARN if name in _WARNING else ""),
+        )
+        for name, value in told
     ]
-    if one.kept:
-        told.append(labelled("not yours", display(one.kept, limit=300, style=WARN)))
-    if one.decider:
-        said = f"{one.decider} was accepting it; check its outcome in Operations."
-        told.append(labelled("unknown", display(said, style=WARN)))
-    return told
 
 
 def beside(found: HeldDetails) -> Iterator[list[Line]]:
     """Yield what to beware of: an order, what says otherwise, what has changed since."""
     if found.orders:
-        yield [display("It reads like an order, or hides something.", style=WARN)]
-    shown = {one.before.handle for one in found.differences if one.before is not None}
-    others = [one for one in found.contradicts if one.handle not in shown]
-    if others:
-        yield [heading("Says otherwise than"), *map(_record_line, others)]
-    if found.same:
-        yield [heading("Is there already"), *map(_record_line, found.same)]
-    if found.changed:
-        what = [_record_line(one) for one in found.then] or [display("nothing", style=DIM)]
-        yield [heading("Has changed since; when it was held there was"), *what]
+        yield [display(held.ORDERS, style=WARN)]
+    for title, records in held.beside(found):
+        if records:
+            yield [heading(title), *(one for record in records for one in _record_lines(record))]
 
 
-def _record_line(record: Record) -> Content:
-    name = display(record.handle.provider_record_id, limit=120, style=DIM)
-    return lines([name, display(record.text, limit=1_000, keep_newlines=True)])
+def _record_lines(record: Record) -> Iterator[Line]:
+    yield display(record.handle.provider_record_id, limit=120, style=DIM)
+    yield display(record.text, limit=MAX_CHARACTERS, keep_newlines=True)
+    for name, value in changed_fields(None, record):
+        yield labelled(name, display(value, limit=MAX_CHARACTERS))
 
 
 def _versions(found: HeldDetails, text: str | None) -> Iterator[str]:

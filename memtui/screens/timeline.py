@@ -13,6 +13,7 @@ from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import MemtuiError, Record, SourceRef
+from memtui.record_changes import changed_fields
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.open_source import open_source
 from memtui.screens.state import GoTo
@@ -276,7 +277,7 @@ def rows_of(answer: TimelineAnswer) -> list[Row]:
 
 def _fields(change: Change) -> tuple[tuple[str, str], ...]:
     before, after = change.before, change.after
-    return tuple(fmt.changed_fields(before, after)) if before and after else ()
+    return tuple(changed_fields(before, after)) if before and after else ()
 
 
 # How a version reads, and another change.

@@ -562,7 +562,8 @@ def _assembled(reading: _Reading, texts: Sequence[str], now: datetime) -> Assemb
 
 def _poisoned(context: AssembledContext) -> Iterator[ContextWarning]:
     """Warn of what reads like an order to the model, or hides something from a person."""
-    from memtui.pruning.signs import hidden_in, order_in
+    from memtui.pruning.folding import hidden_in
+    from memtui.pruning.signs import order_in
 
     known = {handle for one in context.warnings if one.kind is WarningKind.CONTROL_CHARACTERS
              for handle in one.handles}  # fmt: skip

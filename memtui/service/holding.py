@@ -7,11 +7,11 @@ What waits is in the control plane alone: no provider has it, so no query, conte
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from memtui.contract import (
     Conflict,
@@ -29,7 +29,8 @@ from memtui.contract import (
     owner_of,
     owner_scope,
 )
-from memtui.fact_values import Entry, entry_of, pair_of
+from memtui.fact_values import Entry, Pair, entry_of, pair_of, value_of, written
+from memtui.record_changes import changed_fields, corrected
 from memtui.service.answers import Held, ReviewRule, RuleAction, RuleTest
 from memtui.service.connections import Connection
 from memtui.service.core import Core
@@ -49,6 +50,8 @@ Request: TypeAlias = "WriteRequest | CorrectRequest | ForgetRequest"
 RequestT = TypeVar("RequestT", WriteRequest, CorrectRequest, ForgetRequest)
 
 _FACT = "fact"
+_SEARCHED = 2_000
+"""Characters at the end of a text by which similar records are searched, as by its beginning."""
 _HOUR = timedelta(hours=1)
 _REQUESTS: dict[str, type[WriteRequest | CorrectRequest | ForgetRequest]] = {
     OperationType.WRITE: WriteRequest,
@@ -57,7 +60,11 @@ _REQUESTS: dict[str, type[WriteRequest | CorrectRequest | ForgetRequest]] = {
 }
 _NOT_COMPARED = {"source", "created_by", "created_at", "metadata", "embedding", "revision",
                  "revisions", "scope"}  # fmt: skip
-"""What may differ between two requests that ask for the same."""
+"""What may differ between two requests that ask for the same; metadata is compared by itself."""
+_READ = ("title", "summary", "topic", "tags", "metadata")
+"""Fields beside the text in which an agent reads sentences …"""
+_NAMES = ("kind", "record_id", "created_by")
+"""… and names, which nobody looks through for words."""
 
 
 def rules_of(binding: BindingRow) -> tuple[ReviewRule, ...]:
@@ -77,54 +84,92 @@ def text_of(request: Request) -> str:
     return (request.text or "") if isinstance(request, CorrectRequest) else ""
 
 
+_STATE = {"text", "title", "summary", "kind", "topic", "tags", "pinned", "expires_at"}
+"""The fields by which a record of a provider without revisions has changed."""
+
+
 def state_of(records: Iterable[Record]) -> str:
     """Return what differs once one of the records has changed."""
-    states = sorted((one.handle.provider_record_id, one.revision or one.text) for one in records)
+    states = sorted(
+        (one.handle.provider_record_id, one.revision or one.model_dump_json(include=_STATE))
+        for one in records
+    )
     return sha256(canonical(states).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """What a request meets in its binding."""
+    """The records of its binding that a request is about."""
 
     changes: tuple[Record, ...]
-    """What it would change or remove, or what has its key."""
+    """Those that it would change or remove, or that have its key."""
     contradicts: tuple[Record, ...]
-    """What says otherwise."""
+    """Those that it contradicts; none where that is not asked for."""
 
 
 async def met_by(
-    connection: Connection, request: Request, there: Sequence[Snapshot], sight: Sight | None
+    connection: Connection,
+    request: Request,
+    there: Sequence[Snapshot],
+    sight: Sight | None,
+    *,
+    contradictions: bool = True,
 ) -> Met:
-    """Return what a request would change, and what it says otherwise than.
+    """Return the records that a request would change, and those that it contradicts.
 
     Args:
         connection: The binding's.
         request: What is asked.
         there: The records that it names, as they are now.
         sight: What whoever asks may see.
+        contradictions: Whether to look for what it contradicts.
     """
     named = tuple(one.record for one in there if one.record is not None)
     if not isinstance(request, WriteRequest):
-        changes_text = isinstance(request, ForgetRequest) or any(
-            text_of(request) not in {"", one.text} for one in named
+        changed = isinstance(request, ForgetRequest) or any(
+            corrected(one, request) != one for one in named
         )
-        return Met(changes=named, contradicts=named if changes_text else ())
-    facts = await _own_facts(connection, as_record(connection, request), sight)
+        return Met(changes=named, contradicts=named if changed else ())
+    made = as_record(connection, request)
+    is_pair = pair_of(request.content) is not None
+    facts = await _own_facts(connection, made, sight) if contradictions or is_pair else []
     own = _key_of(request.content, request.topic)
-    is_fact = request.kind == _FACT
-    entries = [(one, entry_of(one)) for one in facts]
-    of_key = [(one, entry) for one, entry in entries if own and entry and entry.key == own.key]
-    same_key = [one for one, entry in of_key if is_fact and entry == own]
-    changes = {one.handle: one for one in (*named, *same_key)}
-    otherwise = {handle: one for handle, one in changes.items() if one.text != request.content}
-    # What stands in no namespace, as a note worded like a fact, its reader takes for any of them.
-    in_none = own is not None and not (is_fact and own.namespace)
-    worded_so = [one for one, entry in of_key if in_none or not entry.namespace]
-    differing = [one for one in worded_so if one.text != request.content]
-    for one in (*differing, *await _otherwise(connection, request, sight)):
-        otherwise.setdefault(one.handle, one)
-    return Met(changes=tuple(changes.values()), contradicts=tuple(otherwise.values()))
+    is_filed = request.kind == _FACT and own is not None
+    of_key = [one for one in facts if is_filed and entry_of(one) == own]
+    changes = {one.handle: one for one in (*named, *of_key)}
+    if not contradictions:
+        return Met(changes=tuple(changes.values()), contradicts=())
+    found = {one.handle: one for one in of_key if one.text != request.content}
+    found |= {
+        one.handle: one for one in named if one.text != made.text or changed_fields(one, made)
+    }
+    others = [one for one in facts if one.handle not in changes]
+    texts = texts_of(request)
+    denying = await asyncio.to_thread(_denied, others, texts, own if is_filed else None)
+    for one in (*denying, *await _otherwise(connection, request, others, sight)):
+        found.setdefault(one.handle, one)
+    return Met(changes=tuple(changes.values()), contradicts=tuple(found.values()))
+
+
+def _denied(facts: Sequence[Record], texts: Sequence[str], own: Entry | None) -> list[Record]:
+    """Return the facts of whose key one of the texts says another value.
+
+    A text outside every namespace, as a note is, speaks of the key in each of them; a fact of a
+    namespace speaks of that one, and of what stands in none.
+    """
+    from memtui.pruning.signs import denied
+
+    keyed = [(one, entry) for one in facts if (entry := entry_of(one)) is not None]
+    is_filed = own is not None and own.namespace
+    first, rest = (texts[:1], texts[1:]) if is_filed else ((), texts)
+    pairs = [pair_of(one.text) or Pair(entry.key, written(value_of(one))) for one, entry in keyed]
+    by_rest = denied(rest, pairs)
+    by_first = denied(first, pairs)
+    return [
+        one
+        for (one, entry), mine, theirs in zip(keyed, by_first, by_rest, strict=True)
+        if theirs or (mine and own and entry.namespace in {"", own.namespace})
+    ]
 
 
 def as_record(connection: Connection, request: WriteRequest) -> Record:
@@ -134,11 +179,9 @@ def as_record(connection: Connection, request: WriteRequest) -> Record:
 
 
 async def _own_facts(connection: Connection, made: Record, sight: Sight | None) -> list[Record]:
-    """Return the owner's facts, where what is made is a `key: value`."""
+    """Return the owner's facts, where the provider lists them."""
     from memtui.service.context import own_records
 
-    if pair_of(made.text) is None:
-        return []
     if not connection.adapter.capabilities.browse:
         return []
     pages = own_records(connection, [owner_scope(made.scope)], sight, kind=_FACT)
@@ -146,22 +189,27 @@ async def _own_facts(connection: Connection, made: Record, sight: Sight | None) 
 
 
 async def _otherwise(
-    connection: Connection, request: WriteRequest, sight: Sight | None
+    connection: Connection, request: WriteRequest, facts: Sequence[Record], sight: Sight | None
 ) -> list[Record]:
-    """Return what speaks of the same and says otherwise: another number, word or negation."""
-    from memtui.pruning.duplicates import form_of
-    from memtui.pruning.signs import otherwise
+    """Return what is on the same subject and disagrees: another number, word or negation."""
+    from memtui.pruning.signs import disagreeing
     from memtui.service.similar import candidates
 
-    if not connection.adapter.capabilities.similar:
-        return []
-    own = form_of(request.content)
-    return [
-        Record.like(one)
-        for one in readable(await candidates(connection, request), request.scope, sight)
+    prose = [one for one in (request.content, request.summary, request.title) if one]
+    known = {one.handle: one for one in facts}
+    if connection.adapter.capabilities.similar:
+        for text in dict.fromkeys((*prose, request.content[-_SEARCHED:])):
+            near = readable(await candidates(connection, request, text), request.scope, sight)
+            known |= {one.handle: Record.like(one) for one in near}
+    said = [
+        (one, text)
+        for one in known.values()
         if owner_of(one.scope) == owner_of(request.scope)
-        and otherwise(form_of(one.text), own) is not None
+        for text in (one.summary, one.text if entry_of(one) is None else None)
+        if text
     ]
+    found = await asyncio.to_thread(disagreeing, prose, [text for _, text in said])
+    return [one for (one, _), disagrees in zip(said, found, strict=True) if disagrees]
 
 
 def _key_of(text: str, topic: str | None) -> Entry | None:
@@ -208,6 +256,8 @@ class _Asked:
         if rule.test is RuleTest.NEW_SUBJECT:
             made = [_is_new_subject(self.connection, one, self.entry.sight) for one in self._made()]
             return any(await asyncio.gather(*made))
+        if rule.test is RuleTest.INSTRUCTION:  # in a thread: a megabyte takes a while
+            return await asyncio.to_thread(reads_like_order, self.request)
         caller, value = self.entry.caller, rule.value.casefold()
         accepts = rule.action is RuleAction.ACCEPT
         agents = {caller.principal.removeprefix(AGENT_PREFIX).casefold()}
@@ -219,7 +269,6 @@ class _Asked:
             RuleTest.DOOR: lambda: value == caller.door.casefold(),
             RuleTest.TEXT: lambda: self._says(value, wholly=accepts),
             RuleTest.SUBJECT: lambda: self._is_of(value, wholly=accepts),
-            RuleTest.INSTRUCTION: lambda: reads_like_order(self.request),
             RuleTest.CONTRADICTION: lambda: bool(self.met.contradicts),
         }
         return tests[rule.test]()
@@ -231,21 +280,32 @@ class _Asked:
             return [as_record(self.connection, request)]
         if isinstance(request, ForgetRequest):
             return []
-        given = {"text": request.text, "topic": request.topic}
-        update = {name: value for name, value in given.items() if value is not None}
-        return [one.model_copy(update=update) for one in self.met.changes]
+        return [corrected(one, request) for one in self.met.changes]
 
     def _is_of(self, subject: str, *, wholly: bool) -> bool:
         """Whether it is about a subject; `wholly`: all that it changes is, before and after."""
-        said = [subject in _subjects(one) for one in (*self.met.changes, *self._made())]
-        return bool(said) and (all(said) if wholly else any(said))
+        from memtui.pruning.folding import spaced_plain
+
+        if wholly:
+            said = [subject in _subjects(one) for one in (*self.met.changes, *self._made())]
+            return bool(said) and all(said)
+        named = (_subjects(one) for one in (*self.met.changes, *self._made()))
+        folded = {spaced_plain(name) for names in named for name in names}
+        return spaced_plain(subject) in folded
 
     def _says(self, words: str, *, wholly: bool) -> bool:
         """Whether it has these words; `wholly`: each text that it changes has, before and after."""
+        from memtui.pruning.folding import spaced_plain
+
         if not wholly:
-            return any(words in _joined(one) for one in _texts(self.request))
+            folded = spaced_plain(words)
+            return any(folded in spaced_plain(one) for one in texts_of(self.request))
         made = self._made()
-        return bool(made) and all(words in _joined(one.text) for one in (*self.met.changes, *made))
+        texts = [one.text for one in (*self.met.changes, *made)]
+        said = {
+            name: getattr(self.request, name, None) for name in ("title", "summary", "metadata")
+        }
+        return bool(made) and all(words in _joined(one) for one in (*texts, *_strings(said)))
 
     def is_beyond(self, database: DatabaseConnection, rule: ReviewRule) -> bool:
         """Whether the agent has written as many as a rule allows in this run, or the last hour.
@@ -316,7 +376,11 @@ async def hold(
     """
     binding = _bound(entry)
     rules = rules_of(binding)
-    met = await met_by(connection, request, there, entry.sight)
+    tests = {one.test for one in rules}
+    met = await met_by(
+        connection, request, there, entry.sight,
+        contradictions=RuleTest.CONTRADICTION in tests,
+    )  # fmt: skip
     asked = _Asked(core, entry, connection, request, there, met)
     for rule in rules:
         if rule.action is RuleAction.REFUSE and await asked.fits(rule):
@@ -354,6 +418,7 @@ def _let_wait(asked: _Asked, reasons: list[str]) -> Held:
         "type": entry.operation_type,
         "owners": [owner_of(one) for one in owners],
         **request.model_dump(mode="json", exclude=_NOT_COMPARED),
+        "metadata": _without_ids(getattr(request, "metadata", {})),
     }
     with core.database.write() as database:
         appending.hold(database, company_id)
@@ -399,21 +464,47 @@ def _subjects(one: Record) -> set[str]:
     return {name.casefold() for name in named if name}
 
 
-def _texts(request: Request) -> list[str]:
-    if isinstance(request, ForgetRequest):
-        return []
-    told = [text_of(request), request.summary, request.topic]
-    told += [getattr(request, "title", None), *(request.tags or ())]
-    return [one for one in told if one]
+def _without_ids(metadata: Json) -> Json:
+    """Return metadata as two requests are compared: a door may name each asking by an id."""
+    return {
+        name: {inner: one for inner, one in value.items() if inner != "id"}
+        if isinstance(value, dict)
+        else value
+        for name, value in metadata.items()
+    }
+
+
+def texts_of(request: Request) -> list[str]:
+    """Return every text of a request that an agent will read, its own first."""
+    told = {name: getattr(request, name, None) for name in _READ}
+    return [one for one in (text_of(request), *_strings(told)) if one.strip()]
+
+
+def _strings(value: Any, name: str = "") -> Iterator[str]:
+    """Yield the texts in a piece of JSON; one that has a name in metadata as `name: text`."""
+    if isinstance(value, dict):
+        key = value.get("key") if name else None
+        for inner, one in value.items():
+            path = inner if name or inner == "metadata" else ""
+            yield from _strings(one, str(key) if key and inner == "value" else path)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _strings(one, name)
+    elif value is not None:
+        yield f"{name}: {value}" if name else str(value)
 
 
 def reads_like_order(request: Request) -> bool:
     """Whether a text of what is asked gives its reader orders, or hides characters."""
-    return any(map(_orders, _texts(request)))
+    names = [getattr(request, name, None) for name in _NAMES]
+    source = request.source.model_dump() if request.source else {}
+    told = (*texts_of(request), *names, *source.values())
+    return any(map(_orders, filter(None, told)))
 
 
 def _orders(text: str) -> bool:
-    from memtui.pruning.signs import hidden_in, order_in
+    from memtui.pruning.folding import hidden_in
+    from memtui.pruning.signs import order_in
 
     return order_in(text) is not None or hidden_in(text) > 0
 
@@ -475,7 +566,8 @@ class Acceptance:
                 f"{self.row.held_id} was meant for a binding {self.row.binding_key} that has been "
                 "removed; the one of that name today is another. Refuse it, or write it yourself."
             )
-        now = (await met_by(connection, request, there, entry.sight)).changes
+        met = await met_by(connection, request, there, entry.sight, contradictions=False)
+        now = met.changes
         then = [Record.model_validate(one) for one in self.row.base]
         if state_of(now) != (self.seen or state_of(then)):
             held_id = self.row.held_id
@@ -544,11 +636,16 @@ def find(rows: Sequence[HeldRow], held_id: str) -> HeldRow:
 
 
 def fixed(request: Request, text: str | None) -> Request:
-    """Return a request with the text that a person has put in the place of the agent's."""
-    if text is None:
+    """Return a request with the text that a person has put in the place of the agent's.
+
+    The agent's summary and vector are of its own text, and go with that.
+    """
+    if text is None or text == text_of(request):
         return request
     name = "content" if isinstance(request, WriteRequest) else "text"
-    return request.model_copy(update={name: text})
+    derived = {"summary": None, "embedding": None}
+    kept = {field: value for field, value in derived.items() if field in type(request).model_fields}
+    return request.model_copy(update={name: text, **kept})
 
 
 def json_of(rules: Iterable[ReviewRule]) -> list[Json]:

@@ -21,11 +21,16 @@ from memtui.store.sight import Sight
 _CANDIDATES, _TOLD, _CHARS = 10, 3, 2_000
 
 
-async def candidates(connection: Connection, request: WriteRequest) -> Sequence[Snippet]:
-    """Return the records of the same owner and sort that a search for the text finds first."""
+async def candidates(
+    connection: Connection, request: WriteRequest, text: str | None = None
+) -> Sequence[Snippet]:
+    """Return the records of the same owner and sort that a search for a text finds first.
+
+    `text` None: the text that is to be written.
+    """
     asked = QueryRequest(
         scope=owner_scope(request.scope),
-        query=request.content[:_CHARS],
+        query=(text or request.content)[:_CHARS],
         binding_key=connection.binding.key,
         top_k=_CANDIDATES,
         metadata_filter={"kind": request.kind},

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from textual.content import Content
 
 from memtui.contract import Record, Scope
+from memtui.record_changes import changed_fields
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.display import (
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from memtui.store.journal import Found
 
 LABEL_CELLS = 10
-_DIFF_LINES = 60
+_DIFF_LINES, _LINE_CHARS = 60, 2_000
 _TOLD_LINES = 4
 _TOLD_CHARS = 160
 _AROUND = 40
@@ -47,7 +48,8 @@ SCOPE_WORDS = {
 }
 SEPARATOR = " · "
 HINT_GAP = "   "
-_MAX_CHARACTERS = 20_000
+MAX_CHARACTERS = 20_000
+"""What is compared of a text."""
 _MAX_WORDS = 400
 MARKED_WORD = re.compile(r"[^\W_]+")
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]+")
@@ -165,8 +167,8 @@ def diff(before: str | None, after: str | None) -> list[DiffLine]:
 
     Past 20,000 characters the rest is left out of the comparison. None: there is no text.
     """
-    old = [] if before is None else before[:_MAX_CHARACTERS].splitlines()
-    new = [] if after is None else after[:_MAX_CHARACTERS].splitlines()
+    old = [] if before is None else before[:MAX_CHARACTERS].splitlines()
+    new = [] if after is None else after[:MAX_CHARACTERS].splitlines()
     lines: list[DiffLine] = []
     matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=True)
     for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
@@ -201,21 +203,26 @@ def _word_diff(before: str, after: str) -> list[DiffLine]:
     return [DiffLine("-", tuple(gone)), DiffLine("+", tuple(come))]
 
 
-def diff_lines(before: str | None, after: str | None) -> Iterator[Content]:
-    """Yield what changed, signs first, changed words emphasised; stretches that stayed are cut."""
+def diff_lines(
+    before: str | None, after: str | None, *, most: int = _DIFF_LINES, chars: int = _LINE_CHARS
+) -> Iterator[Content]:
+    """Yield what changed, signs first, changed words emphasised; stretches that stayed are cut.
+
+    Past `most` lines the rest is left out, and of a line past `chars`; both are marked.
+    """
     shown = 0
     for same, group in groupby(diff(before, after), key=lambda one: one.sign == " "):
         stretch = list(group)
         if same and len(stretch) > 4:
-            yield from map(_diff_line, stretch[:1])
+            yield _diff_line(stretch[0], chars)
             yield Content.styled(f"  … {fmt.counted(len(stretch) - 2, 'line')} as before", DIM)
             stretch = stretch[-1:]
         for one in stretch:
-            if shown == _DIFF_LINES:
+            if shown == most:
                 yield Content.styled("  … the rest of the change is not shown", DIM)
                 return
             shown += 1
-            yield _diff_line(one)
+            yield _diff_line(one, chars)
 
 
 def made_again(now: Record, then: Record) -> str:
@@ -224,7 +231,7 @@ def made_again(now: Record, then: Record) -> str:
     told = [f"{one.sign} {_around_change(one)}" for one in lines[:_TOLD_LINES]]
     if more := len(lines) - len(told):
         told.append(f"… and {fmt.counted(more, 'more line')}")
-    return "\n".join([*told, *(": ".join(one) for one in fmt.changed_fields(now, then))])
+    return "\n".join([*told, *(": ".join(one) for one in changed_fields(now, then))])
 
 
 def _around_change(one: DiffLine) -> str:
@@ -243,10 +250,10 @@ def change_lines(change: Change) -> Iterator[Content]:
     )
 
 
-def _diff_line(one: DiffLine) -> Content:
+def _diff_line(one: DiffLine, chars: int) -> Content:
     style = {"-": BAD, "+": OK}.get(one.sign, DIM)
     parts = [
-        display(text, limit=2_000, style=f"{style} underline" if changed else style)
+        display(text, limit=chars, style=f"{style} underline" if changed else style)
         for text, changed in one.parts
     ]
     return Content.styled(f"{one.sign} ", style) + Content("").join(parts)

@@ -311,28 +311,6 @@ def quoted_name(record: Record) -> str:
     return f"“{name[:_NAME_CHARS]}{'…' * (len(name) > _NAME_CHARS)}”"
 
 
-def changed_fields(before: Record, after: Record) -> list[tuple[str, str]]:
-    """Return what changed of a record beside its text: `("pinned", "no → yes")`."""
-    named = {
-        "title": (before.title, after.title),
-        "summary": (before.summary, after.summary),
-        "topic": (before.topic, after.topic),
-        "kind": (before.kind, after.kind),
-        "tags": (", ".join(before.tags), ", ".join(after.tags)),
-        "pinned": ("yes" if before.pinned else "no", "yes" if after.pinned else "no"),
-        "expires": (_until(before), _until(after)),
-    }
-    return [
-        (name, f"{was or 'none'} → {now or 'none'}")
-        for name, (was, now) in named.items()
-        if was != now
-    ]
-
-
-def _until(record: Record) -> str | None:
-    return exact(record.expires_at) if record.expires_at else None
-
-
 def undo_question(operation: Operation, what: str, now: datetime, me: str) -> str:
     """Ask whether to undo a change: `Undo the edit from 6 s ago (2 records)?`; `me` is a principal.
 

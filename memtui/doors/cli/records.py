@@ -49,6 +49,7 @@ from memtui.filters import (
     names_bindings,
     written_value,
 )
+from memtui.record_changes import changed_fields
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
@@ -319,8 +320,13 @@ def from_words(operation: Operation) -> str:
     return f", from {shown.source_line(operation.reason)}" if operation.reason else ""
 
 
-def change_of(before: Record | None, after: Record | None) -> Iterator[Line]:
-    """Yield what a change did to a record: its text once where it stayed, then all else."""
+def change_of(
+    before: Record | None, after: Record | None, *, whole: bool = False
+) -> Iterator[Line]:
+    """Yield what a change did to a record: its text once where it stayed, then all else.
+
+    `whole`: of a record that is made or goes, the fields beside its text too.
+    """
     sides = [("-", before), ("+", after)]
     if before is not None and after is not None and before.text == after.text:
         sides = [(" ", after)]
@@ -328,8 +334,8 @@ def change_of(before: Record | None, after: Record | None) -> Iterator[Line]:
         if record is not None:
             for line in record.text.split("\n"):
                 yield f"  {sign} {line}"
-    if before is not None and after is not None:
-        for name, change in shown.changed_fields(before, after):
+    if whole or (before is not None and after is not None):
+        for name, change in changed_fields(before, after):
             yield f"    {name}: {change}"
 
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import typer
 
-from memtui.contract import Invalid, MemtuiError, NotFound, owner_words
+from memtui.contract import Invalid, MemtuiError, NotFound
 from memtui.doors.cli.errors import KIND_CODES, kind_of
 from memtui.doors.cli.forget import changed_ids
 from memtui.doors.cli.input import read_stdin
@@ -19,6 +19,7 @@ from memtui.doors.cli.session import Session, build
 from memtui.external_editor import edited
 from memtui.visible import visible
 from memtui.widgets import format as shown
+from memtui.widgets.held import GONE, ORDERS, about, beside, briefly, kept_with, left_out, owners_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -104,7 +105,10 @@ async def review_fix(
     *,
     seen: Annotated[str | None, typer.Option(help="As with accept.")] = None,
 ) -> int:
-    """Edit its text and accept it; without TEXT in your editor."""
+    """Edit its text and accept it; without TEXT in your editor.
+
+    The agent's summary goes with its text; what else it gave stays and is named.
+    """
     [one] = await _chosen(session, [held_id])
     if text is not None:
         return await _fix(session, one, read_stdin() if text == "-" else text, seen)
@@ -127,7 +131,9 @@ async def _fix(session: Session, one: HeldWrite, text: str, seen: str | None) ->
         )
         return jsonable(answer), changed_ids(answer)
 
-    return await _decide(session, [one], fix, "fix")
+    kept = kept_with(one, session.zone)
+    told = (left_out(one, text), f"Stored as the agent gave it: {kept}." if kept else "")
+    return await _decide(session, [one], fix, "fix", told=told)
 
 
 async def review_refuse(
@@ -259,6 +265,7 @@ async def _decide(
     always: str | None = None,
     *,
     together: str | None = None,
+    told: Sequence[str] = (),
 ) -> int:
     """Decide on each; tell what became of it, and return the exit code.
 
@@ -302,6 +309,7 @@ async def _decide(
         (id_ for one in done for id_ in one["record_ids"]),
         *(f"{one['held_id'][:_SHORT]}: {one['message']}" for one in failed),
         *(f"{_WORDS[decision]} {one['held_id'][:_SHORT]}." for one in done),
+        *told,
         *(f"From now on: {rule.name}." for rule in rules),
         f"memtui undo {done[-1]['operation_id']} takes {what} back." if done else "",
         *dict.fromkeys(beware),
@@ -320,55 +328,31 @@ def _row(session: Session, one: HeldWrite) -> list[str]:
         shown.ago(one.held_at, session.now),
         one.principal,
         one.operation_type.value,
-        f"{one.binding_key}: {', '.join(map(owner_words, one.owners))}",
+        f"{one.binding_key}: {owners_of(one)}",
         f"{', '.join(one.reasons)}{' (not yours to decide)' * bool(one.kept)}",
-        _text(one),
+        visible(briefly(one, session.zone), limit=_CHARS),
     ]
-
-
-def _text(one: HeldWrite) -> str:
-    said = one.text or ", ".join(handle.provider_record_id for handle in one.handles)
-    return visible(said, limit=_CHARS)
 
 
 def _details(session: Session, one: HeldDetails) -> Iterator[Line]:
     for difference in one.differences:
-        yield from change_of(difference.before, difference.after)
+        if len(one.differences) > 1 and difference.before is not None:
+            yield Dim(difference.before.handle.provider_record_id)
+        yield from change_of(difference.before, difference.after, whole=True)
     yield ""
-    acts_for = f", for {one.acts_for}" if one.acts_for else ""
-    told = [
-        ("asks to", f"{one.operation_type} in {one.binding_key}"),
-        ("of", ", ".join(map(owner_words, one.owners))),
-        ("by", f"{one.principal}{acts_for}, through {one.door}"),
-        ("from", shown.source_line(one.source)),
-        ("run", one.run_id or ""),
-        ("held", f"{shown.since(one.held_at, session.now)}: {', '.join(one.reasons)}"),
-        ("asked", f"{one.times} times, last {shown.since(one.last_at, session.now)}"
-         if one.times > 1 else ""),
-        ("decider", one.decider or ""),
-        ("not yours", one.kept),
-        ("id", one.held_id),
-        ("seen", one.seen),
-    ]  # fmt: skip
+    told = (*about(one, session.now, session.zone), ("seen", one.seen))
     yield from fields((name, value) for name, value in told if value)
     if one.orders:
-        yield "It reads like an order, or hides something."
-    for title, records in (
-        ("says otherwise than", one.contradicts),
-        ("is there already", one.same),
-        ("was, when it was held", one.then if one.changed else ()),
-    ):
+        yield ORDERS
+    for title, records in beside(one):
         for record in records:
             yield Dim(f"{title}  {record.handle.provider_record_id}")
-            yield from (f"    {line}" for line in record.text.split("\n"))
+            yield from change_of(None, record, whole=True)
 
 
 def _how(one: HeldDetails) -> str:
     if one.gone:
-        return (
-            "What it would change is gone, so only refusing it is left: memtui review refuse "
-            f"{one.held_id[:_SHORT]}."
-        )
+        return f"{GONE}: memtui review refuse {one.held_id[:_SHORT]}."
     seen = f" --seen {one.seen}" if one.changed else ""
     return (
         f"memtui review accept {one.held_id[:_SHORT]}{seen} accepts it, memtui review refuse "

@@ -1,0 +1,127 @@
+"""What a change makes of a record beside its text: one description for every door and screen.
+
+Strings that come from outside are returned as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, tzinfo
+from typing import Any
+
+from memtui.contract import (
+    CorrectRequest,
+    ForgetRequest,
+    Record,
+    RecordHandle,
+    WriteMode,
+    WriteRequest,
+)
+
+_NAMES = {
+    "title": "title", "summary": "summary", "kind": "kind", "topic": "topic", "tags": "tags",
+    "pinned": "pinned", "expires_at": "expires",
+}  # fmt: skip
+"""Fields that a change can set, and what each is called."""
+_ABSENT = {"pinned": "no", "expires": "never"}
+"""What is said of a field that a record does not have; of any other: none."""
+_UNNAMED = RecordHandle(provider_key="none", provider_record_id="none")
+_Fields = dict[tuple[str, str], str]
+"""Values by the field's name and, of a member of the metadata, its path."""
+
+
+def changed_fields(
+    before: Record | None, after: Record | None, zone: tzinfo | None = None
+) -> list[tuple[str, str]]:
+    """Return each field beside the text that a change changes: `("pinned", "no → yes")`.
+
+    Of a record that is made, or goes, it is each field that it has: `("pinned", "yes")`.
+
+    Args:
+        before: The record as it was; None: it was not there.
+        after: The record as it is then; None: it is not there any more.
+        zone: The zone of times; None: the system's.
+    """
+    was, now = (_fields(one, zone) if one else {} for one in (before, after))
+    if before is None or after is None:
+        return [_said(*one) for one in (was or now).items() if one != (("kind", ""), "note")]
+    return [
+        _said(name, f"{_value(name, was)} → {_value(name, now)}")
+        for name in dict.fromkeys((*was, *now))
+        if was.get(name) != now.get(name)
+    ]
+
+
+def asked_fields(
+    request: WriteRequest | CorrectRequest | ForgetRequest, zone: tzinfo | None = None
+) -> list[tuple[str, str]]:
+    """Return each field beside the text that a request sets."""
+    if isinstance(request, ForgetRequest):
+        return []
+    if isinstance(request, WriteRequest):
+        record = Record.like(request, handle=_UNNAMED, text=request.content)
+        return [*changed_fields(None, record, zone), *written_with(request, zone)]
+    now = _fields(corrected(Record(handle=_UNNAMED, text="", scope=request.scope), request), zone)
+    names = [(_NAMES[name], "") for name in _NAMES if getattr(request, name, None) is not None]
+    if request.never_expires:
+        names.append(("expires", ""))
+    return [_said(name, _value(name, now)) for name in names]
+
+
+def written_with(request: WriteRequest, zone: tzinfo | None = None) -> Iterator[tuple[str, str]]:
+    """Yield what a write says of its record that no correction changes."""
+    for name, moment in (
+        ("made", request.created_at),
+        ("holds from", request.valid_from),
+        ("holds to", request.valid_to),
+    ):
+        if moment is not None:
+            yield name, _moment(moment, zone)
+    if request.created_by:
+        yield "author", request.created_by
+    if request.record_id:
+        in_place = "in the place of " * (request.mode is WriteMode.UPSERT)
+        yield "stored as", f"{in_place}{request.record_id}"
+    if request.embedding is not None:
+        yield "vector", f"{len(request.embedding):,} numbers of its own, by which it is found"
+
+
+def corrected(record: Record, request: CorrectRequest) -> Record:
+    """Return what a correction makes of a record."""
+    set_to = {name: getattr(request, name, None) for name in ("text", *_NAMES)}
+    given = {name: value for name, value in set_to.items() if value is not None}
+    return record.model_copy(update=given | ({"expires_at": None} if request.never_expires else {}))
+
+
+def _fields(record: Record, zone: tzinfo | None) -> _Fields:
+    told = {name: getattr(record, name) for name in _NAMES}
+    told["tags"], told["pinned"] = ", ".join(record.tags), "yes" if record.pinned else ""
+    told["expires_at"] = _moment(record.expires_at, zone) if record.expires_at else ""
+    fields = {(_NAMES[name], ""): value for name, value in told.items() if value}
+    members = _leaves(record.metadata) if record.metadata else ()
+    return fields | {("metadata", path): value for path, value in members}
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield path and value of everything in a piece of JSON."""
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from _leaves(inner, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, str):
+        yield path, value
+    else:
+        yield path, json.dumps(value, ensure_ascii=False)
+
+
+def _said(name: tuple[str, str], value: str) -> tuple[str, str]:
+    field, path = name
+    return field, f"{path}: {value}" if path else value
+
+
+def _value(name: tuple[str, str], fields: _Fields) -> str:
+    return fields.get(name) or _ABSENT.get(name[0], "none")
+
+
+def _moment(moment: datetime, zone: tzinfo | None) -> str:
+    return moment.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S %Z").rstrip()
