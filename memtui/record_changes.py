@@ -6,7 +6,7 @@ Strings that come from outside are returned as they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, tzinfo
 from typing import Any
 
@@ -24,6 +24,8 @@ _NAMES = {
     "pinned": "pinned", "expires_at": "expires",
 }  # fmt: skip
 """Fields that a change can set, and what each is called."""
+_READ = ("title", "summary", "topic", "tags", "metadata")
+"""Fields beside the text in which a model reads sentences."""
 _ABSENT = {"pinned": "no", "expires": "never"}
 """What is said of a field that a record does not have; of any other: none."""
 _UNNAMED = RecordHandle(provider_key="none", provider_record_id="none")
@@ -92,6 +94,28 @@ def corrected(record: Record, request: CorrectRequest) -> Record:
     set_to = {name: getattr(request, name, None) for name in ("text", *_NAMES)}
     given = {name: value for name, value in set_to.items() if value is not None}
     return record.model_copy(update=given | ({"expires_at": None} if request.never_expires else {}))
+
+
+def texts_beside(of: object, names: Iterable[str] = _READ) -> list[str]:
+    """Return the texts of a record or request beside its own that a model reads.
+
+    What has a name in the metadata is `name: text`.
+    """
+    return [*_strings({name: getattr(of, name, None) for name in names})]
+
+
+def _strings(value: Any, name: str = "") -> Iterator[str]:
+    """Yield the texts in a piece of JSON; one that has a name in metadata as `name: text`."""
+    if isinstance(value, dict):
+        key = value.get("key") if name else None
+        for inner, one in value.items():
+            path = inner if name or inner == "metadata" else ""
+            yield from _strings(one, str(key) if key and inner == "value" else path)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _strings(one, name)
+    elif value is not None:
+        yield f"{name}: {value}" if name else str(value)
 
 
 def _fields(record: Record, zone: tzinfo | None) -> _Fields:

@@ -26,6 +26,7 @@ from memtui.pruning.duplicates import (
 from memtui.pruning.folding import hidden_in
 from memtui.pruning.patterns import Pattern
 from memtui.pruning.signs import order_in, otherwise, topic_keys
+from memtui.record_changes import texts_beside
 
 _PAIR = re.compile(r"\s*([\w.\-]+):\s+\S")
 
@@ -279,10 +280,11 @@ class _Search:
         if taken_out := dict.fromkeys(_TAKEN_OUT.findall(record.text)):
             sentence = f"A secret was taken out of it: {', '.join(taken_out)}."
             yield self._found(record, Reason.REDACTED, sentence)
-        if order := order_in(record.text):
+        texts = (record.text, *texts_beside(record))
+        if order := next(filter(None, map(order_in, texts)), None):
             sentence = f"It reads like an order to its reader: {_quoted(order)}."
             yield self._found(record, Reason.POISONED, sentence)
-        if hidden := hidden_in(record.text):
+        if hidden := sum(map(hidden_in, texts)):
             characters = "1 character" if hidden == 1 else f"{hidden:,} characters"
             sentence = f"It has {characters} that a person does not see and a model reads."
             yield self._found(record, Reason.POISONED, sentence)

@@ -7,11 +7,11 @@ What waits is in the control plane alone: no provider has it, so no query, conte
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from memtui.contract import (
     Conflict,
@@ -30,7 +30,7 @@ from memtui.contract import (
     owner_scope,
 )
 from memtui.fact_values import Entry, Pair, entry_of, pair_of, value_of, written
-from memtui.record_changes import changed_fields, corrected
+from memtui.record_changes import changed_fields, corrected, texts_beside
 from memtui.service.answers import Held, ReviewRule, RuleAction, RuleTest
 from memtui.service.connections import Connection
 from memtui.service.core import Core
@@ -61,10 +61,8 @@ _REQUESTS: dict[str, type[WriteRequest | CorrectRequest | ForgetRequest]] = {
 _NOT_COMPARED = {"source", "created_by", "created_at", "metadata", "embedding", "revision",
                  "revisions", "scope"}  # fmt: skip
 """What may differ between two requests that ask for the same; metadata is compared by itself."""
-_READ = ("title", "summary", "topic", "tags", "metadata")
-"""Fields beside the text in which an agent reads sentences …"""
 _NAMES = ("kind", "record_id", "created_by")
-"""… and names, which nobody looks through for words."""
+"""Fields of a request that an agent reads and nobody looks through for words."""
 
 
 def rules_of(binding: BindingRow) -> tuple[ReviewRule, ...]:
@@ -302,10 +300,8 @@ class _Asked:
             return any(folded in spaced_plain(one) for one in texts_of(self.request))
         made = self._made()
         texts = [one.text for one in (*self.met.changes, *made)]
-        said = {
-            name: getattr(self.request, name, None) for name in ("title", "summary", "metadata")
-        }
-        return bool(made) and all(words in _joined(one) for one in (*texts, *_strings(said)))
+        texts += texts_beside(self.request, ("title", "summary", "metadata"))
+        return bool(made) and all(words in _joined(one) for one in texts)
 
     def is_beyond(self, database: DatabaseConnection, rule: ReviewRule) -> bool:
         """Whether the agent has written as many as a rule allows in this run, or the last hour.
@@ -476,22 +472,7 @@ def _without_ids(metadata: Json) -> Json:
 
 def texts_of(request: Request) -> list[str]:
     """Return every text of a request that an agent will read, its own first."""
-    told = {name: getattr(request, name, None) for name in _READ}
-    return [one for one in (text_of(request), *_strings(told)) if one.strip()]
-
-
-def _strings(value: Any, name: str = "") -> Iterator[str]:
-    """Yield the texts in a piece of JSON; one that has a name in metadata as `name: text`."""
-    if isinstance(value, dict):
-        key = value.get("key") if name else None
-        for inner, one in value.items():
-            path = inner if name or inner == "metadata" else ""
-            yield from _strings(one, str(key) if key and inner == "value" else path)
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _strings(one, name)
-    elif value is not None:
-        yield f"{name}: {value}" if name else str(value)
+    return [one for one in (text_of(request), *texts_beside(request)) if one.strip()]
 
 
 def reads_like_order(request: Request) -> bool:
