@@ -59,7 +59,7 @@ _REQUESTS: dict[str, type[WriteRequest | CorrectRequest | ForgetRequest]] = {
     OperationType.FORGET: ForgetRequest,
 }
 _NOT_COMPARED = {"source", "created_by", "created_at", "metadata", "embedding", "revision",
-                 "revisions", "scope"}  # fmt: skip
+                 "revisions", "replaces", "scope", "users"}  # fmt: skip
 """What may differ between two requests that ask for the same; metadata is compared by itself."""
 _NAMES = ("kind", "record_id", "created_by")
 """Fields of a request that an agent reads and nobody looks through for words."""

@@ -65,7 +65,7 @@ CORRECT = CorrectRequest(
     text="the-text", summary=WRITE.summary, topic="the-topic", tags=("the-tag", "second-tag"),
     pinned=True, expires_at=datetime(2032, 1, 1, tzinfo=UTC), revision="of-a-provider",
 )  # fmt: skip
-NEVER_SHOWN = {"handle", "revision", "never_expires"}
+NEVER_SHOWN = {"handle", "revision", "never_expires", "replaces", "users"}
 
 
 def waiting(request: WriteRequest | CorrectRequest | ForgetRequest, **more: Any) -> HeldDetails:
