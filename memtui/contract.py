@@ -884,7 +884,8 @@ class WriteRequest(Model):
     """Store `content`. `binding_key` None lets the service resolve; an adapter gets it set."""
 
     scope: Scope
-    source: SourceRef
+    source: SourceRef | None
+    """None: nobody knows, of a record that is stored again."""
     content: Annotated[str, Field(min_length=1)]
     binding_key: str | None = None
     mode: WriteMode = WriteMode.APPEND

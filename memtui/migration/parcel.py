@@ -38,6 +38,15 @@ class Loss(Model):
     records: int
     carried: bool
     """True: it travels in the metadata, and a migration back restores it."""
+    filled: bool = False
+    """Nobody knows it of these records, and the destination fills it in."""
+
+    @property
+    def fate(self) -> str:
+        """What becomes of it, for a person."""
+        if self.filled:
+            return "not known, and filled in by the destination"
+        return "carried in the metadata" if self.carried else "lost"
 
 
 def losses(records: Counter[str], *, carried: bool) -> Iterator[Loss]:
@@ -188,7 +197,7 @@ def unpack_clean(record: Record) -> Parcel:
     changed = parcel.record.model_copy(
         update={
             "text": clean.content,
-            "source": clean.source if parcel.record.source else None,
+            "source": clean.source,
             **{
                 name: getattr(clean, name) for name in ("title", "summary", "kind", "topic", "tags")
             },
@@ -252,7 +261,7 @@ def pack(
 
 
 _FILLED = ("source", "created_at", "created_by")
-"""What a write fills in where it is not given."""
+"""What a destination may fill in where nobody knows it."""
 _WITHOUT: Json = {
     "expires_at": None, "pinned": False, "valid_from": None, "valid_to": None, "summary": None,
 }  # fmt: skip

@@ -102,6 +102,7 @@ class _Survey:
             record = parcel.record
             label = "company" if is_org(record.scope) else owner_words(record.scope)
             self.has["record"] += 1
+            self.has["undated"] += record.created_at is None
             self.has["history"] += self._ends.source.capabilities.history
             self._lacking.update(fields_held(record, self._lacks))
             self._lacking["id"] += not self._ends.destination.capabilities.keeps_ids
@@ -156,8 +157,11 @@ class _Survey:
         """Return what the destination will not keep, as far as is known before."""
         carried = losses(self._lacking, carried="metadata" not in self._provider.lacks)
         never = {"time of the last change": "record", "history": "history"}
+        undated = self.has["undated"]
+        filled = Loss(what="time of creation", records=undated, carried=False, filled=True)
         return (
             *carried,
+            *([filled] if undated else []),
             *(
                 Loss(what=what, records=self.has[word], carried=False)
                 for what, word in never.items()

@@ -402,7 +402,9 @@ def planned(plan: Plan) -> Iterator[StepRow]:
 
 def _lost(losses: Iterable[Loss]) -> Iterator[StepRow]:
     for loss in losses:
-        if loss.carried:
+        if loss.filled:
+            yield StepRow(f"filled in: {loss.what}", loss.records, loss.fate, "warning")
+        elif loss.carried:
             why = "carried in the metadata; a migration back restores it"
             yield StepRow(f"carried: {loss.what}", loss.records, why, "warning")
         else:

@@ -421,8 +421,10 @@ class Operations(Group):
             connection = await core.connect(entry, request.binding_key)
             if copied:
                 refuse_unreviewed(entry, "copies nothing")
-            author = clean.created_by if copied else None
-            author = author or caller.author(clean.created_by)
+            if clean.source is None and not copied:
+                raise Invalid("A memory says where it comes from; name a source.")
+            # Of a copy an author or a source that nobody knows stays unknown.
+            author = clean.created_by if copied else caller.author(clean.created_by)
             users = clean.users if accepts is not None else _users(entry, author)
             update = {
                 "binding_key": connection.binding.key, "created_by": author, "users": users,
@@ -764,13 +766,13 @@ def _scope_of(
     return request.scope if accepts is None else request.scope.outside_run()
 
 
-def _users(entry: RunningOperation, author: str) -> tuple[str, ...]:
+def _users(entry: RunningOperation, author: str | None) -> tuple[str, ...]:
     """Return what tables that know people by another id may call the author, or whom it acts for.
 
     The user that a membership names comes first.
     """
     caller, person = entry.caller, person_of(entry.caller)
-    if person is None or author.partition(" (")[0] != caller.principal:
+    if person is None or (author or "").partition(" (")[0] != caller.principal:
         return ()
     subjects = sorted(entry.sight.subjects) if entry.sight is not None else ()
     return tuple(dict.fromkeys((*subjects, person.removeprefix(USER_PREFIX), person)))

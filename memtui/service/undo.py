@@ -27,8 +27,6 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     Snapshot,
-    SourceKind,
-    SourceRef,
     WriteRequest,
 )
 from memtui.service.answers import MutationAnswer, Together, UndoCandidate
@@ -838,12 +836,8 @@ def _as_correction(operation: Operation, before: Record, current: Record) -> Cor
 
 def as_write(record: Record, binding_key: str | None) -> WriteRequest:
     """Return the write that stores a record again, with all that a write can carry."""
-    source = record.source or SourceRef(
-        kind=SourceKind.MANUAL_NOTE, company_id=record.scope.company_id
-    )
     return WriteRequest.like(
         record,
-        source=source,
         content=record.text,
         binding_key=binding_key,
         record_id=record.handle.provider_record_id,

@@ -423,3 +423,27 @@ async def test_what_cannot_be_read_is_named_and_not_copied_with_bytes_lost(
     done = await apply(ends, paths.data)
     assert (done.written, done.unchanged, done.failed, done.problems) == (1, 1, 0, ())
     assert (await verify(ends, paths.data)).passed
+
+
+@pytest.mark.parametrize("kind", ["note", "fact"])
+async def test_what_nobody_knows_of_a_record_stays_unknown(
+    service: MemoryService, caller: Caller, paths: Paths, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    put, unknown = InMemoryAdapter._put, {"source": None, "created_by": None, "created_at": None}
+    monkeypatch.setattr(
+        InMemoryAdapter, "_put", lambda memory, one: put(memory, one.model_copy(update=unknown))
+    )
+    scope = Scope(company_id="local", project_id="p")
+    write = WriteRequest(
+        scope=scope, source=SOURCE, content="branch: main", binding_key="memory", kind=kind
+    )
+    await service.write(caller, write)
+    ends = await ends_of(service, caller, "memory", "second")
+    losses = (await plan(ends, FactLimits())).losses
+    assert [(one.what, one.records) for one in losses if one.filled] == [("time of creation", 1)]
+    assert await move(service, caller, paths, "memory", "second") == (1, 0, 0, 0)
+    [moved] = await held(service, caller, "second")
+    assert (moved.source, moved.created_by) == (None, None)
+    assert (await verify(ends, paths.data)).passed
+    with pytest.raises(Invalid, match="name a source"):
+        await service.write(caller, write.model_copy(update={"source": None}))

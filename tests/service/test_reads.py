@@ -141,7 +141,7 @@ async def test_a_filter_holds_for_queries_of_a_provider_that_does_not_narrow(
         tags = ("ci",) if number >= 57 else ()
         await service.write(caller, note.model_copy(update={"tags": tags}))
     fake.usage = SPENT
-    chosen = Filter(tag="ci", source_kind=note.source.kind, since=datetime(2000, 1, 1, tzinfo=UTC))
+    chosen = Filter(tag="ci", source_kind="manual_note", since=datetime(2000, 1, 1, tzinfo=UTC))
     undated = QueryRequest(scope=scope, query="deploy", top_k=2, filter=chosen)
     assert (await service.query(caller, undated)).snippets == ()
 
@@ -326,6 +326,7 @@ async def test_an_error_message_is_recorded_without_secrets(
 async def test_a_source_of_another_company_is_denied_and_not_named(
     service: MemoryService, caller: Caller, note: WriteRequest
 ) -> None:
+    assert note.source is not None
     foreign = note.source.model_copy(update={"company_id": "other"})
     with pytest.raises(MemtuiError, match="never cross"):
         await service.write(caller, note.model_copy(update={"source": foreign}))

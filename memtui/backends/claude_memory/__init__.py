@@ -152,7 +152,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         title = " ".join((request.title or "").split()) or first_line(request.content)
         hook = first_line(request.content, HOOK_CHARS)
         own = {"node_type": "memory", "type": kind}
-        run_id = request.source.run_id
+        run_id = request.source.run_id if request.source else None
         if run_id is not None and SESSION.fullmatch(run_id):
             own["originSessionId"] = run_id
         with self.changing():

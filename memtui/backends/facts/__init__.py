@@ -376,11 +376,13 @@ class FactsAdapter(FactProvider):
             scope=kind, owner=owner, id=record_id, text="", created_at=now, record_id=record_id
         )
         # The seed's `source`: `ai` for an agent's write or one out of a run, else `user`.
-        by_agent = (request.created_by or "").startswith("agent:")
+        source, author = request.source, request.created_by or ""
+        by_agent = author.startswith("agent:") or (source and source.kind is SourceKind.RUN)
+        by = "ai" if by_agent else "user"
         changes = {
             "text": request.content,
             "created_at": given or fact.created_at,
-            "source": "ai" if by_agent or request.source.kind is SourceKind.RUN else "user",
+            "source": by if source or author else None,
             "details": Details.of(request, now) if self._database.has_details else None,
         }
         return fact.model_copy(update=changes)

@@ -113,7 +113,7 @@ class Details(Model):
         scope, source = request.scope, request.source
         extra = {
             "scope": scope.model_dump(include={"agent_id", "issue_id", "run_id"}),
-            "source": source.model_dump(mode="json", exclude_none=True),
+            "source": source and source.model_dump(mode="json", exclude_none=True),
             "metadata": {k: v for k, v in request.metadata.items() if k != MAKER},
             "created_by": request.created_by,
         }
@@ -123,10 +123,10 @@ class Details(Model):
             pinned=request.pinned,
             topic=request.topic,
             tags=tag_lines(request.tags),
-            source_kind=source.kind.value,
+            source_kind=source and source.kind.value,
             agent_id=scope.agent_id,
-            issue_id=scope.issue_id or source.issue_id,
-            run_id=scope.run_id or source.run_id,
+            issue_id=scope.issue_id or (source and source.issue_id),
+            run_id=scope.run_id or (source and source.run_id),
             extra=json.dumps(extra, sort_keys=True),
         )
 

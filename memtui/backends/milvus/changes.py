@@ -243,7 +243,7 @@ class Changes:
         collection = self._collection
         row: Row = {name: "" if size else 0 for name, size in SCHEMA.items()}
         row |= {"entry_id": new_id(), "entry_type": entry_type, "tags": json_list(request.tags)}
-        row["source"] = request.source.external_ref or ""
+        row["source"] = (request.source and request.source.external_ref) or ""
         if collection.dimensions is not None:
             row[VECTOR] = [0.0] * collection.dimensions
         ends = request.expires_at
@@ -255,7 +255,7 @@ class Changes:
             title=request.title,
             created_at=microseconds(created),
             created_by=request.created_by,
-            source=source_fields(request.source),
+            source=request.source and source_fields(request.source),
             scope=own_ids(request.scope, collection.owner) or None,
             pinned=request.pinned or None,
             expires_at=None if ends is None else microseconds(ends),

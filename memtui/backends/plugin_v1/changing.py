@@ -177,9 +177,9 @@ def _source(request: WriteRequest) -> str:
     author = (request.created_by or "").partition(":")[0]
     if author in SOURCES:
         return author
-    if request.source.kind is SourceKind.MANUAL_NOTE:
-        return "user"
-    return "runtime" if request.source.kind is SourceKind.ACTIVITY else "agent"
+    if request.source is None or request.source.kind is SourceKind.ACTIVITY:
+        return "runtime"
+    return "user" if request.source.kind is SourceKind.MANUAL_NOTE else "agent"
 
 
 async def _post(plugin: Plugin, namespace: str, body: Json) -> str:

@@ -239,7 +239,7 @@ def _namespace(topic: str | None) -> str | None:
 def _fields(request: WriteRequest, document: FactsDocument) -> dict[str, Any]:
     return {
         "created_by": request.created_by,
-        "source": source_fields(request.source),
+        "source": request.source and source_fields(request.source),
         "pinned": request.pinned,
         "expires_at": request.expires_at,
         "tags": _own_tags(document, request.tags),

@@ -311,7 +311,7 @@ def _fields(request: WriteRequest, place: Place) -> Json:
     """Return the frontmatter that a request sets, only what differs from what the path says."""
     fields: Json = {
         "created_by": request.created_by,
-        "source": source_fields(request.source),
+        "source": request.source and source_fields(request.source),
         "title": request.title,
         "summary": request.summary,
         "tags": list(request.tags) or None,

@@ -194,8 +194,7 @@ def _not_read(problems: Sequence[str]) -> Iterator[Line]:
 
 def _lost(losses: Sequence[Loss]) -> Iterator[Line]:
     for loss in losses:
-        fate = "carried in the metadata" if loss.carried else "lost"
-        yield f"{fate}: {loss.what} of {shown.counted(loss.records, 'record')}"
+        yield f"{loss.fate}: {loss.what} of {shown.counted(loss.records, 'record')}"
 
 
 def _applied(done: Applied) -> Iterator[Line]:
