@@ -175,9 +175,12 @@ def unpack(record: Record) -> Parcel:
     }
     kept = _kept(passport)
     try:
-        whole = Record.model_validate({**dict(record), "metadata": own, **kept})
+        said = {name: value for name, value in kept.items() if name != "text"}
+        whole = Record.model_validate({**dict(record), "metadata": own, **said})
     except ValidationError:
         return Parcel(record, prints_of(record))
+    if _as_blank(kept) and record.text == stand_in(whole):
+        whole = whole.model_copy(update={"text": kept["text"]})
     same_company = whole.scope.company_id == record.scope.company_id
     if not same_company or owner_of(whole.scope) != owner_of(record.scope):
         # Anybody can write metadata, and nobody may move a record to another owner by it.
@@ -186,17 +189,25 @@ def unpack(record: Record) -> Parcel:
     return Parcel(whole, prints_of(whole), passport, ends=ends)
 
 
+def stand_in(record: Record) -> str:
+    """Return what is written in the place of a blank text, which few providers take."""
+    return record.summary or record.title or "(no text)"
+
+
+def _as_blank(kept: Json) -> bool:
+    text = kept.get("text")
+    return isinstance(text, str) and not text.strip()
+
+
 def unpack_clean(record: Record) -> Parcel:
     """Return a record as `unpack` does, without the secrets that may not leave (seed 001)."""
     parcel = unpack(record)
-    if not parcel.record.text:
-        return parcel
-    clean, labels = redact_write(as_write(parcel.record, None))
+    clean, labels = redact_write(_written(parcel.record, None))
     if not labels:
         return parcel
     changed = parcel.record.model_copy(
         update={
-            "text": clean.content,
+            "text": clean.content if parcel.record.text.strip() else parcel.record.text,
             "source": clean.source,
             **{
                 name: getattr(clean, name) for name in ("title", "summary", "kind", "topic", "tags")
@@ -215,8 +226,6 @@ def why_left(record: Record, problems: Collection[Problem]) -> str | None:
     """
     if record.problem:
         return f"{record.problem} Fix its file first."
-    if not record.text.strip():
-        return "It has no text, and a memory is written with one."
     if not problems or record.location is None or _STANDS_IN not in record.model_dump_json():
         return None
     path = record.location.path
@@ -241,7 +250,12 @@ def pack(
     record = parcel.record
     unsent = {name for name in _FILLED if not getattr(record, name)}
     held = as_json(record)
-    kept = {name: held[name] for name in FIELDS if name in {*lost, *unsent} and name != "text"}
+    is_blank = not record.text.strip()
+    kept = {
+        name: held[name]
+        for name in FIELDS
+        if (name in {*lost, *unsent} if name != "text" else is_blank)
+    }
     origin_id = parcel.passport.origin_id if parcel.passport else parcel.record_id
     passport = Passport(
         binding=source_key,
@@ -253,11 +267,17 @@ def pack(
         kept=json.dumps(kept, sort_keys=True),
         added=tuple(sorted(set(added) - record.metadata.keys())),
     )
-    request = as_write(record, destination_key)
+    request = _written(record, destination_key)
     stamp = passport.model_dump(mode="json", exclude_defaults=True)
     update: Json = {"record_id": origin_id, "metadata": {**record.metadata, KEY: stamp}}
     update |= {name: value for name, value in _WITHOUT.items() if name in kept}
     return request.model_copy(update=update)
+
+
+def _written(record: Record, binding_key: str | None) -> WriteRequest:
+    """Return the write of a record; what has no text says its stand-in."""
+    text = record.text if record.text.strip() else stand_in(record)
+    return as_write(record.model_copy(update={"text": text}), binding_key)
 
 
 _FILLED = ("source", "created_at", "created_by")
@@ -275,4 +295,4 @@ def _kept(passport: Passport) -> Json:
         return {}
     if not isinstance(kept, dict):
         return {}
-    return {name: value for name, value in kept.items() if name in FIELDS and name != "text"}
+    return {name: value for name, value in kept.items() if name in FIELDS}

@@ -438,7 +438,11 @@ class _Sync:
         self, change: Coroutine[Any, Any, None], record: Record, done: str, to: int
     ) -> None:
         """Await a change of a side, and count it as `done`; where it fails, the others go on."""
-        why = None if done == "deleted" else why_left(record, self._sides[1 - to].problems)
+        why = None
+        if done != "deleted":
+            no_text = "It has no text, and a memory is written with one."
+            why = why_left(record, self._sides[1 - to].problems)
+            why = why or (None if record.text.strip() else no_text)
         try:
             if why is not None or self._dry_run:
                 change.close()

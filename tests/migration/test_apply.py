@@ -425,6 +425,29 @@ async def test_what_cannot_be_read_is_named_and_not_copied_with_bytes_lost(
     assert (await verify(ends, paths.data)).passed
 
 
+async def test_notes_without_a_text_and_with_broken_frontmatter(
+    service: MemoryService, caller: Caller, paths: Paths, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "Catan.md").write_text("---\nrating: 7\nversion: 1.10\n---\n")
+    (notes / "empty.md").write_text("")
+    (notes / "broken.md").write_text("---\ntitle: 50% off: now\n---\nText.\n")
+    await service.bindings.update(caller, "second", config={"path": str(notes)})
+    ends = await ends_of(service, caller, "second", "default")
+    [refused] = (await plan(ends, FactLimits())).refusals
+    assert (refused.record_id, "Fix its file first" in refused.reason) == ("broken.md", True)
+    done = await apply(ends, paths.data)
+    assert (done.written, done.failed) == (2, 1)
+    assert [(one.what, one.source_id) for one in (await verify(ends, paths.data)).mismatches] == [
+        ("missing", "broken.md")
+    ]
+    (notes / "broken.md").write_text("---\ntitle: '50% off: now'\n---\nText.\n")
+    await service.sync(caller, "second")
+    await apply(ends, paths.data)
+    assert (await verify(ends, paths.data)).passed
+
+
 @pytest.mark.parametrize("kind", ["note", "fact"])
 async def test_what_nobody_knows_of_a_record_stays_unknown(
     service: MemoryService, caller: Caller, paths: Paths, monkeypatch: pytest.MonkeyPatch, kind: str

@@ -129,6 +129,26 @@ def test_a_broken_part_of_a_passport_harms_nothing(kept: str) -> None:
     assert found.record.text == "We deploy from release"
 
 
+@pytest.mark.parametrize("text", ["", " \n"])
+@pytest.mark.parametrize(
+    "fields", [{}, {"title": "Catan"}, {"title": "Catan", "summary": "A board game."}]
+)
+def test_a_record_without_a_text_is_carried(text: str, fields: dict[str, str]) -> None:
+    given = record(text=text, metadata={"rating": 7}, **fields)
+    there = stored(given, set())
+    assert there.text == (fields.get("summary") or fields.get("title") or "(no text)")
+    assert as_json(unpack(there).record) == as_json(given)
+    edited = there.model_copy(update={"text": "Somebody wrote this."})
+    assert unpack(edited).record.text == "Somebody wrote this."
+
+
+def test_no_secret_leaves_with_a_record_without_a_text() -> None:
+    parcel = unpack_clean(record(text="", title="Bearer sk-proj-abcdefghijklmnopqrstuvwxyz012345"))
+    assert parcel.redacted
+    assert "abcdefghij" not in parcel.record.model_dump_json()
+    assert parcel.record.text == ""
+
+
 def test_a_record_that_expired_where_nobody_knows_is_left_out() -> None:
     past = forged(expires_at="2020-01-01T00:00:00Z")
     ahead = forged(expires_at="2990-01-01T00:00:00Z")
