@@ -31,7 +31,7 @@ from urllib.parse import quote, urlencode
 
 from memtui.backends.mem0.config import Mem0Config
 from memtui.backends.mem0.memories import OWNERS, Draft, Memory, Rows, read_rows
-from memtui.contract import Json, MemtuiError, NotFound, Unavailable
+from memtui.contract import Invalid, Json, MemtuiError, NotFound, Unavailable
 from memtui.provider_kit import together
 from memtui.provider_kit.servers import JsonApi, Unreadable, path_segment, read_json
 
@@ -39,6 +39,8 @@ ANY = "*"
 _PAGE = 100
 _CAPS = frozenset({20, 100, 1_000, 10_000})
 """Limits that some version of the open server or of a store sets in silence."""
+_LEAST_CAP = 1_000
+"""What every version of the open server lists at once."""
 _EVERYTHING: Json = {"OR": [{name: ANY} for name in (*OWNERS.values(), "app_id")]}
 
 
@@ -170,6 +172,7 @@ class ServerStore(OpenStore):
 
     def __init__(self, config: Mem0Config, key: str | None) -> None:
         self._api = _api("The mem0 server", config, {"X-API-Key": key} if key else {})
+        self._most_listed = config.max_listed + 1
 
     async def close(self) -> None:
         """Close the connections."""
@@ -187,9 +190,23 @@ class ServerStore(OpenStore):
         return await self._api.ask("POST", "/search", _rows, body, changes=False)
 
     async def list_in(self, owner: str, top_k: int) -> Rows:
-        """List, what has expired too; some versions look at neither."""
-        path = "/memories?" + urlencode({owner: ANY, "top_k": top_k, "show_expired": "true"})
-        return await self._api.ask("GET", path, _rows, changes=False)
+        """List, what has expired too; some versions look at neither.
+
+        Some versions refuse to list more than a thousand: then it is asked for as many, once known
+        at once.
+        """
+        return await self._list({owner: ANY}, top_k)
+
+    async def _list(self, owners: Mapping[str, str], top_k: int) -> Rows:
+        asked = min(top_k, self._most_listed)
+        path = "/memories?" + urlencode({**owners, "top_k": asked, "show_expired": "true"})
+        try:
+            return await self._api.ask("GET", path, _rows, changes=False)
+        except Invalid:
+            if asked <= _LEAST_CAP:
+                raise
+        self._most_listed = _LEAST_CAP
+        return await self._list(owners, top_k)
 
     async def get(self, memory_id: str) -> Memory | None:
         """Return one memory; `null` is none."""
@@ -210,8 +227,8 @@ class ServerStore(OpenStore):
         return await self._api.ask("GET", path, read_json, changes=False)
 
     async def check(self) -> str:
-        """List one memory."""
-        await self.list_in("user_id", 1)
+        """List as `list` does, of a run that nobody has."""
+        await self._list({"user_id": ANY, "run_id": "memtui-health"}, self._most_listed)
         return "An open mem0 server answers."
 
 

@@ -8,11 +8,11 @@ a browser on this machine as its way in.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from urllib.parse import urlsplit
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
@@ -22,13 +22,14 @@ from mcp.server.streamable_http_manager import (
 )
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Send
+from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from memtui.contract import Denied, Json, Scope
 from memtui.doors.agent import Agent
 from memtui.doors.http.app import ErrorStyle, Guard
 from memtui.doors.mcp.server import DOOR, Context, MemoryServer
+from memtui.json_text import lenient_json
 from memtui.service import Caller, MemoryService
 
 PATH = "/mcp"
@@ -66,7 +67,7 @@ class HttpServer:
 
         async def door(scope: AsgiScope, receive: Receive, send: Send) -> None:
             refusal = await self._admit(scope, names)
-            await (refusal or inner)(scope, receive, send)
+            await (refusal or inner)(scope, _read_again(receive), send)
             if refusal is None and scope["method"] == "DELETE":
                 await self.service.agents.left(self._in_its_run(scope[_CALLER], scope))
 
@@ -79,7 +80,8 @@ class HttpServer:
         if scope["path"] != PATH:
             return _STYLE.reply(HTTPStatus.NOT_FOUND, _NOT_HERE)
         origin = headers.get("origin")
-        if origin is not None and not _is_own(origin, names):
+        own = names and f"{scope['scheme']}://{headers.get('host', '')}"
+        if origin is not None and origin != own:
             return _STYLE.reply(HTTPStatus.FORBIDDEN, "Pages of other sites are not answered.")
         kind, _, secret = headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not secret:
@@ -122,6 +124,26 @@ def _unknown(sentence: str) -> ASGIApp:
     )
 
 
-def _is_own(origin: str, names: frozenset[str] | None) -> bool:
-    host = urlsplit(origin).hostname or ""
-    return host in (names or ()) or f"[{host}]" in (names or ())
+def _read_again(receive: Receive) -> Receive:
+    """Return a `receive` whose body is plain JSON where the client's is nearly so."""
+    body, is_whole = bytearray(), False
+
+    async def received() -> Message:
+        nonlocal is_whole
+        message = await receive()
+        if is_whole or message["type"] != "http.request":
+            return message
+        while message["type"] == "http.request":
+            body.extend(message.get("body", b""))
+            if not message.get("more_body"):
+                break
+            message = await receive()
+        is_whole = True
+        if message["type"] != "http.request":
+            return message
+        text = bytes(body)
+        with suppress(ValueError, RecursionError):  # the SDK says that it is not JSON
+            text = json.dumps(lenient_json(text)).encode()
+        return {**message, "body": text, "more_body": False}
+
+    return received

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
+from threading import Timer
 from typing import Any
 
 from textual.drivers.web_driver import WebDriver
+
+LEAVE_SECONDS = 15.0
+"""How long an app may take to leave once its tab or its server is gone."""
 
 
 class TabDriver(WebDriver):
@@ -42,3 +47,7 @@ class TabDriver(WebDriver):
         if not self._left:
             self._left = True
             self._app.call_later(self._app.run_action, "quit")
+            # An app that is busy does not get to that, and nobody is left to end it.
+            ending = Timer(LEAVE_SECONDS, os._exit, (1,))
+            ending.daemon = True
+            ending.start()

@@ -33,6 +33,10 @@ _MOST_TABS = 8
 _GONE_SECONDS = 60.0
 """How long no tab may be open before it counts as left; a page that is loaded again has none."""
 _STOP_SECONDS = 10.0
+_MOST_CELLS = 1_000
+"""How many columns or rows a tab may say that it has: an app fills memory by its size."""
+_MOST_MESSAGE_BYTES = 1 << 18
+"""The longest message of a page, such as a text that is pasted; a longer one ends its tab."""
 _USED = (
     "This address was used already, or is not the one that memtui web printed; stop memtui web and "
     "start it again for another."
@@ -76,6 +80,14 @@ class Tab(AppService):
         self._stdin = process.stdin
         return process
 
+    async def start(self, width: int, height: int) -> None:
+        """Start the app in a size that it can have."""
+        await super().start(_cells(width), _cells(height))
+
+    async def set_terminal_size(self, width: int, height: int) -> None:
+        """Give the app a size that it can have."""
+        await super().set_terminal_size(_cells(width), _cells(height))
+
     async def on_meta(self, data: bytes) -> None:
         """Note that the person left, before the tab is told."""
         is_exit = json.loads(data)["type"] == "exit"
@@ -90,11 +102,18 @@ class Tab(AppService):
                 await super().stop()
         except TimeoutError:
             _log.warning("The app of a tab did not end, and was killed.")
-            if self._process is not None:
+        finally:  # also where the server's own time to stop is over
+            if self._process is not None and self._process.returncode is None:
                 with suppress(ProcessLookupError):
                     self._process.kill()
         if self._process is not None:
             await self._process.wait()
+
+
+def _cells(number: object) -> int:
+    if not isinstance(number, int):
+        raise TypeError(f"A size is a whole number, not {number!r}")
+    return max(1, min(number, _MOST_CELLS))
 
 
 class WebServer(Server):
@@ -129,7 +148,7 @@ class WebServer(Server):
         app.middlewares.append(guarded)
         app.router.add_get("/page.js", self._handle_script)
         app.on_response_prepare.append(self._add_headers)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=2 * _STOP_SECONDS)
         await runner.setup()
         loop = asyncio.get_running_loop()
         signals = signal.SIGINT, signal.SIGTERM
@@ -159,7 +178,7 @@ class WebServer(Server):
         if request.host != self._host or origin != self.public_url:
             return web.Response(status=403, text=_FOREIGN)
         token = request.query.get("token")
-        if request.path == "/" and token is not None:
+        if request.path == "/" and token is not None and request.method == "GET":
             return self._let_in(token)
         held = request.cookies.get(self._cookie, "")
         if not hmac.compare_digest(held.encode(), self._key.encode()):
@@ -183,7 +202,7 @@ class WebServer(Server):
         """Run the app for a tab until either is gone."""
         if len(self._open) >= _MOST_TABS:
             raise web.HTTPServiceUnavailable(text=f"At most {_MOST_TABS} tabs can be open.")
-        socket = web.WebSocketResponse(heartbeat=15)
+        socket = web.WebSocketResponse(heartbeat=15, max_msg_size=_MOST_MESSAGE_BYTES)
         await socket.prepare(request)
         tab = Tab(
             self._arguments,

@@ -44,6 +44,8 @@ class Embeddings(loopback.Embeddings):
 class OpenServer(Loopback):
     """mem0's open server: its library behind HTTP, in the shapes that the server answers."""
 
+    most_listed = 1_000
+
     def __init__(self, config: dict[str, Any]) -> None:
         os.environ["MEM0_TELEMETRY"] = "False"
         import mem0
@@ -77,6 +79,8 @@ class OpenServer(Loopback):
                 return memory.add(body.pop("messages"), **body)
             case "GET", ["memories"]:
                 top_k, expired = int(asked.pop("top_k", 20)), bool(asked.pop("show_expired", ""))
+                if top_k > self.most_listed:
+                    raise ValueError(f"top_k must be at most {self.most_listed}")
                 return memory.get_all(filters=asked, top_k=top_k, show_expired=expired)
             case "POST", ["search"]:
                 return memory.search(body.pop("query"), **body)

@@ -478,3 +478,21 @@ def test_the_page_binds_what_can_be_bound() -> None:
     configs = [Mem0Config.of(context(**{name: value})) for name, value in shown]
     assert [config.is_platform for config in configs] == [True, False, False]
     assert [config.library is not None for config in configs] == [False, False, True]
+
+
+async def test_a_server_that_lists_a_thousand_at_once_is_asked_for_as_many(
+    on_server: Mem0Adapter, server: OpenServer
+) -> None:
+    await add(on_server, "Ann drinks tea", ANN)
+    assert list(await listed(on_server, ANN)) == ["Ann drinks tea"]
+    server.calls.clear()
+    assert (await on_server.health()).status == "ok"
+    assert list(await listed(on_server, ANN)) == ["Ann drinks tea"]
+    assert all("top_k=1000" in str(call) for call in server.calls)
+
+
+async def test_a_server_that_refuses_every_list_is_not_well(
+    on_server: Mem0Adapter, server: OpenServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "most_listed", 100)
+    assert (await on_server.health()).status == "down"

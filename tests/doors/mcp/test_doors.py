@@ -28,15 +28,39 @@ _PING = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
         ({"Host": "evil.example"}, 403, "answers to"),
         ({"Origin": "https://evil.example"}, 403, "other sites"),
         ({"Origin": "null"}, 403, "other sites"),
+        ({"Origin": "http://127.0.0.1"}, 403, "other sites"),
+        ({"Origin": "http://127.0.0.1:{next_port}"}, 403, "other sites"),
+        ({"Origin": "https://127.0.0.1:{port}"}, 403, "other sites"),
+        ({"Origin": "http://127.0.0.1:{port}"}, 401, "Send a token"),
     ],
 )
 async def test_strangers_are_refused(
     url: str, headers: dict[str, str], status: int, words: str
 ) -> None:
+    port = int(url.split(":")[2].split("/", maxsplit=1)[0])
+    headers = {name: value.format(port=port, next_port=port + 1) for name, value in headers.items()}
     async with httpx.AsyncClient() as client:
         answer = await client.post(url, json=_PING, headers=headers)
     assert answer.status_code == status
     assert words in answer.json()["error"]["message"]
+
+
+async def test_half_of_a_character_is_replaced(
+    url: str, service: MemoryService, caller: Caller
+) -> None:
+    token = (await service.tokens.add(caller, "t", "agent:coding", acts_for="user:ana")).token
+    headers = {
+        "Authorization": f"Bearer {token}",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2025-06-18",
+    }
+    client_info = {"name": "t", "version": "1 \ud83d"}
+    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client_info}
+    asked = json.dumps({**_PING, "id": 7, "method": "initialize", "params": params})
+    async with httpx.AsyncClient(headers={**headers, "Content-Type": "application/json"}) as client:
+        answer = await client.post(url, content=asked)
+    assert answer.status_code == 200
+    assert '"id":7' in answer.text
 
 
 async def test_a_revoked_token_ends(url: str, service: MemoryService, caller: Caller) -> None:

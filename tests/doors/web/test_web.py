@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout
+from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -227,6 +227,61 @@ async def test_it_ends_once_its_last_tab_is_gone(monkeypatch: pytest.MonkeyPatch
             ):
                 assert not serving_it.done()
             await asyncio.wait_for(serving_it, LONGEST_SECONDS)
+
+
+async def test_looking_at_the_address_does_not_spend_it(tmp_path: Path) -> None:
+    with on_port("127.0.0.1", 0) as listener:
+        web = server.WebServer([sys.executable, "-c", ""], listener)
+        serving_it = asyncio.create_task(web.run())
+        async with browser() as own:
+            async with own.head(web.address) as looked:
+                assert looked.status == 403
+            async with own.get(web.address) as page:
+                assert page.status == 200
+        web._ended.set()
+        await asyncio.wait_for(serving_it, LONGEST_SECONDS)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ["resize", {"width": 999_999_999, "height": 999_999_999}],
+        ["resize", {"width": "wide", "height": 1}],
+        ["stdin", "x" * 1_000_000],
+    ],
+)
+async def test_a_busy_tab_ends_with_its_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: list[Any]
+) -> None:
+    monkeypatch.setattr(server, "_STOP_SECONDS", 0.5)
+    file = tmp_path / "pid"
+    app = (
+        "import os, pathlib, time\n"
+        f"pathlib.Path({str(file)!r}).write_text(str(os.getpid()))\n"
+        "print('__GANGLION__', flush=True)\n"
+        "time.sleep(1000)"
+    )
+    with on_port("127.0.0.1", 0) as listener:
+        web = server.WebServer([sys.executable, "-c", app], listener)
+        serving_it = asyncio.create_task(web.run())
+        async with browser() as own:
+            async with own.get(web.address) as page:
+                assert page.status == 200
+            async with own.ws_connect(f"{listener.url}/ws", origin=listener.url) as socket:
+                while not (file.exists() and file.read_text()):
+                    await asyncio.sleep(0.05)
+                await socket.send_json(message)
+                web._ended.set()
+                await asyncio.wait_for(serving_it, LONGEST_SECONDS)
+    async with asyncio.timeout(LONGEST_SECONDS):
+        with suppress(ProcessLookupError):
+            while True:
+                os.kill(int(file.read_text()), 0)
+                await asyncio.sleep(0.05)
+
+
+def test_a_size_has_bounds() -> None:
+    assert [server._cells(one) for one in (-1, 0, 80, 999_999_999)] == [1, 1, 80, 1_000]
 
 
 @pytest.mark.parametrize(
