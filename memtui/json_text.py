@@ -83,12 +83,13 @@ def spliced_json(line: bytes) -> Iterator[dict[str, Any] | None]:
             is_lost = is_lost or bool(text[end:start].strip())
             try:
                 value, stop = _DECODER.raw_decode(text, start)
-            except (json.JSONDecodeError, RecursionError) as error:
-                far = error.pos if isinstance(error, json.JSONDecodeError) else len(text)
-                if "Unterminated" in str(error):
-                    far = len(text)
-                tried, is_lost = tried + far - start, True
+            except json.JSONDecodeError as error:
+                far = len(text) if error.msg.startswith("Unterminated") else error.pos
+                tried, is_lost = tried + far, True  # the error itself counts lines up to there
                 continue
+            except RecursionError:
+                is_lost = True
+                break
             if is_lost and len(_OF_A_LINE & value.keys()) < 2:
                 continue
             if is_lost:

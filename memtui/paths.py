@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 import tomllib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -113,6 +114,33 @@ def replacing(target: Path, mode: int = 0o600, *, is_new: bool = False) -> Itera
             os.link(fresh, target)
         else:
             fresh.replace(target)
+
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def refuse_other_than_file(path: Path) -> None:
+    """Refuse to open what a person named where it is no file: a pipe or a device may have no end.
+
+    Raises:
+        Invalid: it is none, or not there.
+    """
+    from memtui.contract import Invalid
+
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise Invalid(f"{path} cannot be read ({reason}).") from error
+    for is_kind, name in _KINDS:
+        if is_kind(mode):
+            raise Invalid(f"{path} is {name}; name a file.")
 
 
 def sync_folder(folder: Path) -> None:

@@ -13,7 +13,15 @@ _ASCII = [str.maketrans(_PICTURES), str.maketrans(_PICTURES | {"\n": "\n"})]
 """What becomes of ASCII, without and with its newlines kept."""
 _MARK_LIMIT = 4
 _MARK_CATEGORIES = frozenset({"Mn", "Me"})
-_ESCAPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"})
+_ESCAPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+_NEVER_SEEN = (
+    (0x2065, 0x2065),
+    (0xFDD0, 0xFDEF),
+    (0xFFF0, 0xFFF8),
+    (0x13430, 0x1345F),
+    (0xE0000, 0xE0FFF),
+)
+"""What Unicode sets aside for invisible characters, controls of layout and nothing at all."""
 _KEPT_FORMAT = frozenset({"\u200c", "\u200d"})
 """Zero-width joiner and non-joiner: emoji and several scripts need them."""
 
@@ -22,9 +30,10 @@ def visible(text: str, *, limit: int | None = None, keep_newlines: bool = False)
     r"""Return `text` with every control, escape and bidi character shown instead of obeyed.
 
     C0 and DEL become their control pictures (␛); C1, bidi controls, other invisible format
-    characters and lone surrogates become `\uXXXX`. More than four combining marks or joiners on
-    one character are cut to `…`, and so is text past `limit` characters. Tabs become a space;
-    newlines become ⏎ unless `keep_newlines`.
+    characters, private ones and lone surrogates become `\uXXXX`. A character that is newer than
+    Python's tables stays. More than four combining marks or joiners on one character are cut to
+    `…`, and so is text past `limit` characters. Tabs become a space; newlines become ⏎ unless
+    `keep_newlines`.
     """
     cut = limit is not None and len(text) > limit
     body = text[:limit] if cut else text
@@ -51,7 +60,16 @@ def visible(text: str, *, limit: int | None = None, keep_newlines: bool = False)
 def _picture(char: str, *, keep_newlines: bool) -> str:
     if char in _PICTURES:
         return "\n" if char == "\n" and keep_newlines else _PICTURES[char]
-    if unicodedata.category(char) in _ESCAPED_CATEGORIES and char not in _KEPT_FORMAT:
-        code = ord(char)
+    category, code = unicodedata.category(char), ord(char)
+    is_unseen = category == "Cn" and (code & 0xFFFE == 0xFFFE or _is_never_seen(code))
+    if (category in _ESCAPED_CATEGORIES and char not in _KEPT_FORMAT) or is_unseen:
         return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
     return char
+
+
+def _is_never_seen(code: int) -> bool:
+    """Whether an unassigned character is to stay invisible whatever it becomes, or a control.
+
+    Any other may be an emoji or a letter that is newer than Python's tables.
+    """
+    return any(first <= code <= last for first, last in _NEVER_SEEN)

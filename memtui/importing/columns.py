@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from memtui.contract import Invalid, OperationStatus, OperationType, field_docstrings
+from memtui.paths import refuse_other_than_file
 from memtui.store.digest import CONTROL
 from memtui.store.operation import TITLES, OperationDraft
 from memtui.wording import unknown
@@ -301,6 +302,7 @@ def column_map(
 
 def _load(path: Path) -> dict[str, Any]:
     try:
+        refuse_other_than_file(path)
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise Invalid(f"{path} cannot be read ({error.strerror}).") from error

@@ -14,6 +14,7 @@ from pydantic_core import from_json
 from memtui.contract import Invalid
 from memtui.csv_text import text_of
 from memtui.json_text import spliced_json
+from memtui.paths import refuse_other_than_file
 
 _OWN = {
     "spanId": "id",
@@ -166,6 +167,7 @@ def json_lines(path: Path, *, spliced: bool = False) -> Iterator[Row]:
     Raises:
         Invalid: the file cannot be read.
     """
+    refuse_other_than_file(path)
     try:
         with path.open("rb") as file:
             number = 0
@@ -258,6 +260,7 @@ def _flat(values: dict[str, Any], prefix: str = "", depth: int = 0) -> dict[str,
 
 
 def _csv_rows(path: Path) -> Iterator[Row]:
+    refuse_other_than_file(path)
     csv.field_size_limit(_LINE_BYTES)
     try:
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
@@ -305,6 +308,7 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
 
     from memtui.analytics.engine import first_line, opened
 
+    refuse_other_than_file(path)
     try:
         with path.open("rb") as file:
             if file.read(4) != b"PAR1":

@@ -27,7 +27,7 @@ from sqlalchemy import select
 from memtui import __version__
 from memtui.config import Paths, Settings, find_paths, make_private
 from memtui.contract import Conflict, Invalid, Model, Unavailable, UtcDatetime
-from memtui.paths import is_writable, replacing
+from memtui.paths import is_writable, refuse_other_than_file, replacing
 from memtui.scratch import Scratch
 from memtui.service.home import (
     SealedLog,
@@ -469,6 +469,7 @@ def restore(source: Path, paths: Paths) -> Backup:
 
 @contextmanager
 def _read(source: Path) -> Iterator[tuple[zipfile.ZipFile, Backup]]:
+    refuse_other_than_file(source)
     try:
         with zipfile.ZipFile(source) as file:
             info = file.getinfo(_CONTENTS)

@@ -35,6 +35,7 @@ from memtui.doors.cli.output import jsonable, write_exactly
 from memtui.doors.cli.records import say_first_of
 from memtui.doors.cli.session import FirstSession, Session
 from memtui.json_text import json_text
+from memtui.paths import refuse_other_than_file
 from memtui.visible import visible
 from memtui.wording import misfit
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from memtui.service import MutationAnswer
 
 JSONL, MARKDOWN = "jsonl", "md"
+_LINE_BYTES = 32 << 20
+"""A longer line is refused."""
 THERE, NO_TEXT = "It is there already.", "It has no text."
 _SHOWN_CHARS = 200
 
@@ -385,10 +388,20 @@ def read_file(path: Path) -> str:
     """Return the text of a file.
 
     Raises:
-        Invalid: it cannot be read, or is not UTF-8.
+        Invalid: it is no file, cannot be read, has a line beyond all bounds, or is not UTF-8.
     """
+    refuse_other_than_file(path)
+    lines: list[bytes] = []
     try:
-        return path.read_bytes().decode("utf-8")
+        with path.open("rb") as file:
+            while line := file.readline(_LINE_BYTES + 1):
+                lines.append(line)
+                if len(line) > _LINE_BYTES:
+                    raise Invalid(
+                        f"Line {len(lines)} of {path} is longer than {_LINE_BYTES >> 20} MiB; "
+                        "split the file."
+                    )
+        return b"".join(lines).decode("utf-8-sig")
     except OSError as error:
         raise Invalid(f"{path} cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -180,3 +181,51 @@ def test_a_note_of_a_file_that_cannot_be_is_said(here: Run, tmp_path: Path) -> N
         assert (ran.code, len(ran.err.splitlines())) == (2, 1)
     for words in (["--file", "x.txt"], ["--file", str(file), "text"], [], ["text", "--dry-run"]):
         assert here("note", *words).code == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("facts", "import", "x.md", *U),
+        ("facts", "import", "x.jsonl", *U),
+        ("note", "--file", "x.md"),
+        ("note", "--file", "x.json"),
+        ("ops", "import", "x.jsonl"),
+        ("ops", "import", "x.csv"),
+        ("ops", "import", "x.parquet"),
+        ("ops", "import", "x", "--format", "claude-code"),
+        ("ops", "import", "log.jsonl", "--map", "x.toml"),
+        ("restore", "x.zip", "--to", "new"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["a pipe", "a socket", "a device", "a folder"])
+def test_what_is_no_file_is_refused_at_once(
+    here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("log.jsonl").write_text("{}\n")
+    [name] = (one for one in command if one.startswith("x"))
+    if kind == "a pipe":
+        os.mkfifo(name)
+    elif kind == "a socket":
+        os.mknod(name, stat.S_IFSOCK | 0o600)
+    elif kind == "a device":
+        Path(name).symlink_to("/dev/zero")
+    elif command[0] == "ops" and name in {"x", "x.jsonl", "x.csv", "x.parquet"}:
+        pytest.skip("a folder of transcripts")
+    else:
+        Path(name).mkdir()
+    ran = here(*command)
+    assert ran.code == 2
+    assert f"{name} is {kind}; name a file." in ran.err
+
+
+def test_a_line_beyond_all_bounds_is_refused_before_it_is_read(here: Run, tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    with file.open("wb") as made:
+        made.write(b"\n")
+        made.truncate(300_000_000)
+    ran = here("facts", "import", str(file), *U)
+    assert ran.code == 2
+    assert "Line 2 of" in ran.err
+    assert "is longer than 32 MiB" in ran.err
