@@ -471,7 +471,7 @@ async def _observed(service: MemoryService, place: Place) -> Known:
         "secret": _holds(place.root, SECRET.encode()),
         "files": sorted({name for name, _ in _files(place)}),
         "lines": [path.read_text().split("\n") for path in place.root.rglob("MEMORY.md")],
-        "past": sorted(_past(place)),
+        "past": sorted(set(_past(place))),  # a migration that is run again replaces facts again
     }
     told: Known = json.loads(json.dumps(seen, default=str))  # as it comes out of a process
     return told
@@ -824,14 +824,18 @@ class Trial:
         if not wrong:
             return ""
         told = [
-            f"{name}: {[one for one in now[name] if one not in wanted[name]]} "
-            f"for {[one for one in wanted[name] if one not in now[name]]}"
-            if isinstance(now[name], list)
-            else f"{name}: {now[name]} for {wanted[name]}"
+            f"{name}: {_more(now[name], wanted[name])} for {_more(wanted[name], now[name])}"
             for name in now
             if now[name] != wanted[name]
         ]
         return f"{wrong[0]}; " + "; ".join(told)
+
+
+def _more(some: Any, others: Any) -> Any:
+    """Return what a list has more of than another; another value itself."""
+    if not isinstance(some, list):
+        return some
+    return list((Counter(map(str, some)) - Counter(map(str, others))).elements())
 
 
 def _points(calls: Sequence[str]) -> list[Point]:

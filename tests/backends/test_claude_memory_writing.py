@@ -304,3 +304,11 @@ async def test_what_is_killed_between_index_and_file_can_be_done_again(
     assert ("project_deploy.md" in done) is (change != "forget")
     if change == "restore":
         assert done == FILES
+
+
+async def test_a_folder_that_nothing_can_be_kept_in_is_a_sentence(tmp_path: Path) -> None:
+    adapter = await opened(tmp_path)
+    (tmp_path / "state").write_text("a file in its place")
+    with pytest.raises(Unavailable, match=r"The folder .*state cannot be changed"):
+        await adapter.write(note("Prefers tea."))
+    assert held(tmp_path) == FILES

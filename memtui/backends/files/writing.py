@@ -34,7 +34,13 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.paths import replacing
-from memtui.provider_kit import abilities_in, blocking, require_kept, require_writable
+from memtui.provider_kit import (
+    abilities_in,
+    blocking,
+    refused_by_system,
+    require_kept,
+    require_writable,
+)
 from memtui.provider_kit.matching import sees
 
 _FILE = "known.json"
@@ -79,19 +85,23 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         import filelock
 
         require_writable(self._context, f"The memories in {self.config.path}")
-        lock = self._context.data_dir / _LOCK
-        lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = self._context.data_dir
+        lock = filelock.FileLock(
+            folder / _LOCK, timeout=_LOCK_SECONDS, mode=0o600, poll_interval=0.005,
+            preserve_lock_file=True,
+        )  # fmt: skip
         try:
-            with filelock.FileLock(
-                lock, timeout=_LOCK_SECONDS, mode=0o600, poll_interval=0.005,
-                preserve_lock_file=True,
-            ):  # fmt: skip
-                self._known = self._read_known()
-                yield
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            held = lock.acquire()
         except filelock.Timeout as error:
             raise Unavailable(
                 f"{self.config.path} is being changed by another memtui; try again."
             ) from error
+        except OSError as error:
+            raise refused_by_system(f"The folder {folder}", error) from error
+        with held:
+            self._known = self._read_known()
+            yield
 
     def known_of(self, request: WriteRequest, *, kind: str | None = None) -> Known:
         """Return what is to be known of a record that is written.
