@@ -694,6 +694,16 @@ async def _unread(entry: RunningOperation, connection: Connection) -> list[Probl
     return [one for one in found if may_read(one.scope, entry.scope, entry.sight)]
 
 
+async def problems_beside(
+    entry: RunningOperation, connection: Connection, records: Sequence[Record]
+) -> tuple[Problem, ...]:
+    """Return what cannot be read of the files that records were written to."""
+    files = {one.location.path for one in records if one.location}
+    found = await problems(entry, connection) if files else []
+    beside = [one for one in found if one.location and one.location.path in files]
+    return tuple(first_of_many(beside, connection))
+
+
 def first_of_many(found: Sequence[Problem], connection: Connection) -> Sequence[Problem]:
     """Return as much of what could not be read as is shown, and how much more there is."""
     more = len(found) - _TOLD_PROBLEMS

@@ -54,7 +54,15 @@ from memtui.service.answers import (
     SyncAnswer,
 )
 from memtui.service.connections import Connection
-from memtui.service.core import Group, Share, at_once, in_thread, refuse_unreviewed, to_its_end
+from memtui.service.core import (
+    Group,
+    Share,
+    at_once,
+    in_thread,
+    problems_beside,
+    refuse_unreviewed,
+    to_its_end,
+)
 from memtui.service.fact_limits import FACT, check_room, check_summary, check_text
 from memtui.service.querying import (
     by_topic,
@@ -459,10 +467,12 @@ class Operations(Group):
             after = await entry.read_back(
                 connection, [*before, *reply.before], reply.records, scope
             )
+            stored = [step.record for step in after if step.record]
+            entry.problems = await problems_beside(entry, connection, stored)
         return MutationAnswer(
             **entry.answer(),
             handles=reply.records,
-            records=for_caller(caller, [step.record for step in after if step.record]),
+            records=for_caller(caller, stored),
             redacted=labels,
             similar=alike,
         )
