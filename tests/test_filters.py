@@ -38,6 +38,7 @@ from memtui.filters import (
     parse_filter,
     parse_when,
     refuse_not_held,
+    span_words,
 )
 
 NOW = datetime(2026, 3, 9, 12, 0, tzinfo=UTC)
@@ -406,6 +407,17 @@ def test_today_begins_at_the_first_of_two_midnights() -> None:
 def test_a_time_outside_of_the_calendar_is_refused(text: str, zone) -> None:
     with pytest.raises(Invalid, match="outside of the calendar"):
         parse_when(text, now=NOW, zone=zone)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [(1, "1s"), (59, "59s"), (60, "1min"), (61, "61s"), (3_540, "59min"), (3_600, "1h"),
+     (3_660, "61min"), (21_600, "6h"), (82_800, "23h"), (86_400, "1d"), (90_000, "25h"),
+     (172_800, "2d")],
+)  # fmt: skip
+def test_a_span_is_written_in_its_largest_whole_unit(seconds: int, written: str) -> None:
+    assert span_words(seconds) == written
+    assert NOW - parse_when(written, now=NOW) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("line", ["read:>400y", "-stale:>99999999d", "read:<999999999y"])

@@ -221,6 +221,38 @@ def test_records_that_do_not_hold_are_left_out_with_a_reason() -> None:
     assert all(one.handle is not None for one in context.left_out)
 
 
+@pytest.mark.parametrize(
+    ("field", "moves", "is_told"),
+    [
+        ("expires_at", -1, False), ("expires_at", 0, False), ("expires_at", 1, True),
+        ("valid_to", -1, False), ("valid_to", 0, False), ("valid_to", 1, True),
+        ("valid_from", -1, True), ("valid_from", 0, True), ("valid_from", 1, False),
+    ],
+)  # fmt: skip
+def test_a_record_holds_from_its_beginning_to_just_before_its_end(
+    field: str, moves: int, is_told: bool
+) -> None:
+    one = record("a", "Holds", **{field: NOW + timedelta(microseconds=moves)})
+    section = section_of_records(SectionKind.USER, [one], now=NOW)
+    assert (len(section.facts), len(section.left_out)) == ((1, 0) if is_told else (0, 1))
+
+
+def test_no_memory_follows_one_that_was_cut() -> None:
+    texts = ["First line of it.\n" + "a very long second line " * 12, "Tea.", "Ale.", "Milk."]
+    cuts = 0
+    for budget in range(40, 320, 5):
+        found = section_of_texts(SectionKind.RELATED, texts)
+        context = assemble([found], counter=COUNTER, budget=budget)
+        told = [fact for section in context.sections for fact in section.facts]
+        cut = [one.truncated for one in told]
+        assert True not in cut[:-1], budget
+        assert context.tokens <= budget
+        left = [one.text for one in context.left_out]
+        assert len(told) + len(left) == len(texts) + cut.count(True)
+        cuts += cut.count(True)
+    assert cuts
+
+
 def test_rules_lead_then_style_then_bio_and_a_new_fact_comes_last() -> None:
     day = timedelta(days=1)
     records = [
