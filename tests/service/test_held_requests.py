@@ -63,14 +63,14 @@ async def held(service: MemoryService, request: Any) -> str:
 
 ALIKE: dict[str, Any] = {
     "source": SourceRef(kind="run", company_id="local", run_id="run-8"),
-    "created_by": "somebody", "created_at": SOON, "metadata": {"a": 1},
+    "created_by": "somebody", "created_at": SOON,
     "scope": APOLLO.model_copy(update={"run_id": "run-8"}),
 }  # fmt: skip
 """What two requests may differ in that ask for the same."""
 OTHER: dict[str, Any] = {
     "content": "Another text", "kind": "fact", "title": "Title", "summary": "Short", "topic": "t",
     "tags": ("tag",), "pinned": True, "expires_at": SOON, "valid_from": SOON, "valid_to": SOON,
-    "mode": WriteMode.UPSERT, "record_id": "notes/x.md",
+    "mode": WriteMode.UPSERT, "record_id": "notes/x.md", "metadata": {"a": 1},
 }  # fmt: skip
 
 
