@@ -72,6 +72,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         homes = {name: str(Path(folder, "demo" if "demo" in name else "new")) for name in COMMANDS}
         demo = run([*MEMTUI, "demo", "--no-tui"], str(Path(folder, "demo")))
+        run(COMMANDS["memtui note TEXT"], str(Path(folder, "new")))  # it makes the home
         costs: dict[str, list[Cost]] = {name: [] for name in COMMANDS}
         for _ in range(runs + 1):
             for name, arguments in COMMANDS.items():

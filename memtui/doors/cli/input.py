@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 
 import typer
@@ -42,6 +43,8 @@ def read_stdin(most: int | None = None) -> str:
     With `most`, at most so many bytes: the rest of what is longer is read and dropped, so that
     whoever writes it is not cut off. Nobody at a terminal is waited for then.
 
+    A byte order mark of UTF-16 is believed. With `most`, what is not UTF-8 becomes U+FFFD.
+
     Raises:
         Invalid: it is not UTF-8, or longer than `most`.
     """
@@ -53,7 +56,10 @@ def read_stdin(most: int | None = None) -> str:
         while stream.read(1 << 20):
             pass
         raise Invalid(f"What came on stdin is longer than {most >> 20} MiB.")
+    is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        return content.decode("utf-8")
+        return content.decode(
+            "utf-16" if is_wide else "utf-8", "strict" if most is None else "replace"
+        )
     except UnicodeDecodeError as error:
         raise Invalid("What came on stdin is not UTF-8 text.") from error

@@ -12,10 +12,10 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from memtui.contract import Invalid, Json
-from memtui.json_text import lenient_json
+from memtui.json_text import lenient_json, spliced_json, whole
 
 MOST_CHARACTERS = 8_000
 """How long a context may be: from 10,000 on Claude Code and Cursor put it into a file."""
@@ -95,7 +95,7 @@ def read_call(text: str, *, client: str | None = None) -> HookCall:
     Raises:
         Invalid: it is not a JSON object, or names no event of a run.
     """
-    if not text.strip():
+    if not text.strip("\ufeff\0 \t\r\n"):
         return HookCall(client=client)
     said = json_object(text)
     name = _text(said, "hook_event_name") or ""
@@ -134,14 +134,20 @@ def answer_to(call: HookCall, context: str) -> str:
 
 
 def json_object(text: str) -> Json:
-    """Return the JSON object that a text is; half of a character, as of one cut off, is U+FFFD.
+    """Return the JSON object that a text begins with, as far as it can be read.
+
+    Half of a character, as of one cut off, is U+FFFD. NUL bytes around it and what stands behind it
+    do not count.
 
     Raises:
-        Invalid: it is none.
+        Invalid: there is none.
     """
     try:
-        said = lenient_json(text)
+        said = lenient_json(text.strip("\ufeff\0 \t\r\n"))
     except (ValueError, RecursionError) as error:
+        first = next(spliced_json(text.encode("utf-8", "replace")), None)
+        if first is not None:
+            return cast("Json", whole(first))
         raise Invalid(f"What came on stdin is not JSON: {str(error)[:200]}.") from error
     if not isinstance(said, dict):
         raise Invalid("What came on stdin is not a JSON object.")

@@ -174,7 +174,7 @@ def test_what_the_binding_does_not_capture_leaves_no_trace(here: Run) -> None:
 
 _HOSTILE: list[tuple[tuple[str, ...], bytes, str]] = [
     (("pre-run",), b"{", "not JSON"),
-    (("pre-run",), b'{"a": "\xff"}', "UTF-8"),
+    (("pre-run",), b'{"a": "\xff"}', "hook_event_name"),
     (("pre-run",), b"[" * 200_000, "not JSON"),
     (("pre-run",), b" " * (17 << 20), "longer than 16 MiB"),
     (("pre-run",), b'{"hook_event_name": "PreToolUse"}', "PreToolUse"),
@@ -199,6 +199,15 @@ def test_whatever_comes_ends_well_and_is_told_in_the_log_file(
     assert words in ran.err
     assert "Traceback" not in ran.err
     assert words in (home / "memtui.log").read_text()
+
+
+@pytest.mark.usefixtures("remembered")
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_a_byte_order_mark_is_believed(here: Run, encoding: str) -> None:
+    text = said("UserPromptSubmit", prompt="Où?").decode()
+    mark = "\ufeff" if encoding.endswith("e") else ""
+    ran = here("hook", "pre-run", "--project", "apollo", stdin=(mark + text).encode(encoding))
+    assert (ran.code, ran.err) == (0, "")
 
 
 @pytest.mark.usefixtures("remembered")

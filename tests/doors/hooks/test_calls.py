@@ -54,6 +54,28 @@ def test_nothing_on_stdin_is_answered_in_plain_text() -> None:
     assert answer_to(call, "a fact\n") == "a fact\n"
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "\ufeff{}",
+        "\0\0{}\0\0\n",
+        "{}\n\n",
+        "{} trailing words",
+        "{}{}",
+        "{}\n{",
+    ],
+)
+def test_what_stands_around_the_object_does_not_count(written: str) -> None:
+    told = '{"hook_event_name":"Stop","session_id":"s","prompt":"zebra\ndeploys\tagain"}'
+    call = read_call(written.replace("{}", told))
+    assert (call.run_id, call.prompt) == ("s", "zebra\ndeploys\tagain")
+
+
+@pytest.mark.parametrize("written", ["", "\ufeff", "\0\0", " \r\n"])
+def test_nothing_in_any_form_is_nothing(written: str) -> None:
+    assert read_call(written).event == ""
+
+
 def test_what_was_told_counts_while_the_conversation_is_there() -> None:
     resumed = {
         source: read_call(said("SessionStart", source=source)).is_resumed
@@ -85,7 +107,7 @@ def test_the_end_of_a_turn_brings_the_reply() -> None:
         ("{}", "hook_event_name"),
         (said("PreToolUse"), "PreToolUse"),
         (json.dumps({"hook_event_name": {"a": []}}), "hook_event_name"),
-        ("\0", "not JSON"),
+        ("\0x", "not JSON"),
     ],
 )
 def test_anything_else_is_refused_in_a_sentence(text: str, words: str) -> None:
