@@ -1015,6 +1015,8 @@ class CorrectRequest(Model):
     """Take the expiry away; not together with `expires_at`."""
     source: SourceRef | None = None
     """The work object on whose behalf it is done."""
+    created_by: str | None = None
+    """Who gives it the new text, for a provider that keeps each version's author."""
 
     @model_validator(mode="after")
     def _has_one_expiry(self) -> Self:

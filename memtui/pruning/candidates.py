@@ -356,7 +356,8 @@ class _Search:
             at = record.valid_from or record.updated_at or record.created_at
             if key and key not in _LABELS and at is not None:
                 name = record.handle.provider_record_id
-                of_key[_owner(record), record.topic or "", key].append((at, name, record))
+                topic = (record.topic or "").casefold()
+                of_key[_owner(record), topic, key].append((at, name, record))
         for facts in of_key.values():
             newest_at, _, newest = max(facts, key=lambda fact: fact[:2])
             holds = form_of(newest.text)

@@ -721,39 +721,43 @@ class EditingScreen(ListScreen[R]):
             return False
         stays = next((one for one in ordered if one.text == text), ordered[0])
         others = [one for one in ordered if one is not stays]
-        fields: dict[str, Any] = {} if stays.text == text else {"text": text}
-        if any(one.pinned for one in ordered) and not stays.pinned:
-            fields["pinned"] = True
-        together = uuid4().hex
-        changes = [await self.correct(stays, together, **fields)] if fields else []
-        if any(one.held for one in changes):
-            self.toast(said("", *changes))
+        session = self.session
+        merged = await self.change(
+            partial(
+                session.service.facts.merge, session.caller, stays, others,
+                binding_key=self.binding_of(stays), text=text,
+            )
+        )  # fmt: skip
+        forgot = merged.forgot
+        if forgot.held:
+            self.toast(said("", forgot))
             return False
-        for one in (now for change in changes for now in change.records):
-            stays = stays.model_copy(update=dict(one))
-        answers = await self.forget_quietly(others, *changes, staying=[stays], together=together)
-        merged = fmt.counted(len(ordered), "fact")
-        self.toast(said(f"Made one of {merged}. u undoes it.", *answers))
+        if self.is_attached:
+            self.own(*merged.answers)
+            asked = names_in(forgot, (*forgot.handles, *forgot.missing))
+            self.gone(asked, names_in(forgot, forgot.ghosts))
+            for one in merged.change.records if merged.change else ():
+                self.changed({self.name_of(stays): one})
+        count = fmt.counted(len(ordered), "fact")
+        self.toast(said(f"Made one of {count}. u undoes it.", *merged.answers))
         return True
 
     async def forget_quietly(
         self,
         records: Sequence[Record],
-        *before: MutationAnswer,
+        *,
         staying: Sequence[Record] = (),
-        together: str | None = None,
     ) -> Answers:
         """Forget records, of several bindings at once.
 
-        `before` was done `together` with it, and is taken back with them. What was forgotten
-        although a binding failed is noted too, so that `u` brings it back.
+        What was forgotten although a binding failed is noted too, so that `u` brings it back.
         """
         session = self.session
         groups, stay = self._by_binding(records), self._by_binding(staying)
         forget = session.service.everywhere.forget
-        gone = await self.change(lambda: forget(session.caller, groups, stay, together=together))
+        gone = await self.change(lambda: forget(session.caller, groups, stay))
         if self.is_attached:
-            self.own(*before, *gone.answers)
+            self.own(*gone.answers)
             ghosts, asked = set(), set()
             for answer in gone.answers:
                 ghosts |= names_in(answer, answer.ghosts)

@@ -253,6 +253,8 @@ class MutationAnswer(Answer):
     """Labels of the secrets that were taken out before anything left."""
     similar: tuple[Similar, ...] = ()
     """What said the same as what was written, or nearly, where the caller asked for it."""
+    was: str | None = None
+    """What the changed record said before, as when a fact is written whose key stood there."""
     linked: dict[str, str] = {}
     """Old record id to new, where the provider could not restore an id."""
     undoes: str | None = None

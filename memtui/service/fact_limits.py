@@ -5,19 +5,18 @@ A fact is one line and short, and a user or project has few enough of them to re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from memtui.contract import (
-    BrowseRequest,
     Invalid,
     Model,
+    Record,
+    Scope,
     Unsupported,
     WriteMode,
     WriteRequest,
-    own_filter,
-    owned,
     owner_of,
-    owner_scope,
 )
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 FACT = "fact"
 _LIMITED = ("subject_id", "project_id")
-_PAGE = 1_000
 
 
 class FactLimits(Model):
@@ -73,34 +71,23 @@ def check_summary(connection: Connection, kind: str, summary: str | None) -> Non
         )
 
 
-async def check_room(connection: Connection, request: WriteRequest, limits: FactLimits) -> None:
+def has_limit(scope: Scope, limits: FactLimits) -> bool:
+    """Whether the facts of a scope's owner are limited in number."""
+    return bool(limits.max_count) and owner_of(scope)[0] in _LIMITED
+
+
+def check_room(own: Sequence[Record], request: WriteRequest, limits: FactLimits) -> None:
     """Refuse a fact more than its scope may hold; one that replaces another needs no room.
 
     Raises:
         Invalid: the scope is full.
     """
-    if not limits.max_count or not connection.adapter.capabilities.browse:
+    if not has_limit(request.scope, limits) or len(own) < limits.max_count:
         return
-    scope = owner_scope(request.scope)
-    if owner_of(scope)[0] not in _LIMITED:
-        return
-    asked = BrowseRequest(
-        scope=scope,
-        binding_key=connection.binding.key,
-        filter=own_filter(scope, kind=FACT),
-        limit=_PAGE,
-    )
-    page = await connection.read(lambda: connection.adapter.browse(asked))
-    records = owned(page.records, scope)
-    held = max(len(records), (page.total or 0) if page.next_cursor else 0)
-    if held < limits.max_count:
-        return
-    key = request.content.partition(":")[0]
-    replaced = {str(record.metadata.get("key")) for record in records}
-    replaced |= {record.handle.provider_record_id for record in records}
-    if request.mode is WriteMode.UPSERT and not replaced.isdisjoint({key, request.record_id}):
+    ids = {record.handle.provider_record_id for record in own}
+    if request.mode is WriteMode.UPSERT and request.record_id in ids:
         return
     raise Invalid(
-        f"This scope holds {held:,} facts and may hold "
+        f"This scope holds {len(own):,} facts and may hold "
         f"{limits.max_count}; prune some with `memtui facts prune`, or raise fact_max_count."
     )

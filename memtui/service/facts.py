@@ -17,6 +17,7 @@ from memtui.contract import (
     ORCHESTRATOR,
     CorrectRequest,
     Denied,
+    ForgetRequest,
     Invalid,
     MemtuiError,
     Model,
@@ -26,11 +27,11 @@ from memtui.contract import (
     Record,
     Scope,
     SourceRef,
-    Unsupported,
     UtcDatetime,
     WriteMode,
     WriteRequest,
     owner_of,
+    owner_scope,
     owner_scopes,
     owner_words,
 )
@@ -44,6 +45,7 @@ from memtui.service.visibility import Caller, for_caller, note_owner
 from memtui.store import bindings
 
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
+_LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 class FactRequest(Model):
@@ -103,6 +105,20 @@ class FactKeys(Model):
     problems: tuple[Problem, ...] = ()
     as_of: UtcDatetime | None = None
     """The moment that they are of; None: now."""
+
+
+class Merged(Model):
+    """What became of facts that were made one."""
+
+    forgot: MutationAnswer
+    """The deletion of the others, or that it waits for a person."""
+    change: MutationAnswer | None = None
+    """The change of the one that stays; None: it stays as it was."""
+
+    @property
+    def answers(self) -> tuple[MutationAnswer, ...]:
+        """What was done, in order."""
+        return (self.forgot,) if self.change is None else (self.forgot, self.change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +204,7 @@ class Facts(Group):
 
         Raises:
             Invalid: that is not a key, or the value is not a single line.
+            Conflict: the scope has the key several times.
         """
         text = f"{key}: {value}"
         if not value.strip() or (pair := pair_of(text)) is None or pair.key != key:
@@ -195,9 +212,8 @@ class Facts(Group):
                 "A key has letters, digits, dots, dashes and underscores, and its value is some "
                 "text on one line."
             )
-        scope, service = request.scope, self._service
         write = WriteRequest(
-            scope=scope,
+            scope=request.scope,
             source=source,
             content=text,
             binding_key=request.binding_key,
@@ -206,35 +222,81 @@ class Facts(Group):
             topic=request.namespace,
             created_by=caller.principal,
         )
-        binding_key = request.binding_key or await self._key_of(caller, scope)
-        if binding_key is None:
-            return await service.write(caller, write)  # says why nothing serves it, and logs it
-        here = FactRequest(scope=scope, binding_key=binding_key)
-        try:
-            read = await self._read(caller, here, OperationType.GET, {"key": key}, key.casefold())
-        except Unsupported:
-            return await service.write(caller, write)
-        same = [one.record for one in read.held if one.place.rank[0] == 0]
-        old = _replaced(same, request.namespace)
-        if old is None:
-            return await service.write(caller, write)
-        routed = await self._core.resolve(caller, scope, binding_key)
-        connection = await self._core.open(
-            routed.binding, company_read_only=routed.company_read_only
-        )
-        able = connection.adapter.capabilities
-        if able.validity or not able.correction:
-            write = write.model_copy(update={"topic": old.topic})
-            return await service.write(caller, write)
+        return await self._service.write(caller, write)
+
+    async def merge(
+        self,
+        caller: Caller,
+        survivor: Record,
+        others: Sequence[Record],
+        *,
+        binding_key: str | None = None,
+        text: str | None = None,
+    ) -> Merged:
+        """Make one fact of several of one owner and binding; one undo takes all of it back.
+
+        The one that stays gets the pins and tags of all, and the latest expiry.
+
+        Args:
+            caller: Who merges them.
+            survivor: The fact that stays, as it was read.
+            others: Those that go, as they were read.
+            binding_key: Where they are; None: in the binding that serves their owner.
+            text: What the survivor says from now on; None: what it says.
+
+        Raises:
+            Conflict: one of them changed since it was read.
+            Denied: what the caller writes there is reviewed, and the survivor would change.
+            Invalid: there is no other fact, or one of somebody else's.
+        """
+        others = [one for one in others if one.handle != survivor.handle]
+        scope = owner_scope(survivor.scope)
+        if not others:
+            raise Invalid("Name at least one other fact to merge into the survivor.")
+        if any(owner_scope(one.scope) != scope for one in others):
+            raise Invalid("Facts of several places cannot become one; take those of one place.")
+        fields = _of_all(survivor, others, text)
+        if fields:
+            await self._refuse_reviewed(caller, scope, binding_key)
+        together = self._core.new_id() if fields else None
+        request = ForgetRequest.of(others, scope, binding_key)
+        # Before the correction, as a store may not hold one text or key twice.
+        forgot = await self._service.forget(caller, request, staying=[survivor], together=together)
+        if not fields:
+            return Merged(forgot=forgot)
         correction = CorrectRequest(
             scope=scope,
-            handle=old.handle,
-            binding_key=request.binding_key,
-            text=text,
-            revision=old.revision,
-            source=source,
+            handle=survivor.handle,
+            binding_key=binding_key,
+            revision=survivor.revision,
+            **fields,
         )
-        return await service.correct(caller, correction)
+        try:
+            change = await self._service.correct(caller, correction, together=together)
+        except MemtuiError as error:
+            await self._bring_back(caller, forgot, error)
+            raise
+        return Merged(forgot=forgot, change=change)
+
+    async def _refuse_reviewed(self, caller: Caller, scope: Scope, binding_key: str | None) -> None:
+        """Refuse an agent a merge of which one part may wait while the other is done."""
+        binding = (await self._core.resolve(caller, scope, binding_key)).binding
+        if binding.review and not caller.by_person:
+            raise Denied(
+                f"What agents write to {binding.key} is reviewed, so an agent cannot merge facts "
+                "and change the one that stays; merge facts of the same pin, tags and expiry "
+                "without a new text, or let a person do it."
+            )
+
+    async def _bring_back(self, caller: Caller, forgot: MutationAnswer, error: MemtuiError) -> None:
+        """Bring back what a merge has forgotten, as the fact that stays could not be changed."""
+        try:
+            await self._service.undo(caller, forgot.operation_id)
+        except MemtuiError as failed:
+            raise type(failed)(
+                f"{error} The other facts are forgotten, and could not be brought back: {failed} "
+                f"`memtui undo {forgot.operation_id}` tries again."
+            ) from error
 
     async def _read(
         self,
@@ -341,13 +403,23 @@ def _owners(scope: Scope) -> list[tuple[int, Scope]]:
     return list(enumerate(dict.fromkeys([*owners, company])))
 
 
-def _replaced(same: Sequence[Record], namespace: str | None) -> Record | None:
-    """Return the fact that a new value replaces: where no namespace is named, the only one."""
-    wanted = (namespace or "").casefold()
-    here = [one for one in same if (one.topic or "").casefold() == wanted]
-    if not here and namespace is None and len(same) == 1:
-        return same[0]
-    return here[0] if here else None
+def _of_all(survivor: Record, others: Sequence[Record], text: str | None) -> dict[str, Any]:
+    """Return what a fact has to take over from others, so that nothing of them is lost."""
+    fields: dict[str, Any] = {}
+    if text is not None and text != survivor.text:
+        fields["text"] = text
+    if not survivor.pinned and any(one.pinned for one in others):
+        fields["pinned"] = True
+    tags = tuple(dict.fromkeys(tag for one in (survivor, *others) for tag in one.tags))
+    if tags != survivor.tags:
+        fields["tags"] = tags
+    if survivor.expires_at is not None:
+        ends = [one.expires_at or _LATEST for one in others]
+        if _LATEST in ends:
+            fields["never_expires"] = True
+        elif max(ends) > survivor.expires_at:
+            fields["expires_at"] = max(ends)
+    return fields
 
 
 def _is_wanted(entry: Entry | None, key: str | None, namespace: str | None) -> bool:

@@ -34,6 +34,7 @@ from memtui.record_changes import changed_fields, corrected, texts_beside
 from memtui.service.answers import Held, ReviewRule, RuleAction, RuleTest
 from memtui.service.connections import Connection
 from memtui.service.core import Core
+from memtui.service.fact_keys import of_same_key, own_facts
 from memtui.service.recorder import Check, RunningOperation
 from memtui.service.save_limits import CAPTURING_DOOR
 from memtui.service.visibility import AGENT_PREFIX, readable
@@ -130,10 +131,10 @@ async def met_by(
         return Met(changes=named, contradicts=named if changed else ())
     made = as_record(connection, request)
     is_pair = pair_of(request.content) is not None
-    facts = await _own_facts(connection, made, sight) if contradictions or is_pair else []
+    facts = await own_facts(connection, made.scope, sight) if contradictions or is_pair else []
     own = _key_of(request.content, request.topic)
     is_filed = request.kind == _FACT and own is not None
-    of_key = [one for one in facts if is_filed and entry_of(one) == own]
+    of_key = of_same_key(facts, request) if is_filed else []
     changes = {one.handle: one for one in (*named, *of_key)}
     if not contradictions:
         return Met(changes=tuple(changes.values()), contradicts=())
@@ -176,16 +177,6 @@ def as_record(connection: Connection, request: WriteRequest) -> Record:
     return Record.like(request, handle=handle, text=request.content)
 
 
-async def _own_facts(connection: Connection, made: Record, sight: Sight | None) -> list[Record]:
-    """Return the owner's facts, where the provider lists them."""
-    from memtui.service.context import own_records
-
-    if not connection.adapter.capabilities.browse:
-        return []
-    pages = own_records(connection, [owner_scope(made.scope)], sight, kind=_FACT)
-    return [one async for _, records in pages for one in records]
-
-
 async def _otherwise(
     connection: Connection, request: WriteRequest, facts: Sequence[Record], sight: Sight | None
 ) -> list[Record]:
@@ -226,7 +217,7 @@ async def _is_new_subject(connection: Connection, made: Record, sight: Sight | N
         return True
     key = _key_of(made.text, made.topic) if made.kind == _FACT else None
     if key is not None:
-        facts = await _own_facts(connection, made, sight)
+        facts = await own_facts(connection, made.scope, sight)
         return key not in {entry_of(one) for one in facts}
     pages = own_records(connection, [owner_scope(made.scope)], sight, kind=None, topic=made.topic)
     async for _, records in pages:

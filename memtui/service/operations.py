@@ -40,6 +40,7 @@ from memtui.contract import (
     WriteRequest,
     own_filter,
 )
+from memtui.fact_values import pair_of
 from memtui.service.answers import (
     BrowseAnswer,
     Change,
@@ -63,7 +64,8 @@ from memtui.service.core import (
     refuse_unreviewed,
     to_its_end,
 )
-from memtui.service.fact_limits import FACT, check_room, check_summary, check_text
+from memtui.service.fact_keys import as_change, of_same_key, own_facts, refuse_several
+from memtui.service.fact_limits import FACT, check_room, check_summary, check_text, has_limit
 from memtui.service.querying import (
     by_topic,
     filter_json,
@@ -441,18 +443,23 @@ class Operations(Group):
             _refuse_empty(routed.content)
             _refuse_secret(routed.record_id)
             check_summary(connection, routed.kind, routed.summary)
-            if routed.kind == FACT:
+            if routed.kind == FACT or connection.adapter.only_facts:
                 check_text(routed.content, core.fact_limits)
                 await gate.enter_async_context(connection.adding_facts())
-                await check_room(connection, routed, core.fact_limits)
+                found = await self._by_key(
+                    entry, connection, routed, copied=copied, together=together, accepts=accepts,
+                    labels=labels,
+                )  # fmt: skip
+                if isinstance(found, MutationAnswer):
+                    return found
+                routed = found
             known = [connection.handle_of(routed.record_id)] if routed.record_id else []
             before = await connection.snapshots(known, scope)
             if routed.mode is WriteMode.UPSERT:
                 there = _scopes(before)
                 await core.may_change(caller, [scope, *there])
                 note_owner(entry, there)
-                if any(map(is_org, there)):
-                    log_text(entry, clean.content, withheld=True)
+                log_text(entry, clean.content, withheld=any(map(is_org, (scope, *there))))
             alike: tuple[Similar, ...] = ()
             if tell_similar and routed.mode is WriteMode.APPEND:
                 alike = await already_there(caller, connection, routed, entry.sight)
@@ -475,6 +482,44 @@ class Operations(Group):
             records=for_caller(caller, stored),
             redacted=labels,
             similar=alike,
+            was=next((one.record.text for one in before if one.record is not None), None),
+        )
+
+    async def _by_key(
+        self,
+        entry: RunningOperation,
+        connection: Connection,
+        request: WriteRequest,
+        *,
+        copied: bool,
+        together: str | None,
+        accepts: Acceptance | None,
+        labels: tuple[str, ...],
+    ) -> WriteRequest | MutationAnswer:
+        """Return a fact as it is to be written; where its key stands already, it is changed.
+
+        Raises:
+            Conflict: the key stands several times.
+            Denied: the caller may not change what stands there.
+            Invalid: there is no room for another fact.
+        """
+        limits = self._core.fact_limits
+        own: list[Record] = []
+        if pair_of(request.content.strip()) or has_limit(request.scope, limits):
+            own = await own_facts(connection, request.scope)
+        same = [] if copied else of_same_key(own, request)
+        if not same:
+            check_room(own, request, limits)
+            return request
+        await self._core.may_change(entry.caller, [one.scope for one in same])
+        refuse_several(same, request)
+        change = as_change(connection, request, same[0])
+        if isinstance(change, WriteRequest):
+            return change
+        entry.operation_type = OperationType.CORRECT
+        entry.request = _asked_to_correct(change, labels, accepts, together)
+        return await self._correct(
+            entry, connection, change, same[0], accepts=accepts, labels=labels
         )
 
     async def _find_to_correct(
@@ -516,19 +561,9 @@ class Operations(Group):
         free = {"text", "summary", "topic", "tags", "source"}
         clean, labels = await asyncio.to_thread(_redacted, request, free)
         text = clean.text
-        asked: Json = {
-            "record_id": clean.handle.provider_record_id,
-            "revision": clean.revision,
-            "pinned": clean.pinned,
-            "topic": clean.topic,
-            "tags": list(clean.tags) if clean.tags is not None else None,
-            "expires_at": clean.expires_at.isoformat() if clean.expires_at else None,
-            "never_expires": clean.never_expires or None,
-            **_decision(accepts),
-            **at_once(together),
-        }
+        asked = _asked_to_correct(clean, labels, accepts, together)
         async with core.recorder.recorded(
-            OperationType.CORRECT, caller, scope, _set_only(asked, labels), request.source
+            OperationType.CORRECT, caller, scope, asked, request.source
         ) as entry:
             if text is not None:  # whose memory it is shows only when it is found
                 log_text(entry, text, withheld=True)
@@ -537,41 +572,60 @@ class Operations(Group):
                 _refuse_empty(text)
             with _still_there(accepts):
                 record = await self._find_to_correct(entry, connection, clean, accepts)
-            note_owner(entry, [record.scope])
-            check_summary(connection, record.kind, clean.summary)
-            if text is not None:
-                log_text(entry, text, withheld=is_org(record.scope))
-                if record.kind == FACT:
-                    check_text(text, core.fact_limits)
-            entry.take_source(record.source)
-            old = record.handle
-            entry.about([old])
-            update = {"binding_key": connection.binding.key, "handle": old}
-            routed = clean.model_copy(update=update)
-            await core.may_change(caller, [record.scope])
-            before = await connection.snapshots([old], scope)
-            routed, held = await self._begin(entry, connection, routed, before, accepts=accepts)
-            if held is not None:
-                return MutationAnswer(**entry.answer(), redacted=labels, held=held)
-            try:
-                reply = await entry.mutate(connection, lambda: connection.adapter.correct(routed))
-            except MemtuiError as error:
-                if error.moved is not None:
-                    entry.links = {old.provider_record_id: error.moved.provider_record_id}
-                raise
-            entry.usage, new = reply.usage, reply.handle
-            if old != new:
-                entry.links = {old.provider_record_id: new.provider_record_id}
-            touched = list(dict.fromkeys((old, new)))
-            after = await entry.read_back(connection, before, touched, scope)
+            update = {"created_by": caller.author(clean.created_by)}
+            return await self._correct(
+                entry, connection, clean.model_copy(update=update), record,
+                accepts=accepts, labels=labels,
+            )  # fmt: skip
+
+    async def _correct(
+        self,
+        entry: RunningOperation,
+        connection: Connection,
+        clean: CorrectRequest,
+        record: Record,
+        *,
+        accepts: Acceptance | None,
+        labels: tuple[str, ...],
+    ) -> MutationAnswer:
+        """Change a record within an operation that is admitted."""
+        core, text, scope = self._core, clean.text, entry.scope
+        note_owner(entry, [record.scope])
+        check_summary(connection, record.kind, clean.summary)
+        if text is not None:
+            log_text(entry, text, withheld=is_org(record.scope))
+            if record.kind == FACT:
+                check_text(text, core.fact_limits)
+        entry.take_source(record.source)
+        old = record.handle
+        entry.about([old])
+        update = {"binding_key": connection.binding.key, "handle": old}
+        routed = clean.model_copy(update=update)
+        await core.may_change(entry.caller, [record.scope])
+        before = await connection.snapshots([old], scope)
+        routed, held = await self._begin(entry, connection, routed, before, accepts=accepts)
+        if held is not None:
+            return MutationAnswer(**entry.answer(), redacted=labels, held=held)
+        try:
+            reply = await entry.mutate(connection, lambda: connection.adapter.correct(routed))
+        except MemtuiError as error:
+            if error.moved is not None:
+                entry.links = {old.provider_record_id: error.moved.provider_record_id}
+            raise
+        entry.usage, new = reply.usage, reply.handle
+        if old != new:
+            entry.links = {old.provider_record_id: new.provider_record_id}
+        touched = list(dict.fromkeys((old, new)))
+        after = await entry.read_back(connection, before, touched, scope)
         there = {step.handle: step.record for step in after if step.record}
         return MutationAnswer(
             **entry.answer(),
             handles=(new,),
-            records=for_caller(caller, [there[new]] if new in there else []),
+            records=for_caller(entry.caller, [there[new]] if new in there else []),
             ghosts=tuple(handle for handle in there if handle != new),
             redacted=labels,
             linked=entry.links,
+            was=record.text,
         )
 
     @to_its_end
@@ -796,6 +850,28 @@ def _decision(accepts: Acceptance | None) -> Json:
 def _set_only(asked: Json, labels: Sequence[str]) -> Json:
     asked = {**asked, "redacted": list(labels)}
     return {name: value for name, value in asked.items() if value not in (None, [], "")}
+
+
+def _asked_to_correct(
+    request: CorrectRequest,
+    labels: Sequence[str],
+    accepts: Acceptance | None,
+    together: str | None,
+) -> Json:
+    """Return what the log says of a correction but for its text."""
+    expires = request.expires_at
+    asked: Json = {
+        "record_id": request.handle.provider_record_id,
+        "revision": request.revision,
+        "pinned": request.pinned,
+        "topic": request.topic,
+        "tags": list(request.tags) if request.tags is not None else None,
+        "expires_at": expires.isoformat() if expires else None,
+        "never_expires": request.never_expires or None,
+        **_decision(accepts),
+        **at_once(together),
+    }
+    return _set_only(asked, labels)
 
 
 def _scopes(snapshots: Sequence[Snapshot]) -> list[Scope]:

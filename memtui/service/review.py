@@ -453,7 +453,7 @@ def _differences(
 ) -> Iterator[HeldDifference]:
     """Yield what a request would make of the records that are there."""
     if isinstance(request, WriteRequest):
-        replaced = there[0] if there and request.mode is WriteMode.UPSERT else None
+        replaced = there[0] if there else None
         new = as_record(connection, request)
         if replaced is not None:
             new = new.model_copy(update={"handle": replaced.handle})

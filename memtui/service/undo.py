@@ -559,7 +559,10 @@ class Undo(Group):
         others = await asyncio.to_thread(log.by_ids, [i for i in ids if i != asked.operation_id])
         where = asked.scope.company_id, place, record_id, asked.started_at
         was_gone = await self._core.ask(journal.was_gone, *where)
-        return any(not was_gone or one.seq > asked.seq for one in others)
+        changing = {OperationStatus.OK, OperationStatus.UNKNOWN}
+        return any(
+            one.status in changing and (not was_gone or one.seq > asked.seq) for one in others
+        )
 
 
 def _extent(database: DatabaseConnection, operations: Iterable[Operation]) -> Together:

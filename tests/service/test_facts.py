@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,9 @@ import pytest
 from memtui.config import Paths, load_settings
 from memtui.contract import (
     BrowseRequest,
+    Conflict,
+    CorrectRequest,
+    Denied,
     Filter,
     Invalid,
     NotFound,
@@ -23,9 +27,14 @@ from memtui.contract import (
 from memtui.service import (
     Caller,
     FactRequest,
+    Membership,
     MemoryService,
     PatternRequest,
     PruneRequest,
+    ReviewRule,
+    Role,
+    RuleAction,
+    RuleTest,
     open_service,
 )
 
@@ -167,3 +176,139 @@ async def test_patterns_come_from_windows_and_from_what_memtui_changed(
     less = await service.patterns.find(ANA, PatternRequest(scope=COMPANY))
     assert [one.key for one in less.patterns] == ["branch"]
     assert len(less.operation_ids) == 1
+
+
+PLACES = [pytest.param(CODING, id="vault"), pytest.param(APOLLO, id="table")]
+"""One keeps the past by itself, the other does not."""
+
+
+async def texts(service: MemoryService, scope: Scope) -> list[str]:
+    page = await service.browse(ANA, BrowseRequest(scope=scope, filter=Filter(kind="fact")))
+    return sorted(one.text for one in page.records)
+
+
+@pytest.mark.parametrize("scope", PLACES)
+@pytest.mark.parametrize(
+    "text", ["deploy_branch: x", "Deploy_Branch: x", "  deploy_branch:  x", "deploy_branch:x"]
+)
+async def test_a_write_of_a_key_that_stands_is_a_change_of_it(
+    service: MemoryService, scope: Scope, text: str
+) -> None:
+    request = FactRequest(scope=scope, namespace="Project")
+    await service.facts.set(ANA, "deploy_branch", "main", request, SOURCE)
+    first = (await service.facts.get(ANA, "deploy_branch", request)).record
+    await service.correct(
+        ANA, CorrectRequest(scope=scope, handle=first.handle, pinned=True, tags=("ops",))
+    )
+    between = datetime.now(UTC)
+    write = WriteRequest(scope=scope, source=SOURCE, content=text, kind="fact", tags=("live",))
+    answer = await service.write(ANA, write)
+    if text == "deploy_branch:x":  # without a space it is no key
+        assert answer.was is None
+        assert await texts(service, scope) == ["deploy_branch: main", "deploy_branch:x"]
+        return
+    assert answer.was == "deploy_branch: main"
+    found = (await service.facts.get(ANA, "deploy_branch", request)).record
+    assert (found.handle, found.text) == (first.handle, "deploy_branch: x")
+    assert (found.pinned, found.tags, found.topic) == (True, ("ops", "live"), "Project")
+    assert await texts(service, scope) == ["deploy_branch: x"]
+    then = await service.facts.get(ANA.at(between), "deploy_branch", request)
+    assert then.value == "main"
+    await service.undo(ANA, answer.operation_id)
+    again = (await service.facts.get(ANA, "deploy_branch", request)).record
+    assert (again.text, again.tags, again.pinned) == ("deploy_branch: main", ("ops",), True)
+
+
+@pytest.mark.parametrize("scope", PLACES)
+async def test_a_key_that_stands_several_times_is_not_written(
+    service: MemoryService, scope: Scope
+) -> None:
+    for topic in ("Deploy", "Work"):
+        await put(service, scope, "branch: main", topic=topic)
+    for write in (
+        put(service, scope, "branch: x"),
+        service.facts.set(ANA, "branch", "x", FactRequest(scope=scope), SOURCE),
+    ):
+        with pytest.raises(Conflict, match=r"has branch already 2 times, as .+ and .+"):
+            await write
+    assert await texts(service, scope) == ["branch: main"] * 2
+    await put(service, scope, "branch: x", topic="work")  # its heading says which one
+    await put(service, scope, "branch: y", topic="")  # under no heading there is none
+    assert await texts(service, scope) == ["branch: main", "branch: x", "branch: y"]
+
+
+async def test_a_window_of_a_key_is_one_of_the_fact_that_has_it(service: MemoryService) -> None:
+    past, until = (datetime(2026, month, 1, tzinfo=UTC) for month in (1, 3))
+    await put(service, CODING, "branch: main", topic="Project", pinned=True)
+    await put(service, CODING, "branch: old", valid_from=past, valid_to=until)
+    assert await texts(service, CODING) == ["branch: main"]
+    then = await service.facts.get(
+        ANA.at(until.replace(day=1, month=2)), "branch", FactRequest(scope=CODING)
+    )
+    assert then.value == "old"
+    now = (await service.facts.get(ANA, "branch", FactRequest(scope=CODING))).record
+    assert (now.text, now.pinned) == ("branch: main", True)
+
+
+@pytest.mark.parametrize("scope", PLACES)
+async def test_an_agents_change_of_a_key_meets_review_as_a_change(
+    service: MemoryService, scope: Scope
+) -> None:
+    key = "table" if scope is APOLLO else "default"
+    await put(service, scope, "branch: main", topic="Project")
+    await service.review.add_rule(
+        ANA, key, ReviewRule(action=RuleAction.HOLD, test=RuleTest.CONTRADICTION)
+    )
+    bot = Caller(company_id="local", principal="agent:bot", door="mcp")
+    write = WriteRequest(scope=scope, source=SOURCE, content="branch: x", kind="fact")
+    held = (await service.write(bot, write)).held
+    assert held is not None
+    assert await texts(service, scope) == ["branch: main"]
+    shown = await service.review.show(ANA, held.held_id)
+    assert [one.text for one in shown.changes] == ["branch: main"]
+    [difference] = shown.differences
+    assert difference.before
+    assert difference.after
+    assert (difference.before.text, difference.after.text) == ("branch: main", "branch: x")
+    await service.review.accept(ANA, held.held_id)
+    assert await texts(service, scope) == ["branch: x"]
+
+
+async def test_changing_a_key_needs_the_right_to_change(service: MemoryService) -> None:
+    await put(service, APOLLO, "branch: main")
+    for principal, role in (("user:ana", Role.OWNER), ("user:ben", Role.MEMBER)):
+        await service.members.set(ANA, Membership(principal=principal, role=role))
+    agent = Caller(company_id="local", principal="agent:coding", acts_for="user:ben", door="mcp")
+    new = WriteRequest(scope=APOLLO, source=SOURCE, content="tests: pytest", kind="fact")
+    await service.write(agent, new)
+    with pytest.raises(Denied):
+        await service.write(agent, new.model_copy(update={"content": "branch: x"}))
+    assert await texts(service, APOLLO) == ["branch: main", "tests: pytest"]
+
+
+@pytest.mark.parametrize("provider", ["vault", "facts", "milvus"])
+async def test_merging_loses_nothing_and_is_undone_at_once(
+    service: MemoryService, provider: str
+) -> None:
+    await service.bindings.add(ANA, "merged", provider, {})
+    ana = Scope(company_id="local", subject_id="ana")
+    ends = datetime(2030, 1, 1, tzinfo=UTC)
+    await put(service, ana, "branch: main", binding_key="merged", expires_at=ends, tags=("a",))
+    await put(service, ana, "deploy: main", binding_key="merged", pinned=True, tags=("b",))
+    browse = BrowseRequest(scope=ana, binding_key="merged", sort="created_at")
+
+    async def kept() -> list[tuple[object, ...]]:
+        records = (await service.browse(ANA, browse)).records
+        return [(one.text, one.pinned, one.tags, one.expires_at) for one in records]
+
+    before = await kept()
+    survivor, other = (await service.browse(ANA, browse)).records
+    merge = partial(service.facts.merge, ANA, survivor, [other], binding_key="merged")
+    with pytest.raises(Invalid, match="one line"):
+        await merge(text="two\nlines")
+    assert await kept() == before
+    survivor, other = (await service.browse(ANA, browse)).records
+    await service.facts.merge(ANA, survivor, [other], binding_key="merged", text="deploy: release")
+    assert await kept() == [("deploy: release", True, ("a", "b"), None)]
+    await service.undo_together(ANA)
+    assert sorted(await kept(), key=str) == sorted(before, key=str)

@@ -330,7 +330,8 @@ async def test_only_delivered_contexts_make_a_fact_read(
 
 async def test_a_newer_value_contradicts_and_pins_are_kept(service: MemoryService) -> None:
     await write(service, "deploy: main", APOLLO)
-    await write(service, "deploy: release", APOLLO)
+    twin = WriteRequest(scope=APOLLO, source=SOURCE, content="deploy: release", kind="fact")
+    await service.write(CALLER, twin, copied=True)  # as another program would
     answer = await plan(service, APOLLO)
     assert ("deploy: main", "contradicted") in reasons(answer)
     assert [record.text for record in answer.plan.marked] == ["deploy: main"]

@@ -357,9 +357,8 @@ async def test_a_rule_holds_what_it_names(
     assert by_person.held is None
 
 
-@pytest.mark.parametrize("kind", ["note", "fact"])
 async def test_what_stands_in_no_namespace_contradicts_a_fact_of_any(
-    service: MemoryService, kind: str
+    service: MemoryService,
 ) -> None:
     known = fact("deploy_branch: main").model_copy(update={"topic": "Project"})
     await service.write(ANA, known)
@@ -367,7 +366,7 @@ async def test_what_stands_in_no_namespace_contradicts_a_fact_of_any(
     elsewhere = fact("deploy_branch: release").model_copy(update={"topic": "Fallback"})
     for agreed in (fact("deploy_branch: main", kind="note"), elsewhere):
         assert (await service.write(BOT, agreed)).held is None
-    answer = await service.write(BOT, fact("Deploy_Branch: trunk", kind=kind))
+    answer = await service.write(BOT, fact("Deploy_Branch: trunk", kind="note"))
     assert answer.held is not None
     shown = await service.review.show(ANA, answer.held.held_id)
     others = {one.text for one in shown.contradicts}
@@ -742,11 +741,11 @@ async def test_a_decision_tells_an_agent_nothing_of_what_was_held(
 
 async def test_what_is_there_already_stands_beside_what_waits(held_all: MemoryService) -> None:
     service = held_all
-    known = fact("deploy_branch: main").model_copy(update={"topic": "Project"})
+    known = fact("Releases leave from main").model_copy(update={"topic": "Project"})
     await service.write(ANA, known)
-    again, other = [await ask(service, f"deploy_branch: {name}") for name in ("main", "trunk")]
+    again, other = [await ask(service, f"Releases leave from {name}") for name in ("main", "trunk")]
     shown = await service.review.show(ANA, again.held_id)
-    assert [one.text for one in shown.same] == ["deploy_branch: main"]
+    assert [one.text for one in shown.same] == ["Releases leave from main"]
     assert (await service.review.show(ANA, other.held_id)).same == ()
 
 

@@ -192,7 +192,8 @@ class Changes:
         if request.text is not None and request.text != fact_text(held.row):
             set_fact(changed, request.text)
             if request.source is not None:
-                self._tell(changed, source=source_fields(request.source), created_by=None)
+                self._tell(changed, source=source_fields(request.source))
+            self._tell(changed, created_by=request.created_by)
         is_moved = any(changed[name] != held.row.get(name) for name in ("kv_key", "kv_namespace"))
         if is_moved:
             self._begin_elsewhere(changed)

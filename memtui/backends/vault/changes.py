@@ -303,6 +303,8 @@ def correct(folder: Folder, request: CorrectRequest, path: str, name: str) -> No
         changes["tags"] = _own_tags(document, kept)
     if text != fact.bullet.text and request.source:
         changes["source"] = source_fields(request.source)
+    if text != fact.bullet.text:
+        changes["created_by"] = request.created_by
     wanted = {key: value for key, value in changes.items() if value is not None}
     if request.sets_expiry:
         wanted["expires_at"] = request.expires_at

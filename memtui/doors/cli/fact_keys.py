@@ -9,6 +9,7 @@ import typer
 
 from memtui.contract import NotFound
 from memtui.doors.cli.forget import changed_ids, held
+from memtui.doors.cli.notes import done
 from memtui.doors.cli.options import AsOf, BindingOptions, RunOptions, SourceOptions
 from memtui.doors.cli.output import columns, table
 from memtui.doors.cli.records import say_first_of, say_unknown_owners
@@ -107,7 +108,7 @@ async def facts_set(
         changed_ids(answer),
         taken if answer.redacted else "",
         held(answer)
-        or f"Stored in {answer.binding_key} ({answer.binding_reason}); memtui undo "
+        or f"{done(answer)} in {answer.binding_key} ({answer.binding_reason}); memtui undo "
         f"{answer.operation_id} undoes it.",
     )
 

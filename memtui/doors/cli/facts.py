@@ -12,11 +12,9 @@ import typer
 from memtui.contract import (
     BrowseRequest,
     CorrectRequest,
-    Denied,
     Filter,
     ForgetRequest,
     Invalid,
-    MemtuiError,
     Problem,
     Record,
     Scope,
@@ -331,34 +329,22 @@ async def facts_merge(
 ) -> int:
     """Keep one of several facts that say the same.
 
-    The others are deleted in one operation; a new text is another, and one undo takes back both.
-    Where the text is refused the others come back. An agent whose writes are reviewed gives none.
+    The others are deleted, and the one that stays gets the pins and tags of all, and the latest
+    expiry. Where that is refused the others come back; one undo takes all of it back. An agent
+    whose writes are reviewed cannot change the one that stays.
     """
-    gone = [other for other in ids_of(others) if other != survivor]
-    if not gone:
-        raise Invalid("Name at least one other fact to merge into the survivor.")
     [kept] = await scope.named(session, [survivor])
-    records = await scope.named(session, gone)
-    is_reworded = text is not None and text != kept.text
-    if is_reworded:
-        await _refuse_reviewed(session, scope)
-    together = uuid4().hex if is_reworded else None
-    forgot = await scope.forget(session, records, together=together)
-    change = None
-    if is_reworded:
-        # After the deletion, because a store may not hold one text or key twice.
-        try:
-            change = await _correct(session, scope, kept, text=text, together=together)
-        except MemtuiError:
-            if forgot.handles:
-                await session.service.undo(session.caller, forgot.operation_id)
-            raise
+    records = await scope.named(session, [one for one in ids_of(others) if one != survivor])
+    merged = await session.service.facts.merge(
+        session.caller, kept, records, binding_key=scope.binding, text=text
+    )
+    forgot, change = merged.forgot, merged.change
     session.out.answer(
         {
             "survivor": survivor,
             "text": kept.text if text is None else text,
             "deleted": changed_ids(forgot),
-            "operation_ids": [one.operation_id for one in (change, forgot) if one is not None],
+            "operation_ids": [one.operation_id for one in reversed(merged.answers)],
         },
         [survivor],
         *(forgotten(forgot) if change is None else not_forgotten(forgot)),
@@ -367,24 +353,8 @@ async def facts_merge(
     return 1 if forgot.refused or forgot.ghosts else 0
 
 
-async def _refuse_reviewed(session: Session, scope: FactScope) -> None:
-    """Refuse an agent a merge of which one part may wait while the other is done.
-
-    Raises:
-        Denied: what it writes there is reviewed.
-    """
-    found = await session.resolved(scope.scope(session), scope.binding)
-    if found is None or session.caller.by_person:
-        return
-    if await session.service.review.rules(session.caller, found.binding_key):
-        raise Denied(
-            f"What agents write to {found.binding_key} is reviewed, so an agent gives no --text "
-            "here; merge without it, then let `memtui facts edit` say it anew."
-        )
-
-
 def _merged(forgot: MutationAnswer, change: MutationAnswer) -> str:
-    """Tell how a merge with a new text is taken back."""
+    """Tell how a merge that changed the survivor is taken back."""
     if not forgot.handles:
         return corrected(change)
     merged = shown.counted(len(forgot.handles) + 1, "fact")

@@ -34,6 +34,7 @@ from memtui.doors.cli.output import Line as Shown
 from memtui.doors.cli.output import jsonable, write_exactly
 from memtui.doors.cli.records import say_first_of
 from memtui.doors.cli.session import FirstSession, Session
+from memtui.fact_values import pair_of
 from memtui.json_text import json_text
 from memtui.paths import refuse_other_than_file
 from memtui.visible import visible
@@ -231,8 +232,9 @@ async def facts_import(
 ) -> int:
     """Add the facts of a file.
 
-    A text that is there already is skipped, so that the same file can be imported again. Exit 1 if
-    a line was refused; what was added is said line by line, and one undo undoes all of it.
+    A text that is there already is skipped, so that the same file can be imported again, and a line
+    of a key that is there changes its value. Exit 1 if a line was refused; what was done is said
+    line by line, and one undo undoes all of it.
     """
     scope.owner()
     lines = parsed(read_file(file), format_of(file.name))
@@ -261,6 +263,7 @@ async def load(
         await say_first_of(session, of_whom.scope, of_whom.binding_key)
     if not dry_run:
         wanted, report.added = report.added, []
+        report.changed.clear()
         together = uuid4().hex if len(wanted) > 1 else None
 
         async def write(fact: FileFact) -> MutationAnswer:
@@ -286,6 +289,9 @@ class Report:
     """What became of each line, in order."""
 
     added: list[tuple[Line, FileFact]] = field(default_factory=list)
+    """The `changed` ones are among them."""
+    changed: dict[int, str] = field(default_factory=dict)
+    """What stood there of the key of a line before, by the line's number."""
     skipped: list[tuple[Line, str]] = field(default_factory=list)
     refused: list[tuple[Line, str]] = field(default_factory=list)
     operation_ids: list[str] = field(default_factory=list)
@@ -299,7 +305,20 @@ class Report:
         """Return it as JSON."""
         return {
             "dry_run": dry_run,
-            "added": [{"line": line.number, "text": fact.text} for line, fact in self.added],
+            "added": [
+                {"line": line.number, "text": fact.text}
+                for line, fact in self.added
+                if line.number not in self.changed
+            ],
+            "changed": [
+                {
+                    "line": line.number,
+                    "text": fact.text,
+                    "was": self.changed[line.number],
+                }
+                for line, fact in self.added
+                if line.number in self.changed
+            ],
             "skipped": [_told(line, why) for line, why in self.skipped],
             "refused": [_told(line, why) for line, why in self.refused],
             "operation_ids": self.operation_ids,
@@ -310,12 +329,16 @@ class Report:
         for line, fact in self.added:
             said = " ".join(fact.text.split())
             said = said if len(said) <= _SHOWN_CHARS else f"{said[:_SHOWN_CHARS]}…"
-            yield f"{line.number}: {'would be added' if dry_run else 'added'}: {said}"
+            was = self.changed.get(line.number)
+            done = "added" if was is None else f"changed from {was}"
+            yield f"{line.number}: {'would be ' if dry_run else ''}{done}: {said}"
         for word, entries in (("skipped", self.skipped), ("refused", self.refused)):
             for line, why in entries:
                 yield f"{line.number}: {word}: {why}"
         skipped, refused = len(self.skipped), len(self.refused)
-        yield f"{len(self.added):,} added, {skipped:,} skipped, {refused:,} refused"
+        changed = f"{len(self.changed):,} changed, " if self.changed else ""
+        added = len(self.added) - len(self.changed)
+        yield f"{added:,} added, {changed}{skipped:,} skipped, {refused:,} refused"
 
 
 def _told(line: Line, why: str) -> dict[str, Any]:
@@ -329,6 +352,7 @@ def _sort(lines: Sequence[Line], held: set[str], session: Session) -> Report:
 
     limits = FactLimits.of(session.settings)
     report, known = Report(), set(held)
+    count, keys = len(held), {key: text for text in held if (key := _key_in(text))}
     for line in lines:
         if line.fact is None:
             report.refused.append((line, line.why))
@@ -344,12 +368,23 @@ def _sort(lines: Sequence[Line], held: set[str], session: Session) -> Report:
             continue
         if not text:
             report.refused.append((line, NO_TEXT))
-        elif limits.max_count and len(known) >= limits.max_count:
+        elif (key := _key_in(text)) in keys:
+            report.changed[line.number] = keys[key]
+            keys[key] = text
+            report.added.append((line, line.fact))
+        elif limits.max_count and count >= limits.max_count:
             report.refused.append((line, f"The scope may hold {limits.max_count:,} facts."))
         else:
+            count += 1
             known.add(text)
+            keys |= {key: text} if key else {}
             report.added.append((line, line.fact))
     return report
+
+
+def _key_in(text: str) -> str | None:
+    pair = pair_of(text)
+    return pair.key.casefold() if pair else None
 
 
 def values_of(session: Session, fact: FileFact) -> dict[str, Any]:
@@ -380,6 +415,8 @@ async def _add(
         if answer.held is not None:
             report.refused.append((line, answer.held.sentence))
             return
+        if answer.was is not None:
+            report.changed[line.number] = answer.was
         report.added.append((line, fact))
         report.operation_ids.append(answer.operation_id)
 

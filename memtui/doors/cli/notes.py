@@ -168,7 +168,7 @@ async def store(
 
 
 def _stored(session: Session, request: WriteRequest, answer: MutationAnswer) -> Iterator[str]:
-    stored = f"Stored in {answer.binding_key} ({answer.binding_reason})"
+    stored = f"{done(answer)} in {answer.binding_key} ({answer.binding_reason})"
     if not answer.handles:
         yield f"{answer.binding_key} took it and stores it on its own time."
     yield _ahead(session, request)
@@ -176,6 +176,11 @@ def _stored(session: Session, request: WriteRequest, answer: MutationAnswer) -> 
         yield f"{stored}; memtui undo {answer.operation_id} undoes it."
     else:
         yield f"{stored}; operation {answer.operation_id}."
+
+
+def done(answer: MutationAnswer) -> str:
+    """Return the verb of what a write did: it changed the fact whose key it has, or stored one."""
+    return "Stored" if answer.was is None else f"Changed “{visible(answer.was)}”"
 
 
 def _own_id(request: WriteRequest, answer: MutationAnswer) -> str:

@@ -195,6 +195,8 @@ class Stored(Told):
     similar: Mapping[str, float] = {}
     """Records that said the same already (0.95 and more) or nearly (0.8), by id, with their
     likeness: correct one of them, and forget the new one, where one is enough."""
+    was: str | None = None
+    """What the record said before, where it was changed: a fact whose key was there already."""
     held: Held | None = None
     """Nothing was stored: it waits until a person has reviewed it."""
 
@@ -204,7 +206,8 @@ class Stored(Told):
             return self.held.sentence
         ids = ", ".join(map(visible, self.ids))
         place = visible(self.binding)
-        told = f"Stored in {place} as {ids}." if ids else f"Taken in; {place} shows it later."
+        done = "Stored" if self.was is None else f"Changed “{visible(self.was)}”"
+        told = f"{done} in {place} as {ids}." if ids else f"Taken in; {place} shows it later."
         taken = f" Taken out before it was stored: {', '.join(self.redacted)}."
         alike = ", ".join(f"{visible(one)} ({like:.2f})" for one, like in self.similar.items())
         there = f" Nearly the same is there already: {alike}." if alike else ""
@@ -662,6 +665,7 @@ async def _write(agent: Agent, scope: Scope, text: str, **more: Any) -> Stored:
         ids=_ids(answer.handles),
         redacted=answer.redacted,
         similar=similar,
+        was=answer.was,
         held=answer.held,
     )
 

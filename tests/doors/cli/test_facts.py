@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -146,6 +147,19 @@ def test_merge_keeps_one(here: Run) -> None:
     assert texts(here) == ["Likes tea", "likes TEA", "Tea"]
 
 
+def test_a_merge_gives_the_key_of_one_to_the_other_and_keeps_the_pin(here: Run) -> None:
+    first, second = add(here, "branch: main"), add(here, "deploy: main")
+    assert here("facts", "pin", second, *U).code == 0
+    merged = here("facts", "merge", first, second, *U, "--text", "deploy: release")
+    assert (merged.code, "Made one of 2 facts" in merged.err) == (0, True)
+    [fact] = listed(here)
+    assert (fact["text"], fact["pinned"]) == ("deploy: release", True)
+    assert here("undo").code == 0
+    assert [(one["text"], one["pinned"]) for one in listed(here)] == [
+        ("branch: main", False), ("deploy: main", True),
+    ]  # fmt: skip
+
+
 def test_a_merge_that_is_refused_changes_nothing(here: Run) -> None:
     first, second = add(here, "Likes tea"), add(here, "likes TEA")
     assert here("facts", "merge", first, second, *U, "--text", "x" * 201).code == 2
@@ -160,7 +174,7 @@ def test_an_agent_that_is_reviewed_merges_without_a_new_text(here: Run) -> None:
     merge = ("--principal", "agent:bot", "facts", "merge", first, second, *U)
     refused = here(*merge, "--text", "Likes green tea")
     assert refused.code == 4
-    assert "an agent gives no --text" in refused.err
+    assert "an agent cannot merge facts and change" in refused.err
     assert texts(here) == ["Likes tea", "likes TEA"]
     assert here("review", "list", "--json").document["waiting"] == []
     assert here(*merge).code == 0
@@ -308,3 +322,36 @@ def test_facts_by_their_key(here: Run) -> None:
         ["a b", "c"], 1, 2, 3,
     ]  # fmt: skip
     assert here("stats", "--patterns", "--by", "agent").code == 2
+
+
+def test_a_fact_whose_key_is_there_changes_it(here: Run, tmp_path: Path) -> None:
+    set_to = ("facts", "set", "deploy_branch", "main", "--project", "web", "--namespace", "Project")
+    assert "Stored in" in here(*set_to).err
+    for add in (("facts", "add"), ("note", "--kind", "fact")):
+        said = here(*add, "deploy_branch: release", "--project", "web").err
+        assert "Changed “deploy_branch: main” in" in said
+        assert here("undo").code == 0
+    file = tmp_path / "in.md"
+    file.write_text("- deploy_branch: x\n- tests: pytest\n")
+    dry, done = (
+        here("facts", "import", str(file), "--project", "web", *more).out.splitlines()
+        for more in (["--dry-run"], [])
+    )
+    assert dry[0] == "1: would be changed from deploy_branch: main: deploy_branch: x"
+    assert done[0] == "1: changed from deploy_branch: main: deploy_branch: x"
+    assert done[-1] == "1 added, 1 changed, 0 skipped, 0 refused"
+    assert here("facts", "get", "deploy_branch", "--project", "web").out == "x\n"
+
+
+@pytest.mark.parametrize("provider", ["facts", "vault"])
+def test_a_note_counts_where_only_facts_are_kept(
+    here: Run, monkeypatch: pytest.MonkeyPatch, provider: str, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MEMTUI_FACT_MAX_COUNT", "1")
+    assert here("bindings", "add", "kept", provider).code == 0
+    into = ("--subject", "ana", "--binding", "kept")
+    assert here("note", "Likes tea", *into).code == 0
+    file = tmp_path / "notes.json"
+    file.write_text('["Likes jam"]')
+    codes = [here("note", "Likes ham", *into).code, here("note", "--file", str(file), *into).code]
+    assert codes == ([2, 1] if provider == "facts" else [0, 0])
