@@ -10,6 +10,7 @@ unpaired and says the same is one record.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ from memtui.contract import (
     WriteRequest,
     owner_of,
 )
-from memtui.fact_values import entry_of, pair_of
+from memtui.fact_values import entry_of, pair_of, value_of
 from memtui.migration.ends import Ends, ProgressFile, check_writable
 from memtui.migration.moving import Failure, Pace, Progress
 from memtui.migration.parcel import as_json, why_left
@@ -409,6 +410,7 @@ class _Sync:
                 self._noted.append(self._pair_of(record, other))
                 self._same += 1
                 self._pace.add()
+        await self._pair_equal_facts()
         for left, right in self._rivals():
             for side, record in zip(self._sides, (left, right), strict=True):
                 del side.records[record.handle.provider_record_id]
@@ -418,6 +420,32 @@ class _Sync:
                 await self._try(self._copy(record, there), record, "written", there)
                 self._pace.add()
         await self._write_gone_facts()
+
+    async def _pair_equal_facts(self) -> None:
+        """Pair facts that say the same under other tags, and give both the tags of both.
+
+        A facts file gives all its facts the tags in its frontmatter.
+        """
+        unpaired: dict[tuple[object, ...], list[Record]] = defaultdict(list)
+        for right in self._sides[1].records.values():
+            if right.kind == "fact":
+                unpaired[_fact(right)].append(right)
+        for left in list(self._sides[0].records.values()):
+            if left.kind != "fact" or not (same := unpaired[_fact(left)]):
+                continue
+            right = same.pop(0)
+            del self._sides[0].records[left.handle.provider_record_id]
+            del self._sides[1].records[right.handle.provider_record_id]
+            tags = tuple(dict.fromkeys((*left.tags, *right.tags)))
+            whole = [one.model_copy(update={"tags": tags}) for one in (left, right)]
+            lacking = [to for to, one in enumerate((left, right)) if set(one.tags) != set(tags)]
+            for to in reversed(lacking):
+                change = self._change(whole[1 - to], (left, right)[to], frozenset({"tags"}), to)
+                await self._try(change, whole[1 - to], "changed", to)
+            if not lacking:
+                self._noted.append(self._pair_of(left, right))
+                self._same += 1
+            self._pace.add()
 
     def _rivals(self) -> list[tuple[Record, Record]]:
         """Return facts of one key and scope that nobody has paired and that say other things."""
@@ -739,6 +767,14 @@ def _says(record: Record) -> tuple[object, ...]:
     kind = record.kind if record.kind != "note" else None
     own = owner_of(record.scope)
     return own, kind, record.topic, record.title, record.text, tuple(sorted(record.tags))
+
+
+def _fact(record: Record) -> tuple[object, ...]:
+    """Return what tells that two facts are one, whatever their tags: its key and value, or text."""
+    own, entry = owner_of(record.scope), entry_of(record)
+    if entry is None:
+        return own, (record.topic or "").casefold(), record.text
+    return own, *entry, json.dumps(value_of(record), sort_keys=True)
 
 
 def _says_untitled(record: Record) -> tuple[object, ...]:

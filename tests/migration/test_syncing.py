@@ -400,3 +400,33 @@ async def test_deciding_a_conflict_lets_no_deletion_pass(pair: Pair) -> None:
     calm = next(one for one in pairs if one.ids[0] != mine)
     with pytest.raises(NotFound, match="no conflict"):
         await resolve(pair.ends, pair.data, calm.ids[0], "other")
+
+
+async def test_equal_facts_are_one_whatever_the_tags_of_their_file(pair: Pair) -> None:
+    file = pair.data / "bindings/local/default/vault/projects/api/facts.md"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "---\ntags: [facts, auto-updated]\n---\n# Project Facts\n\n## Project\n\n"
+        "- tech_stack: [Python 3.12, Pygame]\n- deploy_branch: main\n- Never on Fridays\n"
+    )
+    api = Scope(company_id="local", project_id="api")
+    for text in ('tech_stack: ["Python 3.12", "Pygame"]', "deploy_branch: x", "Never on Fridays"):
+        request = WriteRequest(
+            scope=api, source=SOURCE, content=text, binding_key="other", kind="fact",
+            topic="project", tags=("theirs",) if text.startswith("tech") else (),
+        )  # fmt: skip
+        await pair.service.write(pair.caller, request)
+    done = await pair.sync()
+    [conflict] = done.conflicts
+    assert conflict.what == "the same key with another value"
+    assert [one.text for one in conflict.records if one] == [
+        "deploy_branch: main", "deploy_branch: x",
+    ]  # fmt: skip
+    for side, records in enumerate([await pair.records(0), await pair.records(1)]):
+        tags = {one.text: set(one.tags) for one in records if one.scope.project_id == "api"}
+        [stack] = [found for text, found in tags.items() if text.startswith("tech_stack")]
+        assert stack == {"facts", "auto-updated", "theirs"}, side
+        assert tags["Never on Fridays"] == {"facts", "auto-updated"}
+        assert len(tags) == 3
+    again = await pair.sync()
+    assert (again.written, again.changed, len(again.conflicts)) == ({}, {}, 1)

@@ -286,6 +286,8 @@ class World:
         (company, binding), fields = at, _given(fields)
         here, scope = self.companies[company], scope_of(company, place)
         kind = kind or self.provider.kinds[0]
+        if kind == "fact" and self._stands(here, binding, scope, text):
+            return
         if kind == "fact":  # is a line
             fields.pop("summary", None)
         self._set_expiry(fields)
@@ -311,6 +313,14 @@ class World:
             if name in self.provider.keeps and (value or name == "tags"):
                 same(getattr(record, name), value, f"{name} of a new record")
         self._changed(done, {key: (None, record)})
+
+    def _stands(self, here: Company, binding: str, scope: Scope, text: str) -> bool:
+        """Whether the key of a fact stands there: writing it again would be a change."""
+        key, colon, _ = text.partition(": ")
+        return bool(colon) and any(
+            one.text.startswith(f"{key}: ") and owner_of(one.scope) == owner_of(scope)
+            for one in here.of(binding)
+        )
 
     def correct(
         self, at: At, nth: int, *, who: str = "ana", issue: str | None = None,
