@@ -363,6 +363,11 @@ def correct(folder: Folder, request: CorrectRequest, path: str) -> None:
 
 def _save(folder: Folder, path: str, document: Document, text: str | None, fields: Json) -> None:
     text = None if text is None else markdown.with_line_ends_of(document, text)
+    _, there, _ = markdown.read(document.joined())
+    for key in fields.keys() & there.keys():
+        if not _is_used(key, there):
+            held = markdown.as_written(there[key])[:100]
+            raise Invalid(f"The note's {key} says {held}; change that in its file, {path}.")
     changed = markdown.with_fields(document, fields)
     if text is not None and text != document.text:
         check_utf8(text)

@@ -140,7 +140,11 @@ def _from_markdown(file: Path, text: str) -> Iterator[Line]:
     fields = markdown.parse(document.front)
     if isinstance(fields, Problem):
         raise Invalid(f"{file} cannot be read: {fields.message}")
-    fields = {name: value for name, value in fields.items() if name in FileNote.model_fields}
+    fields = {
+        name: markdown.as_written(value) if isinstance(value, int | float) else value
+        for name, value in fields.items()
+        if name in FileNote.model_fields
+    }
     if "tags" in fields:
         fields["tags"] = markdown.words(fields["tags"])
     lines = document.text.split("\n")

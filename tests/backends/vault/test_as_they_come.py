@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -115,6 +116,27 @@ async def test_properties_that_nobody_needs(open_vault: Open, root: Path, name: 
         return
     await adapter.correct(CorrectRequest(scope=COMPANY, handle=record.handle, pinned=True))
     assert path.read_bytes().replace(b"pinned: true\n", b"", 1) == before
+
+
+@pytest.mark.parametrize(
+    ("front", "change"),
+    [
+        ("tags: {a: 1}", {"tags": ("b",)}),
+        ("topic: [a, b]", {"topic": "b"}),
+        ("pinned: [[Link]]", {"pinned": True}),
+        ("expires: next week", {"expires_at": datetime(2030, 1, 1, tzinfo=UTC)}),
+    ],
+)
+async def test_a_property_that_says_something_else_is_not_overwritten(
+    open_vault: Open, root: Path, front: str, change: Json
+) -> None:
+    path = put(root, "a.md", f"---\n{front}\n---\nBody.\n")
+    before = path.read_bytes()
+    adapter = await open_vault()
+    [record] = (await adapter.browse(BrowseRequest(scope=COMPANY))).records
+    with pytest.raises(Invalid, match="change that in its file"):
+        await adapter.correct(CorrectRequest(scope=COMPANY, handle=record.handle, **change))
+    assert path.read_bytes() == before
 
 
 async def test_an_expiry_that_is_no_date_is_told(open_vault: Open, root: Path) -> None:

@@ -157,6 +157,16 @@ def test_notes_of_a_file_are_stored_once_and_undone_at_once(here: Run, tmp_path:
     assert len(here("browse", *place, "--json").document["records"]) == 3
 
 
+def test_words_of_a_file_are_as_they_are_written(here: Run, tmp_path: Path) -> None:
+    file, place = tmp_path / "notes.md", ("--project", "web")
+    file.write_text("---\ntitle: 7\ntopic: 1.10\ntags: [010, 7]\npinned: true\n---\nText.\n")
+    assert here("note", "--file", str(file), *place).code == 0
+    [one] = here("browse", *place, "--json").document["records"]
+    assert (one["title"], one["topic"], one["tags"], one["pinned"]) == (
+        "7", "1.10", ["010", "7"], True,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(("text", "stored"), [("Plain words.\n", ["Plain words."]), ("", [])])
 def test_markdown_without_a_heading_is_one_note(
     here: Run, tmp_path: Path, text: str, stored: list[str]
