@@ -22,7 +22,7 @@ from memtui.contract import Denied, Filter, Invalid, MemtuiError, OperationStatu
 from memtui.doors.cli.input import confirm
 from memtui.doors.cli.options import Yes
 from memtui.doors.cli.output import Line, jsonable
-from memtui.doors.cli.session import Invocation
+from memtui.doors.cli.session import Invocation, is_utf8
 from memtui.paths import is_writable
 from memtui.scratch import remove_left_of
 from memtui.widgets.format import ago, counted, embedding_words
@@ -180,7 +180,7 @@ def _keymap(settings: Settings) -> Check:
 def _terminal() -> Check:
     term = os.environ.get("TERM", "")
     encoding = (sys.stdout.encoding or "").lower()
-    if encoding not in {"utf-8", "utf8"}:
+    if not is_utf8(encoding):
         return Check(
             "terminal", "warning", f"its encoding is {encoding}", "Set LANG to a UTF-8 locale."
         )

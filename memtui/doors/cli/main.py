@@ -16,7 +16,7 @@ from memtui import __version__
 from memtui.doors.cli import errors
 from memtui.doors.cli.command import LazyGroup, add
 from memtui.doors.cli.interrupts import INTERRUPTED
-from memtui.doors.cli.session import Invocation, open_app
+from memtui.doors.cli.session import Invocation, is_utf8, open_app
 from memtui.doors.helper.words import home_of_hook
 
 PROGRAM = "memtui"
@@ -209,7 +209,18 @@ def _open_missing() -> None:
 
 
 def _refuse_other_encodings(arguments: Sequence[str]) -> None:
-    """Raise `Invalid` for bytes that are not UTF-8: nothing that memtui stores can hold them."""
+    """Raise `Invalid` for bytes that are not UTF-8: nothing that memtui stores can hold them.
+
+    So it does where Python takes names of files for something else.
+    """
+    names = sys.getfilesystemencoding()
+    if not is_utf8(names) and {"--help", "--version"}.isdisjoint(arguments):
+        from memtui.contract import Invalid
+
+        raise Invalid(
+            f"Python takes names of files for {names} here, so memtui could not open every note; "
+            "set LANG to a UTF-8 locale such as C.UTF-8, or PYTHONUTF8=1."
+        )
     try:
         "".join(arguments).encode("utf-8")
     except UnicodeEncodeError as error:

@@ -365,11 +365,22 @@ def keys_kept() -> Iterator[list[Any]]:
 
 
 def require_terminal() -> None:
-    """Raise `Invalid` unless input, output and errors are a terminal: it paints on stderr."""
-    if not _is_terminal():
-        from memtui.contract import Invalid
+    """Raise `Invalid` unless input, output and errors are a terminal of UTF-8, to paint on."""
+    from memtui.contract import Invalid
 
+    if not _is_terminal():
         raise Invalid("The terminal app needs a terminal; give a command, or see memtui --help.")
+    for stream in (sys.stdout, sys.stderr):
+        if not is_utf8(stream.encoding):
+            raise Invalid(
+                f"The terminal app draws with characters of UTF-8, and this terminal takes "
+                f"{stream.encoding}; set LANG to a UTF-8 locale such as C.UTF-8, or give a command."
+            )
+
+
+def is_utf8(encoding: str | None) -> bool:
+    """Whether the name of an encoding is one of UTF-8's."""
+    return (encoding or "").lower().replace("_", "-") in {"utf-8", "utf8"}
 
 
 def _is_terminal() -> bool:

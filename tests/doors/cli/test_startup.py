@@ -9,6 +9,7 @@ import pytest
 
 from memtui.doors.cli import main
 from memtui.doors.cli.session import Invocation, global_options
+from tests.doors.cli.conftest import Run, Terminal
 
 HEAVY = {"textual", "sqlmodel", "sqlalchemy", "duckdb", "pydantic", "rich", "asyncio", "alembic"}
 
@@ -103,3 +104,25 @@ def test_the_quick_way_into_the_app_takes_the_options_that_the_parser_takes(
         monkeypatch.setattr(main, "open_app", opened.append)
         assert main.run(given) == 0
         assert opened == [found]
+
+
+@pytest.mark.parametrize("encoding", ["iso-8859-1", "ascii", "cp1252", "utf-16"])
+def test_a_terminal_of_another_encoding_is_told_so_in_one_sentence(
+    here: Run, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    monkeypatch.setattr(Terminal, "encoding", encoding)
+    ran = here(terminal=True)
+    assert ran.code == 2
+    assert f"this terminal takes {encoding}; set LANG" in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_names_of_files_in_another_encoding_are_refused_before_one_is_met(tmp_path: Path) -> None:
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-m", "memtui", "browse"], capture_output=True, text=True, check=False,
+        env=os.environ | plain | {"MEMTUI_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "Python takes names of files for ascii here" in done.stderr
+    assert done.stderr.count("\n") == 1
