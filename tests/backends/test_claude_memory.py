@@ -152,8 +152,9 @@ async def test_broken_frontmatter_is_a_problem_and_the_text_a_record(
 SAID = {
     "colon": ("Use X: always", "Use X: always"),
     "colon at the end": ("Use X:", "Use X:"),
-    "comment": ("Fix issue #12 first", "Fix issue #12 first"),
-    "comment alone": ("#12 is fixed", "#12 is fixed"),
+    "issue": ("Fix issue #12 first", "Fix issue #12 first"),
+    "number alone": ("#12 is fixed", "#12 is fixed"),
+    "a real comment": ("Fix it  # ours", "Fix it"),
     "quotes": ('"Use X": always', '"Use X": always'),
     "in quotes": ('"Use X: #always"', "Use X: #always"),
     "apostrophe": ("it's the user's: always", "it's the user's: always"),

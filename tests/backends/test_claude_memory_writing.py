@@ -91,6 +91,26 @@ async def test_every_change_taken_back_leaves_every_byte(tmp_path: Path) -> None
         assert held(tmp_path) == files
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["lf", "crlf"])
+async def test_a_description_that_is_no_yaml_follows_the_text(tmp_path: Path, end: str) -> None:
+    said = "---\nname: x\ndescription: Use X: always\ntype: feedback\n---\nUse X: always\n"
+    files = {
+        "a.md": said.replace("\n", end), "MEMORY.md": f"- [x](a.md) — Use X: always{end}",
+    }  # fmt: skip
+    adapter = await opened(tmp_path, files)
+    record = (await every(adapter))["a.md"]
+    [old] = await adapter.snapshot([record.handle], ACME)
+    await adapter.correct(correction(record, "Use Y: never"))
+    assert held(tmp_path) == {
+        "a.md": said.replace("description: Use X: always", 'description: "Use Y: never"')
+        .replace("Use X: always", "Use Y: never")
+        .replace("\n", end),
+        "MEMORY.md": f"- [x](a.md) — Use Y: never{end}",
+    }
+    await adapter.restore([old], ACME)
+    assert held(tmp_path) == files
+
+
 async def test_the_index_stays_true(tmp_path: Path) -> None:
     adapter = await opened(tmp_path)
     records = await every(adapter)

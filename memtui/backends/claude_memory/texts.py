@@ -9,7 +9,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote
 
 from memtui.backends.files.markdown import fenced_lines, read_document, sections
@@ -96,11 +96,11 @@ def parse_memory(text: str, name: str) -> ParsedFile:
 
 
 def _whole_lines(text: str, values: Json) -> Json:
-    """Return name and description that YAML ends at a `#`, which begins no comment in a memory."""
+    """Return name and description that YAML ends at a `#12` or `#word`, which is no comment."""
     parts = markdown.split(text)
     lines = _SAID.findall("" if isinstance(parts, Problem) else parts.front or "")
     rests = ((key, line, line.removeprefix(_text(values, key) or "")) for key, line in lines)
-    return {key: line for key, line, rest in rests if rest.lstrip().startswith("#")}
+    return {key: line for key, line, rest in rests if re.match(r"\s*#\S", rest)}
 
 
 def parse_index(text: str, names: frozenset[str]) -> Index:
@@ -231,11 +231,24 @@ def with_body(content: str, record: Record, text: str) -> str:
     if record.summary == first_line(record.text, HOOK_CHARS):
         fields["description"] = first_line(text, HOOK_CHARS)
     written = markdown.parse(parts.front)
-    known = written if isinstance(written, dict) else {}
-    fields = {key: value for key, value in fields.items() if key in known}
+    if isinstance(written, Problem):  # the lines that repeated it are written anew, and are YAML
+        front = parts.front or ""
+        old = {"name": record.title, "description": record.summary}
+        for key, value in fields.items():
+            front = _with_line(front, f"{key}: {old[key]}", key, value)
+        changed, fields = replace(changed, front=front), {}
+    else:
+        fields = {key: value for key, value in fields.items() if key in written}
     joined = markdown.with_fields(changed, fields).joined()
     _refuse_changed(joined, text)
     return joined
+
+
+def _with_line(front: str, old: str, key: str, value: str) -> str:
+    """Return frontmatter with another value in the lines that are `old`."""
+    new = markdown.compose({key: value}, "").split("\n")[1]
+    lines = front.split("\n")
+    return "\n".join(f"{new}{line[len(old) :]}" if line.rstrip() == old else line for line in lines)
 
 
 def entries_of(lines: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
