@@ -866,6 +866,7 @@ def main() -> int:
         above = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         _start_again(Path(tempfile.mkdtemp(prefix="memtui-crash-", dir=above)))
     work = Path(os.environ.pop("CRASH_POINTS_WORK"))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that its folder goes
     os.environ["TMPDIR"] = tempfile.tempdir = str(work / "tmp")
     os.environ.pop("LD_PRELOAD")
     (work / "tmp").mkdir()

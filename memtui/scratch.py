@@ -40,9 +40,10 @@ class Scratch:
             if self.path.is_dir():
                 break
             os.close(held)  # another process took it for one that was left
-        link = Path(tempfile.gettempdir(), self.path.name[1:]) if within else None
-        if link is not None:
-            with suppress(OSError):
+        link = None
+        if within is not None:
+            with suppress(OSError):  # where nothing can be written, as on a full disk
+                link = Path(tempfile.gettempdir(), self.path.name[1:])
                 link.symlink_to(self.path.absolute())
         self._end = weakref.finalize(self, _remove, self.path, held, link)
 
@@ -70,20 +71,25 @@ def remove_left(within: Path | None = None, *, deep: bool = False) -> list[Path]
 
 def remove_left_of(home: Path) -> list[Path]:
     """Remove what killed processes left anywhere in a home, beside it, and where they noted it."""
-    return [*remove_left(), *remove_left(home.parent), *remove_left(home, deep=True)]
+    found = [*remove_left(home.parent), *remove_left(home, deep=True)]
+    with suppress(OSError):
+        found += remove_left()
+    return found
 
 
 @cache
 def _remove_known() -> None:
     """Remove it once a process."""
-    remove_left()
+    with suppress(OSError):  # no folder can be written
+        remove_left()
 
 
 def _remove(folder: Path, held: int, link: Path | None) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     os.close(held)
     if link is not None:
-        link.unlink(missing_ok=True)
+        with suppress(OSError):
+            link.unlink(missing_ok=True)
 
 
 def _remove_unheld(path: Path) -> Iterator[Path]:

@@ -83,6 +83,19 @@ def test_what_a_killed_process_left_elsewhere_is_found(above: Path, how: str) ->
     assert [path.name for path in above.iterdir()] == ["elsewhere"]
 
 
+def test_one_beside_a_file_needs_no_temporary_folder(
+    above: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(vars(scratch)["tempfile"], "gettempdir", refuse)
+    with closing(Scratch(above)) as one:
+        assert one.path.parent == above
+    assert scratch.remove_left_of(above) == []
+    assert list(above.iterdir()) == []
+
+
 def test_a_folder_that_cannot_be_locked_can_be_used(
     above: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
