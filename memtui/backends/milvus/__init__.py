@@ -628,7 +628,7 @@ class MilvusAdapter(Adapter):
                     "entries are not shown."
                 )
             else:
-                said = None if self._models.is_outdated(one) else self._models.mismatch(one)
+                said = self._models.mismatch(one)
             if said:
                 yield Problem(message=said, scope=one.owner)
 

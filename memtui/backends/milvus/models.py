@@ -49,13 +49,17 @@ class Models:
     ) -> tuple[list[float], tuple[Usage, ...]]:
         """Embed a text that is to be written into a collection, or to begin one.
 
+        In a collection that is to be indexed anew it has no vector until then: zeros.
+
         Raises:
-            Invalid: its vectors are of another model or size, or no model is set.
+            Invalid: its vectors are of another size, or no model is set.
         """
         if self.own is None:
             raise Invalid("No embedding is set, so nothing new can be written; set one.")
         if collection is not None and (said := self.mismatch(collection)):
             raise Invalid(said)
+        if collection is not None and self.is_outdated(collection):
+            return [0.0] * (collection.dimensions or 0), ()
         [vector], usage = self.vectors(self.own, [text])
         # Only now the dimensions of any model are known.
         if collection is not None and (said := self.mismatch(collection)):
@@ -69,10 +73,8 @@ class Models:
             return f"The collection {name} has no field {' and no '.join(lacks)}."
         if collection.dimensions is None:
             return f"The vectors of the collection {name} are not of 32-bit numbers, or unindexed."
-        if own is None:
+        if own is None or self.is_outdated(collection):
             return None
-        if self.is_outdated(collection):
-            return f"{name} needs a re-index: {self._to_reindex({collection.model or ''})}"
         if own.dimensions not in {None, collection.dimensions}:
             return (
                 f"The vectors of {name} have {collection.dimensions} dimensions, and {own.name} "

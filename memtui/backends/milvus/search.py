@@ -173,18 +173,22 @@ class _Query:
         limit = max(_LEAST_HITS, self._request.top_k + 1)
         while True:
             rows = self._store.near(collection, vector, expression, limit)
-            hits: list[Hit] = []
-            for row, similarity in rows:
-                hit = self._document(row, collection)
-                if hit is not None and similarity > 0:
-                    hit.similarity = similarity
-                    hits.append(hit)
+            near = (self._near(row, similarity, collection) for row, similarity in rows)
+            hits = [hit for hit in near if hit is not None and hit.score > 0]
             is_all = len(rows) < limit or (bool(rows) and rows[-1][1] <= 0)
             if is_all or len(hits) > self._request.top_k or limit >= _MOST_HITS:
                 self._found.hits += hits
                 self._found.is_cut |= not is_all and len(hits) <= self._request.top_k
                 return
             limit = min(limit * 4, _MOST_HITS)
+
+    def _near(self, row: Row, similarity: float, collection: Collection) -> Hit | None:
+        """Return a document that a vector search found; without a vector words have to do."""
+        hit = self._document(row, collection)
+        if hit is not None:
+            hit.similarity = max(similarity, 0.0)
+            hit.words = 0.0 if similarity else self._share(hit.record)
+        return hit
 
     def _document(self, row: Row, collection: Collection) -> Hit | None:
         record = record_of(row, collection.name, collection.owner)
