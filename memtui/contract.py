@@ -1160,6 +1160,8 @@ class Problem(Model):
     location: Location | None = None
     scope: Scope | None = None
     """Whose memory it is in, where that is known; who may not see that is not told."""
+    search_only: bool = False
+    """It concerns what is found by meaning; a list or a record lacks nothing because of it."""
 
     def sentence(self) -> str:
         """Return it for a person, its file and line in front."""

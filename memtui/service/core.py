@@ -70,6 +70,7 @@ EXPLICIT_KEY = "because you chose it"
 """Why a binding serves that the caller named."""
 
 _TOLD_PROBLEMS = 20
+_SEARCHING = frozenset({OperationType.QUERY, OperationType.EXPLAIN, OperationType.CONTEXT})
 _KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
@@ -691,7 +692,12 @@ async def problems(entry: RunningOperation, connection: Connection) -> list[Prob
 
 async def _unread(entry: RunningOperation, connection: Connection) -> list[Problem]:
     found = await connection.problems(entry.scope)
-    return [one for one in found if may_read(one.scope, entry.scope, entry.sight)]
+    searches = entry.operation_type in _SEARCHING
+    return [
+        one
+        for one in found
+        if may_read(one.scope, entry.scope, entry.sight) and (searches or not one.search_only)
+    ]
 
 
 async def problems_beside(

@@ -19,6 +19,7 @@ from memtui.contract import (
     Invalid,
     NotFound,
     OperationType,
+    QueryRequest,
     Scope,
     SourceKind,
     SourceRef,
@@ -37,6 +38,7 @@ from memtui.service import (
     RuleTest,
     open_service,
 )
+from tests.loopback import Embeddings
 
 COMPANY = Scope(company_id="local")
 CODING = Scope(company_id="local", agent_id="coding")
@@ -312,3 +314,17 @@ async def test_merging_loses_nothing_and_is_undone_at_once(
     assert await kept() == [("deploy: release", True, ("a", "b"), None)]
     await service.undo_together(ANA)
     assert sorted(await kept(), key=str) == sorted(before, key=str)
+
+
+async def test_a_fact_lacks_nothing_because_of_old_vectors(service: MemoryService) -> None:
+    await service.bindings.add(ANA, "vectors", "milvus", {})
+    await put(service, APOLLO, "branch: main", binding_key="vectors")
+    running = Embeddings()
+    try:
+        await service.bindings.update(ANA, "vectors", config={"embedding": running.embedding})
+        request = FactRequest(scope=APOLLO, binding_key="vectors")
+        assert (await service.facts.get(ANA, "branch", request)).problems == ()
+        query = QueryRequest(scope=APOLLO, query="branch", binding_key="vectors")
+        assert "needs a re-index" in (await service.query(ANA, query)).problems[0].message
+    finally:
+        running.stop()

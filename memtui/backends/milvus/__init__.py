@@ -609,13 +609,13 @@ class MilvusAdapter(Adapter):
     def problems(self, scope: Scope) -> Sequence[Problem]:
         """Say which collections of the scope cannot be read, or be searched by meaning."""
         said = self._models.trouble
-        trouble = [Problem(message=said)] if said else []
+        trouble = [Problem(message=said, search_only=True)] if said else []
         seen = [one for one in self._store.collections() if may_hold(scope, one.owner)]
         return [*trouble, *self._problems(seen)]
 
     def _problems(self, collections: Sequence[Collection]) -> Iterator[Problem]:
         if said := self._models.outdated(collections):
-            yield Problem(message=said)
+            yield Problem(message=said, search_only=True)
         for one in collections:
             if not one.is_loaded:
                 said = (
@@ -630,7 +630,8 @@ class MilvusAdapter(Adapter):
             else:
                 said = self._models.mismatch(one)
             if said:
-                yield Problem(message=said, scope=one.owner)
+                shown = one.is_loaded and one.is_readable
+                yield Problem(message=said, scope=one.owner, search_only=shown)
 
     @blocking
     def health(self) -> Health:
