@@ -227,19 +227,48 @@ async def test_a_rebuild_deletes_nothing(pair: Pair):
     assert len(await pair.records(1)) == 2 * NUMBER
 
 
+UNREADABLE = "---\nsubject_id: [half, written\n---\n\nCut of"
+"""It may be somebody's own, so it is no record."""
+
+
 @pytest.mark.parametrize("others", [0, 25])
 async def test_what_cannot_be_read_is_not_deleted(pair: Pair, others: int):
     note = await pair.one(0, "The note 6 tells of something.")
     assert note.location is not None
     file = Path(note.location.path)
     for number in range(others):
-        file.with_name(f"0-broken-{number}.md").write_text("---\nnever closed\n")
-    file.write_text("---\ntags: [half, written\n")
-    while len(await pair.records(0)) == 2 * NUMBER:
-        await asyncio.sleep(0.05)
+        file.with_name(f"0-broken-{number}.md").write_text(UNREADABLE)
+    file.write_text(UNREADABLE)
+    await pair.service.sync(pair.caller, pair.keys[0])
+    assert len(await pair.records(0)) == 2 * NUMBER - 1
     [held] = (await pair.sync()).held_back
     assert "may be there and cannot be read" in held.reason
     assert len(await pair.records(1)) == 2 * NUMBER
+
+
+@pytest.mark.parametrize("content", ["---\ntags: [half, written\n", "---\na: [b\n---\n\nCut of"])
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_what_cannot_be_read_whole_changes_nothing(
+    pair: Pair, content: str, *, elsewhere: bool
+):
+    note = await pair.one(0, "The note 6 tells of something.")
+    assert note.location is not None
+    Path(note.location.path).write_text(content)
+    if elsewhere:
+        other = await pair.one(1, note.text)
+        await pair.edit(1, other, "The note 6 tells of something else.")
+    await pair.service.sync(pair.caller, pair.keys[0])
+    before = await pair.texts(1)
+    for dry_run in (True, False):
+        done = await pair.sync(dry_run=dry_run)
+        assert not done.is_whole
+        assert (done.changed, done.written, done.deleted) == ({}, {}, {})
+        assert bool(done.conflicts) is elsewhere
+        assert [one.record_id for one in done.failures] == (
+            [] if elsewhere else [note.handle.provider_record_id]
+        )
+    assert await pair.texts(1) == before
+    assert Path(note.location.path).read_text() == content
 
 
 async def test_nothing_is_deleted_where_it_is_not_known_what_cannot_be_read(
