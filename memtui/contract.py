@@ -956,6 +956,7 @@ class ContextBundle(Model):
 
     snippets: tuple[Snippet, ...] = ()
     profile_summary: str | None = None
+    """What the provider says of the scope as a whole; the service asks `profile` for a preamble."""
     usage: tuple[Usage, ...] = ()
     capped: bool = False
     """True: the provider cut the reply, more may match."""
@@ -1349,7 +1350,10 @@ class Adapter(ABC):
         raise Unsupported(f"The provider {self.key} makes no profiles.")
 
     async def sync(self, source: SourceRef | None = None) -> SyncReply:
-        """Read the outside source again, or rebuild derived state; capability `sync`."""
+        """Read the outside source again, or rebuild derived state; capability `sync`.
+
+        A `source` that is given is read alone. Raises `Unsupported` where that cannot be.
+        """
         raise Unsupported(f"The provider {self.key} has nothing to sync.")
 
     async def embed(self, most: int) -> EmbedReply:

@@ -208,8 +208,9 @@ class HostedAdapter(Adapter):
     key: ClassVar[str] = KEY
     config_model: ClassVar[type[HostedConfig]] = HostedConfig
     capabilities = Capabilities(
-        profile=True, browse=True, correction=True, expiry=True, pin=True, full_text=True
-    )
+        profile=True, browse=True, correction=True, expiry=True, pin=True, full_text=True,
+        provider_managed_extraction=True,
+    )  # fmt: skip
 
     def __init__(self, context: BindingContext) -> None:
         self._context = context

@@ -29,6 +29,7 @@ from memtui.contract import (
     Invalid,
     MemtuiError,
     Record,
+    SourceRef,
     Unavailable,
     Unsupported,
     WriteRequest,
@@ -131,6 +132,12 @@ def require_writable(context: BindingContext, what: str) -> None:
     """Raise `Unsupported` in a read-only binding; `what` begins the sentence."""
     if context.read_only:
         raise Unsupported(f"{what} open read-only; open the binding writable first.")
+
+
+def require_whole(source: SourceRef | None) -> None:
+    """Raise `Unsupported` where a sync is to read one source, for a provider that reads all."""
+    if source is not None:
+        raise Unsupported("It reads everything again and no single source; leave the source out.")
 
 
 def require_unprotected(path: Path, name: str) -> None:

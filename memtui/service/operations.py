@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from memtui.contract import (
     BrowseRequest,
     Conflict,
+    ContextBundle,
     CorrectRequest,
     Denied,
     ForgetReply,
@@ -29,6 +30,7 @@ from memtui.contract import (
     Model,
     NotFound,
     OperationType,
+    QueryIntent,
     QueryRequest,
     Record,
     RecordHandle,
@@ -36,6 +38,7 @@ from memtui.contract import (
     Scope,
     Snapshot,
     SourceRef,
+    Unsupported,
     WriteMode,
     WriteRequest,
     own_filter,
@@ -130,6 +133,7 @@ class Operations(Group):
             snippets = _readable(entry, bundle.snippets)
             entry.about(snippets)
             note_owner(entry, [snippet.scope for snippet in snippets])
+            bundle = await _with_profile(entry, connection, routed, bundle)
             entry.usage, entry.capped = bundle.usage, bundle.capped
             ids = [snippet.handle.provider_record_id for snippet in snippets]
             stages = stages_of(bundle.stages, ids)
@@ -441,6 +445,7 @@ class Operations(Group):
             }  # fmt: skip
             routed = clean.model_copy(update=update)
             _refuse_empty(routed.content)
+            _refuse_summarizing(connection, routed.mode)
             _refuse_secret(routed.record_id)
             check_summary(connection, routed.kind, routed.summary)
             if routed.kind == FACT or connection.adapter.only_facts:
@@ -812,9 +817,32 @@ def _redacted(request: ModelT, free: set[str]) -> tuple[ModelT, tuple[str, ...]]
     return type(request).model_validate({**dict(request), **clean}), labels
 
 
+async def _with_profile(
+    entry: RunningOperation, connection: Connection, request: QueryRequest, bundle: ContextBundle
+) -> ContextBundle:
+    """Return the answer for a preamble with the profile of a provider that has one."""
+    may_be_told = entry.caller.as_of is None and not (entry.seen_only and is_org(entry.scope))
+    wanted = request.intent is QueryIntent.AGENT_PREAMBLE and may_be_told
+    if not wanted or bundle.profile_summary or not connection.adapter.capabilities.profile:
+        return bundle
+    found = await connection.read(lambda: connection.adapter.profile(request.scope))
+    update = {"profile_summary": found.summary or None, "usage": (*bundle.usage, *found.usage)}
+    return bundle.model_copy(update=update)
+
+
 def _refuse_empty(text: str) -> None:
     if not text.strip():
         raise Invalid("A memory needs some text; forget it instead of emptying it.")
+
+
+def _refuse_summarizing(connection: Connection, mode: WriteMode) -> None:
+    """Refuse to let a provider condense a text that keeps it as it is."""
+    able = connection.adapter.capabilities
+    if mode is WriteMode.SUMMARIZE and not able.provider_managed_extraction:
+        raise Unsupported(
+            f"{connection.binding.key} stores a text as it is and condenses none; leave the mode "
+            "summarize out, or choose a binding whose provider extracts."
+        )
 
 
 def _refuse_secret(record_id: str | None) -> None:

@@ -24,6 +24,7 @@ from memtui.contract import (
     OperationStatus,
     OperationType,
     Profile,
+    QueryIntent,
     QueryRequest,
     RecordHandle,
     RecordVersion,
@@ -33,6 +34,7 @@ from memtui.contract import (
     Unavailable,
     Unsupported,
     Usage,
+    WriteMode,
     WriteRequest,
 )
 from memtui.service import Caller, CompanyView, MemoryService, Operation, open_service
@@ -533,6 +535,32 @@ async def test_a_profile_is_told_and_logged_with_what_it_cost(
     assert answer.profile.summary == "p likes tea"
     [logged] = (await rich.log.page(caller, limit=1)).operations
     assert (logged.operation_type, logged.usage) == (OperationType.PROFILE, SPENT)
+
+
+async def test_a_preamble_has_the_profile_and_an_answer_does_not(
+    rich: MemoryService, caller: Caller, scope: Scope
+) -> None:
+    preamble = QueryRequest(scope=scope, query="tea", intent=QueryIntent.AGENT_PREAMBLE)
+    found = await rich.query(caller, preamble)
+    assert (found.profile_summary, SPENT[0] in found.usage) == ("p likes tea", True)
+    answer = await rich.query(caller, QueryRequest(scope=scope, query="tea"))
+    assert answer.profile_summary is None
+
+
+@pytest.mark.parametrize("provider", ["vault", "facts", "milvus"])
+async def test_what_a_provider_does_not_do_is_refused_in_a_sentence(
+    service: MemoryService, caller: Caller, scope: Scope, note: WriteRequest, provider: str
+) -> None:
+    await service.bindings.add(caller, "real", provider, {})
+    update = {"binding_key": "real", "mode": WriteMode.SUMMARIZE, "record_id": None}
+    with pytest.raises(Unsupported, match="condenses none"):
+        await service.write(caller, note.model_copy(update=update))
+    assert not (await service.browse(caller, BrowseRequest(scope=scope, binding_key="real"))).total
+    if provider != "facts":
+        source = SourceRef(kind=SourceKind.ISSUE, company_id=caller.company_id, issue_id="I-1")
+        with pytest.raises(Unsupported, match="no single source"):
+            await service.sync(caller, "real", source)
+        await service.sync(caller, "real")
 
 
 async def test_who_makes_no_profiles_says_so(

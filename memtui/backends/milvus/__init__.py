@@ -66,6 +66,7 @@ from memtui.provider_kit import (
     blocking,
     check_revision,
     read_config,
+    require_whole,
     require_writable,
 )
 from memtui.provider_kit.pages import page
@@ -533,8 +534,9 @@ class MilvusAdapter(Adapter):
     # State
 
     @blocking
-    def sync(self, source: SourceRef | None = None) -> SyncReply:  # noqa: ARG002
+    def sync(self, source: SourceRef | None = None) -> SyncReply:
         """Make the vectors anew of collections that memtui made with another model."""
+        require_whole(source)
         self._check_writable()
         collections = [one for one in self._store.collections() if one.is_readable]
         seen = sum(self._store.count(one, EVERY) for one in collections)

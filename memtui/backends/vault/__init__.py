@@ -73,6 +73,7 @@ from memtui.provider_kit import (
     blocking,
     check_revision,
     read_config,
+    require_whole,
     require_writable,
 )
 from memtui.provider_kit.watching import WatchEnd
@@ -540,8 +541,9 @@ class VaultAdapter(Adapter):
         return ""
 
     @blocking
-    def sync(self, source: SourceRef | None = None) -> SyncReply:  # noqa: ARG002
+    def sync(self, source: SourceRef | None = None) -> SyncReply:
         """Read every file again, whatever the index holds."""
+        require_whole(source)
         seen, changed, removed = self._index.rebuild()
         return SyncReply(seen=seen, changed=changed, removed=removed)
 
