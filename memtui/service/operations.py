@@ -264,15 +264,19 @@ class Operations(Group):
             entry.result_count, entry.usage = len(records), page.usage
             entry.capped = page.at_least
             linked = await _links(entry, connection, records) if request.links else {}
-        is_everybodys = not (scope.project_id or scope.subject_id)
-        is_whole = len(records) == len(page.records) and not (entry.sight and is_everybodys)
+        adapter = connection.adapter
+        is_owners = bool(scope.project_id or scope.subject_id) and (
+            adapter.capabilities.validity or adapter.only_facts  # their lists are narrow
+        )
+        is_all = request.cursor is None and page.next_cursor is None
+        is_whole = entry.sight is None or is_owners or is_all
         return BrowseAnswer.like(
             page,
             **entry.answer(),
             records=for_caller(caller, records),
             links=linked,
-            # Of a view of everybody's, the provider counts what the caller may not read too.
-            total=page.total if is_whole else None,
+            # Of others' records, the provider counts what the caller may not read too.
+            total=page.total if is_whole and len(records) == len(page.records) else None,
         )
 
     async def has_records(

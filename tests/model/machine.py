@@ -85,14 +85,28 @@ def machine_for(provider: str, make: Callable[[str], World]) -> type[RuleBasedSt
             at=placed, place=everywhere, who=whos, hours=maybe(1, 2, 25), newest=st.booleans(),
             tag=maybe("a", "ops"), topic=maybe("Ops"), issue=maybe("I-1"), kind=maybe("fact"),
             since=maybe(1, 2), until=maybe(1, 2), owners=maybe(["web"], ["user cy", "company"]),
+            just=st.booleans(),
         )  # fmt: skip
         def check_list(self, **asked: Any) -> None:
             self.world.check_list(**asked)
 
         @rule(at=placed, place=everywhere, who=whos, word=st.sampled_from(("port", "Tabs")),
-              hours=maybe(1, 2, 25))  # fmt: skip
+              hours=maybe(1, 2, 25), owners=maybe(["web"], ["user cy", "company"]))  # fmt: skip
         def check_query(self, **asked: Any) -> None:
             self.world.check_query(**asked)
+
+        @rule(company=companies, binding=st.sampled_from(("one", "two")))
+        def review(self, **asked: Any) -> None:
+            self.world.review(**asked)
+
+        @rule(company=companies, nth=nths, who=whos,
+              how=st.sampled_from(("accept", "accept", "refuse", *TEXTS[2:4])))  # fmt: skip
+        def decide(self, **asked: Any) -> None:
+            self.world.decide(**asked)
+
+        @rule(at=placed, place=everywhere, who=whos, hours=hours)
+        def check_changes(self, **asked: Any) -> None:
+            self.world.check_changes(**asked)
 
         @rule(company=companies, place=st.sampled_from(tuple(PLACES)[1:]), who=whos,
               prompt=st.sampled_from(("port", "Tabs")))  # fmt: skip

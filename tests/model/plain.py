@@ -6,9 +6,11 @@ and a list of what was done. It knows no provider, database, thread or cache.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from memtui.contract import Record, Scope, SourceRef
 
@@ -25,8 +27,11 @@ MANAGERS = ("owner", "admin")
 
 
 def told(record: Record | None) -> dict[str, object] | None:
-    """Return what a record says."""
-    return None if record is None else {name: getattr(record, name) for name in FIELDS}
+    """Return what a record says, but for its line in an index, which others move."""
+    if record is None:
+        return None
+    metadata = {name: one for name, one in record.metadata.items() if name != "index_line"}
+    return {name: getattr(record, name) for name in FIELDS} | {"metadata": metadata}
 
 
 @dataclass
@@ -72,7 +77,28 @@ class Operation:
     ids: list[str] = field(default_factory=list)
     steps: dict[Key, tuple[Record | None, Record | None]] = field(default_factory=dict)
     undoes: Operation | None = None
+    setting: bool = False
+    """Whether it changed the company's own settings, or the queue for review."""
+    erased: bool = False
+    """Whether a purge took values out of it."""
     id: str = ""
+
+
+@dataclass
+class Waiting:
+    """What an agent asked for, which waits for a person."""
+
+    id: str
+    binding: str
+    type: str
+    who: Who
+    asked: dict[str, object]
+    """What is compared: the same request waits once."""
+    request: Any
+    owners: list[Scope]
+    base: dict[Key, Record]
+    """What it would change, as it was when it was asked for."""
+    times: int = 1
 
 
 @dataclass
@@ -84,6 +110,15 @@ class Company:
     records: State = field(default_factory=dict)
     past: list[tuple[datetime, State]] = field(default_factory=list)
     log: list[Operation] = field(default_factory=list)
+    queue: list[Waiting] = field(default_factory=list)
+    reviewed: dict[str, str] = field(default_factory=dict)
+    """The bindings where what agents ask for waits, and the word that it then says."""
+    is_followed: bool = True
+    """Whether each change is known: not what a sync or a migration does."""
+    synced: Counter[tuple[object, ...]] = field(default_factory=Counter)
+    """What two bindings both said when they were last in step."""
+    before_sync: dict[str, Counter[tuple[object, ...]]] = field(default_factory=dict)
+    purged: set[Key] = field(default_factory=set)
     links: dict[Key, Key] = field(default_factory=dict)
     """The id that a record has now, by those that it had."""
 
@@ -106,6 +141,16 @@ class Company:
 
     def changed(self, at: datetime) -> None:
         self.past.append((at, dict(self.records)))
+
+    def purge(self, keys: set[Key]) -> None:
+        """Leave nothing of records, in the past neither."""
+        self.purged |= keys
+        for _, state in self.past:
+            for key in keys:
+                state.pop(key, None)
+        for done in self.log:
+            done.erased = done.erased or not keys.isdisjoint(done.steps)
+        self.queue = [one for one in self.queue if keys.isdisjoint(one.base)]
 
     def undone(self, done: Operation) -> bool:
         """Whether something has taken an operation back that was not taken back itself."""

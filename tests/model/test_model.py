@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.machine import machine_for
-from tests.model.world import PROVIDERS, World, make_template
-
-Make = Callable[[str], World]
-
-
-@pytest.fixture(scope="session")
-def template(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_template(tmp_path_factory.mktemp("model") / "home", empty_database)
-
-
-@pytest.fixture
-def make(template: Path, tmp_path: Path) -> Make:
-    numbers = itertools.count()
-    return lambda provider: World(tmp_path / f"home{next(numbers)}", template, provider)
+from tests.model.world import PROVIDERS, Make
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -33,7 +16,7 @@ def test_whatever_is_done_ends_as_the_model_says(provider: str, make: Make) -> N
     run_state_machine_as_test(
         machine_for(provider, make),
         settings=settings(
-            max_examples=many // 5,
+            max_examples=many // 8,
             stateful_step_count=20,
             suppress_health_check=list(HealthCheck),
         ),

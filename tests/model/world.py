@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 from zoneinfo import ZoneInfo
 
 from memtui.config import find_paths, load_settings
@@ -32,9 +33,16 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
     owner_of,
+    owner_scope,
 )
+from memtui.migration.ends import open_ends
+from memtui.migration.moving import apply
+from memtui.migration.syncing import sync
 from memtui.service import Caller, ContextRequest, MemoryService, open_service
+from memtui.service.answers import MutationAnswer, ReviewRule, RuleAction, RuleTest
+from memtui.service.context import ContextAnswer
 from memtui.service.core import SETUP_DOOR
+from memtui.service.survey import PurgeRequest
 from memtui.service.visibility import Membership, Role, without_prefix
 from memtui.store.operation import APP_DOOR
 from memtui.threads import LooseThreads
@@ -45,6 +53,7 @@ from tests.model.plain import (
     Member,
     Operation,
     Sees,
+    Waiting,
     Who,
     exactly,
     holds,
@@ -63,6 +72,16 @@ START = datetime(2026, 3, 28, 20, tzinfo=UTC)
 """The evening before Berlin's clocks change."""
 ZONES = (ZoneInfo("Europe/Berlin"), ZoneInfo("America/St_Johns"))
 PAGE = 3
+
+SMALL = {
+    "service.connections._PAGE": 3, "service.operations._PAGE": 3, "service.as_of._PAGE": 3,
+    "service.purge._AT_ONCE": 2, "service.purge._BATCH": 2, "service.survey._AT_ONCE": 2,
+    "service.uses._AT_ONCE": 2, "service.log._PAGE": 3, "service.impact._PAGE": 3,
+    "service.tags._PAGE": 3, "backends.facts.rows._CHUNK": 2, "store.erasing._PAGE": 2,
+    "store.pairs._AT_ONCE": 2, "migration.ends._PAGE": 3, "backends.mem0.stores._PAGE": 3,
+    "backends.milvus.store._BATCH": 2,
+}  # fmt: skip
+"""What is done so many at a time, and here so few, so that there is a second time."""
 
 PEOPLE = {
     "ana": Who("user:ana"),
@@ -91,7 +110,7 @@ PLACES: dict[str, dict[str, str]] = {
 }
 TARGETS = (("company", "", "one"), ("project", "web", "two"))
 """What serves whom where no binding is named."""
-BINDINGS = {"acme": ("one", "two"), "bolt": ("one",)}
+BINDINGS = {"acme": ("one", "two"), "bolt": ("one", "two")}
 
 
 @dataclass(frozen=True)
@@ -144,6 +163,10 @@ PROVIDERS = {
 }  # fmt: skip
 
 
+Make = Callable[..., "World"]
+"""Opens a home over a provider, or two."""
+
+
 async def open_home(folder: Path, clock: Any) -> MemoryService:
     paths = find_paths(folder)
     settings = load_settings(paths, principal="user:ana")
@@ -185,8 +208,9 @@ def source_of(company: str, issue: str | None) -> SourceRef:
     )
 
 
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+def _key_of(text: str) -> str | None:
+    key, colon, _ = text.partition(": ")
+    return key if colon else None
 
 
 def same(found: object, wanted: object, what: str) -> None:
@@ -210,6 +234,12 @@ def fail(what: str) -> NoReturn:
     raise AssertionError(what)
 
 
+class Refused(NamedTuple):
+    """The answer of a refusal."""
+
+    operation_id: str
+
+
 class InPlace(LooseThreads):
     """Makes each call at once, where it is asked for: a step takes a fifth of the time."""
 
@@ -225,13 +255,15 @@ class InPlace(LooseThreads):
 class World:
     """A home with both companies over one provider, and what ought to be in it."""
 
-    def __init__(self, folder: Path, template: Path, provider: str) -> None:
-        self.provider = PROVIDERS[provider]
+    def __init__(self, folder: Path, template: Path, provider: str, second: str = "") -> None:
+        self.providers = {"one": PROVIDERS[provider], "two": PROVIDERS[second or provider]}
         self.now = START
         self.loop = asyncio.new_event_loop()
         self.loop.set_default_executor(InPlace())
         shutil.copytree(template, folder, dirs_exist_ok=True)
         self.folder = folder
+        self.theirs = folder.with_name(f"{folder.name}-theirs")
+        """Where other programs have their files."""
         self.run(self._open())
         self.companies = {
             name: Company(name, list(MEMBERS) if name == "acme" else []) for name in BINDINGS
@@ -243,36 +275,48 @@ class World:
 
     async def _open(self) -> None:
         self.service = await open_home(self.folder, lambda: self.now)
-        self.able: Capabilities
+        self.able: dict[str, Capabilities] = {}
         for name, keys in BINDINGS.items():
             setup = self.caller(name, "ana", SETUP_DOOR)
             for key in keys:
-                config: dict[str, object] = dict(self.provider.config)
-                if self.provider.path:
-                    path = self.folder / "theirs" / name / key / self.provider.path
-                    is_folder = self.provider.path.endswith("/")
+                known = self.providers[key]
+                config: dict[str, object] = dict(known.config)
+                if known.path:
+                    path = self.theirs / name / key / known.path
+                    is_folder = known.path.endswith("/")
                     (path if is_folder else path.parent).mkdir(parents=True)
                     if not is_folder:
                         path.touch()
                     config["path"] = str(path)
-                await self.service.bindings.add(setup, key, self.provider.key, config)
+                await self.service.bindings.add(setup, key, known.key, config)
             for what, one, key in TARGETS:
                 serving = key if key in keys else "one"
                 await self.service.bindings.set_target(setup, what, one or name, serving)
-            [self.able, *_] = [one.capabilities for one in await self.service.bindings.all(setup)]
+            self.able = {b.key: b.capabilities for b in await self.service.bindings.all(setup)}
 
     def close(self) -> None:
         try:
             self.run(self.service.close())
         finally:
             self.loop.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            for one in (self.folder, self.theirs):
+                shutil.rmtree(one, ignore_errors=True)
 
     def caller(self, company: str, who: str, door: str = "test") -> Caller:
         one = PEOPLE[who]
         return Caller(company_id=company, principal=one.principal, acts_for=one.acts_for, door=door)
 
     # Steps
+
+    def _kept(self, at: At, fields: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields that are given and that the provider has a place for."""
+        known = self.providers[at[1]].corrects
+        return {
+            name: value for name, value in fields.items() if value is not None and name in known
+        }
+
+    def _of(self, record: Record) -> Provider:
+        return PROVIDERS[record.handle.provider_key]
 
     def wait(self, hours: int) -> None:
         """Let time pass; whole hours, so that things end at the very moment of others."""
@@ -283,13 +327,15 @@ class World:
         kind: str | None = None, issue: str | None = None, **fields: Any,
     ) -> None:  # fmt: skip
         """Store a record; `expires` is in hours from now."""
-        (company, binding), fields = at, _given(fields)
-        here, scope = self.companies[company], scope_of(company, place)
-        kind = kind or self.provider.kinds[0]
-        if kind == "fact" and self._stands(here, binding, scope, text):
+        (company, binding), fields = at, self._kept(at, fields)
+        if place not in self.providers[binding].places:
             return
+        here, scope = self.companies[company], scope_of(company, place)
+        kind = kind or self.providers[binding].kinds[0]
         if kind == "fact":  # is a line
             fields.pop("summary", None)
+        if kind == "fact" and self._stands(here, binding, scope, text):
+            return
         self._set_expiry(fields)
         request = WriteRequest.model_validate(
             {
@@ -300,7 +346,7 @@ class World:
         done = self._done(here, "write", who, binding, scope, request.source)
         refused = not here.may(PEOPLE[who], "add", scope)
         answer = self._do(done, refused, self.service.write(self.caller(company, who), request))
-        if answer is None:
+        if answer is None or self._waits(done, answer, request, []):
             return
         [record] = answer.records
         key = binding, record.handle.provider_record_id
@@ -308,26 +354,18 @@ class World:
         record = self._unmarked(who, record)
         wanted = {**{n: getattr(request, n) for n in FIELDS if hasattr(request, n)},
                   "text": text, "created_at": self.now, "created_by": PEOPLE[who].principal,
-                  "scope": self.provider.home(scope)}  # fmt: skip
+                  "scope": self.providers[binding].home(scope)}  # fmt: skip
         for name, value in wanted.items():
-            if name in self.provider.keeps and (value or name == "tags"):
+            if name in self.providers[binding].keeps and (value or name == "tags"):
                 same(getattr(record, name), value, f"{name} of a new record")
         self._changed(done, {key: (None, record)})
-
-    def _stands(self, here: Company, binding: str, scope: Scope, text: str) -> bool:
-        """Whether the key of a fact stands there: writing it again would be a change."""
-        key, colon, _ = text.partition(": ")
-        return bool(colon) and any(
-            one.text.startswith(f"{key}: ") and owner_of(one.scope) == owner_of(scope)
-            for one in here.of(binding)
-        )
 
     def correct(
         self, at: At, nth: int, *, who: str = "ana", issue: str | None = None,
         stale: bool = False, **fields: Any,
     ) -> None:  # fmt: skip
         """Change fields of one record; `expires` is in hours from now, 0 takes the expiry away."""
-        (company, binding), fields = at, _given(fields)
+        (company, binding), fields = at, self._kept(at, fields)
         here = self.companies[company]
         old = self._nth(here, binding, nth)
         if old is None:
@@ -352,7 +390,7 @@ class World:
         answer = self._do(
             done, refused, self.service.correct(self.caller(company, who), request), why
         )
-        if answer is None:
+        if answer is None or self._waits(done, answer, request, [old]):
             return
         [new] = answer.handles
         [record] = answer.records
@@ -367,6 +405,14 @@ class World:
             here.moved(before, after)
         self._changed(done, steps)
 
+    def _stands(self, here: Company, binding: str, scope: Scope, text: str) -> bool:
+        """Whether the key of a fact stands there: writing it again would be a change."""
+        key = _key_of(text)
+        return key is not None and any(
+            _key_of(one.text) == key and owner_of(one.scope) == owner_of(scope)
+            for one in here.of(binding)
+        )
+
     def _corrected(
         self, old: Record, record: Record, fields: dict[str, Any]
     ) -> dict[str, object]:  # fmt: skip
@@ -375,10 +421,11 @@ class World:
         if "never_expires" in fields:
             wanted["expires_at"] = None
         wanted["summary"] = wanted["summary"] or None
-        if self.provider.keyed and old.kind == "fact" and record.text != old.text:
+        if self._of(old).keyed and old.kind == "fact" and record.text != old.text:
             wanted["valid_from"] = self.now  # the old value keeps its window
-        if self.provider.key in {"claude-memory", "mcp-memory"}:
-            wanted["title"] = record.title  # may be made of the text
+        if self._of(old).key in {"claude-memory", "mcp-memory"}:
+            made = told(record) or {}  # what is not given is made of the text
+            wanted |= {name: made[name] for name in ("title", "summary", "metadata")}
         return wanted
 
     def _set_expiry(self, fields: dict[str, Any]) -> None:
@@ -398,7 +445,7 @@ class World:
         if not chosen:
             return
         asked = scope_of(company, place) if place else self._asked(chosen[0])
-        there = [one for one in chosen if self.provider.sees(asked, one.scope)]
+        there = [one for one in chosen if self.providers[binding].sees(asked, one.scope)]
         handles = tuple(dict.fromkeys(one.handle for one in chosen))
         request = ForgetRequest(scope=asked, handles=handles, binding_key=binding)
         done = self._done(here, "forget", who, binding, asked, None)
@@ -407,7 +454,7 @@ class World:
             here.may(PEOPLE[who], "delete", one) for one in (asked, *(r.scope for r in there))
         )
         answer = self._do(done, refused, self.service.forget(self.caller(company, who), request))
-        if answer is None:
+        if answer is None or self._waits(done, answer, request, there):
             return
         gone = {one.handle for one in there}
         sources = {one.source for one in there}
@@ -447,7 +494,260 @@ class World:
             here.moved((taken.binding or "", old), (taken.binding or "", new))
         self._changed(done, {key: (after, before) for key, (before, after) in taken.steps.items()})
 
+    def review(self, company: str, binding: str, *, text: str = "") -> None:
+        """Let what agents ask a binding for wait for a person, or only what says a text."""
+        here = self.companies[company]
+        if binding in here.reviewed:
+            return
+        test = RuleTest.TEXT if text else RuleTest.ALL
+        rule = ReviewRule(action=RuleAction.HOLD, test=test, value=text)
+        done = self._done(here, "configure", "ana", binding, Scope(company_id=company), None)
+        self.run(self.service.review.add_rule(self.caller(company, "ana"), binding, rule))
+        done.setting = True
+        here.reviewed[binding] = text
+
+    def decide(  # noqa: C901 - a refusal, and three sorts of request
+        self, company: str, nth: int, how: str, *, who: str = "ana"
+    ) -> None:
+        """Decide on the nth request that waits: `accept`, `refuse`, or a text to fix it with."""
+        here = self.companies[company]
+        if not here.queue:
+            return
+        one = here.queue[nth % len(here.queue)]
+        caller, person = self.caller(company, who), PEOPLE[who]
+        action = "add" if one.type == "write" else "delete"
+        seen = not person.is_agent and all(here.reads(person, owner) for owner in one.owners)
+        refused = not (seen and all(here.may(person, action, owner) for owner in one.owners))
+        scope = one.owners[0]
+        if how == "refuse":
+            done = self._done(here, "review", who, one.binding, scope, one.request.source)
+            if self._do(done, refused, self._refuse(caller, one.id)):
+                done.setting = True
+                here.queue.remove(one)
+            return
+        text = None if how == "accept" else how
+        if text and not getattr(one.request, "content", getattr(one.request, "text", None)):
+            return
+        now = {key: here.records.get(key) for key in one.base}
+        changed = any(told(now[key]) != told(then) for key, then in one.base.items())
+        done = self._done(
+            here, "write" if refused and not seen else one.type, who, one.binding, scope,
+            one.request.source,
+        )  # fmt: skip
+        if refused and not seen:
+            done.type = "review"
+        if one.type == "write" and one.request.kind == "fact" and self._stands(
+            here, one.binding, one.request.scope, one.request.content
+        ):  # fmt: skip
+            here.log.remove(done)
+            return
+        refused = refused or not here.may(person, action, one.request.scope)
+        why = "conflict" if changed and not refused else ""
+        answer = self._do(done, refused, self.service.review.accept(caller, one.id, text=text), why)
+        if answer is None:
+            return
+        here.queue.remove(one)
+        steps: dict[Key, tuple[Record | None, Record | None]]
+        if one.type == "forget":
+            steps = {key: (then, None) for key, then in one.base.items()}
+        else:
+            [record] = answer.records
+            key = one.binding, record.handle.provider_record_id
+            old = next(iter(one.base.values()), None)
+            self._check_accepted(one, record, old, text)
+            done.source = one.request.source or (old.source if old else None)
+            steps = {key: (old, record)}
+            old_key = next(iter(one.base), key)
+            if old_key != key:
+                steps = {old_key: (old, None), key: (None, record)}
+                here.moved(old_key, key)
+        if one.type == "forget":
+            sources = {then.source for then in one.base.values()}
+            done.source = sources.pop() if len(sources) == 1 else None
+        self._changed(done, steps)
+
+    def _check_accepted(
+        self, one: Waiting, record: Record, old: Record | None, text: str | None
+    ) -> None:
+        """Compare what was let in with what was asked for, by whom."""
+        if one.type == "write":
+            asked = {n: getattr(one.request, n) for n in FIELDS if hasattr(one.request, n)}
+            asked |= {"text": text or one.request.content, "created_by": one.who.principal}
+            if text:
+                asked.pop("summary", None)
+            for name in ("text", "created_by", "tags", "topic", "pinned", "expires_at"):
+                if name in self.providers[one.binding].keeps and (asked[name] or name == "tags"):
+                    same(getattr(record, name), asked[name], f"{name} of what was accepted")
+        elif old is not None:
+            fields = one.request.model_dump(exclude_none=True, exclude={"never_expires"})
+            fields = {
+                n: v for n, v in fields.items() if n in FIELDS and n not in {"scope", "source"}
+            }
+            if one.request.never_expires:
+                fields["never_expires"] = True
+            if text:
+                fields["text"] = text
+            if "tags" in fields:
+                fields["tags"] = tuple(fields["tags"])
+            same(told(record), self._corrected(old, record, fields), "what was accepted")
+
+    async def _refuse(self, caller: Caller, held_id: str) -> Refused:
+        return Refused(await self.service.review.refuse(caller, held_id))
+
+    def purge(
+        self, company: str, *, at: At | None = None, nth: int = 0, subject: str | None = None,
+        project: str | None = None, forget: bool = True, gone: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """Erase a record, or all of a user or project; no file may say `gone` afterwards."""
+        here = self.companies[company]
+        ever = {key: one for _, state in here.past for key, one in state.items()}
+        if at is not None:
+            names = [key for key in ever if key[0] == at[1]]
+            if not names:
+                return
+            keys = {names[nth % len(names)]}
+            request = PurgeRequest(record_id=next(iter(keys))[1], binding_key=at[1], forget=forget)
+        else:
+            field = "subject_id" if subject else "project_id"
+            owner = subject or project
+            keys = {key for key, one in ever.items() if getattr(one.scope, field) == owner}
+            request = PurgeRequest(subject_id=subject, project_id=project, forget=forget)
+        living = {key for key in keys if key in here.records}
+        if not keys or (living and not forget):
+            return
+        before = len(self._log(company))
+        answer = self.run(self.service.purging.apply(self.caller(company, "ana"), request))
+        same(answer.left, (), "what a purge left")
+        chain = self.run(self.service.analysis.verify_chain(self.caller(company, "ana", APP_DOOR)))
+        expect(chain.broken_seq is None, "the chain does not hold after a purge")
+        for key in living:
+            here.records.pop(key)
+        here.purge(keys)
+        owned = ("subject_id", subject or "") if subject else ("project_id", project or "")
+        here.queue = [one for one in here.queue if owned not in map(owner_of, one.owners)]
+        for one in self._log(company)[before:]:
+            done = self._done(
+                here, str(one.operation_type), "ana", one.binding_key, one.scope, None
+            )
+            done.erased = True
+        if living:
+            here.changed(self.now)
+        for text in gone:
+            self._refuse_traces(text)
+
+    def _refuse_traces(self, text: str) -> None:
+        for path in (*self.folder.rglob("*"), *self.theirs.rglob("*")):
+            if path.is_file():
+                expect(text.encode() not in path.read_bytes(), f"{path.name} still says {text}")
+
+    def seal(self, company: str) -> None:
+        """Seal the whole log."""
+        self.run(self.service.analysis.seal(self.caller(company, "ana", APP_DOOR), everything=True))
+
+    def migrate(self, company: str) -> None:
+        """Move a copy of what the first binding holds into the second; what is there stays."""
+        here = self.companies[company]
+        before = {name: one for (key, name), one in here.records.items() if key == "two"}
+        self.run(self._move(company))
+        self._read_again(company)
+        for name, one in before.items():
+            same(told(here.records.get(("two", name))), told(one), f"{name}, which was there")
+        missing = self._common(company, "one") - self._common(company, "two")
+        expect(not missing, f"not moved: {missing}")
+
+    async def _move(self, company: str) -> None:
+        caller = self.caller(company, "ana")
+        applied = await apply(await open_ends(self.service, caller, "one", "two"), self._data)
+        same(applied.failed, 0, "what could not be moved")
+
+    def sync(self, company: str) -> None:
+        """Keep the two bindings in step: where one side has changed, the other gets the change."""
+        here = self.companies[company]
+        self.run(self._sync(company))
+        self._read_again(company)
+        wanted = self._in_step(company)
+        for key in ("one", "two"):
+            same(self._common(company, key), wanted, f"{key} after a sync")
+        here.synced = wanted
+
+    async def _sync(self, company: str) -> None:
+        caller = self.caller(company, "ana")
+        synced = await sync(await open_ends(self.service, caller, "one", "two"), self._data)
+        same((synced.failed, synced.conflicts, synced.held_back), (0, (), ()), "the sync")
+
+    def _in_step(self, company: str) -> Counter[tuple[object, ...]]:
+        """Return what both ought to hold: each side's changes of what both held last."""
+        here = self.companies[company]
+        last = here.synced
+        sides = [here.before_sync[key] for key in ("one", "two")]
+        gone = (last - sides[0]) + (last - sides[1])
+        new = (sides[0] - last) + (sides[1] - last)
+        return last - gone + new
+
+    def _common(self, company: str, binding: str) -> Counter[tuple[object, ...]]:
+        """Return how often a binding says what, in the fields that both keep."""
+        kept = set.intersection(*(set(one.corrects | {"text"}) for one in self.providers.values()))
+        names = sorted(kept - {"expires"}) + (["expires_at"] if "expires" in kept else [])
+        return Counter(
+            (owner_of(one.scope), *(getattr(one, name) for name in names))
+            for one in self.companies[company].of(binding)
+        )
+
+    @property
+    def _data(self) -> Path:
+        return self.service.paths.data
+
+    def _read_again(self, company: str) -> None:
+        """Take what two bindings hold as it is: what did it is not one step each."""
+        here = self.companies[company]
+        here.before_sync = {key: self._common(company, key) for key in BINDINGS[company]}
+        here.is_followed = False
+        caller = self.caller(company, "ana", APP_DOOR)
+        here.records = {}
+        for key in BINDINGS[company]:
+            request = BrowseRequest(
+                scope=Scope(company_id=company), binding_key=key, limit=PAGE, expired=True
+            )
+            for one in self.run(self._pages(caller, request)) or ():
+                here.records[key, one.handle.provider_record_id] = one
+        here.changed(self.now)
+
     # The plain side of a step
+
+    def _waits(
+        self, done: Operation, answer: MutationAnswer, request: Any, changes: Sequence[Record]
+    ) -> bool:
+        """Whether a step waits for a person, as it has to where an agent asks and it is said so."""
+        here, binding = self.companies[done.scope.company_id], done.binding or ""
+        held = answer.held
+        word = here.reviewed.get(binding) if done.who.is_agent else None
+        names = ("content", "text", "title", "summary", "topic", "tags")
+        says = [str(getattr(request, name, "")) for name in names]
+        waits = word is not None and any(word in one for one in says)
+        same(held is not None, waits, "whether it waits")
+        if held is None:
+            return False
+        done.status, done.setting = "held", False
+        owners = list(dict.fromkeys(self._asked(one) for one in changes)) or [
+            owner_scope(self.providers[binding].home(request.scope))
+        ]
+        owners = [owner_scope(one) for one in owners]
+        asked = request.model_dump(exclude={
+            "source", "created_by", "created_at", "metadata", "embedding", "revision", "revisions",
+            "scope",
+        })  # fmt: skip
+        asked |= {"type": done.type, "binding": binding, "owners": [owner_of(o) for o in owners]}
+        alike = [one for one in here.queue if one.asked == asked]
+        same(held.again, bool(alike), "whether it waits already")
+        if alike:
+            same(held.held_id, alike[0].id, "what it waits as")
+            alike[0].times += 1
+        else:
+            base = {(binding, one.handle.provider_record_id): one for one in changes}
+            here.queue.append(
+                Waiting(held.held_id, binding, done.type, done.who, asked, request, owners, base)
+            )
+        return True
 
     def _done(
         self, here: Company, type_: str, who: str, binding: str | None, scope: Scope,
@@ -509,23 +809,34 @@ class World:
 
     # What is compared
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: C901 - a list of what is looked at
         """Compare everything that can be read."""
         looks = [("ana", "company"), ("ana", "web"), ("cy", "web, cy"), ("coding", "user cy"),
                  ("scout", "web, coding"), ("zed", "company"), ("zed", "user ana")]  # fmt: skip
         for name, bindings in BINDINGS.items():
+            here = self.companies[name]
+            if not here.log:
+                continue
             for binding in bindings:
                 for who, place in looks:
                     self.check_list((name, binding), place, who)
                 for word in ("port", "deploy"):
                     self.check_query((name, binding), "web, cy", "cy", word)
-                for hours in (1, 3, 30):
+                for hours in (1, 3, 30) if here.is_followed else ():
                     self.check_list((name, binding), "company", "ana", hours=hours)
-                self.check_query((name, binding), "web", "ana", "port", hours=2)
+                    self.check_list((name, binding), "company", "ana", hours=hours, just=True)
+                    self.check_changes((name, binding), "company", "ana", hours)
+                for zone in (0, 1) if here.is_followed else ():
+                    self.check_days((name, binding), zone, 30, 1)
+                if here.is_followed:
+                    self.check_query((name, binding), "web", "ana", "port", hours=2)
+                    self.check_query((name, binding), "web", "ana", "port", hours=2, owners=["web"])
             for place in ("web", "web, cy", "agent coding"):
                 self.check_context(name, place, "cy", "port")
-            self.check_records(name)
-            self.check_log(name)
+            self.check_queue(name)
+            if here.is_followed:
+                self.check_records(name)
+                self.check_log(name)
 
     def _view(
         self, at: At, scope: Scope, who: str, sees: Sees, moment: datetime | None = None
@@ -542,24 +853,25 @@ class World:
             and holds(one, moment or self.now)
         }
 
-    def _moment(self, hours: int | None) -> datetime | None:
-        """Return the last moment before so many hours ago; None: now."""
-        return self.now - timedelta(hours=hours, microseconds=1) if hours else None
+    def _moment(self, hours: int | None, *, just: bool = False) -> datetime | None:
+        """Return the moment so many hours ago, or the last one before it; None: now."""
+        return self.now - timedelta(hours=hours, microseconds=just) if hours else None
 
     def check_list(
         self, at: At, place: str, who: str, *, hours: int | None = None, newest: bool = False,
         tag: str | None = None, topic: str | None = None, issue: str | None = None,
         kind: str | None = None, since: int | None = None, until: int | None = None,
-        owners: Sequence[str] | None = None,
+        owners: Sequence[str] | None = None, just: bool = False,
     ) -> None:  # fmt: skip
         """Compare a list, read three at a time; `since` and `until` are in hours from now back."""
         company, binding = at
-        here, scope, moment = self.companies[company], scope_of(company, place), self._moment(hours)
+        here, scope = self.companies[company], scope_of(company, place)
+        moment = self._moment(hours, just=just)
         begin = None if since is None else self.now - timedelta(hours=since)
         end = None if until is None else self.now - timedelta(hours=until)
         chosen = Filter(tag=tag, topic=topic, issue_id=issue, kind=kind, since=begin, until=end)
         owned = tuple(scope_of(company, one) for one in owners or ())
-        if owned and not self.able.chosen_owners:
+        if owned and not self.able[binding].chosen_owners:
             return
         request = BrowseRequest(
             scope=scope, binding_key=binding, limit=PAGE, filter=chosen, owners=owned,
@@ -567,7 +879,9 @@ class World:
         )  # fmt: skip
         wanted = {
             name: one
-            for name, one in self._view(at, scope, who, self.provider.lists, moment).items()
+            for name, one in self._view(
+                at, scope, who, self.providers[binding].lists, moment
+            ).items()
             if (tag is None or any(t == tag or t.startswith(f"{tag}/") for t in one.tags))
             and topic in (None, one.topic)
             and kind in (None, one.kind)
@@ -602,16 +916,20 @@ class World:
                 expect(page.total in (None, len(found)), f"{page.total} in a list of {len(found)}")
                 return found
             request = request.model_copy(update={"cursor": page.next_cursor})
-        return fail("the list does not end")
+        fail("the list does not end")
 
     def check_query(
-        self, at: At, place: str, who: str, word: str, *, hours: int | None = None
+        self, at: At, place: str, who: str, word: str, *, hours: int | None = None,
+        owners: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         """Compare what a query of one word finds, whatever its rank."""
         company, binding = at
         here, scope, moment = self.companies[company], scope_of(company, place), self._moment(hours)
+        owned = tuple(scope_of(company, one) for one in owners or ())
+        if owned and not self.able[binding].chosen_owners:
+            return
         request = QueryRequest(
-            scope=scope, query=word, binding_key=binding, top_k=100, as_of=moment
+            scope=scope, query=word, binding_key=binding, top_k=100, as_of=moment, owners=owned
         )
         work = self.service.query(self.caller(company, who, APP_DOOR), request)
         try:
@@ -620,7 +938,9 @@ class World:
             expect(not here.may(PEOPLE[who], "view", scope), "the query was denied")
             return
         expect(here.may(PEOPLE[who], "view", scope), "the query was not denied")
-        seen = self._view(at, scope, who, self.provider.sees, moment)
+        view = self._view(at, scope, who, self.providers[binding].sees, moment)
+        owner_set = set(map(owner_of, owned))
+        seen = {n: one for n, one in view.items() if not owned or owner_of(one.scope) in owner_set}
         ids = {one.handle.provider_record_id for one in found}
         missed = {name for name, one in seen.items() if _says(one, word)} - ids
         expect(not missed, f"it does not find {missed}")
@@ -660,8 +980,9 @@ class World:
         }
         related = found.pop("related", set())
         same(found, {name: keys for name, keys in wanted.items() if keys}, "a context")
+        self._check_cut(company, scope, who, prompt, answer)
         whole = self._serving(company, scope)
-        view = self._view((company, whole), scope, who, self.provider.sees)
+        view = self._view((company, whole), scope, who, self.providers[whole].sees)
         mine = {
             (whole, name): one
             for name, one in view.items()
@@ -672,6 +993,96 @@ class World:
         expect(not extra, f"a context tells {extra} too")
         missed = {key for key, one in mine.items() if _says(one, prompt)} - listed - related
         expect(not missed, f"a context does not tell {missed}")
+
+    def check_queue(self, company: str) -> None:
+        """Compare what waits for review, as each person sees it."""
+        here = self.companies[company]
+        for who in ("ana", "bo", "cy"):
+            person, caller = PEOPLE[who], self.caller(company, who, APP_DOOR)
+            wanted = [
+                (one.id, one.binding, one.type, one.who.principal, one.times)
+                for one in here.queue
+                if all(here.reads(person, owner) for owner in one.owners)
+            ]
+            found = self.run(self.service.review.waiting(caller))
+            shown = [
+                (one.held_id, one.binding_key, one.operation_type, one.principal, one.times)
+                for one in found
+            ]
+            same(sorted(shown), sorted(wanted), f"what waits for {who}")
+
+    def check_changes(self, at: At, place: str, who: str, hours: int) -> None:
+        """Compare what differs between now and so many hours ago."""
+        (company, binding), scope = at, scope_of(at[0], place)
+        here, moment = self.companies[company], self.now - timedelta(hours=hours)
+        caller = self.caller(company, who, APP_DOOR)
+        if not here.may(PEOPLE[who], "view", scope):
+            return
+        lists = self.providers[binding].lists
+        before, after = (self._view(at, scope, who, lists, one) for one in (moment, self.now))
+        wanted = {
+            (before.get(name) and name, after.get(name) and name)
+            for name in {*before, *after}
+            if _shown(before.get(name)) != _shown(after.get(name))
+        }
+        answer = self.run(self.service.past.compare(caller, scope, moment, binding_key=binding))
+        found = {
+            tuple(one and one.handle.provider_record_id for one in (each.before, each.after))
+            for each in answer.differences
+        }
+        same(found, wanted, f"what changed in {binding} since {hours} h")
+
+    def check_days(self, at: At, zone: int, since: int, until: int) -> None:
+        """Compare how much changed on each day of a zone; the clocks change on one of them."""
+        company, binding = at
+        if self.able[binding].validity or self.companies[company].purged:
+            return
+        here, caller = self.companies[company], self.caller(company, "ana", APP_DOOR)
+        begin, end = (self.now - timedelta(hours=hours) for hours in (since, until))
+        counts: dict[date, dict[str, int]] = {}
+        for done in here.log:
+            if not begin <= done.at < end or done.binding != binding:
+                continue
+            for before, after in done.steps.values():
+                scope = (before or after).scope  # type: ignore[union-attr]
+                if not here.reads(PEOPLE["ana"], scope):
+                    continue
+                kind = "removed" if after is None else "changed" if before else "added"
+                day = counts.setdefault(done.at.astimezone(ZONES[zone]).date(), {})
+                day[kind] = day.get(kind, 0) + 1
+        answer = self.run(
+            self.service.past.moments(
+                caller, Scope(company_id=company), since=begin, until=end, zone=ZONES[zone],
+                binding_key=binding,
+            )
+        )  # fmt: skip
+        found = {
+            one.day: {kind: n for kind in ("added", "changed", "removed")
+                      if (n := getattr(one, kind))}
+            for one in answer.days
+        }  # fmt: skip
+        same(found, counts, "the days with changes")
+
+    def _check_cut(
+        self, company: str, scope: Scope, who: str, prompt: str, whole: ContextAnswer
+    ) -> None:
+        """What does not fit is the end: nothing short follows what is left out."""
+        for section in whole.sections:
+            if section.kind.value != "related" or len(section.facts) < 2:
+                continue
+            request = ContextRequest(scope=scope, prompt=prompt, budget=whole.tokens - 5)
+            work = self.service.context(self.caller(company, who, APP_DOOR), request)
+            cut = [one.facts for one in self.run(work).sections if one.kind is section.kind]
+            handles = [one.handle for facts in cut for one in facts]
+            same(handles, [one.handle for one in section.facts][: len(handles)], "a cut context")
+
+    def check_figures(self, company: str, hours: int) -> None:
+        """Compare how much the log's figures count at a moment of the past."""
+        caller = self.caller(company, "ana", APP_DOOR)
+        then = caller.at(self.now - timedelta(hours=hours))
+        counted = self.run(self.service.analysis.stats(then)).operation_count
+        before = self.run(self.service.log.page(then, limit=1)).total
+        same(counted, before, "the figures of the past")
 
     def _serving(self, company: str, scope: Scope) -> str:
         return "two" if scope.project_id == "web" and "two" in BINDINGS[company] else "one"
@@ -697,7 +1108,7 @@ class World:
                 else:
                     expect(shows, f"{name} is found")
                     same(told(found), told(record), f"{binding}: {name}")
-                if who == "ana" and allowed:
+                if who == "ana" and allowed and not here.purged:
                     self.check_history(company, binding, name, scope)
 
     def check_history(self, company: str, binding: str, name: str, scope: Scope) -> None:
@@ -741,11 +1152,11 @@ class World:
             done.id, done.scope = found.operation_id, found.scope
             by = (found.principal, found.started_at)
             same(by, (done.who.principal, done.at), "who and when")
-            if done.steps:
+            if done.steps and not done.erased:
                 names = {one.provider_record_id for one in found.handles}
                 place = (found.binding_key, names, found.result_count)
                 same(place, (done.binding, set(done.ids), len(done.ids)), f"a {done.type}")
-            if done.status == "ok":
+            if done.status == "ok" and not (done.setting or done.erased):
                 same(found.source, done.source, f"the source of a {done.type}")
             if done.undoes is not None:
                 same(found.undoes, done.undoes.id, "what was taken back")
@@ -757,10 +1168,21 @@ class World:
             ids = [one.operation_id for one in reversed(page.operations)]
             mine = [one for one in ids if one in own]
             same(mine, [one.id for one in seen], f"the log of {who}")
-            left = [one.id for one in reversed(seen)
-                    if one.steps and not here.undone(one) and one.undoes is None]  # fmt: skip
-            found_left = self.run(self.service.undoable(caller, 1000))
-            same([one.operation.operation_id for one in found_left], left, "what can be undone")
+            left = [
+                one.id
+                for one in reversed(seen)
+                if (one.steps or one.setting) and not here.undone(one) and one.undoes is None
+            ]
+            if not here.purged:
+                found_left = self.run(self.service.undoable(caller, 1000))
+                found_ids = [one.operation.operation_id for one in found_left]
+                same(found_ids, left, f"what {who} can undo")
+
+
+def _shown(record: Record | None) -> object:
+    """Return what of a record makes another of it."""
+    names = ("text", "title", "summary", "kind", "topic", "tags", "pinned", "expires_at")
+    return record and [getattr(record, name) for name in names]
 
 
 def _says(record: Record, word: str) -> bool:

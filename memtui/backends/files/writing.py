@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from memtui.backends.files.adapter import ConfigT, FilesAdapter
-from memtui.backends.files.reading import FileReader, ParsedRecord
+from memtui.backends.files.reading import FileReader, ParsedRecord, digest
 from memtui.contract import (
     OWNER_FIELDS,
     BindingContext,
@@ -185,6 +185,7 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
             return record
         told: dict[str, Any] = {name: value for name, value in known if value}
         told["metadata"] = {**record.metadata, **known.metadata}
+        told["revision"] = digest(record.revision or "", known.model_dump_json())
         return record.model_copy(update=told)
 
     def _read_known(self) -> dict[str, Known]:

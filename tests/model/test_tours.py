@@ -1,0 +1,194 @@
+"""Programs that the model is always put through: the second of each thing, and what is left.
+
+A program that the state machine has shrunk is added here as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.model.world import PROVIDERS, At, Make, World
+
+ONE, TWO = ("acme", "one"), ("acme", "two")
+OPEN, OTHER = ("bolt", "one"), ("bolt", "two")
+
+Tour = Callable[[World], None]
+
+
+def second_of_each(world: World) -> None:
+    """Several owners, equal ids in two bindings, and several records at once."""
+    for at in (ONE, TWO, OPEN):
+        for place in ("web", "api", "user ana", "web, cy"):
+            world.write(at, place, "port: 5432", issue="I-1", tags=("a", "b"))
+    world.wait(1)
+    for place in ("web", "web", "user ana"):
+        world.write(ONE, place, f"We deploy from {place}", who="ana", topic="Ops")
+    world.wait(1)
+    world.correct(ONE, 0, tags=("b",), issue="I-2")
+    world.correct(ONE, 0, topic="Style")
+    world.forget(ONE, [0, 1, 3, 4, 5], place="company")
+    world.wait(1)
+    world.undo("acme")
+    world.wait(1)
+    world.correct(ONE, 1, text="port: 6000", who="bo")
+    world.undo("acme", 1)
+    world.wait(1)
+    world.undo("acme")
+    world.check()
+
+
+def every_field(world: World) -> None:
+    """Pins, summaries, topics, tags and ends, each changed by itself and taken back."""
+    fields = world.providers["one"].corrects
+    kind = "note" if "note" in world.providers["one"].kinds else "fact"
+    world.write(ONE, "web", "We deploy from main", kind=kind)
+    world.write(ONE, "web", "Never on Fridays", kind=kind)
+    changes: dict[str, Any] = {
+        "summary": "In short", "topic": "Ops", "tags": ("ops/oncall", "a"), "pinned": True,
+        "expires": 3, "text": "We deploy from release",
+    }  # fmt: skip
+    for name, value in changes.items():
+        if name in fields:
+            world.wait(1)
+            world.correct(ONE, 0, **{name: value})
+            world.check_changes(ONE, "web", "ana", 1)
+    for _ in fields:
+        world.undo("acme")
+    world.wait(5)
+    world.check()
+
+
+def waits_for_a_person(world: World) -> None:
+    """Two requests, of two records, of two owners; alike but for their tags."""
+    for at in (OPEN, ONE):
+        world.write(at, "web", "Never on Fridays", who="ana")
+        world.write(at, "api", "Tabs, not spaces", who="ana")
+        world.review(at[0], "one")
+    world.wait(1)
+    for tags in (("a",), ("b",), ("b",)):
+        world.write(OPEN, "web", "We deploy from main", who="coding", tags=tags)
+    world.forget(OPEN, [0, 1], who="scout", place="company")
+    world.forget(ONE, [0, 1], who="scout", place="company")
+    world.correct(ONE, 0, who="scout", text="Always on Fridays", tags=("a",))
+    world.check()
+    world.decide("acme", 0, "accept", who="bo")
+    world.correct(OPEN, 1, tags=("changed",))
+    world.decide("bolt", 2, "accept")
+    world.decide("bolt", 0, "accept")
+    world.decide("acme", 1, "Sometimes on Fridays", who="bo")
+    world.decide("acme", 0, "refuse")
+    world.check()
+
+
+def owners_of_what_waits(world: World) -> None:
+    """Who sees all owners of what waits, and may change the first alone, does not decide."""
+    world.write(ONE, "web", "Never on Fridays")
+    world.write(ONE, "agent scout", "Tabs, not spaces")
+    world.review("acme", "one")
+    world.forget(ONE, [0, 1], who="scout", place="company")
+    world.decide("acme", 0, "accept", who="bo")
+    world.decide("acme", 0, "refuse", who="bo")
+    world.decide("acme", 0, "accept")
+    world.check()
+
+
+def rules_read_tags(world: World) -> None:
+    world.review("bolt", "one", text="secretly")
+    world.write(OPEN, "web", "We deploy from main", who="coding", tags=("secretly",))
+    world.write(OPEN, "web", "Never on Fridays", who="coding", topic="secretly")
+    world.write(OPEN, "web", "We secretly deploy", who="coding")
+    world.write(OPEN, "web", "Tabs, not spaces", who="coding", tags=("a",))
+    world.check_queue("bolt")
+
+
+def purged(world: World) -> None:
+    """Nothing is left of a user, a record and a project: not of the second one of each either."""
+    for number in range(5):
+        world.write(OPEN, "user cy", f"quagga number {number}", tags=("a",))
+    world.write(OPEN, "user ana", "okapi by herself", topic="Ops")
+    world.write(OTHER, "user ana", "okapi by herself", topic="Ops")
+    world.write(OPEN, "web", "a wombat in the web")
+    world.write(OTHER, "api", "port: 5432")
+    world.correct(OPEN, 1, text="quagga corrected")
+    world.forget(OPEN, [2, 3])
+    world.review("bolt", "one")
+    for text in ("quagga for the first", "quagga for the second"):
+        world.write(OPEN, "user cy", text, who="coding", tags=("b",))
+        world.correct(OPEN, 0, text=f"{text} time", who="coding")
+    world.wait(1)
+    world.check_queue("bolt")
+    world.seal("bolt")
+    world.purge("bolt", subject="cy", gone=["quagga"])
+    world.check()
+    world.purge("bolt", at=OPEN, nth=0, gone=[])
+    world.purge("bolt", project="web", gone=["wombat"])
+    world.purge("bolt", subject="ana", gone=["okapi"])
+    world.check()
+
+
+def kept_in_step(world: World) -> None:
+    """A change of any field goes over, both ways."""
+    world.write(OPEN, "web", "We deploy from main", tags=("a",), topic="Ops", expires=24)
+    world.write(OPEN, "user ana", "Never on Fridays", pinned=True)
+    for place in ("web", "user ana", "api"):
+        world.write(OTHER, place, "Tabs, not spaces", tags=("b",))
+    world.sync("bolt")
+    changes: list[tuple[At, int, dict[str, Any]]] = [
+        (OPEN, 0, {"expires": 48}), (OTHER, 1, {"tags": ("changed",)}),
+        (OTHER, 0, {"pinned": True}), (OPEN, 2, {"topic": "Style"}),
+    ]  # fmt: skip
+    for at, nth, change in changes:
+        world.wait(1)
+        world.correct(at, nth, **change)
+        world.sync("bolt")
+    world.check()
+
+
+TOURS: list[Tour] = [
+    second_of_each, every_field, waits_for_a_person, owners_of_what_waits, rules_read_tags, purged,
+    kept_in_step,
+]  # fmt: skip
+
+
+SLOW = [pytest.param(one, marks=pytest.mark.slow) for one in PROVIDERS if one != "vault"]
+
+
+@pytest.mark.parametrize("provider", ["vault", *SLOW])
+@pytest.mark.parametrize("tour", TOURS, ids=lambda tour: tour.__name__)
+def test_a_tour_ends_as_the_model_says(tour: Tour, provider: str, make: Make) -> None:
+    world = make(provider)
+    try:
+        tour(world)
+    finally:
+        world.close()
+
+
+def counted_by_those_who_read_it(world: World) -> None:
+    """The second page of a project's list does not count a user's own memory."""
+    world.write(ONE, "user cy", "Tabs, not spaces", who="cy")
+    world.wait(1)
+    for _ in range(4):
+        world.write(ONE, "web", "Never on Fridays")
+        world.write(ONE, "web", "port: 5432")
+    world.check_list(ONE, "web", "ana")
+
+
+def tagged_since_it_was_asked_for(world: World) -> None:
+    """A tag is a change as well, which what waits is held against."""
+    world.write(OPEN, "web", "Never on Fridays")
+    world.review("bolt", "one")
+    world.forget(OPEN, [0], who="scout")
+    world.correct(OPEN, 0, tags=("a",))
+    world.decide("bolt", 0, "accept")
+
+
+@pytest.mark.parametrize("tour", [counted_by_those_who_read_it, tagged_since_it_was_asked_for])
+def test_what_the_model_found_is_right_now(tour: Tour, make: Make) -> None:
+    world = make("claude-memory")
+    try:
+        tour(world)
+    finally:
+        world.close()
