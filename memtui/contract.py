@@ -1268,9 +1268,10 @@ class Adapter(ABC):
     capabilities: Capabilities = Capabilities()
     only_facts: ClassVar[bool] = False
     """It keeps facts alone, lines without kind and title."""
-    lacks: ClassVar[frozenset[str]] = frozenset()
-    """The fields of a record that it has no place for, beside what its capabilities say. One that
-    lacks `metadata` cannot carry the others there."""
+    lacks: frozenset[str] = frozenset()
+    """The fields of a record that it has no place for, beside what its capabilities say; an open
+    adapter may know better than its class. One that lacks `metadata` cannot carry the others there.
+    The service fills them in from its log."""
     pinned_weight: ClassVar[float] = 1.0
     """What a query multiplies a pinned record's score by."""
     speaks_plugin_contract: ClassVar[bool] = False

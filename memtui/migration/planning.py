@@ -80,13 +80,15 @@ class Plan(Model):
 class _Survey:
     """What the records of the source come to, page by page."""
 
-    def __init__(self, ends: Ends, limits: FactLimits, provider: type[Adapter]) -> None:
+    def __init__(
+        self, ends: Ends, limits: FactLimits, provider: type[Adapter], lacks: frozenset[str]
+    ) -> None:
         self._ends = ends
         self._limits = limits
         self._provider = provider
         self.has: Counter[str] = Counter()
         """Records by what is to be said of them."""
-        self._lacks = unable(ends.destination.capabilities) | provider.lacks
+        self._lacks = unable(ends.destination.capabilities) | lacks
         self._lacking: Counter[str] = Counter()
         """Records by what the destination will not keep of them."""
         self.scopes: Counter[tuple[str, str, str]] = Counter()
@@ -155,7 +157,7 @@ class _Survey:
 
     def losses(self) -> tuple[Loss, ...]:
         """Return what the destination will not keep, as far as is known before."""
-        carried = losses(self._lacking, carried="metadata" not in self._provider.lacks)
+        carried = losses(self._lacking, carried="metadata" not in self._lacks)
         never = {"time of the last change": "record", "history": "history"}
         undated = self.has["undated"]
         filled = Loss(what="time of creation", records=undated, carried=False, filled=True)
@@ -178,7 +180,8 @@ async def plan(
     `limits` are those that the service holds facts to.
     """
     load, key = ends.service.bindings.provider, ends.destination.provider_key
-    survey = _Survey(ends, limits, await asyncio.to_thread(load, key))
+    lacks = await ends.service.bindings.lacks(ends.caller, ends.destination.key)
+    survey = _Survey(ends, limits, await asyncio.to_thread(load, key), lacks)
     async for page in ends.pages(ends.source, report, survey.stay):
         await asyncio.to_thread(survey.add, page.records, page.problems)
         report(survey.has["record"])

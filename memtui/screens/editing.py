@@ -953,6 +953,7 @@ def said(done: str, *answers: MutationAnswer) -> str:
     redacted = dict.fromkeys(label for answer in answers for label in answer.redacted)
     if redacted:
         words.append(f"Taken out before it was stored: {', '.join(redacted)}.")
+    words += dict.fromkeys(answer.loss for answer in answers if answer.loss)
     if ghosts := sum(len(answer.ghosts) for answer in answers):
         words.append(
             f"The provider still returns {fmt.counted(ghosts, 'record')}: shown as ghosts."

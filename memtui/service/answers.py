@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from memtui.contract import (
@@ -251,6 +251,10 @@ class MutationAnswer(Answer):
     """Forgotten, and the provider still returns them."""
     redacted: tuple[str, ...] = ()
     """Labels of the secrets that were taken out before anything left."""
+    not_kept: tuple[str, ...] = ()
+    """The fields that were asked for and that the provider has no place for."""
+    filled_in: tuple[str, ...] = ()
+    """Those of them that every read fills in from the log."""
     similar: tuple[Similar, ...] = ()
     """What said the same as what was written, or nearly, where the caller asked for it."""
     was: str | None = None
@@ -264,6 +268,27 @@ class MutationAnswer(Answer):
     """Settings that an undo put back, and what waits for review again or no more; `before` is what
     they were until then. A change of settings went to no binding: `binding_key` and
     `binding_reason` are empty then."""
+
+    @property
+    def loss(self) -> str:
+        """Say what the provider does not keep; empty where it keeps all."""
+        if not self.not_kept:
+            return ""
+        lost, filled = (_listed(names) for names in (self.not_kept, self.filled_in))
+        if self.not_kept == self.filled_in:
+            how = f": memtui fills {'it' if len(self.filled_in) == 1 else 'them'} in from its log."
+        else:
+            how = f"; memtui fills in {filled} from its log." if filled else "."
+        return f"{self.binding_key} keeps no {lost.replace(' and ', ' or ')}{how}"
+
+
+_FIELD_WORDS = {"created_by": "author", "created_at": "time of creation", "expires_at": "expiry",
+                "pinned": "pin"}  # fmt: skip
+
+
+def _listed(names: Sequence[str]) -> str:
+    words = [_FIELD_WORDS.get(name, name) for name in names]
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 class Change(Model):

@@ -367,6 +367,17 @@ class Bindings(Group):
             breaker_open=breaker.is_open,
         )
 
+    async def lacks(self, caller: Caller, key: str) -> frozenset[str]:
+        """Return the fields of a record that a binding's open provider has no place for.
+
+        Raises:
+            NotFound: no such binding.
+        """
+        core = self._core
+        row = await core.ask(find_binding, caller.company_id, key)
+        own = await core.ask(find_company, caller.company_id)
+        return (await core.open(row, company_read_only=own.read_only)).adapter.lacks
+
     async def _checked(self, provider_key: str, config: Json) -> Json:
         if redact_config(config)[1]:
             raise Invalid(

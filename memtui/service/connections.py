@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 from random import uniform
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -37,6 +37,7 @@ from memtui.contract import (
     place_of_path,
 )
 from memtui.scratch import Scratch
+from memtui.service.filling import Filling
 from memtui.service.providers import Providers, open_foreign, unexpected
 from memtui.service.redaction import redact
 from memtui.store.compiled import BindingRow
@@ -178,6 +179,24 @@ class Connection:
     found: dict[Hashable, FoundList] = field(default_factory=dict)
     """The list that was read last, by what was asked, until something is changed."""
     _adding: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _filling: list[Connection] = field(default_factory=list)
+
+    def filling(self, ask: Callable[..., Awaitable[Any]]) -> Connection:
+        """Return the same with records that have what the provider has no place for.
+
+        `ask` reads the control plane's database.
+        """
+        if not self.adapter.lacks:
+            return self
+        if not self._filling:
+            adapter = cast("Adapter", Filling(self.adapter, self.binding, ask))
+            self._filling.append(replace(self, adapter=adapter))
+        return self._filling[0]
+
+    @property
+    def unfilled(self) -> Connection:
+        """The same, with records as the provider itself returns them."""
+        return replace(self, adapter=getattr(self.adapter, "unfilled", self.adapter))
 
     @cached_property
     def repeats(self) -> Repeats:

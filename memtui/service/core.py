@@ -437,7 +437,7 @@ class Core:
         is_closed = self.read_only or company_read_only  # which takes no ability from a binding
         if just_opened and able != binding.capabilities and not is_closed:
             await asyncio.to_thread(self._keep_capabilities, binding.binding_id, able)
-        return connection
+        return connection.filling(self.ask)
 
     def _keep_capabilities(self, binding_id: str, able: Json) -> None:
         """A new config or a new version of a provider can do other things than the old one."""

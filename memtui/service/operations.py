@@ -69,6 +69,7 @@ from memtui.service.core import (
 )
 from memtui.service.fact_keys import as_change, of_same_key, own_facts, refuse_several
 from memtui.service.fact_limits import FACT, check_room, check_summary, check_text, has_limit
+from memtui.service.filling import asked_of, fields_of
 from memtui.service.querying import (
     by_topic,
     filter_json,
@@ -480,9 +481,11 @@ class Operations(Group):
                 return MutationAnswer(**entry.answer(), redacted=labels, similar=alike, held=held)
             reply = await entry.mutate(connection, lambda: connection.adapter.write(routed))
             entry.usage = reply.usage
+            given = asked_of(routed)
             after = await entry.read_back(
-                connection, [*before, *reply.before], reply.records, scope
-            )
+                connection, [*before, *reply.before], reply.records, scope,
+                given=dict.fromkeys(reply.records, given), asked=given,
+            )  # fmt: skip
             stored = [step.record for step in after if step.record]
             entry.problems = await problems_beside(entry, connection, stored)
         return MutationAnswer(
@@ -490,6 +493,8 @@ class Operations(Group):
             handles=reply.records,
             records=for_caller(caller, stored),
             redacted=labels,
+            not_kept=entry.not_kept,
+            filled_in=entry.filled_in,
             similar=alike,
             was=next((one.record.text for one in before if one.record is not None), None),
         )
@@ -625,7 +630,11 @@ class Operations(Group):
         if old != new:
             entry.links = {old.provider_record_id: new.provider_record_id}
         touched = list(dict.fromkeys((old, new)))
-        after = await entry.read_back(connection, before, touched, scope)
+        given = asked_of(routed)
+        known = fields_of(before[0].record) | given
+        after = await entry.read_back(
+            connection, before, touched, scope, given=dict.fromkeys(touched, known), asked=given
+        )
         there = {step.handle: step.record for step in after if step.record}
         return MutationAnswer(
             **entry.answer(),
@@ -633,6 +642,8 @@ class Operations(Group):
             records=for_caller(entry.caller, [there[new]] if new in there else []),
             ghosts=tuple(handle for handle in there if handle != new),
             redacted=labels,
+            not_kept=entry.not_kept,
+            filled_in=entry.filled_in,
             linked=entry.links,
             was=record.text,
         )

@@ -448,7 +448,7 @@ class _Foreign:
         self._adapter = adapter
         self._loop = loop
         self.key = provider.key
-        self.only_facts, self.lacks = provider.only_facts, provider.lacks
+        self.only_facts, self.lacks = provider.only_facts, adapter.lacks
         if not isinstance(able, Capabilities):
             raise loop.wrong("open", "an adapter with Capabilities", type(able).__name__)
         self.capabilities = able

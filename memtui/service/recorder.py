@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from memtui.contract import (
     Conflict,
@@ -31,6 +32,7 @@ from memtui.contract import (
     Usage,
 )
 from memtui.service.connections import Connection
+from memtui.service.filling import filled_in, not_kept, with_given
 from memtui.service.redaction import redact, redact_json
 from memtui.service.visibility import Caller, agent_of, as_told
 from memtui.store import appending, journal
@@ -52,6 +54,7 @@ Check: TypeAlias = "Callable[[DatabaseConnection, RunningOperation], None]"
 
 _UNKNOWN = OperationStatus.UNKNOWN
 _DERIVING = frozenset({OperationType.SYNC, OperationType.EMBED})
+_NONE: Mapping[Any, Any] = MappingProxyType({})
 _STOPPED = (asyncio.CancelledError, KeyboardInterrupt)
 _SETTLING = frozenset({OperationType.CHECK, OperationType.FEEDBACK, OperationType.SEAL})
 """What changes no memory, and yet is of now alone."""
@@ -92,6 +95,8 @@ class RunningOperation:
     latency_ms: float = 0
     problems: tuple[Problem, ...] = ()
     """What could not be read where it looked."""
+    not_kept: tuple[str, ...] = ()
+    filled_in: tuple[str, ...] = ()
     undoes: str | None = None
     absent: dict[str, Absent] = field(default_factory=dict)
     """What the log does not get to hold, by path; `salts` are its salts."""
@@ -158,16 +163,25 @@ class RunningOperation:
         known: Sequence[Snapshot],
         handles: Sequence[RecordHandle],
         scope: Scope,
+        *,
+        given: Mapping[RecordHandle, Mapping[str, Any]] = _NONE,
+        asked: Mapping[str, Any] = _NONE,
     ) -> Sequence[Snapshot]:
         """Look at records after a change, and keep each before and after.
 
-        One that is not `known` from before was not there.
+        One that is not `known` from before was not there. `given` are the fields of each by name,
+        for a provider that has no place for them, and `asked` those that a request sets.
         """
         self.about(handles)
         by_handle = {snapshot.handle: snapshot for snapshot in known}
         before = [by_handle.get(one, Snapshot(handle=one, record=None)) for one in handles]
         self.steps = [(snapshot, None) for snapshot in before]
-        after = await connection.snapshots(handles, scope)
+        seen = await connection.unfilled.snapshots(handles, scope)
+        there = [one.record for one in seen if one.record]
+        if lost := not_kept(connection.adapter, asked, there):
+            self.request = {**self.request, "not_kept": list(lost)}
+            self.not_kept, self.filled_in = lost, filled_in(connection.adapter, lost)
+        after = [with_given(connection.adapter, one, given.get(one.handle)) for one in seen]
         self.steps = list(zip(before, after, strict=True))
         return after
 

@@ -33,6 +33,7 @@ from memtui.service.answers import MutationAnswer, Together, UndoCandidate
 from memtui.service.bindings import refuse_shared
 from memtui.service.connections import Connection
 from memtui.service.core import Group, in_thread, refuse_unreviewed, to_its_end
+from memtui.service.filling import fields_of
 from memtui.service.members import REVOKED
 from memtui.service.operations import change_of, received
 from memtui.service.recorder import RunningOperation
@@ -131,7 +132,11 @@ class Undo(Group):
             moved = [_moved(handle, entry.links) for handle in handles]
             own = [before.handle for before, _ in steps]  # by which it is known what is taken back
             touched = list(dict.fromkeys((*own, *handles, *moved)))
-            after = await entry.read_back(connection, now, touched, scope)
+            known = {
+                handle: fields_of(before.record)
+                for handle, (before, _) in zip(moved, steps, strict=True)
+            }
+            after = await entry.read_back(connection, now, touched, scope, given=known)
         return MutationAnswer(
             **entry.answer(),
             handles=tuple(dict.fromkeys(moved)),

@@ -150,6 +150,8 @@ _IN_USE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 _ROWS_AT_ONCE = 100
+IDS_AT_ONCE = 50
+"""How many records a statement about several takes."""
 
 
 class Driver(sqlite3.Connection):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from memtui.contract import Model, OperationStatus, OperationType, Record, Scope, Snapshot
 from memtui.store import compiled, held
 from memtui.store.appending import Step, keep, record
-from memtui.store.database import Connection
+from memtui.store.database import IDS_AT_ONCE, Connection
 from memtui.store.operation import Operation, OperationDraft, as_member
 from memtui.store.settings import HELD, SettingChange
 
@@ -383,6 +383,21 @@ def was_gone(
     """Return whether the last change of a record by a moment left none."""
     left = _last_left(connection, company_id, binding_key, record_id, by)
     return left is not None and left.record is None
+
+
+def last_left(
+    connection: Connection, company_id: str, binding_key: str, since: datetime, ids: Sequence[str]
+) -> dict[str, Record]:
+    """Return by id those of some records that changes since a moment left, as the last did."""
+    found: dict[str, Record | None] = {}
+    for start in range(0, len(ids), IDS_AT_ONCE):
+        asked = {f"id_{n}": ids[min(start + n, len(ids) - 1)] for n in range(IDS_AT_ONCE)}
+        rows = compiled.LAST_STEPS.rows(
+            connection, company_id=company_id, binding_key=binding_key, since=since, **asked
+        )
+        last = {record_id: after for record_id, after in rows if after}
+        found |= {record_id: _snapshot(after).record for record_id, after in last.items()}
+    return {record_id: record for record_id, record in found.items() if record}
 
 
 def _last_left(

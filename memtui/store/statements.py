@@ -43,7 +43,7 @@ from sqlmodel import SQLModel
 
 from memtui.store import tables
 from memtui.store.columns import ForeignText, PicoDollars, Portable, UtcMicroseconds
-from memtui.store.database import Compiled, Convert, migrate
+from memtui.store.database import IDS_AT_ONCE, Compiled, Convert, migrate
 
 Statement: TypeAlias = "Executable | dict[str, Any]"
 """The same for every database, or by the database's name."""
@@ -313,6 +313,16 @@ LAST_STEP = (
     )
     .order_by(_step.seq.desc(), _step.ordinal.desc())
     .limit(1)
+)
+LAST_STEPS = (
+    select(_step.provider_record_id, _step.after)
+    .where(
+        _is(_step, "company_id", "binding_key"),
+        or_(*(_step.provider_record_id == bindparam(f"id_{n}") for n in range(IDS_AT_ONCE))),
+        _step.started_at >= bindparam("since"),
+        _step.erased_by.is_(None),
+    )
+    .order_by(_step.seq, _step.ordinal)
 )
 FIRST_STEP = select(_step.status, _step.before, _step.erased_by).where(
     _is(_step, "company_id", "operation_id"), _step.ordinal == 0

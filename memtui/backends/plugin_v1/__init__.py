@@ -52,7 +52,7 @@ from . import changing, reading
 from .config import NamespaceMap, PluginConfig, Templates, is_namespace, kind_of
 from .id_cache import IdCache
 from .listing import Lister
-from .memories import KEY, places
+from .memories import IN_DETAILS, KEY, places
 from .plugin import Plugin
 
 _CACHE = "plugin.sqlite3"
@@ -139,7 +139,9 @@ class PluginAdapter(Adapter):
             self._show_abilities()
 
     def _show_abilities(self) -> None:
-        self.capabilities = abilities_in(self._context, self._plugin.abilities.capabilities)
+        abilities = self._plugin.abilities
+        self.capabilities = abilities_in(self._context, abilities.capabilities)
+        self.lacks = frozenset() if abilities.keeps_details else IN_DETAILS
 
     async def write(self, request: WriteRequest) -> WriteReply:
         """Store a record; one with a `record_id` replaces the record of that id."""

@@ -42,6 +42,8 @@ _SCOPE_IDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 _AS_GIVEN = (
     "source", "kind", "title", "summary", "topic", "tags", "created_at", "created_by", "valid_from",
 )  # fmt: skip
+IN_DETAILS = frozenset({*_AS_GIVEN, "metadata"})
+"""The fields of a record that the wire itself has no place for."""
 
 
 def is_uuid(text: str) -> bool:

@@ -107,6 +107,7 @@ async def facts_set(
         answer,
         changed_ids(answer),
         taken if answer.redacted else "",
+        answer.loss,
         held(answer)
         or f"{done(answer)} in {answer.binding_key} ({answer.binding_reason}); memtui undo "
         f"{answer.operation_id} undoes it.",

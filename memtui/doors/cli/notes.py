@@ -162,6 +162,7 @@ async def store(
         changed_ids(answer),
         *_similar(answer),
         _redacted(answer),
+        answer.loss,
         _own_id(request, answer),
         *([held(answer)] if answer.held else _stored(session, request, answer)),
     )
@@ -300,7 +301,9 @@ async def _correct_in_editor(session: Session, request: CorrectRequest) -> None:
 
 def answer_corrected(session: Session, answer: MutationAnswer) -> None:
     """Print a correction's answer, and how it is taken back."""
-    session.out.answer(answer, changed_ids(answer), _redacted(answer), corrected(answer))
+    session.out.answer(
+        answer, changed_ids(answer), _redacted(answer), answer.loss, corrected(answer)
+    )
 
 
 def corrected(answer: MutationAnswer) -> str:

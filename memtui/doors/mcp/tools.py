@@ -51,7 +51,7 @@ from memtui.doors.agent import Agent, Owner
 from memtui.fact_values import written
 from memtui.filters import build_filter
 from memtui.passages import passage
-from memtui.service import Answer, FactRequest, Held
+from memtui.service import Answer, FactRequest, Held, MutationAnswer
 from memtui.service.fact_limits import FACT
 from memtui.visible import visible
 from memtui.wording import misfit, unknown
@@ -192,6 +192,10 @@ class Stored(Told):
     """Empty where the memory takes it in later."""
     redacted: tuple[str, ...] = ()
     """The kinds of secrets that were taken out of the text before it was stored."""
+    not_kept: tuple[str, ...] = ()
+    """The fields that the memory has no place for."""
+    loss: str = ""
+    """The same in a sentence, and whether they are read from memtui's log."""
     similar: Mapping[str, float] = {}
     """Records that said the same already (0.95 and more) or nearly (0.8), by id, with their
     likeness: correct one of them, and forget the new one, where one is enough."""
@@ -211,7 +215,8 @@ class Stored(Told):
         taken = f" Taken out before it was stored: {', '.join(self.redacted)}."
         alike = ", ".join(f"{visible(one)} ({like:.2f})" for one, like in self.similar.items())
         there = f" Nearly the same is there already: {alike}." if alike else ""
-        return told + (taken if self.redacted else "") + there
+        lost = f" {self.loss}" if self.loss else ""
+        return told + (taken if self.redacted else "") + lost + there
 
 
 class Removed(Told):
@@ -624,9 +629,7 @@ async def correct(agent: Agent, asked: CorrectInput) -> Stored:
         source=agent.source,
     )
     answer = await agent.service.correct(agent.caller, request)
-    return Stored(
-        **_told(answer), ids=_ids(answer.handles), redacted=answer.redacted, held=answer.held
-    )
+    return stored(answer)
 
 
 async def forget(agent: Agent, asked: ForgetInput) -> Removed:
@@ -659,13 +662,19 @@ async def _write(agent: Agent, scope: Scope, text: str, **more: Any) -> Stored:
         scope=scope, source=agent.source, content=text, binding_key=agent.binding_key, **more
     )
     answer = await agent.service.write(agent.caller, request, tell_similar=True)
-    similar = {one.record.handle.provider_record_id: one.likeness for one in answer.similar}
+    return stored(answer, was=answer.was)
+
+
+def stored(answer: MutationAnswer, *, was: str | None = None) -> Stored:
+    """Return what an agent is told of a write; `was` is what it changed."""
     return Stored(
         **_told(answer),
         ids=_ids(answer.handles),
         redacted=answer.redacted,
-        similar=similar,
-        was=answer.was,
+        not_kept=answer.not_kept,
+        loss=answer.loss,
+        similar={one.record.handle.provider_record_id: one.likeness for one in answer.similar},
+        was=was,
         held=answer.held,
     )
 
