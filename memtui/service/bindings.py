@@ -371,9 +371,11 @@ class Bindings(Group):
         """Return the fields of a record that a binding's open provider has no place for.
 
         Raises:
+            Denied: the company has members, and the caller is none.
             NotFound: no such binding.
         """
         core = self._core
+        await asyncio.to_thread(core.sight, caller)
         row = await core.ask(find_binding, caller.company_id, key)
         own = await core.ask(find_company, caller.company_id)
         return (await core.open(row, company_read_only=own.read_only)).adapter.lacks

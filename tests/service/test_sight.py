@@ -171,7 +171,7 @@ async def _fill(paths: Paths, database_url: str) -> Home:
             request = WriteRequest(
                 scope=scope,
                 source=SourceRef(kind="manual_note", company_id="local"),
-                content=f"{word}: {part} {word}{part} #w/{word}{part}",
+                content=f"{word} {part}: {part} {word}{part} #w/{word}{part}",
                 kind="fact",
             )
             answer = await service.write(writers[word], request)
@@ -390,6 +390,7 @@ MEMBERS: dict[str, list[Call]] = {
     "resolve": [lambda h, c: h.service.resolve(c, APOLLO)],
     "allowed": [lambda h, c: h.service.allowed(c, APOLLO)],
     "bindings.health": [lambda h, c: h.service.bindings.health(c, "default")],
+    "bindings.lacks": [lambda h, c: h.service.bindings.lacks(c, "default")],
     "embedding.state": [lambda h, c: h.service.embedding.state(c, "default")],
     "embedding.build": [lambda h, c: h.service.embedding.build(c, "default")],
     "watch": [watched],
@@ -625,6 +626,7 @@ OTHERWISE = {
     "review.may_know": "the service's own, behind undo",
     "review.rule_from": "makes a rule and asks nothing",
     "facts.set": "is `write` or `correct`",
+    "facts.merge": "is `correct` and `forget`",
     "has_records": "is `browse` of one record, and says only whether there is one",
     "has_written": "says nothing to anybody who does not see everything",
     "kept_history": "the service's own, behind `history` and `past.timeline`",

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
+from multiprocessing.connection import Connection
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from memtui.config import Paths, Settings
+from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Scope, SourceRef, WriteRequest
 from memtui.service import Caller, MemoryService, open_service
 from memtui.store import heads
+from memtui.store.compiled import DIGEST
+from memtui.store.database import Database
+from memtui.store.heads import HeadNotes
+from tests.databases import ON_BOTH
+from tests.processes import heard_to_its_end, speaking
+from tests.store.test_log import append, draft
 
 CALLER = Caller(company_id="local", principal="user:ana", door="test")
 SOURCE = SourceRef(kind="manual_note", company_id="local")
+TABLES = ("memory_usage", "memory_operation_handles", "memory_operations")
 
 
 @pytest.fixture
@@ -45,7 +55,7 @@ def cut(paths: Paths, operations: int) -> None:
     """Take operations off the end of the log, and set its head back, as a forger would."""
     with closing(sqlite3.connect(paths.database)) as database, database:
         [(last,)] = database.execute("SELECT seq FROM memory_log_heads")
-        for table in ("memory_operations", "memory_usage", "memory_operation_handles"):
+        for table in TABLES:
             database.execute(f"DELETE FROM {table} WHERE seq > ?", (last - operations,))
         database.execute(
             "UPDATE memory_log_heads SET seq = ?, digest = "
@@ -121,6 +131,63 @@ async def test_after_a_power_cut_only_what_the_disk_had_counts(
 async def read_in_vain(service: MemoryService) -> None:
     with pytest.raises(Exception, match="no record"):
         await read(service)
+
+
+def run_of(folder: Path, notes: HeadNotes | None, number: int, told: Connection) -> None:
+    """Append a few operations to a log that others append to, in a process of its own."""
+    database = Database.open(folder / "memtui.db")
+    database.notes = notes
+    append(database, *(draft(100 * number + one) for one in range(20)))
+    database.close()
+    told.close()
+
+
+def test_what_several_processes_append_is_noted_to_its_end(
+    tmp_path: Path, empty_database: Path
+) -> None:
+    shutil.copy(empty_database, tmp_path / "memtui.db")
+    notes = HeadNotes(tmp_path / "heads", "here")
+    started = [speaking(run_of, tmp_path, notes, number) for number in range(4)]
+    for process, said in started:
+        list(heard_to_its_end(said))
+        process.join()
+        assert process.exitcode == 0
+    with closing(sqlite3.connect(tmp_path / "memtui.db")) as database:
+        [row] = database.execute("SELECT seq, digest FROM memory_log_heads")
+    assert row[0] == 80
+    assert notes.read("acme") == row
+
+
+@ON_BOTH
+def test_a_note_is_of_one_company_of_one_database(database: Database, tmp_path: Path) -> None:
+    notes = database.notes = HeadNotes(tmp_path / "heads", "here")
+    append(database, draft(1), draft(2), draft(1, "other"))
+    seen = {company: notes.read(company) for company in ("acme", "other", "none")}
+    with database.read() as connection:
+        digests = [DIGEST.rows(connection, company_id="acme", seq=seq)[0][0] for seq in (1, 2)]
+        other = DIGEST.rows(connection, company_id="other", seq=1)[0][0]
+    assert seen == {"acme": (2, digests[1]), "other": (1, other), "none": None}
+    assert HeadNotes(tmp_path / "heads", "elsewhere").read("acme") is None
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+async def test_a_cut_of_a_log_on_a_server_is_found(paths: Paths, database_url: str) -> None:
+    service = await open_service(paths, load_settings(paths, database_url=database_url))
+    for text in ("One", "Two"):
+        await note(service, text)
+    seen = (await service.analysis.verify_chain(CALLER)).seen_seq
+    assert seen
+    with psycopg.connect(database_url) as database:
+        for table in ("memory_undo_journal", *TABLES):
+            database.execute(f"DELETE FROM {table} WHERE seq = {seen}")  # type: ignore[arg-type]
+        database.execute(
+            "UPDATE memory_log_heads SET seq = o.seq, digest = o.digest "
+            "FROM memory_operations o WHERE o.seq = %s AND o.company_id = 'local'", (seen - 1,)
+        )  # fmt: skip
+    found = await service.analysis.verify_chain(CALLER)
+    assert found.problem is not None
+    assert found.problem.startswith(f"This machine has seen operation {seen}, ")
+    await service.close()
 
 
 async def test_a_note_that_cannot_be_written_fails_no_operation(
