@@ -21,6 +21,7 @@ from memtui.contract import (
     OperationStatus,
     OperationType,
     QueryRequest,
+    Record,
     RecordHandle,
     Scope,
     SourceKind,
@@ -1046,3 +1047,22 @@ async def test_no_field_lets_a_secret_through(
     }.get(type(request_), {type(request_)})
     assert not any(SECRET in one.model_dump_json() for one in fake.received)
     assert SECRET not in (await newest(service, caller)).model_dump_json()
+
+
+@pytest.mark.parametrize("keeps_ids", [True, False])
+async def test_what_nobody_knows_of_a_record_stays_unknown_when_it_is_written_again(
+    service: MemoryService, caller: Caller, scope: Scope, *, keeps_ids: bool
+) -> None:
+    config = {"restore": False, "keeps_ids": keeps_ids}
+    await service.bindings.update(caller, "default", config=config)
+    handle = RecordHandle(provider_key="fake", provider_record_id="theirs")
+    theirs = Record(handle=handle, text="Deploy from main", scope=scope, tags=("ci",))
+    FakeAdapter.records["acme/default"] = {"theirs": theirs}
+    await service.forget(caller, ForgetRequest(scope=scope, handles=(handle,)))
+    [back] = (await service.undo(caller)).records
+    assert (back.handle == handle) is keeps_ids
+    known = {"text": back.text, "tags": back.tags}
+    unknown = (back.source, back.created_by, back.created_at, back.title)
+    assert (known, unknown) == ({"text": theirs.text, "tags": theirs.tags}, (None,) * 4)
+    [now] = (await service.browse(caller, BrowseRequest(scope=scope))).records
+    assert (now.source, now.created_by) == (None, None)
