@@ -58,6 +58,7 @@ _DATED = re.compile(r"\d{4}-\d\d-\d\d-")
 _WORD = re.compile(r"[^\W_]+")
 _SLUG_WORDS, _SLUG_BYTES = 8, 60
 _NUMBERED = 9
+_OWNER_LINE = re.compile(rf"^\s*(?:{'|'.join(OWNER_FIELDS)})\s*:", re.MULTILINE)
 
 
 def read(
@@ -70,13 +71,19 @@ def read(
     if isinstance(file, Problem):
         return file
     document, fields, problem = markdown.read(file.content)
-    if problem and any(name in (document.front or "") for name in OWNER_FIELDS):
+    if problem and _may_name_owner(document):
         return Problem(message=f"{problem} It may say whose the note is, which is not shown.")
     stored = _record(folder, path, document, fields, file)
     if problem:
         record = stored.record.model_copy(update={"problem": problem})
         return document, replace(stored, record=record, problems=(problem,))
     return document, stored
+
+
+def _may_name_owner(document: Document) -> bool:
+    if document.front is None:  # it was never closed, so it is part of the text
+        return _OWNER_LINE.search(document.text) is not None
+    return any(name in document.front for name in OWNER_FIELDS)
 
 
 def read_document(folder: Folder, path: str, file: File) -> StoredRecord | None:
