@@ -32,9 +32,9 @@ def found(kind: InsightKind, *records: Known) -> list[Insight]:
 
 @pytest.mark.parametrize("field", ["valid_to", "expires_at"])
 def test_what_has_ended_by_now_does_not_count(field: str) -> None:
-    old = {"created_at": NOW - 90 * DAY}
+    old: dict[str, Any] = {"created_at": NOW - 90 * DAY}
     for ends, count in ((NOW - INSTANT, 0), (NOW, 0), (NOW + INSTANT, 1)):
-        one = known("a", use=Retrieval(count=0), **old, **{field: ends})
+        one = known("a", use=Retrieval(count=0), **{**old, field: ends})
         assert len(found(InsightKind.NEVER_READ, one)) == count
 
 

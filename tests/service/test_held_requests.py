@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -54,11 +54,14 @@ async def write(service: MemoryService, text: str, scope: Scope = APOLLO) -> Rec
 
 
 async def held(service: MemoryService, request: Any) -> str:
-    done = {WriteRequest: service.write, CorrectRequest: service.correct,
-            ForgetRequest: service.forget}[type(request)]  # fmt: skip
-    answer = await done(BOT, request)
+    doors: dict[type, Callable[..., Any]] = {
+        WriteRequest: service.write,
+        CorrectRequest: service.correct,
+        ForgetRequest: service.forget,
+    }
+    answer = await doors[type(request)](BOT, request)
     assert answer.held is not None
-    return answer.held.held_id
+    return str(answer.held.held_id)
 
 
 ALIKE: dict[str, Any] = {

@@ -121,8 +121,8 @@ async def test_a_change_belongs_to_its_very_moment(
         then = CALLER.at(moment)
         assert len((await past.moments(then, WEB, binding_key=key)).moments) == n + 1
         if n:
-            found = await past.compare(CALLER, WEB, moment - INSTANT, moment, binding_key=key)
-            [one] = found.differences
+            until_then = await past.compare(CALLER, WEB, moment - INSTANT, moment, binding_key=key)
+            [one] = until_then.differences
             assert len(one.operations) == 1
             after = await past.compare(CALLER, WEB, moment, moment + INSTANT, binding_key=key)
             assert not after.differences

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,11 @@ HOUR = NOW - timedelta(hours=1)
 
 
 def a_write(number: int, **changes: object) -> OperationDraft:
-    own = {"operation_type": OperationType.WRITE, "scope": RUN, "principal": "agent:a",
-           "door": "mcp", "started_at": NOW}  # fmt: skip
-    return draft(number, **own | changes)
+    own: dict[str, Any] = {
+        "operation_type": OperationType.WRITE, "scope": RUN, "principal": "agent:a",
+        "door": "mcp", "started_at": NOW,
+    }  # fmt: skip
+    return draft(number, **{**own, **changes})
 
 
 OTHERS: dict[str, dict[str, object]] = {

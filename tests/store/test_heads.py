@@ -179,7 +179,7 @@ async def test_a_cut_of_a_log_on_a_server_is_found(paths: Paths, database_url: s
     assert seen
     with psycopg.connect(database_url) as database:
         for table in ("memory_undo_journal", *TABLES):
-            database.execute(f"DELETE FROM {table} WHERE seq = {seen}")  # type: ignore[arg-type]
+            database.execute(f"DELETE FROM {table} WHERE seq = {seen}")
         database.execute(
             "UPDATE memory_log_heads SET seq = o.seq, digest = o.digest "
             "FROM memory_operations o WHERE o.seq = %s AND o.company_id = 'local'", (seen - 1,)
