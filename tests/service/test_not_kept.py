@@ -23,9 +23,13 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.doors.mcp import tools
+from memtui.migration.ends import open_ends
+from memtui.migration.moving import apply
+from memtui.migration.planning import plan
 from memtui.screens import editing
 from memtui.service import Caller, MemoryService, open_service
 from memtui.service.answers import MutationAnswer
+from memtui.service.fact_limits import FactLimits
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.minimal import Minimal
 
@@ -53,8 +57,9 @@ async def service(
     """A service over a plugin that keeps texts alone."""
     providers = {one.key: one for one in (PluginAdapter, VaultAdapter)}
     async with serve(talk(server)) as url:
+        config = {"url": url, "namespaces": ["workspace:web"]}
         opened = await open_service(paths, settings, providers=providers)
-        await opened.bindings.add(CALLER, "plugin", PluginAdapter.key, {"url": url})
+        await opened.bindings.add(CALLER, "plugin", PluginAdapter.key, config)
         await opened.bindings.set_target(CALLER, "company", "local", "plugin")
         yield opened
         await opened.close()
@@ -134,10 +139,13 @@ async def test_a_page_of_many_is_filled_in(service: MemoryService) -> None:
     assert all(one.text == f"The text {one.tags[0][1:]}." for one in listed)
 
 
-async def test_a_plan_of_a_migration_tells_it(service: MemoryService) -> None:
-    await write(service, "First.", tags=("a",))
-    assert "tags" in await service.bindings.lacks(CALLER, "plugin")
-    assert not await service.bindings.lacks(CALLER, "default")
+async def test_a_migration_tells_it_before_and_after(service: MemoryService, paths: Paths) -> None:
+    await service.write(CALLER, KEPT.model_copy(update={"pinned": False, "summary": None}))
+    ends = await open_ends(service, CALLER, "default", "plugin")
+    done = await apply(ends, paths.data)
+    for losses in ((await plan(ends, FactLimits())).losses, done.losses):
+        lost = {one.what for one in losses if not one.carried}
+        assert {"source", "tags", "topic", "title", "metadata", "created by"} <= lost
 
 
 async def test_every_door_says_it_in_a_sentence(service: MemoryService) -> None:
