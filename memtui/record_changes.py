@@ -26,6 +26,8 @@ _NAMES = {
 """Fields that a change can set, and what each is called."""
 _READ = ("title", "summary", "topic", "tags", "metadata")
 """Fields beside the text in which a model reads sentences."""
+_OF_FACTS = frozenset({("metadata", name) for name in ("entry_type", "key", "value")})
+"""Metadata that a provider makes of a fact's text (seed 002), where the first of it is there."""
 _ABSENT = {"pinned": "no", "expires": "never"}
 """What is said of a field that a record does not have; of any other: none."""
 _UNNAMED = RecordHandle(provider_key="none", provider_record_id="none")
@@ -48,10 +50,11 @@ def changed_fields(
     was, now = (_fields(one, zone) if one else {} for one in (before, after))
     if before is None or after is None:
         return [_said(*one) for one in (was or now).items() if one != (("kind", ""), "note")]
+    made = _OF_FACTS if ("metadata", "entry_type") in {*was, *now} else frozenset()
     return [
         _said(name, f"{_value(name, was)} → {_value(name, now)}")
         for name in dict.fromkeys((*was, *now))
-        if was.get(name) != now.get(name)
+        if was.get(name) != now.get(name) and name not in made
     ]
 
 
@@ -68,7 +71,8 @@ def asked_fields(
     names = [(_NAMES[name], "") for name in _NAMES if getattr(request, name, None) is not None]
     if request.never_expires:
         names.append(("expires", ""))
-    return [_said(name, _value(name, now)) for name in names]
+    author = [("author", request.created_by)] if request.created_by else []
+    return [*(_said(name, _value(name, now)) for name in names), *author]
 
 
 def written_with(request: WriteRequest, zone: tzinfo | None = None) -> Iterator[tuple[str, str]]:

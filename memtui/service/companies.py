@@ -292,6 +292,8 @@ def _remove_rows(database: Database, company_id: str) -> None:
     from sqlmodel import SQLModel
 
     with database.write() as connection:
+        if database.notes is not None:
+            database.notes.forget(company_id)  # first: without it a check knows less, never wrong
         for table in SQLModel.metadata.sorted_tables:
             if "company_id" in table.c:
                 connection.execute(delete(table).where(table.c.company_id == company_id))

