@@ -71,12 +71,17 @@ def asked_fields(
     names = [(_NAMES[name], "") for name in _NAMES if getattr(request, name, None) is not None]
     if request.never_expires:
         names.append(("expires", ""))
-    author = [("author", request.created_by)] if request.created_by else []
-    return [*(_said(name, _value(name, now)) for name in names), *author]
+    return [*(_said(name, _value(name, now)) for name in names), *written_with(request, zone)]
 
 
-def written_with(request: WriteRequest, zone: tzinfo | None = None) -> Iterator[tuple[str, str]]:
-    """Yield what a write says of its record that no correction changes."""
+def written_with(
+    request: WriteRequest | CorrectRequest, zone: tzinfo | None = None
+) -> Iterator[tuple[str, str]]:
+    """Yield what a request says of its record beside the fields that a correction changes."""
+    if request.created_by:
+        yield "author", request.created_by
+    if isinstance(request, CorrectRequest):
+        return
     for name, moment in (
         ("made", request.created_at),
         ("holds from", request.valid_from),
@@ -84,8 +89,6 @@ def written_with(request: WriteRequest, zone: tzinfo | None = None) -> Iterator[
     ):
         if moment is not None:
             yield name, _moment(moment, zone)
-    if request.created_by:
-        yield "author", request.created_by
     if request.record_id:
         in_place = "in the place of " * (request.mode is WriteMode.UPSERT)
         yield "stored as", f"{in_place}{request.record_id}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 
-from memtui.contract import Record, WriteRequest, owner_words
+from memtui.contract import ForgetRequest, Record, owner_words
 from memtui.record_changes import asked_fields, changed_fields, written_with
 from memtui.service.review import HeldDetails, HeldDifference, HeldWrite
 from memtui.widgets import format as fmt
@@ -39,7 +39,7 @@ def about(one: HeldWrite, now: datetime, zone: tzinfo | None) -> Iterator[tuple[
     reference = one.source and one.source.external_ref
     yield "reference", reference if reference and reference not in came_from else ""
     yield "run", one.run_id or ""
-    if isinstance(one.request, WriteRequest):
+    if not isinstance(one.request, ForgetRequest):
         yield from (pair for pair in written_with(one.request, zone) if pair != _own_author(one))
     times = f", {one.times} times, last {fmt.since(one.last_at, now)}" if one.times > 1 else ""
     yield "held", f"{fmt.since(one.held_at, now)}{times}"

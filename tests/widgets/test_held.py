@@ -64,6 +64,7 @@ CORRECT = CorrectRequest(
     scope=WRITE.scope, source=WRITE.source, handle=HANDLE, binding_key="the-binding",
     text="the-text", summary=WRITE.summary, topic="the-topic", tags=("the-tag", "second-tag"),
     pinned=True, expires_at=datetime(2032, 1, 1, tzinfo=UTC), revision="of-a-provider",
+    created_by=WRITE.created_by,
 )  # fmt: skip
 NEVER_SHOWN = {"handle", "revision", "never_expires", "replaces", "users"}
 
