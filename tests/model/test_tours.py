@@ -148,16 +148,15 @@ def kept_in_step(world: World) -> None:
 
 
 TOURS: list[Tour] = [
-    second_of_each, every_field, waits_for_a_person, owners_of_what_waits, rules_read_tags, purged,
+    second_of_each, every_field, waits_for_a_person, owners_of_what_waits, rules_read_tags,
     kept_in_step,
 ]  # fmt: skip
-
-
+SLOW_TOURS = [pytest.param(purged, marks=pytest.mark.slow)]
 SLOW = [pytest.param(one, marks=pytest.mark.slow) for one in PROVIDERS if one != "vault"]
 
 
 @pytest.mark.parametrize("provider", ["vault", *SLOW])
-@pytest.mark.parametrize("tour", TOURS, ids=lambda tour: tour.__name__)
+@pytest.mark.parametrize("tour", [*TOURS, *SLOW_TOURS], ids=lambda tour: tour.__name__)
 def test_a_tour_ends_as_the_model_says(tour: Tour, provider: str, make: Make) -> None:
     world = make(provider)
     try:
