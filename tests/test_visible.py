@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memtui.doors.mcp.tools import Removed, Said, Stored, Told
 from memtui.visible import visible
 
 hostile = st.text(alphabet=st.characters(codec=None, exclude_categories=())) | st.text(
@@ -116,3 +117,24 @@ def test_a_character_newer_than_the_tables_of_python_stays(char: str) -> None:
 )
 def test_what_is_no_character_or_never_seen_is_escaped(char: str) -> None:
     assert visible(char).startswith("\\")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Stored(operation_id="1", binding="a", ids=("one", "a\x1b[31m")),
+        Stored(operation_id="1", binding="a\x1b[31m", ids=("one", "two")),
+        Stored(operation_id="1", binding="a", ids=("one",), was="a\x1b[31m"),
+        Stored(operation_id="1", binding="a", ids=("one",), similar={"b": 0.9, "a\x1b[31m": 0.8}),
+        Removed(operation_id="1", binding="a", ids=("one", "a\x1b[31m")),
+        Removed(operation_id="1", binding="a", ids=(), missing=("one", "a\x1b[31m")),
+        Removed(operation_id="1", binding="a", ids=(), still_found=("one", "a\x1b[31m")),
+        Removed(operation_id="1", binding="a", ids=(), refused={"one": "no", "a\x1b[31m": "no"}),
+        Removed(operation_id="1", binding="a", ids=(), refused={"one": "a\x1b[31m"}),
+        Said(operation_id="1", binding="a", id="a\x1b[31m", verdict="helped"),
+    ],
+    ids=repr,
+)
+def test_an_answer_to_an_agent_shows_no_name_raw(answer: Told) -> None:
+    assert "\x1b" not in answer.words()
+    assert visible("a\x1b[31m") in answer.words()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memtui.contract import Filter, OperationType, Scope
+from memtui.contract import Filter, OperationType, Scope, Usage
 from memtui.store.database import Database
 from memtui.store.digest import GENESIS, SUBJECT, digest_of, fields, is_intact, withhold
 from memtui.store.erasing import Aim, doomed, erase_fields, erased, purge_request, purged
@@ -179,3 +179,18 @@ def test_a_purge_tells_in_ranges_what_it_erased() -> None:
         ([], 2),
         ([5], 1),
     ]
+
+
+@ON_BOTH
+def test_of_several_rows_those_go_that_are_named(database: Database) -> None:
+    usage = tuple(Usage(provider=name, details={"said": name}) for name in ("one", "two", "three"))
+    handles = tuple(
+        OperationHandle(rank=rank, provider_key="vault", provider_record_id=f"id-{rank}")
+        for rank in (1, 2, 3)
+    )
+    append(database, draft(1, usage=usage, handles=handles))
+    erase(database, {1: {"usage.1.details", "usage.2.details", "handles.2", "handles.3"}})
+    after, company = read(database)
+    assert [one.details for one in after[1].usage] == [{"said": "one"}, {}, {}]
+    assert [one.provider_record_id for one in after[1].handles] == ["id-1", "", ""]
+    assert is_intact(after[1], company)

@@ -163,3 +163,15 @@ async def test_times_of_other_programs_keep_their_digits(
 
 def _handle(record_id: str) -> RecordHandle:
     return RecordHandle(provider_key="facts", provider_record_id=record_id)
+
+
+async def test_a_fact_is_found_behind_hundreds_of_other_ids(facts: FactsAdapter) -> None:
+    first, second, _ = await _some(facts)
+    unknown = [
+        RecordHandle(provider_key="facts", provider_record_id=f"{end}{number}")
+        for number in range(600)
+        for end in ("!", "~")  # before and behind every id that there is
+    ]
+    taken = await facts.snapshot([*unknown[:600], first, second, *unknown[600:]], EVERYONE)
+    there = [one.handle for one in taken if one.record is not None]
+    assert there == [first, second]
