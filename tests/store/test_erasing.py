@@ -189,7 +189,17 @@ def test_of_several_rows_those_go_that_are_named(database: Database) -> None:
         for rank in (1, 2, 3)
     )
     append(database, draft(1, usage=usage, handles=handles))
-    erase(database, {1: {"usage.1.details", "usage.2.details", "handles.2", "handles.3"}})
+    erase(
+        database,
+        {
+            1: {
+                "usage.1.details",
+                "usage.2.details",
+                "handles.2.provider_record_id",
+                "handles.3.provider_record_id",
+            }
+        },
+    )
     after, company = read(database)
     assert [one.details for one in after[1].usage] == [{"said": "one"}, {}, {}]
     assert [one.provider_record_id for one in after[1].handles] == ["id-1", "", ""]
