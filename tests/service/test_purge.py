@@ -723,16 +723,16 @@ async def test_a_purge_spares_what_was_written_under_an_id_that_was_given_up(
         )
         return (await service.write(ANA, request)).handles[0]
 
-    blue = await write("color: blue")
-    to_green = CorrectRequest(scope=OF_BEA, handle=blue, text="color: green", binding_key="graph")
+    blue = await write("Likes blue")
+    to_green = CorrectRequest(scope=OF_BEA, handle=blue, text="Likes green", binding_key="graph")
     [green] = (await service.correct(ANA, to_green)).handles
     if undone:  # what was corrected is there again, and the other is written beside it
         await service.undo(ANA)
-        assert await write("color: green") == green
+        assert await write("Likes green") == green
     else:
-        assert await write("color: blue") == blue
+        assert await write("Likes blue") == blue
     await service.query(
-        ANA, QueryRequest(scope=OF_BEA, query="color: blue green", binding_key="graph")
+        ANA, QueryRequest(scope=OF_BEA, query="likes blue green", binding_key="graph")
     )
     both = [blue.provider_record_id, green.provider_record_id]
     counts = await service.log.retrieval_stats(ANA, "graph", both)
@@ -742,7 +742,7 @@ async def test_a_purge_spares_what_was_written_under_an_id_that_was_given_up(
     erase = PurgeRequest(record_id=both[0], binding_key="graph", forget=True)
     await service.purging.apply(ANA, erase)
     page = await service.browse(ANA, BrowseRequest(scope=OF_BEA, binding_key="graph"))
-    assert [one.text for one in page.records] == ["color: green"]
+    assert [one.text for one in page.records] == ["Likes green"]
 
 
 async def test_an_id_that_an_undo_brought_back_is_the_records_again(
