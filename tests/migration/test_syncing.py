@@ -326,6 +326,32 @@ async def test_other_fields_changed_on_both_sides_are_told(pair: Pair):
     assert [one.what for one in (await pair.sync()).conflicts] == ["changed on both sides"]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"expires_at": datetime(2031, 1, 2, tzinfo=UTC)},
+        {"pinned": True},
+        {"tags": ("heron",)},
+        {"topic": "heron"},
+        {"summary": "of something"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+@pytest.mark.parametrize("side", [0, 1])
+async def test_each_field_that_changed_alone_goes_to_the_other(
+    pair: Pair, side: int, change: dict[str, object]
+):
+    text = "The note 1 tells of something."
+    one = await pair.one(side, text)
+    request = CorrectRequest.model_validate(
+        {"scope": WEB, "handle": one.handle, "binding_key": pair.keys[side], **change}
+    )
+    await pair.service.correct(pair.caller, request)
+    assert (await pair.sync()).is_whole
+    [name] = change
+    assert getattr(await pair.one(1 - side, text), name) == change[name]
+
+
 async def test_who_does_not_see_a_record_leaves_its_pair_alone(pair: Pair):
     own = Scope(company_id="local", subject_id="ana")
     await pair.write(0, "Hers alone.", scope=own)

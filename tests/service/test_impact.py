@@ -270,3 +270,14 @@ async def test_what_cannot_be_tried_is_named(
         await service.impact.of(
             PERSON.at(datetime(2026, 1, 1, tzinfo=UTC)), ImpactRequest(records={"default": (note,)})
         )
+
+
+@pytest.mark.parametrize(("owners", "is_whole"), [(99, True), (100, False), (101, False)])
+async def test_a_list_of_owners_that_may_be_cut_is_not_tried(
+    service: MemoryService, owners: int, is_whole: bool
+) -> None:
+    note = await write(service, "The heron is grey.", APOLLO)
+    others = [Scope(company_id="local", project_id=f"p{number}") for number in range(1, owners)]
+    await ask(service, "run-1", "heron", APOLLO, owners=(APOLLO, *others))
+    found = await impact(service, note)
+    assert [one.why for one in found.untried] == ([] if is_whole else [WhyNot.CUT])
