@@ -215,7 +215,7 @@ async def test_an_interrupted_reset_can_be_begun_again(
 
     remove = shutil.rmtree
 
-    def refuse(folder: Path, **options: bool) -> None:
+    def refuse(folder: Path, **options: Any) -> None:
         if not options:
             raise OSError(39, "Directory not empty", str(folder))
         remove(folder, **options)  # of a file that is replaced
