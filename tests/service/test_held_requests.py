@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,8 +23,9 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
-from memtui.service import Caller, Membership, MemoryService, Role, open_service
+from memtui.service import Caller, Membership, MemoryService, Role, open_service, purge
 from memtui.service.answers import ReviewRule
+from memtui.store.erasing import Aim
 from tests.homes import furnish
 
 ANA = Caller(company_id="local", principal="user:ana", door="test")
@@ -181,3 +183,19 @@ async def test_who_sees_and_decides_has_the_rights_on_every_owner(
     await service.undo(boss, refused)
     await service.review.accept(boss, one)
     assert await service.review.waiting(boss) == []
+
+
+def test_a_purge_removes_every_draft_of_what_is_gone(paths: Paths) -> None:
+    paths.create()
+    for name in ("held-1", "held-2", "record-1", "record-2", "another"):
+        folder = paths.data / f"draft-{name}"
+        folder.mkdir()
+        (folder / "record.md").write_text("It says another thing by now")
+        (folder / "of.json").write_text(json.dumps(["default", name]))
+    aim = Aim(
+        company_id="acme",
+        gone={"default": frozenset({"record-1", "record-2"})},
+        held=frozenset({"held-1", "held-2"}),
+    )
+    purge._scrub_files(paths, aim)
+    assert [one.name for one in paths.data.glob("draft-*")] == ["draft-another"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import stat
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -93,6 +95,24 @@ async def test_what_is_sealed_and_the_vault_come_back(lived: Lived) -> None:
         assert first.operations[0].principal == "user:ana"
     finally:
         await service.close()
+
+
+def test_the_name_of_the_new_database_is_durable(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, synced = lived.paths.database, []
+    sync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        sync(descriptor)
+        found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode) and found.st_ino == database.parent.stat().st_ino:
+            synced.append(database.stat().st_ino if database.exists() else None)
+
+    cut(database, 30_000)
+    monkeypatch.setattr(os, "fsync", fsync)
+    mend(lived)
+    assert database.stat().st_ino in synced
 
 
 async def test_it_is_read_only_until_it_has_an_owner(lived: Lived) -> None:
