@@ -508,3 +508,24 @@ def _everything_in(folder: Path) -> str:
         elif path.is_file():
             found.append(path.read_bytes().decode("latin-1"))
     return "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "fields"),
+    [
+        ({"text": "Gulls dive."}, ("Gulls dive.", "of birds", ("sea",), "zoo")),
+        ({"tags": ("air",)}, ("Gulls call.", "of birds", ("air",), "zoo")),
+        ({"topic": "port"}, ("Gulls call.", "of birds", ("sea",), "port")),
+        ({"summary": "loud"}, ("Gulls call.", "loud", ("sea",), "zoo")),
+        ({"summary": ""}, ("Gulls call.", None, ("sea",), "zoo")),
+    ],
+)
+async def test_a_correction_leaves_the_fields_that_it_does_not_name(
+    opened: Opened, change: dict[str, Any], fields: tuple[object, ...]
+) -> None:
+    adapter = await opened()
+    handle = await write(adapter, "Gulls call.", summary="of birds", tags=("sea",), topic="zoo")
+    await adapter.correct(CorrectRequest(scope=SCOPE, handle=handle, **change))
+    found = await adapter.get(handle, SCOPE)
+    assert found is not None
+    assert (found.text, found.summary, found.tags, found.topic) == fields
