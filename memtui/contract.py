@@ -361,6 +361,8 @@ class Capabilities(Model):
     async_ingestion: bool = False
     """A write is searchable later, not at once."""
     multimodal: bool = False
+    """It keeps pictures and sounds. None of memtui's providers does: they keep text alone, and
+    `memtui note --file` refuses a picture."""
     provider_managed_extraction: bool = False
     """What is written is not what is stored: the provider extracts its own records from it."""
     writable: bool = True
@@ -937,6 +939,8 @@ class QueryRequest(Model):
     binding_key: str | None = None
     top_k: Annotated[int, Field(ge=1, le=1000)] = 10
     intent: QueryIntent = QueryIntent.ANSWER
+    max_tokens: Annotated[int, Field(ge=1)] | None = 500
+    """What the texts of a preamble may come to, by the provider's estimate; None sets no limit."""
     filter: Filter = Filter()
     """Only what passes it. An adapter may leave this to the service, which looks at each snippet
     and asks for more of them where too few pass."""

@@ -314,6 +314,7 @@ class _Reading:
             binding_key=connection.binding.key,
             top_k=_SEARCHED,
             intent=QueryIntent.AGENT_PREAMBLE,
+            max_tokens=None,  # the context is filled to its own budget
         )
         bundle = await connection.read(lambda: connection.adapter.query(asked))
         self.usage += bundle.usage

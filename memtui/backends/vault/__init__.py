@@ -291,11 +291,16 @@ class VaultAdapter(Adapter):
 
     @blocking
     def query(self, request: QueryRequest) -> ContextBundle:
-        """Search by words and meaning; keys of facts first, the nearest scope most."""
+        """Search by words and meaning, and put what is found in the order of the intent.
+
+        An answer has the keys of facts first, and the nearest scope counts most. A preamble has
+        pinned records first, then rules and guidance, then the rest of such an answer, as far as
+        `max_tokens` go. Browsing has the newest first.
+        """
         found, usage = self._search(request)
         return ContextBundle(
             snippets=tuple(found.snippets),
-            capped=len(found.hits) > request.top_k,
+            capped=len(found.hits) > len(found.snippets),
             usage=usage,
             stages=search.stages_of(found),
         )

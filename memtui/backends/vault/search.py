@@ -26,6 +26,7 @@ from memtui.contract import (
     Filter,
     Invalid,
     Json,
+    QueryIntent,
     QueryRequest,
     Record,
     Scope,
@@ -57,6 +58,9 @@ _MOST_MEANT = 1_000
 _ALL = -1
 LIFT, _LIFTING = 0.3, 16
 """What a record gets of the score of one beside it, where that is among the best so many."""
+_RULES = ("rule", "rules", "guidance")
+"""The kinds, topics and tags of records that tell an agent how to work."""
+_BYTES_OF_TOKEN = 4
 _CHOSEN = "SELECT value FROM json_each(?)"
 _MATCHED = (
     "SELECT rowid AS n, -bm25(search, 2.0, 1.0, 1.0, 1.0, 2.0, 0.0) AS score FROM search "
@@ -307,6 +311,7 @@ def search(
 ) -> Search:
     """Answer a query with one hit more than asked for, if there are more.
 
+    A preamble stops before the first text that exceeds its tokens, estimated at four bytes each.
     `meaning` holds the query against every text; `trouble` is why there is none, if it was wanted.
     """
     found = _Query(connection, request, now, request.topic, meaning).run()
@@ -318,8 +323,14 @@ def search(
     rowids = json.dumps([hit.rowid for hit in returned])
     query = f"SELECT rowid AS n, * FROM records WHERE rowid IN ({_CHOSEN})"
     rows = {row["n"]: row for row in connection.execute(query, (rowids,))}
+    is_preamble, room = request.intent is QueryIntent.AGENT_PREAMBLE, request.max_tokens
     for hit, score in zip(returned, _scores(returned), strict=True):
-        found.snippets.append(snippet_of(rows[hit.rowid], folder, score))
+        snippet = snippet_of(rows[hit.rowid], folder, score)
+        if is_preamble and room is not None:
+            room -= -(-len(snippet.text.encode(errors="replace")) // _BYTES_OF_TOKEN)
+            if room < 0:
+                break
+        found.snippets.append(snippet)
     return found
 
 
@@ -376,6 +387,7 @@ class _Query:
         self._words = take_apart(request.query)
         self._meaning = meaning
         self._limit = request.top_k + 1
+        self._intent = request.intent
         self._places = places_seen(request.scope)
         self._weight, self._weight_values = weight_sql(request.scope)
         self._where = _Where(now, request.as_of)
@@ -387,15 +399,35 @@ class _Query:
 
     def run(self) -> Search:
         few = 2 * max(self._limit, _LIFTING)
-        found = self._find(max(_FOUND, few))
-        order = self._looked_at(found, few)
-        if order is None:
-            order = self._looked_at(found, None)
-        if order is None:
+        found, order = None, None
+        if self._intent is QueryIntent.ANSWER:
+            found = self._find(max(_FOUND, few))
+            order = self._looked_at(found, few)
+            if order is None:
+                order = self._looked_at(found, None)
+        if found is None or order is None:
             found = self._find(_ALL)
-            order = self._looked_at(found, None) or []
+            order = self._intended(self._looked_at(found, None) or [])
         model = self._meaning.model if self._meaning else None
         return Search(self._words, order[: self._limit], found.how, model)
+
+    def _intended(self, order: list[_Hit]) -> list[_Hit]:
+        """Return all hits in the order of the query's intent; among equals the best are first."""
+        if self._intent is QueryIntent.ANSWER:
+            return order
+        sql = f"""
+            SELECT r.rowid, COALESCE(r.created, r.updated, 0) AS made,
+              lower(COALESCE(r.kind, '')) IN ({_CHOSEN})
+                OR lower(COALESCE(r.topic, '')) IN ({_CHOSEN})
+                OR EXISTS (SELECT 1 FROM json_each(r.tags) t WHERE lower(t.value) IN ({_CHOSEN}))
+            FROM json_each(?) CROSS JOIN records r ON r.rowid = value
+        """
+        rules = json.dumps(_RULES)
+        values = [rules, rules, rules, json.dumps([hit.rowid for hit in order])]
+        rows = {n: one for n, *one in self._connection.execute(sql, values)}
+        if self._intent is QueryIntent.BROWSE:
+            return sorted(order, key=lambda hit: rows[hit.rowid][0], reverse=True)
+        return sorted(order, key=lambda hit: (not hit.is_pinned, not rows[hit.rowid][1]))
 
     def _looked_at(self, found: _Found, few: int | None) -> list[_Hit] | None:
         """Return what may be seen, the best first, looking at a few of the best alone.

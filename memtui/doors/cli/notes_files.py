@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from mimetypes import guess_type
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from memtui.doors.cli.options import ScopeOptions, SourceOptions
 from memtui.doors.cli.session import Session
 
 _JSON = "json"
+_MEDIA = {"image": "a picture", "audio": "a sound", "video": "a film"}
 _HEADING = re.compile(r"(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*")
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 
@@ -107,6 +109,12 @@ def _entries(file: Path) -> Iterator[Line]:
     readers = {JSONL: _from_jsonl, _JSON: _from_json, MARKDOWN: _from_markdown}
     reader = readers.get(file.suffix.removeprefix(".").lower())
     if reader is None:
+        sort = (guess_type(file.name)[0] or "").partition("/")[0]
+        if sort in _MEDIA:
+            raise Invalid(
+                f"{file} is {_MEDIA[sort]}; memtui's providers keep text alone (multimodal is "
+                "false), so describe it in words."
+            )
         raise Invalid(f"{file} is none of .json, .jsonl and .md; name it by its format.")
     return reader(file, read_file(file))
 

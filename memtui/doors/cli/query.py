@@ -50,6 +50,9 @@ async def query(
     intent: Annotated[
         QueryIntent, typer.Option(help="What the answer is for.")
     ] = QueryIntent.ANSWER,
+    max_tokens: Annotated[
+        int, typer.Option(min=1, help="What the texts of an agent_preamble may come to.")
+    ] = 500,
     topic: Annotated[
         str | None, typer.Option(help="This topic first; all topics where it has under three.")
     ] = None,
@@ -97,6 +100,7 @@ async def query(
         query=text,
         top_k=top_k,
         intent=intent,
+        max_tokens=max_tokens,
         metadata_filter=json_object(where, "--where"),
         matching=Matching.AGENTS if as_agents else Matching.MEMTUI,
     )

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -264,3 +266,40 @@ async def test_looking_at_a_few_finds_what_looking_at_all_does(
         patch.setattr(search._Query, "_holds", lambda *_: False)
         every = [await adapter.query(one) for one in asked]
     assert few == every
+
+
+async def test_the_intent_orders_and_cuts_what_is_found(open_vault: Open) -> None:
+    minutes = count()
+    begun = datetime(2026, 1, 1, tzinfo=UTC)
+    adapter = await open_vault(now=lambda: begun + timedelta(minutes=next(minutes)))
+    texts: dict[str, dict[str, Any]] = {
+        "wombat wombat wombat": {},
+        "wombat by topic": {"topic": "Rules"},
+        "wombat by tag": {"tags": ("Rule",)},
+        "a pinned wombat among a great many other words of no use at all": {"pinned": True},
+        "the guidance on a wombat": {"kind": "guidance", "scope": scope(agent_id="coding")},
+        "one more wombat, the last of all that were written down here": {},
+    }
+    for text, fields in texts.items():
+        await note(adapter, text, **fields)
+    asking = {"scope": scope(project_id="web", agent_id="coding")}
+
+    async def found(intent: str, **fields: Any) -> list[str]:
+        return await ask(adapter, "wombat", intent=intent, **asking, **fields)
+
+    answer, newest = await found("answer"), list(texts)[::-1]
+    assert sorted(answer) == sorted(texts)
+    assert answer != newest
+    assert await found("browse") == newest
+    assert await found("browse", top_k=2) == newest[:2]
+    preamble = await found("agent_preamble")
+    rules = {"wombat by topic", "wombat by tag", "the guidance on a wombat"}
+    first = [newest[2], *(text for text in answer if text in rules)]
+    assert preamble == first + [text for text in answer if text not in first]
+    assert await found("agent_preamble", top_k=1) == newest[2:3]
+
+    assert await found("agent_preamble", max_tokens=16) == preamble[:1]
+    assert await found("answer", max_tokens=16) == answer
+    await note(adapter, f"wombat {'x ' * 1_000}")
+    assert await found("agent_preamble") == preamble
+    assert len(await found("agent_preamble", max_tokens=None)) == len(texts) + 1

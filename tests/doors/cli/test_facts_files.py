@@ -157,6 +157,19 @@ def test_notes_of_a_file_are_stored_once_and_undone_at_once(here: Run, tmp_path:
     assert len(here("browse", *place, "--json").document["records"]) == 3
 
 
+@pytest.mark.parametrize(
+    ("name", "sort"), [("a.png", "picture"), ("b.JPEG", "picture"), ("c.mp3", "sound")]
+)
+def test_a_picture_is_refused_as_what_no_provider_keeps(
+    here: Run, tmp_path: Path, name: str, sort: str
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(b"\x89PNG\r\n\x1a\n\x00")
+    ran = here("note", "--file", str(file))
+    assert (ran.code, len(ran.err.splitlines())) == (2, 1)
+    assert f"is a {sort}; memtui's providers keep text alone (multimodal is false)" in ran.err
+
+
 def test_words_of_a_file_are_as_they_are_written(here: Run, tmp_path: Path) -> None:
     file, place = tmp_path / "notes.md", ("--project", "web")
     file.write_text("---\ntitle: 7\ntopic: 1.10\ntags: [010, 7]\npinned: true\n---\nText.\n")

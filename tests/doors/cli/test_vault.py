@@ -41,6 +41,22 @@ def test_conflicts_are_told_and_decided(vaults: Run) -> None:
     assert "region: b" in vaults("facts", "list", "--project", "web").out
 
 
+def test_the_intent_of_a_query_orders_its_answer(here: Run) -> None:
+    texts = ["wombat wombat", "a wombat told in some more words", "a wombat in its burrow"]
+    for text, more in zip(texts, ([], ["--pin"], ["--tag", "rule"]), strict=True):
+        assert here("note", text, "--project", "web", *more).code == 0
+
+    def found(intent: str, *more: str) -> list[str]:
+        asked = ("query", "wombat", "--project", "web", "--intent", intent, *more, "--json")
+        return [one["text"] for one in here(*asked).document["snippets"]]
+
+    first, pinned, rule = texts
+    assert found("answer")[0] == first
+    assert found("browse") == [rule, pinned, first]
+    assert found("agent_preamble") == [pinned, rule, first]
+    assert found("agent_preamble", "--max-tokens", "8") == [pinned]
+
+
 def test_wrong_words_are_one_sentence(vaults: Run) -> None:
     own_id = vaults("note", "a note", "--record-id", "mine")
     assert "default gives ids of its own, so it is not stored as mine." in own_id.err
