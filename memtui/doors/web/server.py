@@ -100,6 +100,8 @@ class Tab(AppService):
         try:
             async with asyncio.timeout(_STOP_SECONDS):
                 await super().stop()
+                if self._process is not None:
+                    await self._process.wait()  # it still writes where it was
         except TimeoutError:
             _log.warning("The app of a tab did not end, and was killed.")
         finally:  # also where the server's own time to stop is over
