@@ -100,8 +100,8 @@ class Tab(AppService):
         try:
             async with asyncio.timeout(_STOP_SECONDS):
                 await super().stop()
-                if self._process is not None:
-                    await self._process.wait()  # it still writes where it was
+            if self._process is not None:  # it still writes where it was
+                await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
         except TimeoutError:
             _log.warning("The app of a tab did not end, and was killed.")
         finally:  # also where the server's own time to stop is over
