@@ -133,7 +133,7 @@ async def test_what_cannot_be_read_gives_no_leave(
     await apply(pair, paths.data)
     assert (await verify(pair, paths.data)).passed
     vault = paths.data / "bindings" / "local" / "default" / "vault"
-    (vault / "broken.md").write_text("---\nnever closed")
+    (vault / "broken.md").write_text("---\nproject_id: [\n---\nwhose?")
     await service.sync(caller, "default")
     found = await verify(pair, paths.data)
     assert (found.is_same, found.passed) == (True, False)
