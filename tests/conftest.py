@@ -50,6 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     _write_to_memory()
+    if hasattr(config, "workerinput"):
+        _have_own_temporary_folder()
     if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):
         return
     for name in _FIXTURES:
@@ -79,6 +81,13 @@ def _write_to_memory() -> None:
     if runs_files and shutil.disk_usage(memory).free > 4 << 30:
         os.environ["TMPDIR"] = str(memory)
         tempfile.tempdir = None  # to be found anew
+
+
+def _have_own_temporary_folder() -> None:
+    """Keep the processes of a run apart: each removes what killed ones left there."""
+    own = tempfile.mkdtemp(prefix="w-")
+    os.environ["TMPDIR"], tempfile.tempdir = own, None
+    atexit.register(shutil.rmtree, own, ignore_errors=True)
 
 
 def pytest_collection_finish() -> None:
