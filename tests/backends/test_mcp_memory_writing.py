@@ -241,7 +241,13 @@ async def test_what_a_program_has_only_begun_to_write_takes_nothing_out(
 ) -> None:
     path = tmp_path / "memory.jsonl"
     path.write_text(ODD[0])
-    adapter = await opened(path, settle_ms=400)
+    adapter = await opened(path, settle_ms=2_000)
+    async with asyncio.timeout(60):
+        await _written_meanwhile(path, adapter)
+    assert json.loads(path.read_text())["observations"] == ["draws", "theirs", "ours"]
+
+
+async def _written_meanwhile(path: Path, adapter: McpMemoryAdapter) -> None:
     with path.open("r+") as theirs:
         writing = asyncio.create_task(adapter.write(note("ours", title="d3")))
         while "ours" not in path.read_text():
@@ -252,7 +258,6 @@ async def test_what_a_program_has_only_begun_to_write_takes_nothing_out(
         theirs.write(ODD[0].replace("zooms", "theirs"))
         theirs.flush()
         await writing
-    assert json.loads(path.read_text())["observations"] == ["draws", "theirs", "ours"]
 
 
 async def test_what_others_wrote_comes_back_where_it_cannot_be_read(
