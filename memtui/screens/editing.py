@@ -816,12 +816,15 @@ class EditingScreen(ListScreen[R]):
         """Undo the last change; one that was not made here only after a yes."""
         if (found := await self.last_change()) is None:
             return
-        undone: tuple[str, ...] = (found.operation.operation_id,)
-        if self._last and undone[0] == self._last[-1]:
-            undone = self._last
+        newest = found.operation.operation_id
+        undone = [newest]
+        if newest in self._last:
+            # Bindings that were asked at once answer in any order, whichever was written last.
+            gone = {answer.undoes for done in self.session.undone for answer in done}
+            undone += [one for one in reversed(self._last) if one != newest and one not in gone]
         elif not await self.ask(self.undo_question(found)):
             return
-        answers = await self.undo_all([*reversed(undone)])
+        answers = await self.undo_all(undone)
         self._show_reversed(answers)
         self._last = ()
         self.toast(said(f"Undone: {await self.came_back(answers)}. U redoes it.", *answers))

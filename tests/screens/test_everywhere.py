@@ -7,11 +7,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import (
     BrowseRequest,
     CorrectRequest,
+    Filter,
     ForgetRequest,
     QueryRequest,
     Record,
@@ -27,6 +30,7 @@ from memtui.screens.prune import PruneReview
 from memtui.screens.runs import Runs
 from memtui.screens.timeline import Timeline
 from memtui.service import Caller, MemoryService
+from memtui.service.everywhere import ForgottenEverywhere
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import counted, running, toasts, until, write_notes
@@ -58,8 +62,29 @@ def rows(app: MemtuiApp) -> dict[str, Record]:
     }
 
 
+def answer_in_another_order(app: MemtuiApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have bindings that forget at once answer in another order than the log has them in."""
+    session = app.state.session
+    assert session is not None
+    service, caller = session.service, session.caller
+    forget = service.everywhere.forget
+
+    async def reordered(*arguments: Any, **options: Any) -> ForgottenEverywhere:
+        gone = await forget(*arguments, **options)
+        [newest] = (await service.log.page(caller, Filter(), limit=1)).operations
+        answers = sorted(gone.answers, key=lambda one: one.operation_id != newest.operation_id)
+        return gone.model_copy(update={"answers": tuple(answers)})
+
+    monkeypatch.setattr(service.everywhere, "forget", reordered)
+
+
 async def test_each_record_is_changed_in_its_own_binding(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, tmp_path: Path
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await fill(service, caller, tmp_path / "shelf")
     everything = {"default: release", "shelf: main", "table: Monday"}
@@ -84,6 +109,7 @@ async def test_each_record_is_changed_in_its_own_binding(
 
         await pilot.press("A", "d")
         await until(pilot, lambda: "Forget 3 records" in screen_text(app))
+        answer_in_another_order(app, monkeypatch)
         await pilot.press("y")
         await until(pilot, lambda: rows(app) == {})
         await pilot.press("u")
