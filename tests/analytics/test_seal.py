@@ -13,9 +13,10 @@ import pytest
 from memtui.analytics import archive, audit
 from memtui.analytics.archive import locked, recover
 from memtui.analytics.layout import Folder
-from memtui.analytics.seal import seal
+from memtui.analytics.seal import replace_waiting, rewrite, seal
 from memtui.contract import Conflict, Unavailable
 from memtui.store.database import Database
+from memtui.store.log import company_salt
 from tests.analytics.logs import NOW, append, draft, fill, hot
 from tests.analytics.sealer import seal_and_die
 from tests.databases import ON_BOTH
@@ -299,3 +300,37 @@ def test_a_damaged_manifest_is_one_sentence(root: Path) -> None:
     Folder(root, "acme").manifest_file.write_text("{")
     with pytest.raises(Unavailable, match="cannot be read"):
         Folder(root, "acme").read()
+
+
+def test_a_segment_is_written_anew_again_and_again(database: Database, root: Path) -> None:
+    append(database, [draft(n, request={"query": f"word {n}"}) for n in range(1, 31)])
+    seal(database, root, "acme", segment_rows=15)
+    folder = Folder(root, "acme")
+    with database.read() as connection:
+        salt = company_salt(connection, "acme")
+    before, names = [sealed(root, column) for column in ("seq", "digest")], []
+    gone: list[int] = []
+    for numbers in ((2, 7), (7, 9), (30,), (15,)):
+        for segment in (manifest := folder.read()).segments:
+            doomed = {n: ["request.query"] for n in numbers
+                      if segment.first_seq <= n <= segment.last_seq}  # fmt: skip
+            if not doomed:
+                continue
+            fresh = rewrite(folder, manifest, segment, doomed, salt)
+            assert fresh is not None
+            assert set(fresh.erased) == set(doomed) - set(gone)
+            assert folder.segment(segment).is_dir(), "it counts until the log names the new one"
+            folder.write(manifest.with_segment(fresh.segment), waiting=True)
+            replace_waiting(folder)
+            names.append(fresh.segment.name)
+            assert not folder.segment(segment).exists()
+            gone += doomed
+    assert [name.partition(".")[2] for name in names] == ["1", "2", "1", "3"]
+    assert [sealed(root, column) for column in ("seq", "digest")] == before
+    words = [json.loads(str(one)).get("query") for one in sealed(root, "request")]
+    assert words == [None if n in gone else f"word {n}" for n in range(1, 31)]
+    assert archive.verify(root, "acme").problems == ()
+    assert (
+        rewrite(folder, folder.read(), folder.read().segments[0], {2: ["request.query"]}, salt)
+        is None
+    )

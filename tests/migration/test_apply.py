@@ -32,7 +32,7 @@ from memtui.migration.verifying import verify
 from memtui.service import Caller, MemoryService, PruneRequest
 from memtui.service.fact_limits import FactLimits
 from memtui.testing import InMemoryAdapter
-from tests.migration.conftest import ends_of, fill, held, mutations, states
+from tests.migration.conftest import COMPANY, ends_of, fill, held, mutations, states
 
 SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 
@@ -142,28 +142,44 @@ async def test_what_changed_in_the_source_is_replaced(
     assert await states(service, caller, destination) == await states(service, caller, "default")
 
 
+EDITED: dict[str, tuple[object, object]] = {
+    "text": ("As it was.", "Edited here."), "tags": (("a",), ("a", "mine")),
+    "topic": ("deploys", "mine"), "pinned": (False, True),
+    "expires_at": (datetime(2190, 1, 1, tzinfo=UTC), datetime(2191, 1, 1, tzinfo=UTC)),
+}  # fmt: skip
+"""What a record has, and what a person makes of it in the destination."""
+
+
+@pytest.mark.parametrize("field", EDITED)
 async def test_what_changed_in_the_destination_is_kept(
-    service: MemoryService, caller: Caller, paths: Paths
+    service: MemoryService, caller: Caller, paths: Paths, field: str
 ) -> None:
-    await fill(service, caller, "default", 12)
+    given = {name: values[0] for name, values in EDITED.items() if name != "text"}
+    for text in (EDITED["text"][0], "Another one."):
+        await service.write(caller, WriteRequest.model_validate(
+            {"scope": COMPANY, "source": SOURCE, "content": text, "binding_key": "default", **given}
+        ))  # fmt: skip
     await move(service, caller, paths, "default", "memory")
-    record = (await held(service, caller, "memory"))[0]
-    await service.correct(
-        caller,
-        CorrectRequest(
-            scope=record.scope, handle=record.handle, text="Edited here.", binding_key="memory"
-        ),
-    )
+    [record] = [r for r in await held(service, caller, "memory") if r.text == EDITED["text"][0]]
+    change = {field: EDITED[field][1]}
+    await service.correct(caller, CorrectRequest.model_validate(
+        {"scope": record.scope, "handle": record.handle, "binding_key": "memory", **change}
+    ))  # fmt: skip
     ends = await ends_of(service, caller, "default", "memory")
     done = await apply(ends, paths.data)
-    assert (done.failed, done.unchanged) == (1, 11)
-    assert "text changed in memory" in done.failures[0].reason
-    assert "Edited here." in {one.text for one in await held(service, caller, "memory")}
+    assert (done.failed, done.unchanged) == (1, 1)
+    assert f"{field.replace('_', ' ')} changed in memory" in done.failures[0].reason
+    there = await held(service, caller, "memory")
+    assert [getattr(one, field) for one in there if one.handle == record.handle] == [
+        *change.values()
+    ]
     found = await verify(ends, paths.data)
     assert not found.passed
-    assert [(one.what, one.fields) for one in found.mismatches] == [("different", ("text",))]
-    assert await move(service, caller, paths, "memory", "default") == (0, 1, 11, 0)
-    assert "Edited here." in {one.text for one in await held(service, caller, "default")}
+    assert [(one.what, one.fields) for one in found.mismatches] == [("different", (field,))]
+    assert await move(service, caller, paths, "memory", "default") == (0, 1, 1, 0)
+    assert EDITED[field][1] in [
+        getattr(one, field) for one in await held(service, caller, "default")
+    ]
 
 
 async def test_another_record_of_the_same_id_is_left_alone(

@@ -188,6 +188,11 @@ async def test_another_programs_collection_is_opened_as_it_is(
     assert versions[1].valid_to == clock.now
     [told] = ask_as_others(adapter, "aq_project_apollo", 'kv_key == "test_command"')
     assert (told["kv_value"], told["entry_type"]) == ('"make test"', "kv"), "a kv has no history"
+    elsewhere = await fact(adapter, "test_command: tox", topic="release")
+    assert elsewhere.provider_record_id.endswith("#release/test_command")
+    both = ask_as_others(adapter, "aq_project_apollo", 'kv_key == "test_command"')
+    held = {(one["kv_namespace"], one["kv_value"]) for one in both}
+    assert held == {("project", '"make test"'), ("release", '"tox"')}, "another namespace's goes"
     kept = ask_as_others(adapter, "aq_project_apollo", 'entry_id == "t2"')
     assert kept[0]["retrieval_count"] == 5, "a field of another program was lost"
     with adapter._store._using() as client:
@@ -476,6 +481,47 @@ async def test_what_is_no_file_of_this_milvus_lite_is_left_alone(
     assert [one.name for one in other.iterdir()] == ["note.md"]
     with pytest.raises(Unavailable, match="can be reached"):
         await opened(path=None, uri="http://127.0.0.1:1", timeout_seconds=1)
+
+
+async def test_each_of_several_facts_of_one_key_is_a_fact_of_its_own(
+    opened: Opened, clock: Clock
+) -> None:
+    adapter = await opened()
+    known: dict[str, RecordHandle] = {}
+    for name in ("ana", "bo", "cy", "di", "ed"):
+        clock.tick(seconds=1)
+        known[name] = await fact(adapter, f"owner: {name}", mode=WriteMode.APPEND)
+    assert len(set(known.values())) == len(known)
+    assert {one.text: one.handle for one in await listed(adapter)} == {
+        f"owner: {name}": handle for name, handle in known.items()
+    }
+    clock.tick(seconds=1)
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=(known["bo"],)))
+    await adapter.correct(CorrectRequest(scope=SCOPE, handle=known["di"], text="owner: dora"))
+    found = sorted(one.text for one in await listed(adapter))
+    assert found == ["owner: ana", "owner: cy", "owner: dora", "owner: ed"]
+    assert [one.text for one in await adapter.history(known["bo"], SCOPE)] == ["owner: bo"]
+
+
+async def test_what_was_once_about_a_subject_is_erased_with_it(
+    opened: Opened, clock: Clock
+) -> None:
+    adapter = await opened()
+    about = {who: SCOPE.model_copy(update={"subject_id": who}) for who in ("ana", "bo")}
+    gone = [await fact(adapter, "oncall: ana", scope=about["ana"]),
+            await fact(adapter, "backup: bo", scope=about["bo"])]  # fmt: skip
+    clock.tick(seconds=1)
+    await fact(adapter, "oncall: nobody")
+    kept = await fact(adapter, "lead: ana", scope=about["ana"])
+    clock.tick(seconds=1)
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=tuple(gone)))
+    asked = EraseRequest(scope=Scope(company_id=COMPANY, subject_id="ana"), apply=True)
+    done = await adapter.erase(asked)
+    assert sorted(done.texts) == ["oncall: ana", "oncall: nobody"]
+    assert done.record_ids == (gone[0].provider_record_id,)
+    assert await adapter.history(gone[0], SCOPE) == []
+    assert [one.text for one in await adapter.history(gone[1], SCOPE)] == ["backup: bo"]
+    assert [one.handle for one in await listed(adapter)] == [kept]
 
 
 async def test_what_is_erased_is_in_no_file(opened: Opened, tmp_path: Path, clock: Clock) -> None:

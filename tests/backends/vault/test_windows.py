@@ -99,3 +99,42 @@ async def test_an_end_is_kept_by_a_change_and_by_what_hands_do(
     await adapter.forget(ForgetRequest(scope=SCOPE, handles=(other,)))
     assert await at(adapter, None) == []
     assert await at(adapter, 3) == ["mode2: calm", "mode: careful"]
+
+
+async def test_what_lies_ahead_of_a_forgotten_fact_never_comes(
+    open_vault: Open, root: Path
+) -> None:
+    clock = Clock()
+    adapter = await open_vault(now=clock)
+    for word, ahead in (("one", 2), ("two", 3)):
+        await upsert(adapter, f"{word}: now", topic="Project")
+        await upsert(adapter, f"{word}: then", topic="Project", valid_from=NOW + ahead * DAY)
+        await upsert(adapter, f"{word}: last", topic="Project", valid_from=NOW + 4 * DAY)
+    kept = await fact(adapter, "three: now", topic="Project")
+    clock.now += DAY
+    page = await adapter.browse(BrowseRequest(scope=SCOPE))
+    gone = tuple(one.handle for one in page.records if one.handle != kept)
+    taken = await adapter.snapshot(gone, SCOPE)
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=gone))
+    assert "then" not in (root / "projects/web/facts.history.jsonl").read_text()
+    assert await at(adapter, 3) == ["three: now"]
+    clock.now += 4 * DAY
+    assert await at(adapter, None) == ["three: now"]
+    assert "last" not in (root / FILE).read_text()
+    await adapter.restore(taken, SCOPE)
+    assert await at(adapter, None) == ["one: last", "three: now", "two: last"]
+
+
+async def test_what_begins_and_ends_at_a_moment(open_vault: Open) -> None:
+    clock = Clock()
+    adapter = await open_vault(now=clock)
+    await upsert(adapter, "freeze: on", valid_from=NOW + DAY, valid_to=NOW + 2 * DAY)
+    moment = timedelta(microseconds=1)
+    for now, wanted in (
+        (NOW + DAY - moment, []), (NOW + DAY, ["freeze: on"]),
+        (NOW + 2 * DAY - moment, ["freeze: on"]), (NOW + 2 * DAY, []),
+    ):  # fmt: skip
+        page = await adapter.browse(BrowseRequest(scope=SCOPE, as_of=now))
+        assert [record.text for record in page.records] == wanted
+        clock.now = now
+        assert await at(adapter, None) == wanted

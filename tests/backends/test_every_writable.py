@@ -1,0 +1,356 @@
+"""What each provider that can be written to owes to the second record, to every field, to the
+moment at which something ends, and to each of several owners."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memtui.backends.claude_memory import ClaudeMemoryAdapter
+from memtui.backends.facts import FactsAdapter
+from memtui.backends.mcp_memory import McpMemoryAdapter
+from memtui.backends.mem0 import Mem0Adapter
+from memtui.backends.milvus import MilvusAdapter
+from memtui.backends.plugin_v1 import PluginAdapter
+from memtui.backends.vault import VaultAdapter
+from memtui.contract import (
+    Adapter,
+    BindingContext,
+    BrowseRequest,
+    CorrectRequest,
+    Filter,
+    ForgetRequest,
+    Json,
+    NotFound,
+    QueryRequest,
+    Record,
+    RecordHandle,
+    Scope,
+    Snapshot,
+    SourceKind,
+    SourceRef,
+    WriteRequest,
+    owner_of,
+)
+from tests.backends.mem0.servers import Platform
+from tests.backends.plugin_v1.servers.loopback import serve, talk
+from tests.backends.plugin_v1.servers.reference import Reference
+
+NOW = datetime(2126, 3, 28, 23, 30, tzinfo=UTC)
+"""Later than any server thinks that it is, so that the adapter's own clock decides."""
+HOUR, MOMENT = timedelta(hours=1), timedelta(microseconds=1)
+COMPANY = Scope(company_id="acme")
+OWNERS: dict[str, dict[str, str]] = {
+    "web": {"project_id": "web"}, "api": {"project_id": "api"}, "ana": {"subject_id": "ana"},
+    "bo": {"subject_id": "bo"}, "coding": {"agent_id": "coding"}, "scout": {"agent_id": "scout"},
+    "company": {},
+}  # fmt: skip
+SOURCE = SourceRef(
+    kind=SourceKind.ISSUE_COMMENT, company_id="acme", issue_id="I-1", comment_id="c-2"
+)
+
+
+@dataclass
+class Place:
+    """An open provider, and the time that it is told."""
+
+    adapter: Adapter
+    kind: str
+    owners: tuple[str, ...]
+    now: datetime = NOW
+    written: int = 0
+    known: dict[str, Any] = field(default_factory=dict)
+
+    async def write(self, text: str, owner: str = "web", **fields: Any) -> RecordHandle:
+        scope = COMPANY.model_copy(update=OWNERS[owner])
+        self.written += 1
+        self.now += MOMENT
+        reply = await self.adapter.write(WriteRequest.model_validate(
+            {"scope": scope, "source": SOURCE, "content": text, "kind": self.kind, **fields}
+        ))  # fmt: skip
+        return reply.records[0]
+
+    async def correct(self, handle: RecordHandle, **changes: Any) -> RecordHandle:
+        self.now += MOMENT
+        request = CorrectRequest(scope=COMPANY, handle=handle, **changes)
+        return (await self.adapter.correct(request)).handle
+
+    async def forget(self, *handles: RecordHandle) -> tuple[RecordHandle, ...]:
+        self.now += MOMENT
+        return (await self.adapter.forget(ForgetRequest(scope=COMPANY, handles=handles))).missing
+
+    async def get(self, handle: RecordHandle, scope: Scope = COMPANY) -> Record | None:
+        try:
+            return await self.adapter.get(handle, scope)
+        except NotFound:  # of a plugin nobody can say more
+            return None
+
+    async def listed(self, *, limit: int = 1000, **asked: Any) -> list[Record]:
+        """Return what is listed, page by page."""
+        request = BrowseRequest(**{"scope": COMPANY, "sort": "created_at", "limit": limit} | asked)
+        found: list[Record] = []
+        while True:
+            page = await self.adapter.browse(request)
+            found += page.records
+            if page.next_cursor is None:
+                return found
+            request = request.model_copy(update={"cursor": page.next_cursor})
+
+    async def texts(self, **asked: Any) -> list[str]:
+        return sorted(record.text for record in await self.listed(**asked))
+
+    async def found(self, query: str, scope: Scope = COMPANY) -> list[str]:
+        bundle = await self.adapter.query(QueryRequest(scope=scope, query=query))
+        return sorted(snippet.text for snippet in bundle.snippets)
+
+
+Opened = Callable[[str], Awaitable[Place]]
+_ALL = tuple(OWNERS)
+PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
+    "vault": (VaultAdapter, "note", _ALL),
+    "vault's facts": (VaultAdapter, "fact", _ALL),
+    "facts": (FactsAdapter, "fact", ("web", "api", "ana", "bo")),
+    "claude-memory": (ClaudeMemoryAdapter, "note", _ALL),
+    "mcp-memory": (McpMemoryAdapter, "note", _ALL),
+    "plugin-v1": (PluginAdapter, "note", _ALL),
+    "mem0": (Mem0Adapter, "note", _ALL),
+    "milvus": (MilvusAdapter, "note", _ALL),
+    "milvus' facts": (MilvusAdapter, "fact", _ALL),
+}  # fmt: skip
+
+
+@pytest.fixture
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+    """Open the provider that a test is given the name of."""
+    adapter_type, kind, owners = PROVIDERS[request.param]
+    async with AsyncExitStack() as stack:
+        config: Json = {}
+        if adapter_type is VaultAdapter:
+            config = {"path": str(tmp_path / "vault"), "refresh_seconds": 0}
+        elif adapter_type is ClaudeMemoryAdapter:
+            (tmp_path / "memory").mkdir()
+            config = {"path": str(tmp_path / "memory")}
+        elif adapter_type is McpMemoryAdapter:
+            (tmp_path / "memory.jsonl").touch()
+            config = {"path": str(tmp_path / "memory.jsonl"), "settle_ms": 0}
+        elif adapter_type is MilvusAdapter:
+            config = {"path": str(tmp_path / "milvus.db")}
+        elif adapter_type is PluginAdapter:
+            url = await stack.enter_async_context(serve(talk(Reference())))
+            names = [f"workspace:{one}" for one in ("web", "api")]
+            config = {"url": url, "namespaces": names[:0]}
+        elif adapter_type is Mem0Adapter:
+            running = Platform()
+            stack.callback(running.stop)
+            config = {"url": running.url, "api": "platform", "api_key_secret": "K"}
+        made: list[Place] = []
+        context = BindingContext(
+            company_id="acme", binding_key="main", config=config, data_dir=tmp_path / "data",
+            now=lambda: made[0].now if made else NOW, secret={"K": "k3y"}.get,
+        )  # fmt: skip
+        adapter = await adapter_type.open(context)
+        stack.push_async_callback(adapter.close)
+        made.append(Place(adapter, kind, owners))
+        yield made[0]
+
+
+def over(*without: str) -> pytest.MarkDecorator:
+    """Run a test over every provider but some."""
+    names = [
+        pytest.param(name, marks=pytest.mark.slow) if "milvus" in name else name
+        for name in PROVIDERS
+        if name not in without
+    ]
+    return pytest.mark.parametrize("place", names, indirect=True)
+
+
+VALUES: dict[str, tuple[Any, Any]] = {
+    "text": ("port: 5432", "port: 6000"),
+    "title": ("Ports", None),
+    "summary": ("In short", "Shorter still"),
+    "topic": ("ops", "network"),
+    "tags": (("a", "b/c"), ("b/c", "d")),
+    "pinned": (True, False),
+    "expires_at": (NOW + 40 * HOUR, NOW + 90 * HOUR),
+}
+"""What a record is written with, and what each field is corrected to; `title` never is."""
+_FIXED = {"scope", "handle", "binding_key", "revision", "source", "created_by", "never_expires"}
+"""What of a correction is no field of the record."""
+ASKED = {*CorrectRequest.model_fields} - _FIXED
+KEPT: dict[str, set[str]] = {
+    "vault": ASKED, "plugin-v1": ASKED, "mem0": ASKED, "milvus": ASKED,
+    "vault's facts": ASKED - {"summary", "topic"}, "facts": ASKED - {"summary"},
+    "claude-memory": {"text", "topic", "tags"}, "mcp-memory": {"text", "topic", "tags"},
+    "milvus' facts": ASKED - {"summary"},
+}  # fmt: skip
+"""The fields that can be corrected by themselves: a new one of the contract is in `ASKED`."""
+_ANOTHER = ("revision", "updated_at", "handle", "location")
+"""What a correction may change besides."""
+
+
+def told(record: Record | None, *, but: tuple[str, ...] = ()) -> dict[str, Any]:
+    assert record is not None
+    of_tags = {"tags": sorted(record.tags)}
+    said = dict(record) | of_tags
+    return {name: one for name, one in said.items() if name not in (*_ANOTHER, *but)}
+
+
+@over()
+async def test_each_field_is_corrected_alone(place: Place, request: pytest.FixtureRequest) -> None:
+    name = request.node.callspec.params["place"]
+    fields = {one for one in VALUES if one in KEPT[name] or (one == "title" and name == "vault")}
+    given = {one: VALUES[one][0] for one in fields - {"text"}}
+    assert set(VALUES) - {"title"} == ASKED, "give the new field a value"
+    if name == "vault's facts":
+        given["topic"] = "ops"
+    metadata = {"ticket": "A-1"}
+    beside = await place.write("Nobody touches this", **given, metadata=metadata)
+    it = await place.write(VALUES["text"][0], **given, metadata=metadata)
+    if name == "claude-memory":  # name and description repeat its first line
+        given |= {"title": VALUES["text"][0]}
+    before = await place.get(beside)
+    now = await place.get(it)
+    assert now is not None
+    for one, value in given.items():
+        if name != "mcp-memory" or one != "title":
+            assert getattr(now, one) == value, f"{one} is not as it was written"
+    # A text that another line repeats goes with it, and a fact's key and value with its text.
+    also = {"text": ("title", "summary", "metadata", "valid_from", "created_by", "source"),
+            "topic": ("valid_from",)}  # fmt: skip
+    for one in sorted(KEPT[name], key=lambda one: (one == "text", one)):
+        was = await place.get(it)
+        it = await place.correct(it, **{one: VALUES[one][1]})
+        now = await place.get(it)
+        assert now is not None
+        wanted = VALUES[one][1]
+        found = getattr(now, one)
+        assert set(found) == set(wanted) if one == "tags" else found == wanted, f"{one} stays"
+        beside_it = (one, *also.get(one, ()))
+        assert told(now, but=beside_it) == told(was, but=beside_it), f"{one} changed another field"
+        assert told(await place.get(beside)) == told(before), f"{one} changed another record"
+        shown = next(r for r in await place.listed() if r.handle == it)
+        assert told(shown) == told(now), f"the list does not follow {one}"
+    cleared = {"summary": "", "tags": (), "never_expires": True}
+    for one, empty in cleared.items():
+        what = one.replace("never_expires", "expires_at")
+        if what in KEPT[name]:
+            it = await place.correct(it, **{one: empty})
+            now = await place.get(it)
+            assert now is not None
+            assert not getattr(now, what), f"{what} is not taken away"
+            assert now.text == VALUES["text"][1]
+    assert told(await place.get(beside)) == told(before)
+    if place.adapter.capabilities.restore:
+        [taken] = await place.adapter.snapshot([beside], COMPANY)
+        await place.correct(beside, tags=("z",))
+        await place.forget(beside)
+        await place.adapter.restore([taken], COMPANY)
+        assert told(await place.get(beside)) == told(before), "it is not put back as it was"
+
+
+@over()
+async def test_each_of_several_owners_has_its_own(place: Place) -> None:
+    handles = {
+        (owner, nth): await place.write(f"{owner} says {nth} of badgers", owner)
+        for owner in place.owners
+        for nth in (1, 2)
+    }
+    for owner in place.owners:
+        scope = COMPANY.model_copy(update=OWNERS[owner])
+        record = await place.get(handles[owner, 2], scope)
+        assert record is not None
+        assert owner_of(record.scope) == owner_of(scope), f"of {owner} it became another's"
+        filtered = Filter.model_validate(OWNERS[owner])
+        if OWNERS[owner]:
+            mine = await place.texts(filter=filtered, limit=1)
+            assert mine == [f"{owner} says {nth} of badgers" for nth in (1, 2)]
+    everything = await place.texts(limit=3)
+    assert len(everything) == len(handles)
+    if place.adapter.capabilities.chosen_owners:
+        for pair in (place.owners[:2], place.owners[1:3], place.owners[2:4], place.owners[-1:]):
+            scopes = tuple(COMPANY.model_copy(update=OWNERS[owner]) for owner in pair)
+            wanted = sorted(f"{owner} says {n} of badgers" for owner in pair for n in (1, 2))
+            assert await place.texts(owners=scopes, limit=1) == wanted
+            bundle = await place.adapter.query(
+                QueryRequest(scope=COMPANY, query="badgers", owners=scopes, top_k=100)
+            )
+            assert sorted(one.text for one in bundle.snippets) == wanted
+    firsts = [handles[owner, 1] for owner in place.owners]
+    taken: list[Snapshot] = []
+    if place.adapter.capabilities.restore:
+        taken = list(await place.adapter.snapshot(firsts, COMPANY))
+        assert all(one.record for one in taken)
+    before = {one.text: told(one) for one in await place.listed()}
+    assert await place.forget(*firsts) == ()
+    left = sorted(f"{owner} says 2 of badgers" for owner in place.owners)
+    assert await place.texts() == left, "the others' are to stay, and only they"
+    assert await place.found("badgers") == left[:10]
+    assert all([await place.get(one) is None for one in firsts])
+    assert set(await place.forget(*firsts)) == set(firsts)
+    if taken:
+        await place.adapter.restore(taken, COMPANY)
+        after = {one.text: told(one) for one in await place.listed()}
+        assert after.keys() == before.keys()
+        for text, one in before.items():
+            assert after[text] == one, f"{text} is not put back as it was"
+
+
+@over("claude-memory", "mcp-memory")
+async def test_what_ends_at_a_moment_is_not_there_at_it(place: Place) -> None:
+    ends = NOW + 24 * HOUR
+    it = await place.write("ends: soon", expires_at=ends)
+    other = await place.write("ends: later", expires_at=ends + 24 * HOUR)
+    whole = await place.get(it)
+    place.now = ends - MOMENT
+    assert await place.get(it) is not None
+    assert await place.texts() == ["ends: later", "ends: soon"]
+    place.now = ends
+    assert await place.get(it) is None
+    assert await place.texts() == ["ends: later"]
+    assert await place.found("ends") == ["ends: later"]
+    if place.adapter.capabilities.namespaces and not isinstance(
+        place.adapter, MilvusAdapter | PluginAdapter | Mem0Adapter
+    ):
+        assert [one.records for one in await place.adapter.namespaces()] == [1]
+    if place.adapter.capabilities.restore and not isinstance(place.adapter, PluginAdapter):
+        [taken] = await place.adapter.snapshot([it], COMPANY)
+        assert told(taken.record) == told(whole), "what has expired is not seen to go"
+        assert await place.texts(expired=True) == ["ends: later", "ends: soon"]
+        assert await place.forget(it) == (), "what has expired cannot be forgotten"
+        assert await place.texts(expired=True) == ["ends: later"]
+        await place.adapter.restore([taken], COMPANY)
+        place.now = ends - MOMENT
+        assert told(await place.get(it)) == told(whole)
+    assert await place.get(other) is not None
+
+
+@over()
+async def test_no_list_that_is_kept_outlives_a_change(place: Place) -> None:
+    handles = [await place.write(f"walrus {number}") for number in range(4)]
+
+    async def seen() -> list[str]:
+        # The first page of a list makes it anew, and the second must be of that one.
+        request = BrowseRequest(scope=COMPANY, sort="title", limit=2)
+        first = await place.adapter.browse(request)
+        rest = await place.adapter.browse(request.model_copy(update={"cursor": first.next_cursor}))
+        return sorted(one.text for one in (*first.records, *rest.records))
+
+    assert await seen() == [f"walrus {number}" for number in range(4)]
+    await place.forget(handles[0])
+    assert await seen() == [f"walrus {number}" for number in (1, 2, 3)]
+    request = BrowseRequest(scope=COMPANY, limit=2, sort="created_at")
+    page = await place.adapter.browse(request)
+    handles[3] = await place.correct(handles[3], text="walrus 9")
+    later = await place.adapter.browse(request.model_copy(update={"cursor": page.next_cursor}))
+    assert [one.text for one in later.records] == ["walrus 9"], "a kept list is shown"
+    page = await place.adapter.browse(request)
+    await place.forget(handles[3])
+    if page.next_cursor is not None:
+        rest = await place.adapter.browse(request.model_copy(update={"cursor": page.next_cursor}))
+        assert rest.records == (), "a kept list is shown"
