@@ -15,6 +15,7 @@ from memtui.context.assembly import (
     assemble,
     fact_tokens,
     section_of_records,
+    without_given,
 )
 from memtui.context.cost import TokenCounter
 from memtui.contract import Invalid, Record, RecordHandle, Scope
@@ -235,6 +236,70 @@ def test_a_record_holds_from_its_beginning_to_just_before_its_end(
     one = record("a", "Holds", **{field: NOW + timedelta(microseconds=moves)})
     section = section_of_records(SectionKind.USER, [one], now=NOW)
     assert (len(section.facts), len(section.left_out)) == ((1, 0) if is_told else (0, 1))
+
+
+def test_a_budget_that_is_met_exactly_is_kept_to() -> None:
+    texts = section_of_texts(SectionKind.USER, ["Likes tea", "Hates rain"])
+    tokens = assemble([texts], counter=COUNTER).tokens
+    far = WarningKind.FAR_OVER_BUDGET
+    for budget, kinds in (
+        (tokens, []), (tokens - 1, [WarningKind.OVER_BUDGET]),
+        ((tokens + 1) // 2, [WarningKind.OVER_BUDGET]), ((tokens - 1) // 2, [far]),
+    ):  # fmt: skip
+        context = assemble([texts], counter=COUNTER, budget=budget)
+        assert [one.kind for one in context.warnings] == kinds
+        assert context.over_budget == (budget < tokens)
+        assert context.text == assemble([texts], counter=COUNTER).text
+    characters = len(assemble([texts], counter=COUNTER).text)
+    for limits in ({"max_tokens": tokens}, {"max_characters": characters}):
+        assert assemble([texts], counter=COUNTER, **limits).left_out == ()
+        less = {name: most - 1 for name, most in limits.items()}
+        assert [one.text for one in assemble([texts], counter=COUNTER, **less).left_out] == [
+            "Hates rain"
+        ]
+
+
+def test_what_fills_a_budget_fits_it_exactly() -> None:
+    found = [record(str(n), f"Note {n} says tea.", kind="note") for n in range(3)]
+    whole = section_of_records(SectionKind.RELATED, found, now=NOW)
+    user = section_of_texts(SectionKind.USER, ["Likes tea"])
+    [_, all_of_it] = assemble([whole, user], counter=COUNTER, budget=10_000).sections
+    needed = 10_000 - all_of_it.budget + sum(fact.tokens for fact in all_of_it.facts)
+    heading = all_of_it.tokens - sum(fact.tokens for fact in all_of_it.facts)
+    for budget in range(needed, needed + heading + 4):
+        context = assemble([whole, user], counter=COUNTER, budget=budget)
+        told = [fact.text for one in context.sections[1:] for fact in one.facts]
+        left = [one.text for one in context.left_out]
+        assert [*told, *left] == [one.text for one in found]
+        assert context.sections[1].budget == budget - 10_000 + all_of_it.budget
+    assert told == [one.text for one in found]
+
+
+def test_what_was_left_out_before_stays_so_where_more_is() -> None:
+    old = record("old", "Expired.", expires_at=NOW)
+    section = section_of_records(
+        SectionKind.USER, [record("a", "Likes tea"), old, record("b", "Hates rain")], now=NOW
+    )
+    given = [assemble([section_of_texts(SectionKind.USER, ["Likes tea"])], counter=COUNTER).text]
+    left = without_given(section, ["", *given], logged=lambda text: text)
+    assert [one.text for one in left.facts] == ["Hates rain"]
+    assert [one.text for one in left.left_out] == ["Expired.", "Likes tea"]
+    assert [one.handle and one.handle.provider_record_id for one in left.left_out] == ["old", "a"]
+
+
+def test_pinned_records_lead_those_of_their_rank_and_then_the_oldest() -> None:
+    def at(day: int) -> datetime:
+        return NOW - timedelta(days=day)
+
+    records = [
+        record("new", "New", created_at=at(1)), record("undated", "Undated"),
+        record("old", "Old", created_at=at(9)), record("pin", "Pin", created_at=at(1), pinned=True),
+        record("tagged", "Tagged", created_at=at(0), tags=("x", "Style")),
+        record("rule", "Rule", created_at=at(0), topic="RULES"),
+    ]  # fmt: skip
+    section = section_of_records(SectionKind.USER, records, now=NOW)
+    told = [one.text for one in section.facts]
+    assert told == ["Rule", "Tagged", "Pin", "Old", "New", "Undated"]
 
 
 def test_no_memory_follows_one_that_was_cut() -> None:

@@ -202,7 +202,9 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
     def write(self, request: WriteRequest) -> WriteReply:
         """Add an observation, an entity or a relation; an upsert of one that is there adds none."""
         wanted, entity_type = self._wanted(request)
-        known = self.known_of(request, kind=None if request.kind in _OWN_KINDS else request.kind)
+        topic = None if wanted.kind == ENTITY else request.topic  # its type, which the file says
+        kind = None if request.kind in _OWN_KINDS else request.kind
+        known = self.known_of(request.model_copy(update={"topic": topic}), kind=kind)
         count = 0
         """How many say this in the end; 0: that is not known yet."""
         there: list[str] = []
@@ -359,13 +361,15 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
             return record_id if new is old else graph.ids(new)[-1]
 
         def known_then(before: Graph, after: Graph) -> dict[str, Known | None]:
+            is_known = record_id in self._known or (request.topic, request.tags) != (None, None)
+            its_own = known if is_known else None
             if new.kind == ENTITY:
                 names = before.ids_about(old.entity), after.ids_about(new.entity)
-                moved = [(name, self._known.get(one)) for one, name in zip(*names, strict=False)]
-                return {**dict.fromkeys(names[0]), **dict(moved)}
+                moved = {name: self._known.get(one) for one, name in zip(*names, strict=False)}
+                own = its_own and its_own.model_copy(update={"topic": None})
+                return {**dict.fromkeys(names[0]), **moved, corrected(after): own}
             changes = {} if new is old else self._known_without(before, after, {record_id})
-            is_known = record_id in self._known or (request.topic, request.tags) != (None, None)
-            return {**changes, corrected(after): known if is_known else None}
+            return {**changes, corrected(after): its_own}
 
         with self.changing():
             known = self.corrected(record_id, request)

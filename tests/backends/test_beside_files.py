@@ -1,0 +1,276 @@
+"""What memtui keeps beside other programs' files of each record goes, stays and comes with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memtui.backends.claude_memory import ClaudeMemoryAdapter
+from memtui.backends.files.writing import WritableFilesAdapter
+from memtui.backends.mcp_memory import McpMemoryAdapter
+from memtui.contract import (
+    BindingContext,
+    BrowseRequest,
+    CorrectRequest,
+    EraseRequest,
+    Filter,
+    ForgetRequest,
+    Json,
+    Record,
+    RecordHandle,
+    Scope,
+    Snapshot,
+    SourceKind,
+    SourceRef,
+    WriteRequest,
+)
+
+ACME = Scope(company_id="acme")
+SOURCE = SourceRef(
+    kind=SourceKind.ISSUE_COMMENT, company_id="acme", issue_id="I-1", comment_id="c-2"
+)
+Adapter = WritableFilesAdapter[Any]
+Opened = Callable[..., Awaitable[Adapter]]
+BOTH = pytest.mark.parametrize("kind", [ClaudeMemoryAdapter, McpMemoryAdapter])
+
+
+@pytest.fixture
+async def opened(tmp_path: Path) -> AsyncIterator[Opened]:
+    adapters: list[Adapter] = []
+
+    async def open_one(kind: type[Adapter], content: str = "", **config: object) -> Adapter:
+        path = tmp_path / ("memory" if kind is ClaudeMemoryAdapter else "memory.jsonl")
+        if kind is ClaudeMemoryAdapter:
+            path.mkdir(exist_ok=True)
+            given: Json = {"path": str(path), **config}
+        else:
+            path.write_text(content or (path.read_text() if path.exists() else ""))
+            given = {"path": str(path), "settle_ms": 0, **config}
+        adapters.append(await kind.open(BindingContext(
+            company_id="acme", binding_key="main", config=given, data_dir=tmp_path / "data"
+        )))  # fmt: skip
+        return adapters[-1]
+
+    yield open_one
+    for adapter in adapters:
+        await adapter.close()
+
+
+async def write(adapter: Adapter, text: str, **fields: Any) -> RecordHandle:
+    given = {"scope": ACME, "source": SOURCE, "content": text} | fields
+    return (await adapter.write(WriteRequest.model_validate(given))).records[0]
+
+
+async def every(adapter: Adapter) -> dict[str, Record]:
+    """Return all records but for where they stand, by id."""
+    requests = [BrowseRequest(scope=ACME), BrowseRequest(scope=ACME, filter=Filter(kind="entity"))]
+    found = [one for asked in requests for one in (await adapter.browse(asked)).records]
+    moving = ("index_line", "lines", "observations", "goes_with")
+    return {
+        one.handle.provider_record_id: one.model_copy(
+            update={
+                "location": None,
+                "updated_at": None,
+                "metadata": {k: v for k, v in one.metadata.items() if k not in moving},
+            }
+        )
+        for one in found
+    }
+
+
+def kept(tmp_path: Path) -> Json:
+    """Return what is kept beside the files."""
+    [path] = (tmp_path / "data").glob("*.json")
+    held: Json = json.loads(path.read_text())
+    return held
+
+
+def rich(number: int, who: str) -> dict[str, Any]:
+    return {
+        "tags": (f"t{number}", "shared"), "topic": f"topic {number}",
+        "metadata": {"number": number}, "scope": ACME.model_copy(update={"subject_id": who}),
+        "created_by": f"user:{who}", "created_at": datetime(2026, 1, number, tzinfo=UTC),
+        "source": SOURCE.model_copy(update={"issue_id": f"I-{number}"}),
+    }  # fmt: skip
+
+
+@BOTH
+async def test_what_is_known_of_each_goes_and_comes_back_with_it(
+    opened: Opened, tmp_path: Path, kind: type[Adapter]
+) -> None:
+    adapter = await opened(kind)
+    handles = [await write(adapter, f"Badger number {n}.", **rich(n, "ana")) for n in range(1, 5)]
+    before = await every(adapter)
+    known = kept(tmp_path)
+    for n, handle in enumerate(handles, start=1):
+        one = before[handle.provider_record_id]
+        for name, value in rich(n, "ana").items():
+            if name == "metadata":
+                assert one.metadata["number"] == n
+            else:
+                assert getattr(one, name) == value, name
+    taken = await adapter.snapshot(handles[:3], ACME)
+    gone = tuple(handles[:3])
+    assert (await adapter.forget(ForgetRequest(scope=ACME, handles=gone))).missing == ()
+    assert not {one.provider_record_id for one in gone} & kept(tmp_path).keys()
+    assert handles[3].provider_record_id in kept(tmp_path)
+    assert await every(adapter) == {
+        name: one for name, one in before.items()
+        if name not in {one.provider_record_id for one in gone}
+    }  # fmt: skip
+    await adapter.restore(taken, ACME)
+    assert await every(adapter) == before
+    assert kept(tmp_path) == known
+    await adapter.restore([Snapshot(handle=one, record=None) for one in gone[:2]], ACME)
+    left = [one.provider_record_id for one in handles[2:]]
+    assert [name for name in known if name in kept(tmp_path) and name not in left] == [
+        name
+        for name in known
+        if name.count("/") == 1  # the entity that they are of
+    ]
+    again = await opened(kind)
+    assert await every(again) == await every(adapter), "another process knows the same"
+
+
+@BOTH
+async def test_of_what_another_program_removed_a_purge_takes_what_it_means(
+    opened: Opened, tmp_path: Path, kind: type[Adapter]
+) -> None:
+    adapter = await opened(kind)
+    who = ["ana", "bo", "ana", "cy", "ana"]
+    handles = [
+        await write(adapter, f"Badger number {n}.", **rich(n, one))
+        for n, one in enumerate(who, start=1)
+    ]
+    ids = [one.provider_record_id for one in handles]
+    for n, name in enumerate(ids[:4], start=1):
+        if kind is ClaudeMemoryAdapter:
+            (tmp_path / "memory" / name).unlink()
+        else:
+            path = tmp_path / "memory.jsonl"
+            lines = [json.loads(line) for line in path.read_text().splitlines()]
+            for line in lines:
+                line["observations"] = [
+                    one for one in line["observations"] if one != f"Badger number {n}."
+                ]
+            path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    ana = ACME.model_copy(update={"subject_id": "ana"})
+    told = await adapter.erase(EraseRequest(scope=ana))
+    assert set(told.record_ids) == {ids[0], ids[2]}
+    assert sum(told.kept.values()) == 2
+    assert set(ids) <= kept(tmp_path).keys(), "a look erases nothing"
+    nothing = await adapter.erase(EraseRequest(scope=ACME))
+    assert nothing.record_ids == ()
+    named = await adapter.erase(EraseRequest(scope=ACME, record_ids=(ids[3], ids[4])))
+    assert named.record_ids == (ids[3],), "what lives stays"
+    await adapter.erase(EraseRequest(scope=ana, apply=True))
+    assert [name for name in ids if name in kept(tmp_path)] == [ids[1], ids[3], ids[4]]
+    assert (await adapter.erase(EraseRequest(scope=ana))).kept == {}
+
+
+async def test_with_an_entity_goes_and_comes_what_is_known_of_all_that_is_about_it(
+    opened: Opened, tmp_path: Path
+) -> None:
+    adapter = await opened(McpMemoryAdapter)
+    for name in ("vim", "grep"):
+        await write(adapter, name, kind="entity", topic="tool", tags=("e",), created_by="user:bo")
+        for n in (1, 2):
+            more = rich(n, "ana") | {"scope": ACME}
+            await write(adapter, f"{name} edits {n}", **more | {"title": name})
+    for ends in ("vim → calls → grep", "grep → is in → vim"):
+        await write(adapter, ends, kind="relation", tags=("r", ends[:3]), created_by="user:cy")
+    before, known = await every(adapter), kept(tmp_path)
+    assert len(known) == len(before) == 8
+    [entity] = [one for one in before.values() if one.text == "vim" and one.kind == "entity"]
+    for handles in ([entity.handle], [one.handle for one in before.values() if "vim" in one.text]):
+        taken = await adapter.snapshot(handles, ACME)
+        await adapter.forget(ForgetRequest(scope=ACME, handles=tuple(handles)))
+        left = await every(adapter)
+        assert sorted(one.text for one in left.values()) == ["grep", "grep edits 1", "grep edits 2"]
+        assert kept(tmp_path).keys() == left.keys()
+        await adapter.restore(taken, ACME)
+        assert await every(adapter) == before
+        assert kept(tmp_path) == known
+    renamed = await adapter.correct(
+        CorrectRequest(scope=ACME, handle=entity.handle, text="nvim", topic="editor")
+    )
+    now = await every(adapter)
+    assert sorted(one.text for one in now.values()) == sorted(
+        one.text.replace("vim", "nvim") if one.kind != "observation" else one.text
+        for one in before.values()
+    )
+    for old in before.values():
+        text = old.text.replace("vim", "nvim") if old.kind != "observation" else old.text
+        [new] = [one for one in now.values() if one.text == text and one.kind == old.kind]
+        assert (new.tags, new.created_by, new.created_at) == (
+            old.tags, old.created_by, old.created_at
+        ), text  # fmt: skip
+    assert now[renamed.handle.provider_record_id].topic == "editor"
+    changes: dict[str, dict[str, Any]] = {
+        "nvim": {"tags": ("x",)}, "grep": {"topic": "search", "tags": ("y",)}
+    }  # fmt: skip
+    for text, change in changes.items():
+        [entity] = [one for one in now.values() if one.text == text and one.kind == "entity"]
+        await adapter.correct(CorrectRequest(scope=ACME, handle=entity.handle, **change))
+        after = await every(adapter)
+        changed = after[entity.handle.provider_record_id]
+        assert {name: getattr(changed, name) for name in change} == change
+        assert changed.created_by == "user:bo"
+        now[entity.handle.provider_record_id] = changed
+        assert {k: v.tags for k, v in after.items()} == {k: v.tags for k, v in now.items()}
+
+
+async def test_each_line_of_an_entity_is_changed(opened: Opened, tmp_path: Path) -> None:
+    lines = [
+        {"type": "entity", "name": name, "entityType": "x", "observations": [f"{name} {n}"]}
+        for n in (1, 2, 3)
+        for name in ("vim", "grep")
+    ]
+    lines += [{"type": "relation", "from": a, "to": b, "relationType": "is"}
+              for a, b in (("vim", "grep"), ("grep", "vim"), ("grep", "sed"))]  # fmt: skip
+    adapter = await opened(McpMemoryAdapter, "".join(f"{json.dumps(one)}\n" for one in lines))
+    before = await every(adapter)
+    [entity] = [one for one in before.values() if one.text == "vim"]
+
+    def held() -> list[Json]:
+        return [json.loads(line) for line in (tmp_path / "memory.jsonl").read_text().splitlines()]
+
+    await adapter.correct(CorrectRequest(scope=ACME, handle=entity.handle, topic="editor"))
+    types = [(one["name"], one["entityType"]) for one in held() if one["type"] == "entity"]
+    assert types == [("vim", "editor"), ("grep", "x")] * 3
+    reply = await adapter.correct(CorrectRequest(scope=ACME, handle=entity.handle, text="nvim"))
+    names = [one["name"] for one in held() if one["type"] == "entity"]
+    assert names == ["nvim", "grep"] * 3
+    ends = [(one["from"], one["to"]) for one in held() if one["type"] == "relation"]
+    assert ends == [("nvim", "grep"), ("grep", "nvim"), ("grep", "sed")]
+    await adapter.forget(ForgetRequest(scope=ACME, handles=(reply.handle,)))
+    assert [one.get("name") for one in held()] == ["grep", "grep", "grep", None]
+
+
+async def test_each_line_of_the_index_goes_and_comes_back_with_its_memory(
+    opened: Opened, tmp_path: Path
+) -> None:
+    adapter = await opened(ClaudeMemoryAdapter)
+    folder = tmp_path / "memory"
+    index = (
+        "# Memory\n- [One](one.md) — first\n- [Two](two.md) — second\n\n## Again\n"
+        "- [One again](one.md) — first\n- [Three](three.md) — third\n- [Two, too](two.md) - x\n"
+    )
+    (folder / "MEMORY.md").write_text(index)
+    for name in ("one", "two", "three"):
+        (folder / f"{name}.md").write_text(f"---\nname: {name}\n---\nThe {name}.\n")
+    records = [one for one in (await every(adapter)).values() if one.kind != "index"]
+    for gone in (records[:1], records[:2], records):
+        handles = [one.handle for one in gone]
+        taken = await adapter.snapshot(handles, ACME)
+        await adapter.forget(ForgetRequest(scope=ACME, handles=tuple(handles)))
+        left = (folder / "MEMORY.md").read_text()
+        for one in records:
+            assert (f"({one.handle.provider_record_id})" in left) == (one not in gone)
+        await adapter.restore(taken, ACME)
+        assert (folder / "MEMORY.md").read_text() == index
