@@ -55,3 +55,11 @@ def test_a_passage_is_a_part_of_the_text_and_never_longer(
     found = passage(text, query, characters)
     assert len(found.text) <= characters
     assert found.text.removeprefix("…").removesuffix("…") in text
+
+
+def test_a_text_of_just_the_length_is_whole() -> None:
+    text = (ANSWER + " ") * 3
+    assert passage(text, "branch", len(text)) == (text, False)
+    cut = passage(text, "branch", len(text) - 1)
+    assert cut.is_cut
+    assert len(cut.text) <= len(text) - 1

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import shutil
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -17,10 +18,12 @@ from memtui.analytics.rows import LogEngine
 from memtui.analytics.stats import Dashboard, Rollups
 from memtui.contract import Filter, Invalid
 from memtui.store.database import Database
+from memtui.store.operation import OperationDraft
 from tests.analytics.logs import NOW, append, draft, fill
 from tests.analytics.logs import seal_unlogged as seal
 
 THRESHOLDS = {"mem0": 0.8}
+BERLIN = ZoneInfo("Europe/Berlin")
 
 
 class LongRollups(Rollups):
@@ -204,6 +207,76 @@ def test_a_day_can_end_at_a_moment(database: Database, root: Path) -> None:
     assert painted.stats.operation_count == 29
     same(painted.stats, exact)
     same_groups(painted.stats.groups, exact.groups)
+    rollups.log.close()
+
+
+@pytest.mark.parametrize("sealed", [5, 13])
+@pytest.mark.parametrize("kind", [Rollups, LongRollups])
+def test_what_a_figure_counts_ends_at_its_edge(
+    database: Database, root: Path, kind: type[Rollups], sealed: int
+) -> None:
+    def said(number: int, of: str, **fields: Any) -> OperationDraft:
+        handles = [
+            {"rank": rank, "provider_key": "x", "provider_record_id": name, "score": score}
+            for rank, (name, score) in enumerate(fields.pop("records", {"r": None}).items(), 1)
+        ]
+        given: dict[str, Any] = {
+            "operation_type": of, "status": "ok", "handles": handles, "binding_key": "b",
+            "usage": (), "result_count": len(handles), "principal": "user:ana",
+        }  # fmt: skip
+        return draft(number, **given | fields)
+
+    def at(**after: float) -> datetime:
+        return NOW + timedelta(**after)
+
+    log = [
+        said(1, "query", records={"r": 0.5, "q": 0.1}, started_at=NOW),
+        said(2, "query", records={"s": 0.7}, started_at=NOW, binding_key="c"),
+        said(3, "query", records={"t": 0.8}, started_at=NOW, binding_key="d"),
+        said(4, "query", records={"u": 0.1, "v": 0.9}, started_at=NOW, binding_key="e"),
+        said(5, "query", records={}, started_at=at(hours=30)),
+        said(6, "get", records={"q": None}, started_at=at(hours=24)),
+        said(7, "get", records={"s": None}, started_at=at(hours=24, microseconds=1),
+             binding_key="c"),
+        said(8, "get", records={"t": None}, started_at=at(hours=1), binding_key="c"),
+        said(9, "history", records={"v": None}, started_at=NOW, binding_key="e"),
+    ]  # fmt: skip
+    words = [
+        ("1", "user:ana", "r", 1.0),
+        ("1", "user:bo", "r", 0.0),
+        ("1", "user:ana", "q", 1.0),
+        ("2", "user:ana", "r", 1.0),
+        ("1", "user:bo", "r", 1.0),
+        ("1", "user:ana", "q", 0.0),
+    ]
+    log += [
+        said(number, "feedback", principal=who, records={name: score}, started_at=at(hours=2),
+             request={"operation_id": operation})
+        for number, (operation, who, name, score) in enumerate(words, 10)
+    ]  # fmt: skip
+    append(database, log[:sealed])
+    seal(database, root, "acme")
+    append(database, log[sealed:])
+    rollups = kind(
+        LogEngine(database, root, "acme"), zone="Europe/Berlin", score_threshold=0.5,
+        thresholds={"c": 0.8, "d": 0.8, "e": 0.95},
+    )  # fmt: skip
+    used = check(rollups, HitSign.USED).stats
+    assert (used.answered_count, used.empty_count) == (5, 1)
+    hits = {one.keys["binding"]: one.hit_count for one in used.bindings}
+    assert hits == {"b": 1, "c": 0, "d": 0, "e": 1}
+    assert (used.helped_count, used.not_helped_count) == (3, 1)
+    score = check(rollups, HitSign.SCORE).stats
+    hits = {one.keys["binding"]: one.hit_count for one in score.bindings}
+    assert hits == {"b": 1, "c": 0, "d": 1, "e": 0}
+    for since, until in ((date(2026, 3, 9), date(2026, 3, 10)), (date(2026, 3, 10), None)):
+        for before in (at(hours=2), at(hours=48)):
+            told = rollups.dashboard(since=since, until=until, before=before).stats
+            begins = datetime(since.year, since.month, since.day, tzinfo=BERLIN)
+            ends = until and datetime(until.year, until.month, until.day, tzinfo=BERLIN)
+            inside = [one for one in log if begins <= one.started_at < before
+                      and (ends is None or one.started_at < ends)]  # fmt: skip
+            assert told.operation_count == len(inside)
     rollups.log.close()
 
 

@@ -35,9 +35,11 @@ from memtui.contract import (
     Snapshot,
     SourceKind,
     SourceRef,
+    Term,
     WriteRequest,
     owner_of,
 )
+from memtui.provider_kit.matching import matcher
 from tests.backends.mem0.servers import Platform
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
@@ -299,6 +301,58 @@ async def test_each_of_several_owners_has_its_own(place: Place) -> None:
         assert after.keys() == before.keys()
         for text, one in before.items():
             assert after[text] == one, f"{text} is not put back as it was"
+
+
+FILTERS: list[dict[str, Any]] = [
+    {"since": NOW + HOUR}, {"since": NOW + HOUR + MOMENT}, {"until": NOW + HOUR},
+    {"until": NOW + HOUR + MOMENT}, {"since": NOW + HOUR, "until": NOW + 2 * HOUR},
+    {"tag": "a"}, {"tag": "A"}, {"tag": "b"}, {"tag": "b/c"}, {"tag": "b/"}, {"topic": "ops"},
+    {"topic": "Ops"}, {"project_id": "web"}, {"subject_id": "ana"}, {"issue_id": "I-2"},
+    {"comment_id": "c-2"}, {"source_kind": "run"}, {"run_id": "r-1"}, {"text": "port 543"},
+    {"text": "PORT 5432"}, {"fuzzy": ("prot",)}, {"tag": "a", "topic": "ops"},
+    *({"terms": (term,)} for term in (
+        Term(field="tag", values=("a", "d")), Term(field="tag", values=("a", "b"), excluded=True),
+        Term(field="topic", values=("ops", "net")),
+        Term(field="topic", values=("ops",), excluded=True),
+        Term(field="issue_id", values=("I-1", "I-2")),
+        Term(field="issue_id", values=("I-1",), excluded=True),
+        Term(field="project_id", values=("web", "api")),
+        Term(field="project_id", values=("web", "api"), excluded=True),
+        Term(field="source_kind", values=("run",), excluded=True),
+        Term(field="text", values=("5432", "6000"), excluded=True),
+        Term(field="fuzzy", values=("teh",), excluded=True),
+    )),
+]  # fmt: skip
+
+
+@over()
+async def test_a_filter_lets_through_what_it_says(place: Place) -> None:
+    given: list[tuple[str, dict[str, Any]]] = [
+        ("web", {"tags": ("a",), "topic": "ops", "created_at": NOW}),
+        ("web", {"tags": ("b/c", "A"), "topic": "Ops", "created_at": NOW + HOUR}),
+        ("api", {"tags": ("b",), "topic": "net", "created_at": NOW + HOUR + MOMENT}),
+        ("ana", {"tags": ("bc", "d"), "created_at": NOW + 2 * HOUR}),
+        ("web", {"source": SOURCE.model_copy(update={"issue_id": "I-2", "comment_id": "c-3"})}),
+        ("ana", {"source": SourceRef(kind=SourceKind.RUN, company_id="acme", run_id="r-1")}),
+    ]
+    texts = ("port: 5432", "port: 6000", "PORT: 543", "the: first", "the: second", "other: 1")
+    for text, (owner, fields) in zip(texts, given, strict=True):
+        await place.write(text, owner, **fields)
+    everything = await place.listed()
+    assert len(everything) == len(given)
+    for wanted in FILTERS:
+        chosen = Filter.model_validate(wanted)
+        passes = matcher(chosen)
+        found = sorted(one.text for one in everything if passes(one))
+        assert await place.texts(filter=chosen) == found, wanted
+        request = BrowseRequest(scope=COMPANY, filter=chosen, limit=2)
+        page = await place.adapter.browse(request)
+        if not page.at_least and page.total is not None:
+            assert page.total == len(found), wanted
+    assert await place.texts(filter=Filter(since=NOW, until=NOW + MOMENT)) == ["port: 5432"]
+    assert await place.texts(filter=Filter(since=NOW + HOUR, until=NOW + 2 * HOUR)) == [
+        "PORT: 543", "port: 6000"
+    ]  # fmt: skip
 
 
 @over("claude-memory", "mcp-memory")

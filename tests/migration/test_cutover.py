@@ -9,7 +9,7 @@ import pytest
 from memtui.config import Paths
 from memtui.contract import Conflict, Denied, Scope, WriteRequest
 from memtui.migration.cutover import switch
-from memtui.migration.ends import ProgressFile
+from memtui.migration.ends import Ends, ProgressFile
 from memtui.migration.moving import Progress, apply
 from memtui.migration.verifying import verdict, verify
 from memtui.service import Caller, MemoryService
@@ -185,6 +185,25 @@ async def test_one_that_was_closed_opens_again_though_a_run_came_after(
     await apply(await ends_of(service, caller, "default", "memory"), paths.data)
     ends = await ends_of(service, caller, "default", "memory")
     assert (await switch(ends, paths.data, back=True)).opened
+    assert not (await service.bindings.all(caller))[0].read_only
+
+
+async def test_what_was_switched_in_two_steps_is_given_back_whole(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    async def pair() -> Ends:
+        return await ends_of(service, caller, "default", "memory")
+
+    assert (await switch(await pair(), paths.data, force=True)).closed
+    for place in ("p1", "p2"):
+        await service.bindings.set_target(caller, "project", place, "default")
+        assert not (await switch(await pair(), paths.data, force=True)).closed
+        assert await serving(service, caller, project_id=place) == "memory"
+    back = await switch(await pair(), paths.data, back=True)
+    assert sorted(one.target_id for one in back.targets) == ["local", "p1", "p2"]
+    assert back.opened
+    for ids in ({}, {"project_id": "p1"}, {"project_id": "p2"}):
+        assert await serving(service, caller, **ids) == "default"
     assert not (await service.bindings.all(caller))[0].read_only
 
 

@@ -196,6 +196,39 @@ async def test_what_changed_on_both_sides_is_told_and_kept(pair: Pair):
         await resolve(pair.ends, pair.data, "nothing", "other")
 
 
+async def test_a_twentieth_may_be_deleted_without_a_yes(pair: Pair):
+    notes = [one for one in await pair.records(1) if one.kind == "note"]
+    for side in (0, 1):
+        texts = {one.text for one in notes[:4]}
+        await pair.forget(side, *[one for one in await pair.records(side) if one.text in texts])
+    assert (await pair.sync()).is_whole
+    await pair.forget(1, await pair.one(1, notes[4].text))
+    assert (await pair.sync()).deleted == {"default": 1}, "one of twenty is not more than 5%"
+    await pair.forget(1, await pair.one(1, notes[5].text))
+    [held] = (await pair.sync()).held_back
+    assert "1 of 19 records are gone" in held.reason
+
+
+async def test_records_that_differ_in_one_field_alone_are_two(pair: Pair):
+    fields: dict[str, tuple[object, object]] = {
+        "title": ("One", "Two"), "topic": ("one", "two"), "tags": (("one",), ("one", "two")),
+        "kind": ("note", "guidance"), "scope": (WEB, COMPANY),
+    }  # fmt: skip
+    for name, values in fields.items():
+        for side, value in enumerate(values):
+            given = {"scope": WEB, "source": SOURCE, "content": f"The same but for {name}.",
+                     "binding_key": pair.keys[side], name: value}  # fmt: skip
+            await pair.service.write(pair.caller, WriteRequest.model_validate(given))
+    done = await pair.sync()
+    assert done.written == dict.fromkeys(pair.keys, len(fields))
+    for side in (0, 1):
+        for name, values in fields.items():
+            found = [getattr(one, name) for one in await pair.records(side)
+                     if one.text == f"The same but for {name}."]  # fmt: skip
+            assert sorted(map(str, found)) == sorted(map(str, values))
+    assert (await pair.sync()).in_step == 2 * NUMBER + 2 * len(fields)
+
+
 async def test_many_deletions_wait_for_a_yes(pair: Pair):
     doomed = [one for one in await pair.records(1) if one.kind == "note"][:10]
     await pair.forget(1, *doomed)
@@ -350,6 +383,19 @@ async def test_each_field_that_changed_alone_goes_to_the_other(
     assert (await pair.sync()).is_whole
     [name] = change
     assert getattr(await pair.one(1 - side, text), name) == change[name]
+    cleared: dict[str, dict[str, object]] = {
+        "expires_at": {"never_expires": True}, "pinned": {"pinned": False}, "tags": {"tags": ()},
+        "summary": {"summary": ""}, "topic": {"topic": "zoo"},
+    }  # fmt: skip
+    one = await pair.one(side, text)
+    request = CorrectRequest.model_validate(
+        {"scope": WEB, "handle": one.handle, "binding_key": pair.keys[side], **cleared[name]}
+    )
+    await pair.service.correct(pair.caller, request)
+    done = await pair.sync()
+    assert (done.is_whole, done.changed) == (True, {pair.keys[1 - side]: 1})
+    assert getattr(await pair.one(1 - side, text), name) in (None, (), False, "zoo")
+    assert (await pair.sync()).in_step == 2 * NUMBER
 
 
 async def test_who_does_not_see_a_record_leaves_its_pair_alone(pair: Pair):
