@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -18,6 +18,7 @@ from memtui.contract import (
     Filter,
     Invalid,
     Model,
+    QueryRequest,
     Record,
     RecordHandle,
     Scope,
@@ -41,7 +42,7 @@ from memtui.provider_kit.derived import DerivedDatabase
 from memtui.provider_kit.matching import matcher, sees, translated
 from memtui.provider_kit.pages import page, read_cursor, write_cursor
 
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+NOON, HOUR = datetime(2026, 3, 1, 12, tzinfo=UTC), timedelta(hours=1)
 
 
 def record(number: int = 1, **fields: Any) -> Record:
@@ -144,6 +145,62 @@ def test_the_second_page_goes_on_where_the_first_ended() -> None:
     rest = page(records[1:], request.model_copy(update={"cursor": first.next_cursor, "limit": 9}))
     assert [one.handle.provider_record_id for one in rest.records] == ["r2", "r3", "r4"]
     assert rest.next_cursor is None
+
+
+@pytest.mark.parametrize("sort", ["created_at", "updated_at", "title", "size", "kind", "topic"])
+def test_records_come_in_the_order_of_any_field(sort: str) -> None:
+    later = {"created_at": NOON, "updated_at": NOON, "title": "B", "text": "12", "kind": "b",
+             "topic": "b"}  # fmt: skip
+    sooner = {"created_at": NOON - HOUR, "updated_at": NOON - HOUR, "title": "a", "text": "1",
+              "kind": "a", "topic": "a"}  # fmt: skip
+    name = {"size": "text"}.get(sort, sort)
+    same: dict[str, Any] = {"created_at": NOON, "updated_at": None, "title": None, "topic": None}
+    records = [record(n, **same | {name: values[name]})
+               for n, values in enumerate((later, sooner, later, sooner))]  # fmt: skip
+    if sort == "updated_at":  # what was never changed is as old as it is
+        records[0] = records[0].model_copy(update={"updated_at": None})
+        records[1] = record(1, **same | {"created_at": NOON - HOUR})
+    records += [record(4, **same | {name: None})] if sort in {"title", "topic"} else []
+    for limit in (1, 2, 9):
+        for is_down, wanted in ((False, [1, 3, 0, 2]), (True, [0, 2, 1, 3])):
+            request = BrowseRequest(
+                scope=Scope(company_id="c"), sort=f"{'-' * is_down}{sort}", limit=limit
+            )
+            found: list[str] = []
+            while True:
+                told = page(records, request)
+                assert told.total == len(records)
+                found += [one.handle.provider_record_id for one in told.records]
+                if told.next_cursor is None:
+                    break
+                request = request.model_copy(update={"cursor": told.next_cursor})
+            last = [4] if sort in {"title", "topic"} else []
+            assert found == [f"r{number}" for number in (*wanted, *last)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"text": "A zebra."}, {"title": "Zebra"}, {"topic": "zebra"}, {"tags": ("a", "zebra")},
+     {"kind": "zebra"}, {"summary": "a zebra"}],
+)  # fmt: skip
+def test_a_record_is_found_by_any_of_its_fields(fields: dict[str, Any]) -> None:
+    plain = {"text": "None.", "topic": None, "tags": ()}
+    records = [record(1, **plain), record(2, **plain | fields), record(3, **plain)]
+    found = search.ranked(records, "zebra")
+    assert [one.handle.provider_record_id for one in found] == ["r2"]
+
+
+def test_a_topic_keeps_what_has_none_and_metadata_must_hold_all() -> None:
+    asked = QueryRequest(scope=Scope(company_id="c"), query="x", topic="cats",
+                         metadata_filter={"a": 1, "b": None})  # fmt: skip
+    passes = matching.eligible(asked)
+    held = {"a": 1, "b": None, "c": 2}
+    assert passes(record(metadata=held))
+    assert passes(record(metadata=held, topic=None))
+    assert not passes(record(metadata=held, topic="dogs"))
+    assert not passes(record(metadata={"a": 1}))
+    assert not passes(record(metadata={"a": 2, "b": None}))
+    assert not passes(record(metadata=held, scope=Scope(company_id="d")))
 
 
 async def test_blocking_methods_run_in_threads() -> None:

@@ -162,6 +162,29 @@ async def test_the_same_row_of_two_files_is_one_operation(load: Log, tmp_path: P
     assert (report.operations, report.added, report.known) == (5, 4, 1)
 
 
+async def test_a_file_that_is_named_twice_is_read_once(load: Log, tmp_path: Path) -> None:
+    path = json_lines(tmp_path / "a.jsonl", [row(id="long-enough-1"), row(id="long-enough-2")])
+    report = await load(path, path)
+    assert (report.files, report.operations, report.added) == ((str(path),), 2, 2)
+
+
+async def test_each_call_of_an_operation_is_added_up(load: Log, tmp_path: Path) -> None:
+    def call(number: int, cost: str | None) -> dict[str, Any]:
+        counts = {"input_tokens": number, "output_tokens": 2 * number, "embedding_tokens": 3}
+        return {"provider": "p", "model": f"m{number}", "cost_usd": cost, **counts}
+
+    rows = [row(id=f"long-enough-{n}", usage=[call(n, "0.5"), call(10, None), call(100, "0.25")])
+            for n in (1, 2)]  # fmt: skip
+    rows.append(row(id="long-enough-3", unpriced_count=1_000, latency_ms=1))
+    report = await load(json_lines(tmp_path / "a.jsonl", rows))
+    assert (report.usage_count, report.unpriced_count, report.unmeasured_count) == (1006, 1002, 2)
+    tokens = report.input_tokens, report.output_tokens, report.embedding_tokens
+    assert (tokens, report.cost_usd) == ((223, 446, 18), Decimal("1.5"))
+    rows = [row(id="long-enough-4", unpriced_count=1_001)]
+    with pytest.raises(Invalid, match="does not fit"):
+        await load(json_lines(tmp_path / "b.jsonl", rows))
+
+
 async def test_what_was_sealed_is_not_added_again(
     service: MemoryService, load: Log, tmp_path: Path
 ) -> None:

@@ -188,6 +188,13 @@ async def test_another_programs_collection_is_opened_as_it_is(
     assert versions[1].valid_to == clock.now
     [told] = ask_as_others(adapter, "aq_project_apollo", 'kv_key == "test_command"')
     assert (told["kv_value"], told["entry_type"]) == ('"make test"', "kv"), "a kv has no history"
+    kv = RecordHandle(provider_key="milvus", provider_record_id="aq_project_apollo/k1")
+    for topic in ("build", "project"):
+        request = CorrectRequest(scope=SCOPE, handle=kv, topic=topic, tags=(topic,))
+        await adapter.correct(request)
+        [corrected] = [one for one in await listed(adapter) if one.handle == kv]
+        now = (corrected.text, corrected.topic, corrected.tags)
+        assert now == ("test_command: make test", topic, (topic,))
     elsewhere = await fact(adapter, "test_command: tox", topic="release")
     assert elsewhere.provider_record_id.endswith("#release/test_command")
     both = ask_as_others(adapter, "aq_project_apollo", 'kv_key == "test_command"')
