@@ -108,3 +108,40 @@ def test_the_shortest_of_thousands_of_texts_is_found(tmp_path: Path) -> None:
 def test_a_text_is_found_inside_of_other_words(tmp_path: Path, text: str, encoding: str) -> None:
     (tmp_path / "notes").write_bytes(f"un{text}ly".encode(encoding))
     assert {one.text for one in look([tmp_path], [text]).traces} == {text}
+
+
+@pytest.mark.parametrize("size", [40, 41, 64, 100])
+def test_a_text_is_found_across_the_parts_that_a_file_is_read_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr("memtui.analytics.traces._CHUNK", size)
+    texts = ["The first of the two texts.", "And the second of them is here."]
+    for place in range(0, 80, 7):
+        for text in texts:
+            (tmp_path / "plain").write_text(f"{'-' * place}{text}{'-' * 90}")
+            (tmp_path / "packed").write_bytes(gzip.compress(f"{'-' * place}{text}".encode()))
+            found = look([tmp_path / "plain", tmp_path / "packed"], texts)
+            told = {(Path(one.place).name, one.text) for one in found.traces}
+            assert told == {("plain", text), ("packed", text)}
+
+
+def test_each_row_column_and_table_is_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memtui.analytics.traces._ROWS", 2)
+    texts = ["The first of the two texts.", "And the second of them is here."]
+    packed = [base64.b64encode(text.encode()).decode() for text in texts]
+    with closing(sqlite3.connect(tmp_path / "rows.db")) as connection:
+        for table in ("one", "two"):
+            connection.execute(f"CREATE TABLE {table} (id TEXT, a TEXT, b TEXT)")
+            for number in range(5):
+                values = (f"{table}{number}", "", packed[number % 2] if number > 2 else "")
+                connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", values)
+        connection.commit()
+    found = look([tmp_path], texts)
+    named = {(one.place.rpartition(": ")[2], one.key.split()[0], one.text)
+             for one in found.traces if one.key}  # fmt: skip
+    assert named == {
+        (f"{table}.b", f"{table}{number}", texts[number % 2])
+        for table in ("one", "two") for number in (3, 4)
+    }  # fmt: skip

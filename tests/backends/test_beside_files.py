@@ -13,6 +13,7 @@ import pytest
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
 from memtui.backends.files.writing import WritableFilesAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
+from memtui.backends.mcp_memory.graph import merged
 from memtui.contract import (
     BindingContext,
     BrowseRequest,
@@ -116,6 +117,8 @@ async def test_what_is_known_of_each_goes_and_comes_back_with_it(
                 assert getattr(one, name) == value, name
     taken = await adapter.snapshot(handles[:3], ACME)
     gone = tuple(handles[:3])
+    path = tmp_path / ("memory/MEMORY.md" if kind is ClaudeMemoryAdapter else "memory.jsonl")
+    content = path.read_bytes()
     assert (await adapter.forget(ForgetRequest(scope=ACME, handles=gone))).missing == ()
     assert not {one.provider_record_id for one in gone} & kept(tmp_path).keys()
     assert handles[3].provider_record_id in kept(tmp_path)
@@ -123,7 +126,8 @@ async def test_what_is_known_of_each_goes_and_comes_back_with_it(
         name: one for name, one in before.items()
         if name not in {one.provider_record_id for one in gone}
     }  # fmt: skip
-    await adapter.restore(taken, ACME)
+    await adapter.restore(taken[::-1], ACME)
+    assert path.read_bytes() == content, "whatever their order, each is put back in its place"
     assert await every(adapter) == before
     assert kept(tmp_path) == known
     await adapter.restore([Snapshot(handle=one, record=None) for one in gone[:2]], ACME)
@@ -274,3 +278,101 @@ async def test_each_line_of_the_index_goes_and_comes_back_with_its_memory(
             assert (f"({one.handle.provider_record_id})" in left) == (one not in gone)
         await adapter.restore(taken, ACME)
         assert (folder / "MEMORY.md").read_text() == index
+
+
+@BOTH
+@pytest.mark.parametrize("change", [{"tags": ("x", "y")}, {"topic": "ops"}, {"text": "The new."}])
+async def test_one_field_of_what_another_program_wrote_is_corrected(
+    opened: Opened, tmp_path: Path, kind: type[Adapter], change: dict[str, Any]
+) -> None:
+    line = {"type": "entity", "name": "vim", "entityType": "tool", "observations": ["One", "Two"]}
+    adapter = await opened(kind, f"{json.dumps(line)}\n")
+    if kind is ClaudeMemoryAdapter:
+        for name in ("One", "Two"):
+            (tmp_path / "memory" / f"{name}.md").write_text(f"---\ntype: user\n---\n{name}\n")
+    before = await every(adapter)
+    [second] = [one for one in before.values() if one.text == "Two"]
+    request = CorrectRequest.model_validate({"scope": ACME, "handle": second.handle, **change})
+    reply = await adapter.correct(request)
+    after = await every(await opened(kind))
+    changed = after.pop(reply.handle.provider_record_id)
+    assert {name: getattr(changed, name) for name in change} == change
+    same = ("title", "kind", "scope", "created_by", "tags", "topic", "text")
+    for name in same:
+        if name not in change and (name, *change) != ("title", "text"):
+            assert getattr(changed, name) == getattr(second, name), name
+    del before[second.handle.provider_record_id]
+    assert after == before
+
+
+def graph(*said: str) -> bytes:
+    """Return a file of observations `name: text`, relations `a → b`, and entities `name`."""
+    lines: dict[str, Json] = {}
+    for one in said:
+        if "→" in one:
+            start, end = one.split(" → ")
+            lines[one] = {"type": "relation", "from": start, "to": end, "relationType": "is"}
+            continue
+        name, _, text = one.partition(": ")
+        entity = {"type": "entity", "name": name, "entityType": "x", "observations": []}
+        lines.setdefault(name, entity)["observations"] += [text] if text else []
+    return "".join(f"{json.dumps(one)}\n" for one in lines.values()).encode()
+
+
+def said(content: bytes) -> list[str]:
+    found: list[str] = []
+    for one in map(json.loads, content.splitlines()):
+        if one["type"] == "relation":
+            found.append(f"{one['from']} → {one['to']}")
+        else:
+            found += [f"{one['name']}: {text}" for text in one["observations"]] or [one["name"]]
+    return sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("before", "theirs", "ours", "both"),
+    [
+        (["a: 1", "a: 2"], ["a: 1", "a: 2", "a: 3"], ["a: 1"], ["a: 1", "a: 3"]),
+        (["a: 1", "a: 2"], ["a: 2"], ["a: 1", "a: 2", "b: 1"], ["a: 2", "b: 1"]),
+        (["a: 1", "a: 1"], ["a: 1"], ["a: 1"], ["a: 1"]),
+        (["a: 1", "a: 1"], ["a: 1", "a: 1", "a: 1"], ["a: 1"], ["a: 1", "a: 1", "a: 1"]),
+        (["a", "b"], ["a", "b", "a → b", "c"], ["a", "b: 1"], ["a", "a → b", "b: 1", "c"]),
+        (["a", "b", "a → b", "b → a"], ["a", "b", "b → a"], ["a", "b", "a → b", "b → a", "c"],
+         ["a", "b", "b → a", "c"]),
+        (["a", "b"], ["a"], ["a", "b", "c"], ["a", "c"]),
+        (["a", "b"], ["a", "b", "c"], ["a"], ["a", "c"]),
+    ],
+)  # fmt: skip
+def test_the_change_that_others_made_is_made_again_and_no_other(
+    before: list[str], theirs: list[str], ours: list[str], both: list[str]
+) -> None:
+    made = merged(graph(*before), graph(*theirs), graph(*ours))
+    assert said(made) == both
+    assert merged(graph(*before), graph(*theirs), made) == made, "once is enough"
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "left"),
+    [
+        (["a: x", "a: x", "a: y"], ["a: x", "a: y"]), (["a: x"], ["a: x"]),
+        (["a: x", "a: x", "a: x"], ["a: x", "a: x"]), (["b: y"], ["b: y"]),
+    ],
+)  # fmt: skip
+async def test_of_equal_ones_only_so_many_go_as_were_asked_for(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, meanwhile: list[str], left: list[str]
+) -> None:
+    adapter = await opened(McpMemoryAdapter, graph("a: x", "a: x").decode())
+    assert isinstance(adapter, McpMemoryAdapter)
+    found = [one for one in (await every(adapter)).values() if one.text == "x"]
+
+    fresh: list[bytes] = []
+
+    def change(edit: Callable[[bytes], bytes]) -> bytes:
+        """Have another program put its file in place of the first try."""
+        edit(graph("a: x", "a: x"))
+        fresh.append(edit(graph(*meanwhile)))
+        return fresh[0]
+
+    monkeypatch.setattr(adapter._file, "change", change)
+    await adapter.forget(ForgetRequest(scope=ACME, handles=(found[1].handle,)))
+    assert said(fresh[0]) == left

@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
-from memtui.backends.claude_memory.texts import parse_index, parse_memory
+from memtui.backends.claude_memory.texts import (
+    LOADED_BYTES,
+    LOADED_LINES,
+    parse_index,
+    parse_memory,
+)
 from memtui.contract import BrowseRequest, Record, Scope, SourceKind
 
 ACME = Scope(company_id="acme")
@@ -239,3 +244,27 @@ def test_no_line_of_the_index_is_lost(lines: list[str]) -> None:
     for line in text.split("\n"):
         if line.strip() and not line.lstrip().startswith("#") and line != "- [t](a.md) hook":
             assert line.rstrip("\n") in held
+
+
+def test_of_two_index_lines_of_a_memory_the_first_counts() -> None:
+    index = parse_index("- [One](a.md) — first\n- [Two](b.md) — b\n- [Again](a.md) — second\n",
+                        frozenset({"a.md", "b.md"}))  # fmt: skip
+    told = {name: (link.title, link.hook, link.line) for name, link in index.links.items()}
+    assert told == {"a.md": ("One", "first", 1), "b.md": ("Two", "b", 2)}
+
+
+def test_an_index_is_loaded_up_to_its_last_line_or_byte() -> None:
+    def unloaded(lines: list[str]) -> tuple[list[bool], list[int]]:
+        text = "".join(f"{line}\n" for line in lines)
+        index = parse_index(text, frozenset({"a.md", "z.md"}))
+        links = [index.links[name].loaded for name in ("a.md", "z.md")]
+        return links, [flaw.line for flaw in index.parsed.flaws]
+
+    first, last = "- [A](a.md)", "- [Z](z.md)"
+    rest = [first, *["x"] * (LOADED_LINES - 2)]
+    assert unloaded([*rest, last]) == ([True, True], [])
+    assert unloaded([*rest, "x", last]) == ([True, False], [LOADED_LINES + 1])
+    room = LOADED_BYTES - len(first) - len(last) - 2
+    assert unloaded([first, "é" * (room // 2) + "x" * (room % 2), last]) == ([True, True], [])
+    longer = "é" * (room // 2) + "x" * (room % 2 + 1)
+    assert unloaded([first, longer, last]) == ([True, False], [3])

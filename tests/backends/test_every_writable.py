@@ -292,7 +292,11 @@ async def test_each_of_several_owners_has_its_own(place: Place) -> None:
     assert await place.forget(*firsts) == ()
     left = sorted(f"{owner} says 2 of badgers" for owner in place.owners)
     assert await place.texts() == left, "the others' are to stay, and only they"
-    assert await place.found("badgers") == left[:10]
+    for top_k, is_capped in ((len(left), False), (len(left) - 1, True)):
+        asked = QueryRequest(scope=COMPANY, query="badgers", top_k=top_k)
+        bundle = await place.adapter.query(asked)
+        assert (len(bundle.snippets), bundle.capped) == (top_k, is_capped)
+        assert {one.text for one in bundle.snippets} <= set(left)
     assert all([await place.get(one) is None for one in firsts])
     assert set(await place.forget(*firsts)) == set(firsts)
     if taken:

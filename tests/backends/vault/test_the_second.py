@@ -144,16 +144,28 @@ async def test_each_alias_and_each_link_counts(open_vault: Open, root: Path) -> 
     lines = ["[[First]] and [[second|words]]", "[[Third#part]]", "[[hub]]"]
     for number, line in enumerate(lines):
         put(root, f"projects/web/memory/{number}.md", f"Text.\n\n{line}\n")
-    adapter = await open_vault()
+    ends = NOW + timedelta(days=1)
+    put(root, "projects/web/memory/late.md", f"---\nexpires: {ends}\n---\n[[hub]]\n")
+    put(root, "projects/web/memory/to.md", "[[late]] and [[nobody]]\n")
+    now = [ends - timedelta(microseconds=1)]
+    adapter = await open_vault(now=lambda: now[0])
     ids = ["projects/web/memory/hub.md", "projects/web/memory/0.md"]
     handles = [RecordHandle(provider_key="vault", provider_record_id=one) for one in ids]
     found = await adapter.links(handles, SCOPE)
-    coming = [
-        (one.handle and one.handle.provider_record_id[-4:]) for one in found[ids[0]].backlinks
-    ]
-    assert sorted(map(str, coming)) == ["0.md", "0.md", "1.md", "2.md"]
+    back = [one.handle for one in found[ids[0]].backlinks if one.handle]
+    names = ["0.md", "0.md", "1.md", "2.md", "late.md"]
+    assert sorted(one.provider_record_id.rpartition("/")[2] for one in back) == names
     going = [(one.target, one.words, one.handle) for one in found[ids[1]].links]
     assert going == [("First", None, handles[0]), ("second", "words", handles[0])]
+    late, to = (
+        RecordHandle(provider_key="vault", provider_record_id=f"projects/web/memory/{name}.md")
+        for name in ("late", "to")
+    )
+    for moment, end, count in ((now[0], late, 5), (ends, None, 4)):
+        now[0] = moment
+        leads = (await adapter.links([to], SCOPE))[to.provider_record_id].links
+        assert [one.handle for one in leads] == [end, None], "what has expired is not there"
+        assert len((await adapter.links(handles, SCOPE))[ids[0]].backlinks) == count
 
 
 async def test_problems_are_told_to_who_sees_their_folder_alone(
