@@ -83,7 +83,7 @@ def text_of(request: Request) -> str:
     return (request.text or "") if isinstance(request, CorrectRequest) else ""
 
 
-_STATE = {"text", "title", "summary", "kind", "topic", "tags", "pinned", "expires_at"}
+_STATE = {"text", "title", "summary", "kind", "topic", "tags", "pinned", "expires_at", "metadata"}
 """The fields by which a record of a provider without revisions has changed."""
 
 

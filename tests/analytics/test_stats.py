@@ -290,6 +290,33 @@ def test_without_any_opening_a_hit_is_a_score(database: Database, rollups: Rollu
     assert rollups.stats().hit_sign is HitSign.USED
 
 
+@pytest.mark.parametrize(("key", "limit"), [("default", 0.5), ("mem0", 0.8)])
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_a_score_at_the_threshold_is_a_hit(
+    database: Database, root: Path, rollups: Rollups, key: str, limit: float, is_sealed: bool
+) -> None:
+    handle = {"rank": 1, "provider_key": "x", "provider_record_id": "r"}
+    scores = (limit, math.nextafter(limit, 0), math.nextafter(limit, 1))
+    append(
+        database,
+        [
+            draft(
+                number,
+                operation_type="query",
+                status="ok",
+                binding_key=key,
+                handles=[handle | {"score": one}],
+            )
+            for number, one in enumerate(scores)
+        ],
+    )
+    if is_sealed:
+        seal(database, root, "acme")
+    for bucket in (None, Bucket.DAY):
+        found = rollups.stats(bucket=bucket, hit_sign=HitSign.SCORE)
+        assert (found.answered_count, found.hit_count) == (3, 2)
+
+
 def test_a_dimension_that_is_none_is_refused(rollups: Rollups) -> None:
     with pytest.raises(Invalid, match="no dimension seq; DROP"):
         rollups.stats(by=["seq; DROP"])

@@ -14,6 +14,7 @@ import sys
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,27 @@ async def test_a_home_comes_back_as_it_was(lived: Lived, tmp_path: Path) -> None
     await service.close()
     assert load_settings(there).hot_days == 7
     assert (there.data / switched).read_text() == '{"closed": true}'
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_the_settings_come_back_into_the_config_folder(
+    lived: Lived, tmp_path: Path, apart: bool
+) -> None:
+    def of(paths: Paths, name: str) -> Paths:
+        return replace(paths, config=tmp_path / name if apart else paths.data)
+
+    home, there = of(lived.paths, "set"), of(find_paths(tmp_path / "there"), "set there")
+    home.config.mkdir(exist_ok=True)
+    home.config_file.write_text("hot_days = 7\n")
+    views = {"views": "of mine"}
+    home.views_file.write_text(json.dumps(views))
+    done = backup(home, lived.settings, tmp_path / "home.zip", now=NOW)
+    assert {"config.toml", "views.json"} <= done.files.keys()
+    restore(tmp_path / "home.zip", there)
+    assert [one.parent for one in tmp_path.rglob("config.toml")].count(there.config) == 1
+    assert there.config_file.read_text() == "hot_days = 7\n"
+    assert json.loads(there.views_file.read_text()) == views
+    assert (there.data / "config.toml").exists() is not apart
 
 
 def test_nothing_is_written_over(lived: Lived, tmp_path: Path) -> None:

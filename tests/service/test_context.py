@@ -404,6 +404,36 @@ async def test_what_is_late_or_down_keeps_nothing_else_from_the_model(
         await service.close()
 
 
+async def test_equal_ids_in_two_bindings_are_two_records(
+    paths: Paths, settings: Settings, fake: type[FakeAdapter]
+) -> None:
+    service = await open_service(paths, settings, providers={"fake": _Profiling})
+    try:
+        for key, target in (("hosted", ("project", "apollo")), ("central", ("company", "local"))):
+            await service.bindings.add(CALLER, key, "fake", {})
+            await service.bindings.set_target(CALLER, *target, key)
+        same: dict[str, object] = {"record_id": "r1"}
+        await write(service, "deploy: friday", COMPANY, binding_key="central", **same)
+        await write(service, "Who may deploy", APOLLO, binding_key="hosted", kind="note", **same)
+        request = asked(APOLLO, prompt="deploy", budget=5_000, delivered=True)
+        answer = await service.context(CALLER, request)
+        told = {
+            str(one.kind): [(fact.binding_key, fact.text) for fact in one.facts]
+            for one in answer.sections
+        }
+        assert told["related"] == [("hosted", "Who may deploy")]
+        assert [key for key, _ in told["company"]] == ["central"]
+        operation = await service.log.get(CALLER, answer.operation_id)
+        assert sorted(operation.place_of(one) for one in operation.handles) == [
+            ("central", "r1"), ("hosted", "r1"),
+        ]  # fmt: skip
+        for key in ("hosted", "central"):
+            reads = await service.log.retrieval_stats(CALLER, key, ["r1"])
+            assert reads["r1"].count == 1
+    finally:
+        await service.close()
+
+
 async def test_one_that_is_cancelled_before_its_reads_begin_leaves_none_over(
     service: MemoryService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

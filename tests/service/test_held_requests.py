@@ -17,6 +17,7 @@ from memtui.contract import (
     Denied,
     ForgetRequest,
     NotFound,
+    Record,
     RecordHandle,
     Scope,
     SourceRef,
@@ -25,6 +26,7 @@ from memtui.contract import (
 )
 from memtui.service import Caller, Membership, MemoryService, Role, open_service, purge
 from memtui.service.answers import ReviewRule
+from memtui.service.holding import state_of
 from memtui.store.erasing import Aim
 from tests.homes import furnish
 
@@ -105,6 +107,26 @@ async def test_corrections_that_differ_in_a_field_wait_each(
            (change, change.model_copy(update={name: value}), of_second)]  # fmt: skip
     assert len(set(ids)) == 3
     assert await held(service, change) == ids[0]
+
+
+STATE: dict[str, Any] = {
+    "text": "b", "title": "T", "summary": "S", "kind": "fact", "topic": "t", "tags": ("x",),
+    "pinned": True, "expires_at": SOON, "metadata": {"a": 1}, "revision": "2",
+}  # fmt: skip
+"""What makes another record of one: a person decides on it, and agents read it."""
+NO_STATE = {"handle", "scope", "source", "created_at", "updated_at", "created_by", "valid_from",
+            "valid_to", "location", "read_only", "problem"}  # fmt: skip
+
+
+def test_a_record_without_revisions_is_another_with_any_other_field() -> None:
+    assert STATE.keys() == Record.model_fields.keys() - NO_STATE
+    handles = [RecordHandle(provider_key="x", provider_record_id=f"r{n}") for n in range(2)]
+    records = [Record(handle=one, text="a", scope=APOLLO) for one in handles]
+    states = {state_of(records), state_of(records[:1])}
+    for name, value in STATE.items():
+        states.add(state_of([records[0], records[1].model_copy(update={name: value})]))
+    assert len(states) == len(STATE) + 2
+    assert state_of(records[::-1]) in states
 
 
 SAID: list[dict[str, Any]] = [

@@ -281,3 +281,19 @@ async def test_a_list_of_owners_that_may_be_cut_is_not_tried(
     await ask(service, "run-1", "heron", APOLLO, owners=(APOLLO, *others))
     found = await impact(service, note)
     assert [one.why for one in found.untried] == ([] if is_whole else [WhyNot.CUT])
+
+
+async def test_a_context_is_reached_by_records_of_any_binding(service: MemoryService) -> None:
+    await service.bindings.set_target(PERSON, "project", "apollo", "facts")
+    tea = await write(service, "Ana prefers tea.", ANA, kind="fact")
+    await service.context(agent("run-1"), ContextRequest(scope=APOLLO, delivered=True))
+    await service.context(agent("run-2"), ContextRequest(scope=BOTH, delivered=True))
+    await ask(service, "run-3", "tea", BOTH, binding_key="facts")
+    found = await impact(service, tea)
+    assert [one.runs for one in found.effects] == [("run-2",)]
+    later = await write(service, "Ana prefers coffee.", ANA, kind="fact")
+    found = await impact(service, later)  # which the log's contexts did not have
+    assert [one.runs for one in found.effects] == [("run-2",)]
+    other = await write(service, "Everybody drinks water.", Scope(company_id="local"), kind="fact")
+    found = await impact(service, other)
+    assert {run for one in found.effects for run in one.runs} == {"run-1", "run-2"}

@@ -9,7 +9,9 @@ import pytest
 from memtui.contract import (
     BrowseRequest,
     Conflict,
+    CorrectRequest,
     Filter,
+    ForgetRequest,
     NotFound,
     QueryRequest,
     Scope,
@@ -152,3 +154,35 @@ async def test_filter_by_text_reaches_past_the_newest(reference: Server, open_pl
     adapter = await open_plugin(url, max_searches=1)
     page = await adapter.browse(BrowseRequest(scope=SCOPE, filter=Filter(text="quokka")))
     assert [one.handle.provider_record_id for one in page.records] == [f"workspace:web/{old}"]
+
+
+@pytest.mark.parametrize("change", ["write", "correct", "forget", "restore", "namespace"])
+async def test_the_next_page_shows_what_was_changed_meanwhile(
+    reference: Server, open_plugin: Open, change: str
+) -> None:
+    adapter = await open_plugin(reference[1])
+    _, two = [await note(adapter, text) for text in ("one", "two")]
+    gone = await adapter.snapshot([two], SCOPE)
+    listed = BrowseRequest(scope=SCOPE, sort="created_at", limit=1)
+    first = await adapter.browse(listed)
+    assert [record.text for record in first.records] == ["one"]
+    left = {"two"}
+    if change == "write":
+        await note(adapter, "three")
+        left.add("three")
+    elif change == "correct":
+        await adapter.correct(CorrectRequest(scope=SCOPE, handle=two, text="second"))
+        left = {"second"}
+    elif change == "namespace":
+        await adapter.delete_namespace("workspace:web")
+        left = set()
+    else:
+        await adapter.forget(ForgetRequest(scope=SCOPE, handles=(two,)))
+        left = set()
+    if change == "restore":
+        page = await adapter.browse(listed)
+        assert page.next_cursor is None
+        await adapter.restore(gone, SCOPE)
+        left = {"two"}
+    asked = listed.model_copy(update={"limit": 10, "cursor": first.next_cursor})
+    assert {record.text for record in (await adapter.browse(asked)).records} == left

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import mcp_types as types
 import pytest
+from mcp.server.streamable_http_manager import DEFAULT_SESSION_IDLE_TIMEOUT
 
+from memtui.doors.agent import Agent, agent_of
+from memtui.doors.mcp import server as mcp_server
+from memtui.doors.mcp.server import MemoryServer
 from memtui.service import Caller, MemoryService
 from tests.doors.mcp.conftest import Connect, text_of
 
@@ -68,3 +74,60 @@ async def test_a_call_that_is_no_longer_offered_says_why(
     answer = await client.call_tool("memory_note", {"text": "Too late."})
     assert answer.is_error
     assert "read-only" in text_of(answer)
+
+
+class _Session:
+    """A client's session, as the server sees it over HTTP."""
+
+    client_params = None
+
+    def __init__(self, name: str) -> None:
+        self.told = 0
+        self.context: Any = SimpleNamespace(
+            session=self,
+            request=SimpleNamespace(headers={"mcp-session-id": name}),
+            protocol_version="2025-06-18",
+        )
+
+    async def send_tool_list_changed(self) -> None:
+        self.told += 1
+
+
+async def test_tools_are_those_of_the_agents_own_scope(
+    service: MemoryService, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(mcp_server, "monotonic", lambda: clock[-1])
+    await service.bindings.add(caller, "zeus", "vault", {})
+    await service.bindings.set_target(caller, "project", "zeus", "zeus")
+    agents = {
+        name: await agent_of(
+            service, caller, "mcp", name="coding", project_id=name, may_destroy=True
+        )
+        for name in ("apollo", "zeus")
+    }
+    sessions = {name: _Session(name) for name in agents}
+
+    async def agent(context: Any) -> Agent:
+        return agents[context.request.headers["mcp-session-id"]]
+
+    server = MemoryServer(agent)
+
+    async def offered() -> dict[str, set[str]]:
+        return {
+            name: {tool.name for tool in (await server._list_tools(one.context, None)).tools}
+            for name, one in sessions.items()
+        }
+
+    before = await offered()
+    await service.bindings.update(caller, "zeus", read_only=True)
+    for listeners in server._listeners.values():
+        await server._look(listeners)
+    assert {name: one.told for name, one in sessions.items()} == {"apollo": 0, "zeus": 1}
+    after = await offered()
+    assert before["apollo"] == before["zeus"] == after["apollo"] > after["zeus"]
+    for idle, left in ((DEFAULT_SESSION_IDLE_TIMEOUT, 1), (DEFAULT_SESSION_IDLE_TIMEOUT + 1, 0)):
+        clock.append(float(idle))
+        for listeners in server._listeners.values():
+            listeners.drop_idle()
+            assert len(listeners.sessions) == left
