@@ -28,6 +28,7 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
+from memtui.record_changes import corrected
 from memtui.service.answers import SAME, MutationAnswer, ReviewRule, RuleAction, RuleTest, Similar
 from memtui.service.connections import Connection
 from memtui.service.core import Group, at_once, find_binding, in_thread, to_its_end
@@ -460,14 +461,7 @@ def _differences(
         yield HeldDifference(before=replaced, after=new)
         return
     for record in there:
-        after = None
-        if isinstance(request, CorrectRequest):
-            named = ("text", "pinned", "summary", "topic", "tags", "expires_at")
-            given = {name: getattr(request, name) for name in named}
-            update = {name: value for name, value in given.items() if value is not None}
-            if request.never_expires:
-                update["expires_at"] = None
-            after = record.model_copy(update=update)
+        after = corrected(record, request) if isinstance(request, CorrectRequest) else None
         yield HeldDifference(before=record, after=after)
 
 

@@ -25,8 +25,9 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, Membership, MemoryService, Role, open_service, purge
-from memtui.service.answers import ReviewRule
+from memtui.service.answers import ReviewRule, RuleAction, RuleTest
 from memtui.service.holding import state_of
+from memtui.service.review import HeldWrite, Review
 from memtui.store.erasing import Aim
 from tests.homes import furnish
 
@@ -221,3 +222,52 @@ def test_a_purge_removes_every_draft_of_what_is_gone(paths: Paths) -> None:
     )
     purge._scrub_files(paths, aim)
     assert [one.name for one in paths.data.glob("draft-*")] == ["draft-another"]
+
+
+async def test_a_removal_goes_on_from_what_its_reviewer_saw(service: MemoryService) -> None:
+    await service.review.add_rule(ANA, "default", ALL)
+    records = [(await service.write(ANA, asks(f"Note {n}"))).records[0] for n in range(2)]
+    one = await held(service, ForgetRequest.of(records, APOLLO))
+    for record in records:
+        await service.correct(ANA, CorrectRequest(scope=APOLLO, handle=record.handle, text="Other"))
+    shown = await service.review.show(ANA, one)
+    answer = await service.review.accept(ANA, one, seen=shown.seen)
+    assert {*answer.handles} == {record.handle for record in records}
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "is_held"),
+    [(None, "git", True), ("git", "git", True), ("git", None, True), ("ops", "git", False)],
+)
+async def test_a_fact_contradicts_those_of_its_namespace_and_of_none(
+    service: MemoryService, there: str | None, asked: str | None, is_held: bool
+) -> None:
+    known = asks("branch: main", kind="fact", topic=there)
+    await service.write(ANA, known)
+    await service.review.add_rule(ANA, "default", ReviewRule(action="hold", test="contradiction"))
+    answer = await service.write(BOT, asks("branch: release", kind="fact", topic=asked))
+    assert (answer.held is not None) is is_held
+
+
+@pytest.mark.parametrize(
+    ("content", "fields", "value"),
+    [
+        ("branch: main", {"topic": "git", "title": "T"}, "branch"),
+        ("No pair", {"topic": "git", "title": "T"}, "git"),
+        ("No pair", {"title": "T"}, "T"),
+        ("No pair", {}, "ana"),
+    ],
+)
+def test_a_rule_is_about_the_subject_of_what_was_held(
+    content: str, fields: dict[str, Any], value: str
+) -> None:
+    ana = Scope(company_id="local", subject_id="ana")
+    one = HeldWrite(
+        held_id="h", binding_key="default", operation_type="write", owners=(ana,), text=content,
+        request=asks(content, ana, **fields), reasons=(), principal="agent:bot", door="mcp",
+        times=1, held_at=SOON, last_at=SOON,
+    )  # fmt: skip
+    made = Review.rule_from(None, one, RuleAction.HOLD, RuleTest.SUBJECT)  # type: ignore[arg-type]
+    assert made.value == value
+    agent = Review.rule_from(None, one, RuleAction.HOLD, RuleTest.AGENT)  # type: ignore[arg-type]
+    assert agent.value == "bot"

@@ -159,3 +159,30 @@ async def test_an_interrupted_capture_leaves_one_note(
     finally:
         await service.close()
         FakeAdapter.reset()
+
+
+async def test_each_comment_and_document_of_each_issue_is_a_memory(
+    service: MemoryService, caller: Caller
+) -> None:
+    switches = {Capture.COMMENTS: True, Capture.DOCUMENTS: True}
+    await service.bindings.update(caller, "default", capture=switches)
+    own = caller.model_copy(update={"door": "hook"})
+    agent = Agent(service, own, Scope(company_id=caller.company_id, project_id="p"), "default")
+    places = [
+        {"comment_id": "1"}, {"comment_id": "2"}, {"document_key": "spec"},
+        {"document_key": "plan"},
+    ]  # fmt: skip
+    given = [
+        IssueText(issue_id=issue, text=f"Said in {issue} {place}", **place)
+        for issue in ("I-1", "I-2")
+        for place in places
+    ]
+    stored = [await capture_text(agent, one) for one in given]
+    assert {one.outcome for one in stored} == {Outcome.STORED}
+    assert len({one.record_ids for one in stored}) == len(given)
+    for one, known in zip(given, stored, strict=True):
+        again = await capture_text(agent, one)
+        assert (again.outcome, again.record_ids) == (Outcome.UNCHANGED, known.record_ids)
+    changed = given[3].model_copy(update={"text": "Said anew"})
+    answer = await capture_text(agent, changed)
+    assert (answer.outcome, answer.record_ids) == (Outcome.UPDATED, stored[3].record_ids)

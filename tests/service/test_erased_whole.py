@@ -1,0 +1,227 @@
+"""Of what a purge is about every record, owner, binding, page, file and row goes; others stay."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memtui.config import Paths, load_settings
+from memtui.contract import (
+    BrowseRequest,
+    CorrectRequest,
+    Filter,
+    ForgetRequest,
+    Invalid,
+    QueryRequest,
+    RecordHandle,
+    Scope,
+    SourceRef,
+    WriteRequest,
+)
+from memtui.service import Caller, MemoryService, open_service, purge, survey
+from memtui.service.answers import ReviewRule
+from memtui.service.survey import PurgeRequest
+from memtui.store import erasing
+from memtui.store import log as store_log
+from memtui.store.erasing import Aim
+from tests.homes import furnish
+
+BOSS = Caller(company_id="local", principal="user:boss", door="test")
+BOT = Caller(company_id="local", principal="agent:bot", door="mcp", run_id="run-1")
+COMPANY = Scope(company_id="local")
+SOURCE = SourceRef(kind="manual_note", company_id="local")
+BEA = Scope(company_id="local", subject_id="bea")
+OWNERS = (BEA, BEA.model_copy(update={"project_id": "web"}))
+"""Whose memories are the subject's: a project's too, where its provider says of whom they are."""
+OTHERS = (Scope(company_id="local", subject_id="bert"), Scope(company_id="local", project_id="web"))
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+class Clock:
+    """Goes on by a microsecond each time that it is looked at."""
+
+    now = NOW
+    step = timedelta(microseconds=1)
+
+    def __call__(self) -> datetime:
+        self.now += self.step
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def service(
+    paths: Paths, begun: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[MemoryService]:
+    """Two bindings, and pages and batches of two."""
+    for module, name in (
+        (purge, "_BATCH"), (purge, "_AT_ONCE"), (survey, "_AT_ONCE"), (erasing, "_PAGE"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, 2)
+    for module in (erasing, store_log):
+        monkeypatch.setattr(module, "parts", partial(store_log.parts, size=2))
+    settings = load_settings(paths, principal="user:boss")
+    furnish(paths, settings, begun)
+    opened = await open_service(paths, settings, clock=clock)
+    await opened.bindings.add(BOSS, "table", "facts", {})
+    yield opened
+    await opened.close()
+
+
+class Told:
+    """Writes memories whose every word can be looked for."""
+
+    def __init__(self, service: MemoryService) -> None:
+        self.service = service
+        self.number = 0
+
+    def word(self, kind: str) -> str:
+        self.number += 1
+        return f"{kind}word{self.number:04}"
+
+    async def write(self, kind: str, scope: Scope, key: str, **fields: Any) -> RecordHandle:
+        is_note = key == "default" and self.number % 2 == 0
+        given: dict[str, Any] = {
+            "scope": scope, "source": SOURCE, "binding_key": key,
+            "kind": "note" if is_note else "fact",
+            "content": f"{self.word(kind)}: {self.word(kind)}", "tags": (self.word(kind),),
+        }  # fmt: skip
+        if is_note:
+            given |= {"title": self.word(kind), "summary": self.word(kind)}
+        answer = await self.service.write(BOSS, WriteRequest.model_validate(given | fields))
+        return answer.handles[0]
+
+
+def words_in(home: Path) -> str:
+    """Return all that any file of a home holds, databases by their rows too."""
+    found = []
+    for path in (one for one in home.rglob("*") if one.is_file()):
+        raw = path.read_bytes()
+        found += [str(path), raw.decode("utf-8", "replace")]
+        if raw.startswith(b"SQLite format 3"):
+            with closing(sqlite3.connect(path)) as connection:
+                found += connection.iterdump()
+    return "\n".join(found)
+
+
+@pytest.mark.slow
+async def test_all_of_a_subject_goes_from_every_page_binding_and_owner(
+    service: MemoryService, paths: Paths, clock: Clock
+) -> None:
+    told = Told(service)
+    soon = NOW + timedelta(hours=1)
+    kept: list[RecordHandle] = []
+    for key in ("default", "table"):
+        for scope in (*OWNERS, *OTHERS) if key == "default" else (BEA, *OTHERS):
+            kind = "plum" if scope in OWNERS else "fig"
+            handles = [await told.write(kind, scope, key) for _ in range(2)]
+            handles.append(await told.write(kind, scope, key, expires_at=soon))
+            change = CorrectRequest(
+                scope=scope, handle=handles[0], binding_key=key,
+                text=f"{told.word(kind)}: {told.word(kind)}", tags=(told.word(kind),),
+            )  # fmt: skip
+            handles[0] = (await service.correct(BOSS, change)).handles[0]
+            query = QueryRequest(scope=scope, query=told.word(kind), binding_key=key)
+            await service.query(BOSS, query)
+            if kind == "fig":
+                kept += handles
+                continue
+            gone = ForgetRequest(scope=scope, handles=tuple(handles[:1]), binding_key=key)
+            await service.forget(BOSS, gone)
+    rule = ReviewRule(action="hold", test="all")
+    await service.review.add_rule(BOSS, "default", rule)
+    for scope in (*OWNERS, *OTHERS):
+        kind = "plum" if scope in OWNERS else "fig"
+        for _ in range(2):
+            given = {"scope": scope, "source": SOURCE, "content": told.word(kind)}
+            assert (await service.write(BOT, WriteRequest(**given, summary=told.word(kind)))).held
+            await service.query(BOSS, QueryRequest(scope=COMPANY, query=str(given["content"])))
+    clock.now += timedelta(hours=2)
+    before = words_in(paths.data)
+    assert before.count("plumword") > 40
+
+    answer = await service.purging.apply(BOSS, PurgeRequest(subject_id="bea", forget=True))
+    assert (answer.left, answer.forgotten) == ((), 6)
+    after = words_in(paths.data)
+    assert "plumword" not in after
+    wanted = {f"figword{n:04}" for n in range(told.number + 1) if f"figword{n:04}" in before}
+    assert {one for one in wanted if one not in after} == set()
+    listed = []
+    for key in ("default", "table"):
+        request = BrowseRequest(scope=COMPANY, binding_key=key, expired=True)
+        listed += [record.handle for record in (await service.browse(BOSS, request)).records]
+    assert {one.provider_record_id for one in kept} == {one.provider_record_id for one in listed}
+    assert len(await service.review.waiting(BOSS)) == 4
+    assert (await service.analysis.verify_chain(BOSS)).problem is None
+
+
+async def test_what_an_age_erases_is_older_in_every_batch(
+    service: MemoryService, paths: Paths, clock: Clock
+) -> None:
+    told, written = Told(service), {}
+    rule = ReviewRule(action="hold", test="all")
+    await service.review.add_rule(BOSS, "default", rule)
+    clock.step = timedelta(0)
+    for days, kind in enumerate(("plum", "fig")):
+        clock.now = NOW + timedelta(days=days)
+        given = {"scope": COMPANY, "source": SOURCE, "content": told.word(kind)}
+        written[kind] = await service.write(BOSS, WriteRequest.model_validate(given))
+        for _ in range(5):
+            query = QueryRequest(scope=COMPANY, query=told.word(kind))
+            await service.query(BOSS, query)
+        for _ in range(3):
+            given = {"scope": COMPANY, "source": SOURCE, "content": told.word(kind)}
+            await service.write(BOT, WriteRequest.model_validate(given))
+    age = PurgeRequest(before=NOW + timedelta(days=1))
+    await service.purging.apply(BOSS, age)
+    page = await service.log.page(BOSS, Filter(operation_type="query"), limit=20)
+    asked = [one.request.get("query") for one in page.operations]
+    assert [bool(one) for one in asked] == [True] * 5 + [False] * 5
+    waiting = await service.review.waiting(BOSS)
+    assert [one.text[:3] for one in waiting] == ["fig"] * 3
+    await service.undo(BOSS, written["fig"].operation_id)
+    with pytest.raises(Invalid, match="erased"):
+        await service.undo(BOSS, written["plum"].operation_id)
+
+
+NAMED = {"text": "plum pudding for everybody", "of": {"company_id": "local", "subject_id": "bea"}}
+
+
+@pytest.mark.parametrize("name", ["session.json", "views.json", "queries.json"])
+def test_each_file_of_the_app_loses_what_names_it(paths: Paths, name: str) -> None:
+    said, other = NAMED["text"], "fig rolls for everybody else"
+    elsewhere = {"company_id": "other", "subject_id": "bea"}
+    document = {
+        "list": [other, said, [said], {"a": [other, {"b": said}]}, NAMED["of"], elsewhere, 7],
+        "text": said, "deep": {"text": f"and {said}", "kept": other}, said: other,
+        "scope": NAMED["of"], "other": elsewhere, "plain": [1, None, True],
+    }  # fmt: skip
+    (paths.data / name).write_text(json.dumps(document))
+    aim = Aim(company_id="local", subject_id="bea", texts=frozenset({str(said)}))
+    purge._scrub_files(paths, aim)
+    assert json.loads((paths.data / name).read_text()) == {
+        "list": [other, elsewhere, 7], "text": "", "deep": {"text": "", "kept": other},
+        "scope": None, "other": elsewhere, "plain": [1, None, True],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", ["", ".1", ".2"])
+def test_lines_of_every_error_log_go_that_hold_a_part_of_a_text(paths: Paths, suffix: str) -> None:
+    text = "plum pudding\nfor everybody\nin the house"
+    lines = ["begin", "fig rolls", "said plum pudding", "for everybody", "in the house!", "end"]
+    path = paths.log_file.with_name(paths.log_file.name + suffix)
+    path.write_text("\n".join(lines) + "\n")
+    purge._scrub_files(paths, Aim(company_id="local", texts=frozenset({text})))
+    assert path.read_text().split() == ["begin", "fig", "rolls", "end"]
