@@ -26,7 +26,7 @@ from memtui.contract import (
 )
 from memtui.service import Caller, Membership, MemoryService, Role, open_service, purge
 from memtui.service.answers import ReviewRule, RuleAction, RuleTest
-from memtui.service.holding import state_of
+from memtui.service.holding import Met, _Asked, state_of
 from memtui.service.review import HeldWrite, Review
 from memtui.store.erasing import Aim
 from tests.homes import furnish
@@ -271,3 +271,49 @@ def test_a_rule_is_about_the_subject_of_what_was_held(
     assert made.value == value
     agent = Review.rule_from(None, one, RuleAction.HOLD, RuleTest.AGENT)  # type: ignore[arg-type]
     assert agent.value == "bot"
+
+
+def asked_to_correct(old: Record, **fields: Any) -> _Asked:
+    request = CorrectRequest(scope=old.scope, handle=old.handle, **fields)
+    nothing: Any = None
+    return _Asked(nothing, nothing, nothing, request, (), Met(changes=(old,), contradicts=()))
+
+
+RECORD = Record(
+    handle=RecordHandle(provider_key="x", provider_record_id="r1"), text="branch: main",
+    scope=Scope(company_id="local", subject_id="Ana"), topic="Git", title="Title", summary="Short",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("subject", ["branch", "git", "title", "ana"])
+def test_a_record_is_of_its_key_topic_title_and_user(subject: str) -> None:
+    same = asked_to_correct(RECORD, pinned=True)
+    assert same._is_of(subject, wholly=True)
+    assert same._is_of(subject, wholly=False)
+    assert not same._is_of("other", wholly=False)
+
+
+@pytest.mark.parametrize(
+    ("old", "subject"), [({"topic": "ops"}, "git"), ({"topic": "git"}, "ops"), ({}, "ops")]
+)
+def test_all_that_is_let_in_is_of_the_subject_before_and_after(
+    old: dict[str, Any], subject: str
+) -> None:
+    asked = asked_to_correct(RECORD.model_copy(update={"topic": None, **old}), topic=subject)
+    assert not asked._is_of(subject, wholly=True)
+    assert asked._is_of(subject, wholly=False)
+    if old:
+        assert asked._is_of(str(old["topic"]), wholly=False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [({"text": "branch: main, still"}, True), ({"text": "branch: release"}, False),
+     ({"summary": "Main in short"}, True), ({"summary": "In short"}, False), ({}, True)],
+)  # fmt: skip
+def test_all_that_is_let_in_says_the_words_before_and_after(
+    fields: dict[str, Any], says: bool
+) -> None:
+    assert asked_to_correct(RECORD, **fields)._says("main", wholly=True) is says
+    other = RECORD.model_copy(update={"text": "branch: other"})
+    assert not asked_to_correct(other, **fields)._says("main", wholly=True)
