@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
+from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from memtui.contract import (
     Conflict,
     CorrectRequest,
     Denied,
+    Filter,
     ForgetRequest,
     Record,
     RecordHandle,
@@ -24,8 +26,10 @@ from memtui.contract import (
     Usage,
     WriteRequest,
 )
+from memtui.record_changes import changed_fields, corrected
 from memtui.service import Caller, Membership, MemoryService, Role
 from memtui.service.answers import Answer
+from memtui.service.backup import _is_derived
 from memtui.service.context import ContextRequest, _is_told_in, _Reading
 from memtui.service.core import Share
 from memtui.service.everywhere import (
@@ -40,7 +44,7 @@ from memtui.service.everywhere import (
 from memtui.service.facts import _of_all
 from memtui.service.impact import Effect, Impact, Side, Told, _effect
 from memtui.service.undo import _as_correction, _came_back, _refuse_overtaken, as_write, reaching
-from memtui.service.visibility import Action, as_agents_read, note_owner
+from memtui.service.visibility import Action, _in_project, as_agents_read, note_owner, refusal
 from memtui.store import appending
 from memtui.store.erasing import Aim, names
 from memtui.store.operation import Operation
@@ -481,3 +485,75 @@ async def test_every_id_of_what_is_gone_goes_whatever_names_it(service: MemorySe
         others = [row for table in (LINKS, PLUGIN_IDS, SYNC_PAIRS) for row in rows(database, table)
                   if row.company_id == "other"]  # fmt: skip
         assert len(others) == 9 + 9 + 3
+
+
+# What a change makes, who looks when, and what a home keeps
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_correction_makes_of_a_record_what_it_asks(name: str) -> None:
+    for was, value in (FIELDS[name], FIELDS[name][::-1]):
+        given = {name: value}
+        if value is None:
+            given = {"never_expires": True} if name == "expires_at" else {name: ""}
+        before = record(**{"text": "a", "revision": "7", name: was})
+        request = CorrectRequest(scope=P, handle=before.handle, **given)
+        after = corrected(before, request)
+        assert after.model_dump(exclude={name}) == before.model_dump(exclude={name})
+        assert (getattr(after, name) or None) == (value or None)
+        told = changed_fields(before, after, UTC)
+        if name == "text":
+            assert told == []
+        else:
+            [(field, words)] = told
+            assert field == name.removesuffix("_at")
+            assert " → " in words
+
+
+@pytest.mark.parametrize(
+    ("until", "ends"),
+    [(None, NOW), (NOW - timedelta(days=1), NOW - timedelta(days=1)),
+     (NOW + timedelta(days=1), NOW)],
+)  # fmt: skip
+def test_who_looks_at_a_moment_sees_what_began_by_then(
+    until: datetime | None, ends: datetime
+) -> None:
+    then = CALLER.at(NOW)
+    found = then.by_then(Filter(until=until, agent_id="a"))
+    instant = timedelta(microseconds=1) if ends == NOW else timedelta(0)
+    assert (found.until, found.agent_id) == (ends + instant, "a")
+    assert CALLER.by_then(Filter(until=until)).until == until
+    assert then.at(None) == then
+
+
+def test_a_token_of_a_project_has_the_roles_that_hold_there() -> None:
+    held = [
+        Membership(principal="user:ana", role=Role.ADMIN, project_id="p"),
+        Membership(principal="user:ana", role=Role.MEMBER),
+        Membership(principal="user:ana", role=Role.OWNER, project_id="q"),
+    ]
+    assert [(one.role, one.project_id) for one in _in_project(held, "p")] == [
+        (Role.ADMIN, "p"), (Role.MEMBER, "p"),
+    ]  # fmt: skip
+    with pytest.raises(Denied):
+        _in_project(held[::2], "r")
+    for some, action, scope, is_refused in (
+        (held[:1], Action.DELETE, P, False), (held[:1], Action.DELETE, Q, True),
+        (held[:1], Action.VIEW, Q, True), (held[1:2], Action.VIEW, Q, False),
+        (held[1:2], Action.DELETE, P, True), (held[::2], Action.DELETE, ACME, True),
+        (held[::2], Action.VIEW, ACME, True), (held[1:2], Action.ADD_AI, ACME, False),
+        (held[::2], Action.ADD_AI, ACME, True), (held[1:2], Action.CONFIGURE, ACME, True),
+        (held[::2], Action.CONFIGURE, P, True),
+    ):  # fmt: skip
+        assert (refusal(some, action, scope) is not None) is is_refused, (action, scope)
+
+
+@pytest.mark.parametrize(
+    ("inside", "is_derived"),
+    [("bindings/local/default/index", True), ("bindings/local/default/vault", False),
+     ("bindings/local/index", False), ("bindings/local/default/vault/index", False),
+     ("archive/.work", True), ("archive/local/daily-3", True), ("archive/local/seg", False),
+     ("migrations/local/default/index", False)],
+)  # fmt: skip
+def test_what_is_made_anew_stays_out_of_a_backup(inside: str, is_derived: bool) -> None:
+    assert _is_derived(PurePosixPath(inside)) is is_derived
