@@ -92,11 +92,15 @@ async def test_a_list_goes_from_part_to_part_and_page_to_page(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first part has pages of two and one, the second none, the third two."""
-    held = {"a": [["a1", "a2"], ["a3"]], "b": [[]], "c": [["c1"], ["c2"]]}
+    held: dict[str, list[list[str]]] = {
+        "a": [["a1", "a2"], ["a3"]],
+        "b": [[]],
+        "c": [["c1"], ["c2"]],
+    }
     calls: list[tuple[str, int]] = []
 
     async def browse(_: Caller, request: Any) -> Any:
-        pages = held[request.scope.project_id]
+        pages = held[str(request.scope.project_id)]
         place = int(request.cursor or 0)
         calls.append((request.scope.project_id, request.limit))
         following = str(place + 1) if place + 1 < len(pages) else None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memtui.contract import RecordHandle, Scope, Snippet, SourceRef
+from memtui.contract import NotFound, RecordHandle, Scope, Snippet, SourceRef
 from memtui.doors.agent import Agent
 from memtui.doors.mcp import tools
 from memtui.doors.mcp.tools import (
@@ -153,7 +153,7 @@ async def test_a_fact_is_removed_as_it_was_read_and_from_its_own_scope() -> None
         (fact.model_copy(update={"scope": Scope(company_id="acme", project_id="web")}), False),
     ):  # fmt: skip
         service.record = record
-        error: Any = _Asked if removes else tools.NotFound
+        error: Any = _Asked if removes else NotFound
         with pytest.raises(error) as caught:
             await tools.remove(own, RemoveInput(scope="user", factId="r1"))
         if removes:
