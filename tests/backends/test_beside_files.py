@@ -21,6 +21,7 @@ from memtui.contract import (
     EraseRequest,
     Filter,
     ForgetRequest,
+    Invalid,
     Json,
     Record,
     RecordHandle,
@@ -376,3 +377,40 @@ async def test_of_equal_ones_only_so_many_go_as_were_asked_for(
     monkeypatch.setattr(adapter._file, "change", change)
     await adapter.forget(ForgetRequest(scope=ACME, handles=(found[1].handle,)))
     assert said(fresh[0]) == left
+
+
+@BOTH
+async def test_files_of_a_project_tell_another_nothing(
+    opened: Opened, tmp_path: Path, kind: type[Adapter]
+) -> None:
+    content = graph("a: x").decode() + "{broken\n"
+    (tmp_path / "memory").mkdir()
+    for name, text in {"bad": "---\nname: [half\n---\nText.\n", "MEMORY": "- [X](no.md)\n"}.items():
+        (tmp_path / "memory" / f"{name}.md").write_text(text)
+    adapter = await opened(kind, content, project_id="web", subject_id="ana")
+    web, api, bo = ({"project_id": "web"}, {"project_id": "api"}, {"subject_id": "bo"})
+    seen, hidden = (
+        [ACME.model_copy(update=ids) for ids in some] for some in ([{}, web], [api, bo])
+    )
+    [first, *_] = (await adapter.browse(BrowseRequest(scope=ACME))).records
+    assert (first.scope.project_id, first.scope.subject_id) == ("web", "ana")
+    for scope in seen:
+        told = await adapter.problems(scope)
+        assert told
+        assert {one.scope and one.scope.project_id for one in told} == {"web"}
+        assert await adapter.get(first.handle, scope) == first
+    for scope in hidden:
+        assert list(await adapter.problems(scope)) == []
+        assert await adapter.get(first.handle, scope) is None
+        assert (await adapter.browse(BrowseRequest(scope=scope))).records == ()
+        forget = ForgetRequest(scope=scope, handles=(first.handle,))
+        assert (await adapter.forget(forget)).missing == (first.handle,)
+        for place, ids in {"project": api, "user": bo}.items():
+            if scope == ACME.model_copy(update=ids):
+                with pytest.raises(Invalid, match=f"belongs to the {place}|belongs to the subject"):
+                    await write(adapter, "Of others.", scope=scope)
+    handle = await write(adapter, "Of its own.", scope=ACME.model_copy(update={"agent_id": "me"}))
+    record = await adapter.get(handle, ACME)
+    assert record is not None
+    whose = record.scope.project_id, record.scope.subject_id, record.scope.agent_id
+    assert whose == ("web", "ana", "me")

@@ -107,6 +107,19 @@ class Place:
     async def texts(self, **asked: Any) -> list[str]:
         return sorted(record.text for record in await self.listed(**asked))
 
+    async def shown(self, query: str, scope: Scope) -> list[Record]:
+        """Return all that a scope is shown, of the past as well, where that is known.
+
+        It must be what `get` shows, too.
+        """
+        asked = QueryRequest(scope=scope, query=query, top_k=100)
+        found = list[Record]((await self.adapter.query(asked)).snippets)
+        if self.adapter.capabilities.validity:
+            found += await self.adapter.versions(scope)
+        for one in found:
+            assert await self.get(one.handle, scope) is not None, f"{one.text} is not in {scope}"
+        return found
+
     async def found(self, query: str, scope: Scope = COMPANY) -> list[str]:
         bundle = await self.adapter.query(QueryRequest(scope=scope, query=query))
         return sorted(snippet.text for snippet in bundle.snippets)
@@ -127,10 +140,22 @@ PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
+SMALL = {
+    "facts.rows._CHUNK": 2, "milvus.store._BATCH": 2, "milvus.store._IDS_A_CALL": 1,
+    "mem0.stores._PAGE": 3, "mem0._LEAST_HITS": 1, "vault.index._BATCH": 2,
+    "vault.index._CHARS_AT_ONCE": 10,
+}  # fmt: skip
+"""What is done so many at a time, and here so few, so that there is a second time."""
+
+
 @pytest.fixture
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+async def place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Place]:
     """Open the provider that a test is given the name of."""
     adapter_type, kind, owners = PROVIDERS[request.param]
+    for name, few in SMALL.items():
+        monkeypatch.setattr(f"memtui.backends.{name}", few)
     async with AsyncExitStack() as stack:
         config: Json = {}
         if adapter_type is VaultAdapter:
@@ -268,6 +293,8 @@ async def test_each_of_several_owners_has_its_own(place: Place) -> None:
         record = await place.get(handles[owner, 2], scope)
         assert record is not None
         assert owner_of(record.scope) == owner_of(scope), f"of {owner} it became another's"
+        shown = await place.shown("badgers", scope)
+        assert {handles[owner, 1], handles[owner, 2]} <= {one.handle for one in shown}
         filtered = Filter.model_validate(OWNERS[owner])
         if OWNERS[owner]:
             mine = await place.texts(filter=filtered, limit=1)

@@ -263,16 +263,28 @@ def test_what_fills_a_budget_fits_it_exactly() -> None:
     found = [record(str(n), f"Note {n} says tea.", kind="note") for n in range(3)]
     whole = section_of_records(SectionKind.RELATED, found, now=NOW)
     user = section_of_texts(SectionKind.USER, ["Likes tea"])
-    [_, all_of_it] = assemble([whole, user], counter=COUNTER, budget=10_000).sections
-    needed = 10_000 - all_of_it.budget + sum(fact.tokens for fact in all_of_it.facts)
-    heading = all_of_it.tokens - sum(fact.tokens for fact in all_of_it.facts)
-    for budget in range(needed, needed + heading + 4):
+    [other, all_of_it] = assemble([whole, user], counter=COUNTER, budget=10_000).sections
+    heading = all_of_it.text.partition("<memory ")[0]
+    room = COUNTER.tokens(heading) + sum(fact.tokens for fact in all_of_it.facts)
+    texts = [one.text for one in found]
+    for less, told in ((0, texts), (1, texts[:2])):
+        budget = COUNTER.tokens(other.text) + room - less
         context = assemble([whole, user], counter=COUNTER, budget=budget)
-        told = [fact.text for one in context.sections[1:] for fact in one.facts]
-        left = [one.text for one in context.left_out]
-        assert [*told, *left] == [one.text for one in found]
-        assert context.sections[1].budget == budget - 10_000 + all_of_it.budget
-    assert told == [one.text for one in found]
+        assert [fact.text for fact in context.sections[1].facts] == told
+        assert [one.text for one in context.left_out] == texts[len(told) :]
+        assert context.sections[1].budget == room - less
+
+
+def test_a_warning_names_three_facts_and_counts_the_others() -> None:
+    for number, more in ((3, ""), (4, " and 1 more"), (5, " and 2 more")):
+        records = [record(f"r{n}", f"Fact\n{n}") for n in range(number)]
+        section = section_of_records(SectionKind.USER, records, now=NOW, binding_key="main")
+        [warning] = assemble([section], counter=COUNTER).warnings
+        assert warning.kind is WarningKind.LINE_BREAK
+        assert warning.message.endswith(f" See r0 in main, r1 in main, r2 in main{more}.")
+        assert [one.provider_record_id for one in warning.handles] == [
+            f"r{n}" for n in range(number)
+        ]
 
 
 def test_what_was_left_out_before_stays_so_where_more_is() -> None:

@@ -48,6 +48,15 @@ def test_no_moment(given: Any) -> None:
         values.moment(given, ZoneInfo("Asia/Tokyo"))
 
 
+@pytest.mark.parametrize("unit", [1_000, 1_000_000, 1_000_000_000])
+def test_a_number_is_of_the_largest_unit_that_gives_a_likely_year(unit: int) -> None:
+    edge = 10**8 * unit  # as seconds a thousand times as late
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=10**8)
+    assert values.moment(edge, UTC) == (at, False)
+    late = values.moment(edge - 1, UTC)[0]
+    assert late.year > 5000
+
+
 @given(st.integers(0, 7 * 10**16))
 def test_microseconds_there_and_back(count: int) -> None:
     at = values.from_microseconds(count)

@@ -158,6 +158,26 @@ def test_a_plan_marks_what_is_not_pinned_and_can_go() -> None:
     assert goes == ["second", "first"]
 
 
+def test_what_stays_is_not_what_goes() -> None:
+    records = [
+        record(name, text)
+        for name, text in (
+            ("a", "Likes tea"),
+            ("b", "Likes tea."),
+            ("c", "Hates rain"),
+            ("d", "Hates rain!"),
+        )
+    ]
+    found = find_candidates(records, now=NOW, tokens_of=len, retrievals={})
+    plan = make_plan(records, found, tokens_of=len, size_of=len)
+    assert [one.text for one in plan.staying] == ["Likes tea.", "Hates rain!"]
+    gone = plan.mark([one.handle for one in plan.staying[:1]])
+    assert [one.text for one in gone.staying] == ["Hates rain!"]
+    lines = [(line.sign, line.text) for line in gone.diff()]
+    assert lines == [("-", "Likes tea"), ("-", "Likes tea."), ("-", "Hates rain"),
+                     (" ", "Hates rain!")]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("seconds", "sign", "holds"),
     [(59, "<", True), (60, "<", False), (60, "<=", True), (60, ">=", True), (60, ">", False),

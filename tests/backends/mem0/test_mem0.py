@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,26 @@ async def test_a_correction_keeps_what_other_clients_wrote(
     assert (row["memory"], row["user_id"], row["metadata"]["category"]) == ("New.", "ann", "x")
     assert [one.text for one in await on_server.history(handle, ANN)] == ["New.", "Old."]
     assert await on_server.history(handle, Scope(company_id="acme", subject_id="bob")) == ()
+
+
+async def test_a_correction_keeps_the_last_day_that_another_client_set(
+    platform: Platform, on_platform: Mem0Adapter
+) -> None:
+    handles = [await add(on_platform, f"Badger {n}.", ANN) for n in (1, 2)]
+    for handle in handles:
+        row = platform.rows[handle.provider_record_id]
+        row |= {"expiration_date": "2190-01-02", "metadata": {"theirs": 1}}
+    ends = datetime(2190, 1, 3, tzinfo=UTC)
+    for change, last in (({"text": "New."}, "2190-01-02"), ({"tags": ("t",)}, "2190-01-02"),
+                         ({"expires_at": ends + timedelta(days=1)}, "2190-01-03"),
+                         ({"text": "Newer."}, "2190-01-03"), ({"never_expires": True}, None),
+                         ({"text": "Newest."}, None)):  # fmt: skip
+        request = CorrectRequest.model_validate({"scope": ANN, "handle": handles[1], **change})
+        await on_platform.correct(request)
+        row = platform.rows[handles[1].provider_record_id]
+        assert (row["expiration_date"], row["metadata"]["theirs"]) == (last, 1)
+    assert platform.rows[handles[0].provider_record_id]["expiration_date"] == "2190-01-02"
+    assert (await listed(on_platform))["Badger 1."].expires_at == ends
 
 
 @pytest.mark.parametrize(

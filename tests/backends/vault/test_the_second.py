@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from memtui.contract import (
+    BrowseRequest,
     CorrectRequest,
     ForgetRequest,
     RecordHandle,
@@ -186,3 +187,21 @@ async def test_problems_are_told_to_who_sees_their_folder_alone(
     put(root, "projects/web/memory/2.md", "Text.\n")
     assert await ask(adapter, "text") == ["Text."]
     assert len(await adapter.problems(SCOPE)) == 1
+
+
+async def test_what_hands_change_in_either_file_of_facts_is_seen(
+    open_vault: Open, root: Path
+) -> None:
+    adapter = await open_vault()
+    handles = [await fact(adapter, f"key_{n}: 1", tags=("old",)) for n in (1, 2)]
+    history = root / "projects/web/facts.history.jsonl"
+    for other in (adapter, await open_vault(data="elsewhere")):
+        history.write_text(history.read_text().replace('"old"', '"new"', 1))
+        page = await other.browse(BrowseRequest(scope=SCOPE, sort="title"))
+        tags = [one.tags for one in page.records]
+        assert tags == ([("new",), ("old",)] if other is adapter else [("new",), ("new",)])
+    facts = root / "projects/web/facts.md"
+    facts.write_text(facts.read_text().replace("key_2: 1", "key_2: 2"))
+    assert sorted(await ask(adapter, "key_1 key_2")) == ["key_1: 1", "key_2: 2"]
+    past = await adapter.history(handles[1], SCOPE)
+    assert [one.text for one in past] == ["key_2: 2", "key_2: 1"]
