@@ -141,7 +141,7 @@ PROVIDERS: dict[str, tuple[type[Adapter], str, tuple[str, ...]]] = {
 
 
 SMALL = {
-    "facts.rows._CHUNK": 2, "milvus.store._BATCH": 2, "milvus.store._IDS_A_CALL": 1,
+    "facts.rows._CHUNK": 2, "milvus.store._BATCH": 1, "milvus.store._IDS_A_CALL": 1,
     "mem0.stores._PAGE": 3, "mem0._LEAST_HITS": 1, "vault.index._BATCH": 2,
     "vault.index._CHARS_AT_ONCE": 10,
 }  # fmt: skip
@@ -332,6 +332,9 @@ async def test_each_of_several_owners_has_its_own(place: Place) -> None:
         assert after.keys() == before.keys()
         for text, one in before.items():
             assert after[text] == one, f"{text} is not put back as it was"
+    everything = [one.handle for one in await place.listed()]
+    assert await place.forget(*everything) == ()
+    assert await place.texts() == []
 
 
 FILTERS: list[dict[str, Any]] = [

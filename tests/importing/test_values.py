@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from memtui.importing import values
 from memtui.importing.columns import guess
-from memtui.importing.rows import Row
+from memtui.importing.rows import Row, json_lines
 from memtui.importing.translating import Translator
 from memtui.prices import Call, _computed, _prices, cost_of
 from tests.importing.conftest import map_of
@@ -173,3 +174,24 @@ def test_every_call_without_a_price_counts(count: int, model: str | None) -> Non
     row |= {"unpriced_count": count}
     draft = Translator("theirs", map_of()).entry("log.jsonl", Row(1, row)).draft
     assert [one.cost_usd for one in draft.usage] == [None] * count
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [(100, "ok"), (399, "ok"), (400, "error"), (401, "denied"), (402, "error"), (403, "denied"),
+     (404, "error"), (408, "error"), (409, "conflict"), (410, "error"), (599, "error")],
+)  # fmt: skip
+def test_a_code_of_http_is_a_status(code: int, status: str) -> None:
+    assert values.status(str(code), {}) == status
+
+
+def test_a_line_may_have_just_as_many_bytes_as_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memtui.importing.rows._LINE_BYTES", 20)
+    path = tmp_path / "a.jsonl"
+    lines = [f'{{"a":"{"x" * count}"}}\n' for count in (11, 12, 3, 50, 1)]
+    assert [len(line) for line in lines[:2]] == [20, 21]
+    path.write_text("".join(lines))
+    told = [(row.line, row.values and len(row.values["a"])) for row in json_lines(path)]
+    assert told == [(1, 11), (2, None), (3, 3), (4, None), (5, 1)]

@@ -260,3 +260,30 @@ async def test_notes_that_are_broken_are_begun_anew(
     written = await note(adapter, "Kept.")
     assert await adapter.get(written, SCOPE) is not None
     assert ((tmp_path / "data" / "plugin.sqlite3").stat().st_mode & 0o777) == 0o600
+
+
+async def test_a_correction_leaves_when_and_by_whom_a_memory_was_made(
+    reference: Server, open_plugin: Open
+) -> None:
+    server, url = reference
+    names = await fill(server, 2, source="user", pin=True)
+    adapter = await open_plugin(url)
+    before = [await adapter.get(handle(f"workspace:web/{name}"), SCOPE) for name in names]
+    assert before[0] is not None
+    assert before[0].created_at is not None
+    for row in server.rows.values():  # an upsert is not bound to keep it
+        row["created"] += timedelta(days=1)
+    later = [await adapter.get(handle(f"workspace:web/{name}"), SCOPE) for name in names]
+    for change in ({"tags": ("a",)}, {"text": "New."}):
+        request = {"scope": SCOPE, "handle": handle(f"workspace:web/{names[1]}"), **change}
+        await adapter.correct(CorrectRequest.model_validate(request))
+        for row in server.rows.values():
+            row["created"] += timedelta(days=1)
+        after = await adapter.get(handle(f"workspace:web/{names[1]}"), SCOPE)
+        assert after is not None
+        assert later[1] is not None
+        kept = ("created_at", "created_by", "pinned", "kind", "scope")
+        assert [getattr(after, name) for name in kept] == [getattr(later[1], name) for name in kept]
+    untouched = await adapter.get(handle(f"workspace:web/{names[0]}"), SCOPE)
+    assert untouched is not None
+    assert (untouched.text, untouched.tags) == (before[0].text, ())
