@@ -332,8 +332,8 @@ async def test_each_of_several_owners_has_its_own(place: Place) -> None:
         assert after.keys() == before.keys()
         for text, one in before.items():
             assert after[text] == one, f"{text} is not put back as it was"
-    everything = [one.handle for one in await place.listed()]
-    assert await place.forget(*everything) == ()
+    left_over = [one.handle for one in await place.listed()]
+    assert await place.forget(*left_over) == ()
     assert await place.texts() == []
 
 
