@@ -2,23 +2,36 @@
 
     python -m benchmarks.crash_points
     python -m benchmarks.crash_points --only "undo many"
-    python -m benchmarks.crash_points --sample 30
+    python -m benchmarks.crash_points --sample 10
 
-Each mutation runs once while `crash_shim.c`, preloaded, counts its writes, syncs, renames, unlinks
-and the like below one folder, Python's and SQLite's alike. Then it runs once for each of them and
-each way to end: killed before it, killed after it, killed with half of a write done, and on a disk
-on which nothing fits from it on. After each the home is opened anew and has to satisfy:
+Each mutation runs once under `crash_shim.c`, a preloaded library that stops the process before each
+write, sync, rename, unlink and the like below one folder, and again in the middle of each write,
+Python's and SQLite's alike. At each stop the folder is copied: a process killed there would leave
+that copy. Then the mutation runs again for each call that needs room on the disk, and that call and
+all later ones fail as on a full disk. Each copy, and what each full disk left, is opened anew:
 
-- the log proves itself;
-- once `ops check` has looked at what is of unknown outcome, all that can be read is as if the
-  mutation had happened once, or had not; else the same command again makes it so, or `undo` does;
-- what did not happen can be done, and what happened can be undone;
-- no file is left that neither of the two has, and no error was anything but memtui's own.
+- The log proves itself.
+- After `ops check` of each operation of unknown outcome, everything that can be read is as if the
+  mutation had happened once or had not happened. Otherwise the same command again completes the
+  mutation, or `undo` takes it back.
+- A mutation that did not happen can be done, and one that happened can be undone.
+- A mutation that returned without an error has happened.
+- No file is left that belongs to neither state, and every error is a `MemtuiError`.
 
-Not compared: the history of a vault's facts may tell of one more window that has ended, where a
-write was killed between the history and the facts, or a migration of facts was run again.
+These points are counted and not opened, since their result is known:
 
-It needs Linux and a C compiler. Ends with 1 where there is an exception to this.
+- A copy that is the same state as an earlier one of the mutation: every file has the same bytes,
+  and every database the same pages once SQLite has recovered it. So a sync, and a page of a
+  transaction that is not committed yet, add no state.
+- A full disk from a call on that needs no room (sync, rename, unlink, truncate): it is the full
+  disk from the next call on that needs room.
+- A full disk from a write on that follows another to the same file of a database, with the same
+  state before both: SQLite takes back the whole transaction, or leaves the whole checkpoint for
+  later, whichever of its pages does not fit.
+
+A kill of the process is tried, not a power cut: what was written counts as written.
+
+It needs Linux and a C compiler. Ends with 1 where a point breaks one of these rules.
 """
 
 from __future__ import annotations
@@ -26,596 +39,140 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ctypes
-import importlib
 import json
+import logging
 import os
 import random
-import re
 import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
-from datetime import UTC, datetime
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from memtui.config import find_paths, load_settings
-from memtui.contract import (
-    BrowseRequest,
-    Conflict,
-    CorrectRequest,
-    Filter,
-    ForgetRequest,
-    Invalid,
-    MemtuiError,
-    Model,
-    OperationStatus,
-    Record,
-    RecordHandle,
-    Scope,
-    SourceKind,
-    SourceRef,
-    WriteRequest,
+from benchmarks.crash_mutations import ANA, Act, Known, Mutation, Place, bind, mutations
+from benchmarks.crash_states import (
+    Digests,
+    Disk,
+    copied,
+    is_database,
+    last,
+    observed,
+    put,
+    settle,
+    take_back,
 )
-from memtui.scratch import remove_left_of
-from memtui.service import (
-    Caller,
-    Capture,
-    MemoryService,
-    ReviewRule,
-    RuleAction,
-    RuleTest,
-    open_service,
-)
-from memtui.store.digest import GENESIS, is_intact
-from memtui.store.log import company_salt
+from memtui import scratch
+from memtui.contract import Conflict, MemtuiError
 
 _SHIM = Path(__file__).with_name("crash_shim.c")
-_COUNT, _BEFORE, _AFTER, _TORN, _FULL = range(5)
-_WAYS = {_BEFORE: "before", _AFTER: "after", _TORN: "torn", _FULL: "full"}
-_SECONDS = 30
-"""The longest that one process takes; a longer one hangs."""
-_MANY = 4
-_LOADED = (
-    "memtui.analytics.audit",
-    "memtui.analytics.seal",
-    "memtui.backends.claude_memory",
-    "memtui.backends.facts",
-    "memtui.backends.mcp_memory",
-    "memtui.backends.vault",
-    "memtui.doors.hooks.capture",
-    "memtui.importing.importer",
-    "memtui.migration.moving",
-    "memtui.migration.syncing",
-    "memtui.service.backup",
-    "memtui.service.purge",
-    "memtui.service.undo",
-    "memtui.store.compiled",
-)
-_DERIVED = re.compile(
-    r"/index/|\.lock$|-(wal|shm|journal)$|/sessions/|/heads/|memtui\.log|/changed$|/clients/|/LOCK$|/daily-"
-)
-"""Files that are made again, or tell nothing of memories."""
-
-ANA = Caller(company_id="local", principal="user:ana", door="cli")
-AGENT = Caller(company_id="local", principal="agent:coder", door="mcp")
-SCOPE = Scope(company_id="local", project_id="web")
-SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
-SECRET = "Quokkas-may-not-be-read-afterwards"
-
-Known = dict[str, Any]
-"""What preparing a mutation tells the mutation."""
-
-
-class Place(NamedTuple):
-    """Where everything of a point lies; what is watched is below it."""
-
-    root: Path
-
-    @property
-    def home(self) -> Path:
-        """Memtui's own folder."""
-        return self.root / "home"
-
-    @property
-    def out(self) -> Path:
-        """Where exports and backups go."""
-        return self.root / "out"
-
-    async def open(self) -> MemoryService:
-        """Open the service as its owner."""
-        paths = find_paths(self.home)
-        settings = load_settings(paths, fact_max_count=0, principal="user:ana")
-        return await open_service(paths, settings)
-
-
-class Act(NamedTuple):
-    """Who does something, with what, and where."""
-
-    service: MemoryService
-    known: Known
-    place: Place
-    key: str
-    """The binding's."""
-
-
-Work = Callable[[Act], Awaitable[Any]]
-
-
-async def _nothing(_act: Act) -> None:
-    pass
-
-
-class Mutation(NamedTuple):
-    """Something that memtui does, over a provider or by itself."""
-
-    name: str
-    provider: str
-    prepare: Work
-    work: Work
-    undoes: bool = True
-    """Whether it can be undone."""
-
-    @property
-    def title(self) -> str:
-        """How it is named."""
-        return f"{self.name}, {self.provider}"
-
-
-# What is done
-
-
-def _write(text: str, kind: str, **more: Any) -> WriteRequest:
-    return WriteRequest(scope=SCOPE, source=SOURCE, content=text, kind=kind, **more)
-
-
-def _kind(act: Act) -> str:
-    return str(act.known.get("kind", "note"))
-
-
-async def _fill(act: Act, count: int) -> list[RecordHandle]:
-    found: list[RecordHandle] = []
-    for number in range(count):
-        request = _write(f"number_{number}: {SECRET} {number}", _kind(act), binding_key=act.key)
-        answer = await act.service.write(ANA, request)
-        found += answer.handles
-    return found
-
-
-def _handles(act: Act) -> tuple[RecordHandle, ...]:
-    return tuple(map(RecordHandle.model_validate, act.known["handles"]))
-
-
-def _filled(count: int) -> Work:
-    async def prepare(act: Act) -> None:
-        act.known["handles"] = [one.model_dump() for one in await _fill(act, count)]
-
-    return prepare
-
-
-async def _note(act: Act) -> None:
-    await act.service.write(ANA, _write("deploy_branch: main", _kind(act), binding_key=act.key))
-
-
-async def _correct(act: Act) -> None:
-    request = CorrectRequest(
-        scope=SCOPE, handle=_handles(act)[0], text="number_0: another", binding_key=act.key
-    )
-    await act.service.correct(ANA, request)
-
-
-async def _forget(act: Act) -> None:
-    request = ForgetRequest(scope=SCOPE, handles=_handles(act), binding_key=act.key)
-    await act.service.forget(ANA, request)
-
-
-def _then(*works: Work) -> Work:
-    """Do one after another, and name the last operation that changed something for `_undo`."""
-
-    async def prepare(act: Act) -> None:
-        for work in works:
-            await work(act)
-        [newest, *_] = (await act.service.log.page(ANA, Filter(), limit=1)).operations
-        act.known["undo"] = newest.operation_id
-
-    return prepare
-
-
-async def _undo(act: Act) -> None:
-    await act.service.undo(ANA, act.known["undo"])
-
-
-async def _hold(act: Act) -> None:
-    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.DOOR, value="mcp")
-    await act.service.review.add_rule(ANA, act.key, rule)
-    request = _write("An agent says so", _kind(act), binding_key=act.key)
-    answer = await act.service.write(AGENT, request)
-    assert answer.held is not None
-    act.known["held"] = answer.held.held_id
-
-
-async def _accept(act: Act) -> None:
-    await act.service.review.accept(ANA, act.known["held"])
-
-
-async def _fix(act: Act) -> None:
-    await act.service.review.accept(ANA, act.known["held"], text="A person says so")
-
-
-async def _refuse(act: Act) -> None:
-    await act.service.review.refuse(ANA, act.known["held"], "no")
-
-
-async def _purge(act: Act) -> None:
-    from memtui.service import PurgeRequest
-
-    request = PurgeRequest(project_id="web", forget=True)
-    await act.service.purging.apply(ANA, request)
-
-
-async def _seal(act: Act) -> None:
-    await act.service.analysis.seal(ANA, everything=True)
-
-
-async def _backup(act: Act) -> None:
-    from memtui.service.backup import backup
-
-    service = act.service
-    target = act.place.out / "home.zip"
-    await asyncio.to_thread(backup, service.paths, service.settings, target, now=datetime.now(UTC))
-
-
-async def _restore(act: Act) -> None:
-    from memtui.service.backup import restore
-
-    to = find_paths(act.place.out / "there")
-    await asyncio.to_thread(restore, act.place.out / "home.zip", to)
-
-
-async def _post_run(act: Act) -> None:
-    from memtui.doors.agent import Agent
-    from memtui.doors.hooks.calls import HookCall, Moment
-    from memtui.doors.hooks.capture import capture_run
-
-    answer = "The release branch is main, and deploys leave from it on Tuesdays. " * 3
-    call = HookCall(
-        event="x", moment=Moment.END, prompt="Which branch do deploys leave?", reply=answer
-    )
-    caller = AGENT.model_copy(update={"door": "hook", "run_id": "r1"})
-    await capture_run(Agent(act.service, caller, SCOPE, act.key), call)
-
-
-async def _capture(act: Act) -> None:
-    await act.service.bindings.update(ANA, act.key, capture={Capture.POST_RUN: True})
-
-
-async def _second(act: Act) -> None:
-    await _filled(_MANY)(act)
-    await act.service.bindings.add(ANA, "second", "vault", {})
-
-
-async def _migrate(act: Act) -> None:
-    from memtui.migration import moving
-    from memtui.migration.ends import open_ends
-
-    ends = await open_ends(act.service, ANA, act.key, "second")
-    done = await moving.apply(ends, act.place.home)
-    _refuse_part(done.failed)
-
-
-async def _in_step(act: Act) -> None:
-    from memtui.migration import syncing
-    from memtui.migration.ends import open_ends
-
-    ends = await open_ends(act.service, ANA, act.key, "second")
-    done = await syncing.sync(ends, act.place.home)
-    _refuse_part(done.failed + len(done.conflicts))
-
-
-def _refuse_part(failed: int) -> None:
-    if failed:
-        raise Conflict(f"{failed} failed.")
-
-
-async def _changed_by_hand(act: Act) -> None:
-    await _filled(_MANY)(act)
-    [note, *_] = sorted((act.place.home / "bindings").rglob("*number-0*.md"))
-    note.write_text("Changed by hand\n", "utf-8")
-
-
-async def _reread(act: Act) -> None:
-    await act.service.sync(ANA, act.key)
-
-
-async def _settings(act: Act) -> None:
-    await act.service.bindings.update(ANA, act.key, capture={Capture.COMMENTS: True})
-
-
-async def _member(act: Act) -> None:
-    from memtui.service.visibility import Membership, Role
-
-    await act.service.members.set(ANA, Membership(principal="user:ana", role=Role.OWNER))
-
-
-async def _exported(act: Act) -> None:
-    await _filled(_MANY)(act)
-    await _export(act)
-
-
-async def _export(act: Act) -> None:
-    from memtui.analytics.export import ExportFormat
-
-    target = act.place.out / "log.jsonl"
-    await act.service.analysis.export(ANA, target, ExportFormat.JSONL, force=True)
-
-
-async def _import(act: Act) -> None:
-    from memtui.importing.columns import column_map
-    from memtui.importing.importer import Import
-
-    columns = column_map((), types={}, statuses={}, constants={}, timezone=None)
-    work = Import([act.place.out / "log.jsonl"], "theirs", columns)
-    try:
-        await work.run(act.service, ANA)
-    finally:
-        work.close()
-
-
-async def _first_start(act: Act) -> None:
-    paths = find_paths(act.place.out / "first")
-    service = await open_service(paths, load_settings(paths, principal="user:ana"))
-    await service.close()
-
-
-def _mutations() -> Iterator[Mutation]:
-    for provider in ("vault", "vault facts", "facts", "claude-memory", "mcp-memory"):
-        for name, count, work in (
-            ("note", 0, _note), ("correct", 1, _correct), ("forget", 1, _forget),
-            ("forget many", _MANY, _forget),
-        ):  # fmt: skip
-            yield Mutation(name, provider, _filled(count), work)
-        for name, count, works in (
-            ("undo note", 0, (_note,)), ("undo correct", 1, (_correct,)),
-            ("undo forget", 1, (_forget,)), ("undo many", _MANY, (_forget,)),
-        ):  # fmt: skip
-            yield Mutation(name, provider, _then(_filled(count), *works), _undo)
-        redo = _then(_then(_filled(_MANY), _forget), _undo)
-        yield Mutation("redo many", provider, redo, _undo)
-        if provider != "vault facts":
-            yield Mutation("purge", provider, _filled(2), _purge, undoes=False)
-            yield Mutation("accept", provider, _hold, _accept)
-    yield Mutation("fix", "vault", _hold, _fix)
-    yield Mutation("refuse", "vault", _hold, _refuse)
-    yield Mutation("undo accept", "vault", _then(_hold, _accept), _undo)
-    yield Mutation("undo refuse", "vault", _then(_hold, _refuse), _undo)
-    yield Mutation("post-run hook", "vault", _capture, _post_run)
-    yield Mutation("post-run hook", "claude-memory", _capture, _post_run)
-    yield Mutation("migrate", "vault", _second, _migrate, undoes=False)
-    yield Mutation("migrate", "facts", _second, _migrate, undoes=False)
-    yield Mutation("sync", "facts", _second, _in_step, undoes=False)
-    yield Mutation("re-index", "vault", _changed_by_hand, _reread, undoes=False)
-    for name, prepare, work in (
-        ("seal", _filled(_MANY), _seal), ("backup", _filled(2), _backup),
-        ("restore", _then(_filled(2), _backup), _restore), ("export", _filled(2), _export),
-        ("import", _exported, _import),
-    ):  # fmt: skip
-        yield Mutation(name, "memtui", prepare, work, undoes=False)
-    yield Mutation("purge of sealed", "memtui", _then(_filled(2), _seal), _purge, undoes=False)
-    yield Mutation("first start", "memtui", _nothing, _first_start, undoes=False)
-    yield Mutation("settings", "memtui", _nothing, _settings)
-    yield Mutation("member", "memtui", _nothing, _member)
-
-
-async def _bind(mutation: Mutation, place: Place) -> tuple[str, Known]:
-    """Make the home, and the binding of a mutation's provider; returns its key."""
-    place.out.mkdir(parents=True)
-    service = await place.open()
-    known: Known = {}
-    provider, key = mutation.provider, "default"
-    if provider in {"facts", "claude-memory", "mcp-memory"}:
-        config: dict[str, Any] = {}
-        key = "other"
-        if provider == "claude-memory":
-            folder = place.root / "memory"
-            folder.mkdir()
-            (folder / "MEMORY.md").write_text("# Memory\n\n- [Kept](kept.md) — kept\n")
-            (folder / "kept.md").write_text("---\nname: Kept\ntype: user\n---\nKept.\n")
-            config = {"path": str(folder)}
-        elif provider == "mcp-memory":
-            (place.root / "graph").mkdir()
-            file = place.root / "graph" / "memory.jsonl"
-            entity = {"type": "entity", "name": "a", "entityType": "b", "observations": ["c"]}
-            file.write_text(json.dumps(entity) + "\n")
-            config = {"path": str(file), "settle_ms": 0}
-        await service.bindings.add(ANA, key, provider, config)
-    if provider in {"facts", "vault facts"}:
-        known["kind"] = "fact"
-    await mutation.prepare(Act(service, known, place, key))
-    await service.close()
-    return key, known
-
-
-# What is seen afterwards
-
-
-async def _observed(service: MemoryService, place: Place) -> Known:
-    """Return everything that can be read, as values that compare."""
-    records: list[Any] = []
-    for view in await service.bindings.all(ANA):
-        request = BrowseRequest(scope=Scope(company_id="local"), binding_key=view.key, limit=500)
-        page = await service.browse(ANA, request)
-        records += [[view.key, *_said(one)] for one in page.records]
-    bindings = [
-        view.model_dump(mode="json", exclude={"created_at", "capabilities"})
-        for view in await service.bindings.all(ANA)
-    ]
-    held = [one.model_dump(mode="json", include={"text", "kind"}) for one in
-            await service.review.waiting(ANA)]  # fmt: skip
-    members = [one.model_dump(mode="json") for one in await service.members.all(ANA)]
-    theirs = ANA.model_copy(update={"company_id": "theirs"})
-    imported = 0
-    with suppress(MemtuiError):
-        imported = len((await service.log.page(theirs, limit=500)).operations)
-    sealed = (await service.analysis.segments(ANA)).sealed_through > 0
-    seen = {
-        "records": sorted(records, key=str),
-        "bindings": sorted(bindings, key=str),
-        "held": sorted(held, key=str),
-        "members": sorted(members, key=str),
-        "imported": imported,
-        "sealed": sealed,
-        "secret": _holds(place.root, SECRET.encode()),
-        "files": sorted({name for name, _ in _files(place)}),
-        "lines": [path.read_text().split("\n") for path in place.root.rglob("MEMORY.md")],
-        "history": sorted(_past(place)),
-    }
-    told: Known = json.loads(json.dumps(seen, default=str))  # as it comes out of a process
-    return told
-
-
-def _said(record: Record) -> list[Any]:
-    metadata = {k: v for k, v in record.metadata.items() if k not in {"index_line", "entry_type"}}
-    return [
-        record.text, record.title, record.summary, record.kind, record.topic,
-        sorted(record.tags), record.pinned, str(record.expires_at), record.scope.model_dump(),
-        record.source and record.source.model_dump(mode="json", exclude={"run_id"}),
-        record.created_by, {k: str(v) for k, v in metadata.items()},
-    ]  # fmt: skip
-
-
-def _past(place: Place) -> Iterator[str]:
-    """Yield what the histories of the vault's facts say holds now."""
-    for path in place.home.rglob("facts.history.jsonl"):
-        for line in path.read_text("utf-8").splitlines():
-            version = json.loads(line)
-            if version.get("valid_to") is None:
-                yield str(version["text"])
-
-
-def _files(place: Place) -> Iterator[tuple[str, Path]]:
-    for path in place.root.rglob("*"):
-        name = path.relative_to(place.root).as_posix()
-        if path.is_file() and not _DERIVED.search(f"/{name}") and path.read_bytes() != b"{}":
-            yield re.sub(r"\d+-\d+(\.\d+)?(?=/)", "#", name), path
-
-
-def _holds(root: Path, text: bytes) -> bool:
-    return any(text in path.read_bytes() for path in root.rglob("*") if path.is_file())
-
-
-async def _chain_problem(service: MemoryService) -> str:
-    """Return what `audit verify` says; where nothing is sealed, what it looks at without DuckDB."""
-    if (await service.analysis.segments(ANA)).segments:
-        return (await service.analysis.verify_chain(ANA)).problem or ""
-    operations = (await service.log.page(ANA, limit=500)).operations[::-1]
-    with service.core.database.read() as database:
-        salt = company_salt(database, ANA.company_id)
-    previous = GENESIS
-    for seq, one in enumerate(operations, start=1):
-        if (one.seq, one.previous_digest) != (seq, previous) or not is_intact(one, salt):
-            return f"operation {seq} does not fit"
-        previous = one.digest
-    return ""
-
-
-async def _settle(service: MemoryService) -> None:
-    """Find out about all that is of unknown outcome."""
-    chosen = Filter(status=OperationStatus.UNKNOWN, own=True)
-    for one in (await service.log.page(ANA, chosen, limit=100)).operations:
-        if await service.log.found_outcome(ANA, one.operation_id) is None:
-            with suppress(Conflict, Invalid):
-                await service.check_outcome(ANA, one.operation_id)
-
-
-async def _last(service: MemoryService) -> int:
-    operations = (await service.log.page(ANA, Filter(own=True), limit=1)).operations
-    return operations[0].seq if operations else 0
-
-
-async def _take_back(service: MemoryService, since: int) -> str:
-    """Undo what changed something since an operation, the newest first; return what was refused."""
-    chosen, refused = Filter(own=True), ""
-    for one in (await service.log.page(ANA, chosen, limit=100)).operations:
-        if one.seq > since and one.operation_type.mutates:
-            try:
-                await service.undo(ANA, one.operation_id)
-            except (Conflict, Invalid, MemtuiError) as error:
-                refused = f"{one.operation_type} {one.status}: {error}"
-    return refused
-
-
-# Processes
+_SECONDS = 60
+"""A process that neither makes a call nor ends for longer counts as hanging."""
+_SHARE = 0.06
+"""The part of a mutation's stops that a sample copies."""
+_FEW = 3
+"""How many of the copied states a sample opens, besides one full disk."""
+_PR_SET_PDEATHSIG = 1
 
 
 class Done(NamedTuple):
-    """How a process ended that was forked."""
+    """How a forked process ended."""
 
     killed: bool
     hangs: bool
     value: Any
     error: str
+    """The traceback of an exception."""
 
 
-def _forked(work: Callable[[], Any]) -> Done:
-    """Do something in a process that has everything imported; what it returns comes as JSON."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read)
-        try:
-            said = {"value": work(), "error": ""}
-        except BaseException:  # noqa: BLE001 -- all of it is told
-            said = {"value": None, "error": traceback.format_exc()}
-        with os.fdopen(write, "w") as told:
-            json.dump(said, told, default=str)
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as heard:
-        parts: list[bytes] = []
-        until = time.monotonic() + _SECONDS
-        hangs = False
-        while True:
-            ready, _, _ = select.select([heard], [], [], max(0, until - time.monotonic()))
-            if not ready:
-                hangs = True
-                os.kill(child, signal.SIGKILL)
-                break
-            if not (part := os.read(heard.fileno(), 1 << 16)):
-                break
-            parts.append(part)
-    _, status = os.waitpid(child, 0)
-    if hangs or os.WIFSIGNALED(status):
-        return Done(not hangs, hangs, None, "")
-    said = json.loads(b"".join(parts))
-    return Done(killed=False, hangs=False, **said)
+Heard = Callable[[str], None]
+"""Takes each message of a process that waits until it is taken."""
 
 
 class Shim:
-    """The preloaded functions that count, and end, what the process does below a folder."""
+    """The preloaded library, as the process uses it whose calls it stops."""
 
-    def __init__(self) -> None:
+    def __init__(self, scratch: Path) -> None:
         self._library = ctypes.CDLL(None)
-        self._library.crash_names.restype = ctypes.c_char_p
+        self.scratch = scratch
+        self.pipes = -1, -1
+        """Where a watched process tells, and where it reads the answer."""
 
-    def arm(self, root: Path, way: int, at: int) -> None:
-        """Begin to count, and end at that call in that way."""
-        self._library.crash_arm(f"{root}/".encode(), way, at)
+    def die_with_parent(self) -> None:
+        """Let the kernel kill this process when its parent ends."""
+        self._library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
-    def disarm(self) -> list[str]:
-        """Count no more; returns what was counted."""
+    def watch(self, root: Path) -> None:
+        """Tell each call below a folder before it is made."""
+        self._library.crash_watch(f"{root}/".encode(), *self.pipes)
+
+    def tell(self, message: str) -> None:
+        """Tell something else."""
+        self._library.crash_tell(message.encode())
+
+    def fill(self, root: Path, call: int) -> None:
+        """Let nothing more fit below a folder from a call on."""
+        self._library.crash_fill(f"{root}/".encode(), call)
+
+    def disarm(self) -> None:
+        """Stop no further call."""
         self._library.crash_disarm()
-        return str(self._library.crash_names().decode()).split()
+
+
+def _forked(work: Callable[[], Any], shim: Shim, heard: Heard | None = None) -> Done:
+    """Do something in a process that has everything imported; its result has to fit into JSON."""
+    message, messages = os.pipe()
+    answers, answer = os.pipe()
+    with tempfile.TemporaryFile("w+", dir=shim.scratch) as result:
+        child = os.fork()
+        if child == 0:
+            shim.die_with_parent()
+            shim.pipes = messages, answers
+            try:
+                ended = {"value": work(), "error": ""}
+            except BaseException:  # noqa: BLE001 - the parent reports it
+                ended = {"value": None, "error": traceback.format_exc()}
+            json.dump(ended, result, default=str)
+            result.flush()
+            os._exit(0)
+        os.close(messages)
+        os.close(answers)
+        hangs = True
+        try:
+            hangs = _hang(message, answer, heard)
+        finally:
+            if hangs:
+                os.kill(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+            os.close(message)
+            os.close(answer)
+        if hangs or os.WIFSIGNALED(status):
+            return Done(not hangs, hangs, None, "")
+        result.seek(0)
+        return Done(killed=False, hangs=False, **json.load(result))
+
+
+def _hang(message: int, answer: int, heard: Heard | None) -> bool:
+    """Answer a process until it ends, and return whether it is silent for too long."""
+    while True:
+        ready, _, _ = select.select([message], [], [], _SECONDS)
+        if not ready:
+            return True
+        if not (told := os.read(message, 1 << 13)):
+            return False
+        if heard is not None:
+            heard(told.decode())
+        os.write(answer, b".")
 
 
 def _preloaded() -> bool:
-    return hasattr(ctypes.CDLL(None), "crash_arm")
+    return hasattr(ctypes.CDLL(None), "crash_watch")
 
 
 def _start_again(work: Path) -> None:
@@ -632,140 +189,224 @@ def _start_again(work: Path) -> None:
     os.execve(sys.executable, arguments, environment | {"CRASH_POINTS_WORK": str(work)})
 
 
+_WARMING = {"vault": "accept", "vault facts": "undo many", "facts": "purge", "memtui": "seal"}
+"""A mutation each, by which the processes that are forked have their modules and statements."""
+
+
 def _warm(trial: Trial) -> None:
-    """Import what the processes need, and build what they would each build again."""
-    for name in _LOADED:
-        importlib.import_module(name)
-    before = set(sys.modules)
-    for mutation in _mutations():
-        if (mutation.name, mutation.provider) in {("accept", "vault"), ("seal", "memtui")}:
-            for name in trial.imported(mutation):
-                if name not in before and not name.startswith("__"):
-                    with suppress(ImportError):
-                        importlib.import_module(name)
-    models: list[type[Model]] = [Model]
-    while models:
-        model = models.pop()
-        models += model.__subclasses__()
-        with suppress(Exception):  # one that is never used as it stands
-            model.model_rebuild()
+    """Do in this process what each forked one would import, compile and build again."""
+    logging.getLogger("memtui").addHandler(logging.NullHandler())  # its warnings are no exceptions
+    _trust_copies()
+    for mutation in mutations():
+        if _WARMING.get(mutation.provider) == mutation.name:
+            trial.run_here(mutation)
+    scratch._remove_known.cache_clear()  # noqa: SLF001 - each process is to look anew
+
+
+def _trust_copies() -> None:
+    """Let the vault's index trust a copied file: it has another inode, and all else is the same."""
+    from memtui.backends.vault import files
+
+    files._signature_of = lambda status: f"{status.st_mtime_ns}:{status.st_size}:0"  # noqa: SLF001
 
 
 # A point
 
 
+class Point(NamedTuple):
+    """Where a mutation ends, and how."""
+
+    way: str
+    """before, torn, after or full."""
+    at: int
+    """The number of the call, from 1."""
+
+
+class Moment(NamedTuple):
+    """What a kill at a point leaves."""
+
+    point: Point
+    digest: str
+    is_done: bool
+    """Whether the mutation had returned without an error by then."""
+
+
 class Template(NamedTuple):
-    """A mutation that can be run again and again from one state."""
+    """A mutation, the state in which it begins, and what came of it."""
 
     mutation: Mutation
-    folder: Path
+    begin: Disk
     key: str
     known: Known
     before: Known
     after: Known
     since: int
-    calls: list[str]
+    """The number of the last operation before it."""
 
 
-class Point(NamedTuple):
-    """Where a mutation ends, and how."""
+class Call(NamedTuple):
+    """A call that changes a file."""
 
-    way: int
-    at: int
+    name: str
+    path: str
+
+
+class Watched:
+    """The calls of a mutation, and the states between them."""
+
+    def __init__(self, root: Path, digests: Digests, wants: Callable[[], bool]) -> None:
+        self._root, self._digests, self._wants = root, digests, wants
+        self.calls: list[Call] = []
+        self.growing: list[int] = []
+        """The numbers of the calls from which on a full disk is tried."""
+        self._last: tuple[Call, str] | None = None
+        """The last call that needs room, and the state before it."""
+        self.moments: list[Moment] = []
+        self.disks: dict[str, Disk] = {}
+        """By digest."""
+        self.is_done = False
+
+    def hear(self, told: str) -> None:
+        """Take a message of the shim."""
+        if told == "done":
+            self.is_done = True
+        elif told in {"torn", "after"}:
+            self._keep(Point(told, len(self.calls)))
+        else:
+            name, path = told.split(" ", 1)
+            self.calls.append(Call(name.rstrip("+"), os.path.relpath(path, self._root)))
+            number = len(self.calls)
+            now = self.calls[-1], self._keep(Point("before", number))
+            if name.endswith("+"):
+                if now != self._last or not is_database(self.disks.get(now[1], {}), now[0].path):
+                    self.growing.append(number)
+                self._last = now
+
+    def _keep(self, point: Point) -> str:
+        """Copy the folder and return the state's digest; empty: it is not wanted."""
+        if not self._wants():
+            return ""
+        disk = copied(self._root)
+        digest = self._digests.of(disk)
+        self.disks.setdefault(digest, disk)
+        self.moments.append(Moment(point, digest, self.is_done))
+        return digest
+
+    def states(self) -> dict[tuple[str, bool], list[Point]]:
+        """Return the points of each state, and of each whether the mutation had returned."""
+        found: dict[tuple[str, bool], list[Point]] = {}
+        for one in self.moments:
+            found.setdefault((one.digest, one.is_done), []).append(one.point)
+        return found
 
 
 class Trial:
-    """Runs mutations at one place, each point in processes of its own."""
+    """Runs mutations in one place, in a new process each time."""
 
     def __init__(self, work: Path) -> None:
-        self.work = work
         self.place = Place(work / "place")
-        self._shim = Shim()
-        self.number = 0
-        """How many points were tried; `audit verify` itself runs after each twentieth."""
+        self._digests = Digests(work)
+        self._shim = Shim(work)
+        self._kept = 0
+        """How many states were judged; the whole of `audit verify` runs for each twentieth."""
 
-    def _put(self, folder: Path | None) -> None:
+    def template(
+        self, mutation: Mutation, wants: Callable[[], bool] = lambda: True
+    ) -> tuple[Template, Watched]:
+        """Run a mutation to its end; copies are kept of the stops that are wanted."""
         shutil.rmtree(self.place.root, ignore_errors=True)
-        if folder is not None:
-            shutil.copytree(folder, self.place.root, symlinks=True)
-
-    def template(self, mutation: Mutation, number: int) -> Template:
-        """Make what each point of a mutation begins with, and know how it is before and after."""
-        self._put(None)
-        key, known = self._must(lambda: asyncio.run(_bind(mutation, self.place)), mutation)
-        folder = self.work / f"template-{number}"
-        shutil.copytree(self.place.root, folder, symlinks=True)
+        key, known = self._must(lambda: asyncio.run(bind(mutation, self.place)), mutation)
+        begin = copied(self.place.root)
         before, since = self._must(lambda: asyncio.run(self._see()), mutation)
-        self._put(folder)
-        act = (mutation, key, known)
-        calls = self._must(lambda: asyncio.run(self._do(*act, Point(_COUNT, 0))), mutation)
+        put(self.place.root, begin)
+        watched = Watched(self.place.root, self._digests, wants)
+        do = partial(self._do, mutation, key, known)
+        self._must(lambda: asyncio.run(do(None)), mutation, watched.hear)
         after, _ = self._must(lambda: asyncio.run(self._see()), mutation)
-        return Template(mutation, folder, key, known, before, after, since, calls)
+        return Template(mutation, begin, key, known, before, after, since), watched
 
-    def imported(self, mutation: Mutation) -> list[str]:
-        """Return what a process imports that makes a mutation and looks at what came of it."""
-        self._put(None)
+    def run_here(self, mutation: Mutation) -> None:
+        """Do a mutation and look at the result, in this process."""
 
-        async def all_of_it() -> list[str]:
-            key, known = await _bind(mutation, self.place)
-            await self._do(mutation, key, known, Point(_BEFORE, 0))
+        async def all_of_it() -> None:
+            key, known = await bind(mutation, self.place)
+            await self._do(mutation, key, known, 0)
             await self._see()
-            await self._proved()
-            return [*sys.modules]
 
-        found: list[str] = self._must(lambda: asyncio.run(all_of_it()), mutation)
-        return found
+        shutil.rmtree(self.place.root, ignore_errors=True)
+        asyncio.run(all_of_it())
 
-    def _must(self, work: Callable[[], Any], mutation: Mutation) -> Any:
-        done = _forked(work)
+    def _must(self, work: Callable[[], Any], mutation: Mutation, heard: Heard | None = None) -> Any:
+        done = _forked(work, self._shim, heard)
         if done.error or done.killed or done.hangs:
             raise RuntimeError(f"{mutation.title} does not work at all: {done}\n{done.error}")
         return done.value
 
     async def _see(self) -> tuple[Known, int]:
         service = await self.place.open()
-        since = await _last(service)
-        if self.number % 20 == 0 and (
-            problem := (await service.analysis.verify_chain(ANA)).problem
-        ):
+        since = await last(service)
+        if self._kept % 20 == 0 and (problem := (await service.analysis.verify_chain(ANA)).problem):
             raise Conflict(f"`audit verify` says: {problem}")
-        await _settle(service)
-        remove_left_of(self.place.home)
-        remove_left_of(self.place.out / "there")
-        seen = await _observed(service, self.place)
+        await settle(service)
+        scratch.remove_left_of(self.place.home)
+        scratch.remove_left_of(self.place.out / "there")
+        seen = await observed(service, self.place)
         await service.close()
         return seen, since
 
-    async def _do(self, mutation: Mutation, key: str, known: Known, point: Point) -> Any:
-        """Do it, and end at a point; returns what was counted, or the error that memtui told."""
-        service = await self.place.open()
-        self._shim.arm(self.place.root, *point)
-        told = ""
-        try:
-            await mutation.work(Act(service, dict(known), self.place, key))
-        except MemtuiError as error:
-            if point.way == _COUNT:
-                raise
-            told = str(error) or "an error without a word"
-        calls = self._shim.disarm()
-        await service.close()
-        return calls if point.way == _COUNT else told
+    async def _do(self, mutation: Mutation, key: str, known: Known, full: int | None) -> str:
+        """Do it on a disk that is full from a call on, 0 for never, or watched for None.
 
-    def run(self, template: Template, point: Point) -> str:
-        """Return what is wrong after a point; empty: nothing."""
-        self.number += 1
-        self._put(template.folder)
+        Returns memtui's error; empty: it was done.
+        """
+        error = ""
+        if full is None:
+            self._shim.watch(self.place.root)
+        elif full:
+            self._shim.fill(self.place.root, full)
+        try:
+            service = await self.place.open()
+            try:
+                await mutation.work(Act(service, dict(known), self.place, key))
+            except MemtuiError as refused:
+                if not full:
+                    raise
+                error = str(refused) or "an error without a word"
+            if full is None:
+                self._shim.tell("done")
+            await service.close()
+        except MemtuiError as refused:
+            if not full:
+                raise
+            error = str(refused) or "an error without a word"
+        if full is None:
+            self._shim.tell("after")
+        self._shim.disarm()
+        return error
+
+    def killed(self, template: Template, disk: Disk, *, is_done: bool) -> str:
+        """Return what is wrong with a state that a kill leaves; empty: nothing."""
+        put(self.place.root, disk)
+        return self._judged(template, is_done=is_done)
+
+    def full(self, template: Template, call: int) -> str:
+        """Return what is wrong after a disk was full from a call on; empty: nothing."""
+        put(self.place.root, template.begin)
         mutation, key, known = template.mutation, template.key, template.known
-        done = _forked(lambda: asyncio.run(self._do(mutation, key, known, point)))
+        done = _forked(lambda: asyncio.run(self._do(mutation, key, known, call)), self._shim)
         if done.hangs:
             return "it hangs"
         if done.error:
             return f"an error of Python's: {done.error.strip().splitlines()[-1]}\n{done.error}"
-        acknowledged = not done.killed and not done.value
-        looked = _forked(lambda: asyncio.run(self._judge(template, acknowledged=acknowledged)))
-        if looked.error or looked.hangs or looked.killed:
-            return f"it cannot be looked at ({looked.hangs=}): {looked.error}"
-        return str(looked.value)
+        return self._judged(template, is_done=not done.value)
+
+    def _judged(self, template: Template, *, is_done: bool) -> str:
+        self._kept += 1
+        judge = partial(self._judge, template, acknowledged=is_done)
+        done = _forked(lambda: asyncio.run(judge()), self._shim)
+        if done.error or done.hangs or done.killed:
+            return f"it cannot be looked at ({done.hangs=}): {done.error}"
+        return str(done.value)
 
     async def _judge(  # noqa: PLR0911 - a reason for each end
         self, template: Template, *, acknowledged: bool
@@ -777,23 +418,20 @@ class Trial:
             return f"the home does not open: {error}"
         mutation = template.mutation
         if acknowledged:
-            wrong = [] if now == template.after else ["it was told as done"]
-            return self._told(wrong, now, template.after) or await self._proved()
+            wrong = "" if now == template.after else "it returned without an error"
+            return _unlike(wrong, now, template.after)
         if now == template.before:
-            return await self._again(template) or await self._proved()
+            return await self._again(template)
         if now == template.after:
-            back = await self._back(template) if mutation.undoes else ""
-            return back or await self._proved()
-        kept = self.work / "kept"
-        shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(self.place.root, kept, symlinks=True)
+            return await self._back(template) if mutation.undoes else ""
+        kept = copied(self.place.root)
         if not (again := await self._again(template)):
-            return await self._proved()
-        self._put(kept)
+            return ""
+        put(self.place.root, kept)
         back = await self._back(template) if mutation.undoes else "it cannot be undone"
         if not back:
-            return await self._proved()
-        part = self._told(["half done"], now, template.before)
+            return ""
+        part = _unlike("half done", now, template.before)
         return f"{part}\n  again: {again}\n  undo: {back}"
 
     async def _again(self, template: Template) -> str:
@@ -806,33 +444,28 @@ class Trial:
             error = str(failed)
         await service.close()
         now, _ = await self._see()
-        wrong = [f"not done by the same again: {error}"] if now != template.after else []
-        return self._told(wrong, now, template.after)
+        wrong = f"the same command again does not complete it: {error}"
+        return _unlike(wrong if now != template.after else "", now, template.after)
 
     async def _back(self, template: Template) -> str:
         service = await self.place.open()
-        refused = await _take_back(service, template.since)
+        refused = await take_back(service, template.since)
         await service.close()
         now, _ = await self._see()
-        wrong = [f"not undone: {refused}"] if now != template.before else []
-        return self._told(wrong, now, template.before)
+        wrong = f"undo does not take it back: {refused}"
+        return _unlike(wrong if now != template.before else "", now, template.before)
 
-    async def _proved(self) -> str:
-        """Return why the log does not prove itself, as `audit verify` finds."""
-        service = await self.place.open()
-        problem = await _chain_problem(service)
-        await service.close()
-        return f"the log does not prove itself: {problem}" if problem else ""
 
-    def _told(self, wrong: Sequence[str], now: Known, wanted: Known) -> str:
-        if not wrong:
-            return ""
-        told = [
-            f"{name}: {_more(now[name], wanted[name])} for {_more(wanted[name], now[name])}"
-            for name in now
-            if now[name] != wanted[name]
-        ]
-        return f"{wrong[0]}; " + "; ".join(told)
+def _unlike(wrong: str, now: Known, wanted: Known) -> str:
+    """Return what is wrong, and how what was read differs from what was wanted."""
+    if not wrong:
+        return ""
+    unlike = [
+        f"{name}: {_more(now[name], wanted[name])} for {_more(wanted[name], now[name])}"
+        for name in now
+        if now[name] != wanted[name]
+    ]
+    return f"{wrong}; " + "; ".join(unlike)
 
 
 def _more(some: Any, others: Any) -> Any:
@@ -842,13 +475,63 @@ def _more(some: Any, others: Any) -> Any:
     return list((Counter(map(str, some)) - Counter(map(str, others))).elements())
 
 
-def _points(calls: Sequence[str]) -> list[Point]:
-    found = []
-    for at, name in enumerate(calls, start=1):
-        found += [Point(_BEFORE, at), Point(_FULL, at)]
-        if name == "write":
-            found.append(Point(_TORN, at))
-    return [*found, Point(_AFTER, len(calls))] if calls else []
+class Row(NamedTuple):
+    """A line of the table."""
+
+    calls: int = 0
+    points: int = 0
+    tried: int = 0
+    exceptions: int = 0
+
+    def line(self, name: str, provider: str) -> str:
+        """Return it as text."""
+        return f"{name:18}{provider:16}" + "".join(f"{one:>12}" for one in self)
+
+
+def _tried(trial: Trial, mutation: Mutation, options: argparse.Namespace) -> tuple[Row, list[str]]:
+    """Try the points of a mutation; return its row, and a sentence for each kind of exception."""
+    wants: Callable[[], bool] = lambda: True  # noqa: E731 - one of two
+    if is_sample := options.sample is not None:
+        chance = random.Random(f"{options.seed} {mutation.title}")
+        wants = lambda: chance.random() < _SHARE  # noqa: E731
+    template, watched = trial.template(mutation, wants)
+    calls, states = watched.calls, list(watched.states().items())
+    growing = watched.growing
+    points = len(watched.moments) + len(calls)
+    if is_sample:
+        states = chance.sample(states, min(_FEW, len(states)))
+        growing = chance.sample(growing, min(1, len(growing)))
+    if options.at:
+        states = [one for one in states if any(point.at in options.at for point in one[1])]
+        growing = [one for one in growing if one in options.at]
+    wrong: dict[str, list[Point]] = {}
+    for (digest, is_done), where in states:
+        if told := trial.killed(template, watched.disks[digest], is_done=is_done):
+            wrong.setdefault(told, []).extend(where)
+    for call in growing:
+        if told := trial.full(template, call):
+            wrong.setdefault(told, []).append(Point("full", call))
+    sentences = []
+    for told, where in wrong.items():
+        places = ", ".join(
+            f"{one.way} {one.at} ({calls[one.at - 1].name} {calls[one.at - 1].path})"
+            for one in where[:4]
+        )
+        what = told if options.verbose else told.splitlines()[0][:300]
+        sentences.append(f"    {len(where)} x {places}: {what}")
+    count = sum(map(len, wrong.values()))
+    return Row(len(calls), points, len(states) + len(growing), count), sentences
+
+
+def _spread(chosen: list[Mutation], seed: int) -> list[Mutation]:
+    """Return mutations in the order of a sample: one of each name before a second of any."""
+    random.Random(seed).shuffle(chosen)
+    turn: Counter[str] = Counter()
+    turns = []
+    for one in chosen:
+        turn[one.name] += 1
+        turns.append(turn[one.name])
+    return [one for _, one in sorted(zip(turns, chosen, strict=True), key=lambda pair: pair[0])]
 
 
 def main() -> int:
@@ -856,13 +539,13 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default="", help="mutations whose name and provider have this")
-    parser.add_argument("--sample", type=float, help="some points of all, for so many seconds")
+    parser.add_argument("--sample", type=int, help="a few points of so many mutations")
     parser.add_argument("--seed", type=int, default=0, help="which points a sample takes")
     parser.add_argument("--at", type=int, nargs="*", help="the points of these calls alone")
     parser.add_argument("--list", action="store_true", help="name the mutations and end")
-    parser.add_argument("--verbose", action="store_true", help="tell each exception in full")
+    parser.add_argument("--verbose", action="store_true", help="print each exception in full")
     options = parser.parse_args()
-    chosen = [one for one in _mutations() if options.only in one.title]
+    chosen = [one for one in mutations() if options.only in one.title]
     if options.list:
         print("\n".join(one.title for one in chosen))
         return 0
@@ -871,61 +554,27 @@ def main() -> int:
         _start_again(Path(tempfile.mkdtemp(prefix="memtui-crash-", dir=above)))
     work = Path(os.environ.pop("CRASH_POINTS_WORK"))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that its folder goes
-    os.environ["TMPDIR"] = tempfile.tempdir = str(work / "tmp")
     os.environ.pop("LD_PRELOAD")
-    (work / "tmp").mkdir()
     try:
-        return _tried(Trial(work), chosen, options)
+        trial = Trial(work)
+        os.environ["TMPDIR"] = tempfile.tempdir = str(trial.place.temporary)
+        return _all_tried(trial, chosen, options)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _tried(trial: Trial, chosen: list[Mutation], options: argparse.Namespace) -> int:
+def _all_tried(trial: Trial, chosen: list[Mutation], options: argparse.Namespace) -> int:
+    if options.sample is not None:
+        chosen = _spread(chosen, options.seed)[: options.sample]
     _warm(trial)
-    chance = random.Random(options.seed)
-    until = None if options.sample is None else time.monotonic() + options.sample
-    if until is not None:
-        chance.shuffle(chosen)
-    share = None if options.sample is None else options.sample / max(1, len(chosen))
-    print(f"{'mutation':18}{'provider':16}{'calls':>6}{'points':>8}{'exceptions':>12}", flush=True)
-    total: Counter[str] = Counter()
-    for number, mutation in enumerate(chosen):
-        if until is not None and time.monotonic() > until:
-            break
-        began = time.monotonic()
-        template = trial.template(mutation, number)
-        points = _points(template.calls)
-        if options.at:
-            points = [one for one in points if one.at in options.at]
-        if share is not None:
-            chance.shuffle(points)
-        wrong: dict[str, list[Point]] = {}
-        tried = 0
-        for point in points:
-            is_over = share is not None and tried and time.monotonic() - began > max(share, 2.0)
-            if is_over or (until is not None and time.monotonic() > until and tried):
-                break
-            tried += 1
-            if told := trial.run(template, point):
-                what = told if options.verbose else told.splitlines()[0][:300]
-                wrong.setdefault(what, []).append(point)
-        count = sum(map(len, wrong.values()))
-        total += Counter(calls=len(template.calls), points=tried, exceptions=count)
-        print(
-            f"{mutation.name:18}{mutation.provider:16}{len(template.calls):6}{tried:8}{count:12}",
-            flush=True,
-        )
-        for told, where in wrong.items():
-            places = ", ".join(
-                f"{_WAYS[one.way]} {one.at} ({template.calls[one.at - 1]})" for one in where[:4]
-            )
-            print(f"    {len(where)} x {places}: {told}", flush=True)
-        shutil.rmtree(template.folder, ignore_errors=True)
-    print(
-        f"{'all':18}{'':16}{total['calls']:6}{total['points']:8}{total['exceptions']:12}",
-        flush=True,
-    )
-    return 1 if total["exceptions"] else 0
+    print(f"{'mutation':18}{'provider':16}" + "".join(f"{one:>12}" for one in Row._fields))
+    total = Row()
+    for mutation in chosen:
+        row, sentences = _tried(trial, mutation, options)
+        total = Row(*map(sum, zip(total, row, strict=True)))
+        print("\n".join([row.line(mutation.name, mutation.provider), *sentences]), flush=True)
+    print(total.line("all", ""), flush=True)
+    return 1 if total.exceptions else 0
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SECONDS = 20
+MUTATIONS = 8
 SEED = os.environ.get("MEMTUI_CRASH_SEED", "1")
 """Which points: always the same, so that a change that breaks one is the change that is tested."""
 
@@ -21,7 +21,7 @@ SEED = os.environ.get("MEMTUI_CRASH_SEED", "1")
 )
 def test_a_sample_of_all_crash_points_has_no_exception() -> None:
     """The table names points with an exception, and `--at` repeats them."""
-    command = ["-m", "benchmarks.crash_points", "--sample", str(SECONDS), "--seed", SEED]
+    command = ["-m", "benchmarks.crash_points", "--sample", str(MUTATIONS), "--seed", SEED]
     done = subprocess.run(
         [sys.executable, *command],
         cwd=Path(__file__).parent.parent,
@@ -31,6 +31,6 @@ def test_a_sample_of_all_crash_points_has_no_exception() -> None:
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     *_, total = done.stdout.splitlines()
-    name, calls, points, exceptions = total.split()
+    name, calls, _, tried, exceptions = total.split()
     assert (name, exceptions) == ("all", "0")
-    assert int(calls) > int(points) > 0
+    assert int(calls) > int(tried) > 0

@@ -70,18 +70,28 @@ class Held(NamedTuple):
         return cls(parcel.record_id, parcel.prints, identity, state, record.scope, record.revision)
 
 
+def _unusable(error: Exception) -> Unavailable:
+    return Unavailable(
+        f"The temporary index in {tempfile.gettempdir()} cannot be used ({error}); make room "
+        "there, and run it again."
+    )
+
+
 class Index:
     """The destination's records, and the source's beside them. The file goes with the context."""
 
     def __init__(self, source_key: str, destination_key: str) -> None:
         self._source, self._destination = source_key, destination_key
         self._extra = _EXTRA
-        self._folder = Scratch()
-        path = self._folder.path / "index.sqlite3"
-        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._database.execute("PRAGMA journal_mode = OFF")
-        self._database.execute("PRAGMA synchronous = OFF")
-        self._database.executescript(_SCHEMA)
+        try:
+            self._folder = Scratch()
+            path = self._folder.path / "index.sqlite3"
+            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._database.execute("PRAGMA journal_mode = OFF")
+            self._database.execute("PRAGMA synchronous = OFF")
+            self._database.executescript(_SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            raise _unusable(error) from error
 
     def __enter__(self) -> Self:
         return self
@@ -95,10 +105,7 @@ class Index:
         self._database.close()
         self._folder.close()
         if isinstance(error, sqlite3.Error):
-            raise Unavailable(
-                f"The temporary index in {tempfile.gettempdir()} cannot be used ({error}); make "
-                "room there, and run it again."
-            ) from error
+            raise _unusable(error) from error
 
     def add(self, parcels: Iterable[Parcel]) -> None:
         """Remember records of the destination."""

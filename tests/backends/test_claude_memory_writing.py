@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
@@ -324,6 +325,53 @@ async def test_what_is_killed_between_index_and_file_can_be_done_again(
     assert ("project_deploy.md" in done) is (change != "forget")
     if change == "restore":
         assert done == FILES
+
+
+async def test_a_forget_that_is_killed_after_the_first_file_leaves_no_source_once_it_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = await opened(tmp_path)
+    for text in ("Prefers tea.", "Prefers trains."):
+        await adapter.write(note(text))
+    theirs = [one for name, one in (await every(adapter)).items() if "prefers" in name]
+    assert len(theirs) == 2
+    unlink = ClaudeMemoryAdapter._unlink
+
+    def kill(self: ClaudeMemoryAdapter, name: str) -> None:
+        unlink(self, name)
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ClaudeMemoryAdapter, "_unlink", kill)
+        with pytest.raises(Killed):
+            await adapter.forget(ForgetRequest.of(theirs, ACME))
+    await adapter.forget(ForgetRequest.of(theirs, ACME))
+    assert held(tmp_path) == FILES
+    assert json.loads((tmp_path / "state" / "known.json").read_text()) == {}
+
+
+async def test_an_undo_that_is_killed_before_a_file_is_back_did_not_happen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = await opened(tmp_path)
+    await adapter.write(note("Prefers tea."))
+    name = "project_prefers_tea.md"
+    record = (await every(adapter))[name]
+    files = held(tmp_path)
+    [taken] = await adapter.snapshot([record.handle], ACME)
+    await adapter.correct(correction(record, "Prefers trains."))
+    before = (await every(adapter))[name]
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ClaudeMemoryAdapter, "_change_index", kill)
+        with pytest.raises(Killed):
+            await adapter.restore([taken], ACME)
+    assert (await every(adapter))[name] == before
+    await adapter.restore([taken], ACME)
+    assert held(tmp_path) == files
 
 
 async def test_a_folder_that_nothing_can_be_kept_in_is_a_sentence(tmp_path: Path) -> None:

@@ -165,6 +165,16 @@ def test_an_index_that_cannot_be_used_says_so() -> None:
         _use_closed()
 
 
+@pytest.mark.parametrize("place", ["Scratch", "sqlite3.connect"])
+def test_a_full_temporary_folder_is_a_sentence(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(f"memtui.migration.index.{place}", full)
+    with pytest.raises(Unavailable, match="temporary index"):
+        Index("a", "b")
+
+
 def _use_closed() -> None:
     with Index("a", "b") as index:
         index._database.close()

@@ -220,8 +220,8 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                     check_revision(record, request.revisions.get(handle.provider_record_id))
             gone = {one: record for one, record in there.items() if record is not None}
             refused = self._remove(gone, request.scope)
-            ids = (one.provider_record_id for one in gone)
-            self.keep_known(dict.fromkeys(one for one in ids if one not in refused))
+            ids, stay = [one.provider_record_id for one in there], self._load()[0]
+            self.keep_known(dict.fromkeys(one for one in ids if one not in stay))
         missing = tuple(one for one in there if one not in gone)
         return ForgetReply(missing=missing, refused=refused)
 
@@ -307,7 +307,11 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                 raise Unavailable(why, sent=True)
             for place in [self._place(one.state["file"]) for one in files]:
                 require_unprotected(place, str(place))
-            self.keep_known({one.handle.provider_record_id: _known_then(one) for one in back})
+            # A file needs its source beside it; a change of the source alone looks like the undo.
+            known = {one.handle.provider_record_id: _known_then(one) for one in back}
+            gone = [one.handle for one in back if self._find(one.handle, scope) is None]
+            first = {one.provider_record_id for one in gone}
+            self.keep_known({one: known[one] for one in first})
             try:
                 for one in back:
                     if "file" not in one.state:
@@ -317,7 +321,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                     self._put_file_back(one, scope)
             except MemtuiError as error:
                 raise Unavailable(str(error), sent=True) from error
-            self.keep_known(dict.fromkeys(one.provider_record_id for one in away))
+            self.keep_known({**known, **dict.fromkeys(one.provider_record_id for one in away)})
         return WriteReply(records=tuple(one.handle for one in snapshots))
 
     def _put_section_back(self, taken: Snapshot, scope: Scope) -> None:

@@ -86,7 +86,7 @@ def note_hand_edits(folder: Folder, path: str, known: Mapping[str, Known]) -> No
 
 
 def _noted(folder: Folder, path: str, known: Mapping[str, Known]) -> FactsDocument | None:
-    """Return a facts file with what hands changed in its history; None where there is no more."""
+    """Return a facts file with what hands changed in its history; None: both stay as they are."""
     document = FactsDocument.read(folder, path)
     if isinstance(document, Problem):
         return None
@@ -107,8 +107,8 @@ def _noted(folder: Folder, path: str, known: Mapping[str, Known]) -> FactsDocume
                 "created_at": moment if old_fact is None else None,
             }
             ledger.append(fact.current.model_copy(update=update))
-    before = document.history.content if document.history else ""
-    return document if ledger.joined() != before else None
+    before = [one.content if one else "" for one in (document.file, document.history)]
+    return document if [document.content.joined(), ledger.joined()] != before else None
 
 
 def write(
@@ -124,7 +124,10 @@ def write(
     old = _same(document, request, text, namespace)
     before = (document.record_of(old), FactState.take(document, old.name)) if old else None
     if request.valid_to is not None or (request.valid_from or moment) > moment:
-        made = {"created_at": old.current.created_at if old else request.created_at or moment}
+        made = {
+            "created_at": old.current.created_at if old else request.created_at or moment,
+            "file_before_ns": document.file_ns,
+        }
         version = Version(
             fact=old.name if old else _new_name(document, text, namespace),
             text=text,
@@ -152,10 +155,10 @@ def write(
             created_at=request.created_at or moment,
             updated_at=moment,
             frame=frame,
+            file_before_ns=document.file_ns,
             **fields,
         )
     )
-    # A crash between the two leaves a version without its fact, not a fact without its origin.
     document.save(content, history_first=True)
     return f"{document.path}#{name}", None
 

@@ -70,6 +70,11 @@ class Version(Model):
     """It was to begin later than it was written, and the facts file does not have it yet."""
     leaves: bool = False
     """Its end was set ahead, and the facts file has it until then."""
+    file_before_ns: int | None = None
+    """When the facts file had last changed before this version was written here, which came first.
+
+    In ns since 1970; 0: there was no file. A file that is still of that time lacks the version.
+    """
     has_twin: bool = False
     """It was forgotten while another bullet had the same key or text, which keeps its own name."""
 
@@ -88,7 +93,8 @@ class Version(Model):
     def closed(self, moment: datetime | None) -> Version:
         """Return it with its window closed at `moment`, or at its start if that is later."""
         known = [time for time in (moment, self.valid_from) if time is not None]
-        return self.model_copy(update={"valid_to": max(known, default=None), "leaves": False})
+        ended = {"valid_to": max(known, default=None), "leaves": False, "file_before_ns": None}
+        return self.model_copy(update=ended)
 
     @property
     def is_shown(self) -> bool:
@@ -246,6 +252,7 @@ class FactsDocument:
         self.folder = folder
         self._place = place_of(path)
         self._let_come()
+        self._finish_write()
         self._name_facts()
 
     @classmethod
@@ -258,6 +265,11 @@ class FactsDocument:
         if isinstance(history, Problem):
             return history
         return cls(folder, path, file, history)
+
+    @property
+    def file_ns(self) -> int:
+        """When the facts file last changed, in ns since 1970; 0: there is none."""
+        return self.file.modified_ns if self.file else 0
 
     @property
     def is_ahead(self) -> bool:
@@ -278,6 +290,26 @@ class FactsDocument:
             bullet = self._bullet_of(shown) if shown else None
             if shown is None or bullet is not None:  # else hands have changed it meanwhile
                 self.show(bullet, holds)
+
+    def _finish_write(self) -> None:
+        """Follow a write that ended between the history and the facts file.
+
+        A new fact did not come to be; a change of one that the file still has is completed.
+        """
+        for version in self.ledger.versions:
+            if version.file_before_ns != self.file_ns or not version.is_shown:
+                continue
+            said = version.topic, version.text
+            claims = [one for one in self.ledger.versions if one.is_shown]
+            bullets = [(one.namespace, one.text) for one in self.content.bullets]
+            if bullets.count(said) >= [(one.topic, one.text) for one in claims].count(said):
+                continue
+            others = [one for one in self.ledger.of(version.fact) if one is not version]
+            if old := next(filter(None, map(self._bullet_of, reversed(others))), None):
+                self.show(old, version)
+            else:
+                lines = self.ledger.lines_of(version.fact, without=version)
+                self.ledger.set_lines(version.fact, lines)
 
     def _bullet_of(self, version: Version) -> Bullet | None:
         said = version.topic, version.text
@@ -389,6 +421,15 @@ class FactsDocument:
                 self.folder.remove(path)
             else:
                 self.folder.replace(path, now)
+        if history_first and self.file is None:
+            self._confirm()
+
+    def _confirm(self) -> None:
+        """Note that a new facts file was written, so that hands have removed it where it is gone."""
+        for version in self.ledger.versions:
+            if version.file_before_ns == 0:
+                self.ledger.put(version, version.model_copy(update={"file_before_ns": None}))
+        self.folder.replace(history_path(self.path), self.ledger.joined())
 
     def versions_of(self, name: str) -> list[Version]:
         """Return a fact's versions, oldest first, hand edits included; also of one that is gone.

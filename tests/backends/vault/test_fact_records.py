@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -344,34 +346,67 @@ async def test_of_two_that_say_the_same_one_is_forgotten(open_vault: Open, root:
         )
 
 
-@pytest.mark.parametrize("before", ["", HAND])
-async def test_a_crash_while_a_fact_is_added_leaves_no_fact_of_unknown_origin(
-    open_vault: Open, root: Path, monkeypatch: pytest.MonkeyPatch, before: str
-) -> None:
-    class Crash(Exception):
+@contextmanager
+def killed_before_facts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """End what is done at the write of the facts file."""
+
+    class Killed(BaseException):
         pass
 
     whole = Folder.replace
 
     def cut(folder: Folder, path: str, content: str) -> None:
         if path == PATH:
-            raise Crash
+            raise Killed
         whole(folder, path, content)
 
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "replace", cut)
+        with pytest.raises(Killed):
+            yield
+
+
+@pytest.mark.parametrize("before", ["", HAND])
+async def test_a_crash_while_a_fact_is_added_leaves_no_trace(
+    open_vault: Open, root: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
     if before:
         put(root, PATH, before)
     held = [entry.text for entry in await everything(await open_vault())]
     mine = SCOPE.model_copy(update={"agent_id": "coding"})
-    with monkeypatch.context() as patched:
-        patched.setattr(Folder, "replace", cut)
-        with pytest.raises(Crash):
-            await fact(await open_vault(), "uses: SQLite", scope=mine)
+    with killed_before_facts(monkeypatch):
+        await fact(await open_vault(), "uses: SQLite", scope=mine)
     opened = await open_vault(data="another index")
     assert [entry.text for entry in await everything(opened)] == held
-    await fact(opened, "uses: SQLite", scope=mine)
+    it = await fact(opened, "uses: SQLite", scope=mine)
     [stored] = [one for one in await everything(opened) if one.text == "uses: SQLite"]
     assert stored.scope.agent_id == "coding"
     assert len(await everything(opened)) == len(held) + 1
+    assert [one.text for one in await opened.history(it, SCOPE)] == ["uses: SQLite"]
+
+
+async def test_a_crash_while_a_window_is_written_is_completed(
+    open_vault: Open, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = datetime.now(UTC)
+    begin, end = now - timedelta(days=1), now + timedelta(days=1)
+    it = await upsert(await open_vault(), "branch: main", valid_from=now - timedelta(days=9))
+    with killed_before_facts(monkeypatch):
+        await upsert(await open_vault(), "branch: frozen", valid_from=begin, valid_to=end)
+    opened = await open_vault()
+    assert [one.text for one in await everything(opened)] == ["branch: frozen"]
+    assert (root / PATH).read_text() == "# Facts\n\n- branch: frozen\n"
+    taken = await opened.history(it, SCOPE)
+    assert [one.valid_to for one in taken] == [None, end, begin]
+
+
+async def test_a_fact_whose_new_file_is_removed_by_hand_keeps_its_past(
+    open_vault: Open, root: Path
+) -> None:
+    adapter = await open_vault()
+    it = await fact(adapter, "uses: SQLite")
+    (root / PATH).unlink()
+    assert [one.text for one in await adapter.history(it, SCOPE)] == ["uses: SQLite"]
 
 
 async def test_a_history_line_with_a_moment_outside_of_all_calendars_is_a_problem(

@@ -1,0 +1,374 @@
+"""What memtui does to its files: the mutations that `benchmarks.crash_points` breaks off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from memtui.config import find_paths, load_settings
+from memtui.contract import (
+    Conflict,
+    CorrectRequest,
+    Filter,
+    ForgetRequest,
+    RecordHandle,
+    Scope,
+    SourceKind,
+    SourceRef,
+    WriteRequest,
+)
+from memtui.service import (
+    Caller,
+    Capture,
+    MemoryService,
+    ReviewRule,
+    RuleAction,
+    RuleTest,
+    open_service,
+)
+
+_MANY = 4
+
+ANA = Caller(company_id="local", principal="user:ana", door="cli")
+AGENT = Caller(company_id="local", principal="agent:coder", door="mcp")
+SCOPE = Scope(company_id="local", project_id="web")
+SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+SECRET = "Quokkas-may-not-be-read-afterwards"
+
+Known = dict[str, Any]
+"""What preparing a mutation found out for it: handles, operations, held writes."""
+
+
+class Place(NamedTuple):
+    """Where everything of a point lies; what is watched is below it."""
+
+    root: Path
+
+    @property
+    def home(self) -> Path:
+        """Memtui's own folder."""
+        return self.root / "home"
+
+    @property
+    def out(self) -> Path:
+        """Where exports and backups go."""
+        return self.root / "out"
+
+    @property
+    def temporary(self) -> Path:
+        """The system's temporary folder, as the processes see it."""
+        return self.root / "tmp"
+
+    async def open(self) -> MemoryService:
+        """Open the service as its owner."""
+        paths = find_paths(self.home)
+        settings = load_settings(paths, fact_max_count=0, principal="user:ana")
+        return await open_service(paths, settings)
+
+
+class Act(NamedTuple):
+    """Who does something, with what, and where."""
+
+    service: MemoryService
+    known: Known
+    place: Place
+    key: str
+    """The binding's."""
+
+
+Work = Callable[[Act], Awaitable[Any]]
+
+
+async def _nothing(_act: Act) -> None:
+    pass
+
+
+class Mutation(NamedTuple):
+    """Something that memtui does, over a provider or by itself."""
+
+    name: str
+    provider: str
+    prepare: Work
+    work: Work
+    undoes: bool = True
+    """Whether it can be undone."""
+
+    @property
+    def title(self) -> str:
+        """How it is named."""
+        return f"{self.name}, {self.provider}"
+
+
+def _write(text: str, kind: str, **more: Any) -> WriteRequest:
+    return WriteRequest(scope=SCOPE, source=SOURCE, content=text, kind=kind, **more)
+
+
+def _kind(act: Act) -> str:
+    return str(act.known.get("kind", "note"))
+
+
+async def _fill(act: Act, count: int) -> list[RecordHandle]:
+    found: list[RecordHandle] = []
+    for number in range(count):
+        request = _write(f"number_{number}: {SECRET} {number}", _kind(act), binding_key=act.key)
+        answer = await act.service.write(ANA, request)
+        found += answer.handles
+    return found
+
+
+def _handles(act: Act) -> tuple[RecordHandle, ...]:
+    return tuple(map(RecordHandle.model_validate, act.known["handles"]))
+
+
+def _filled(count: int) -> Work:
+    async def prepare(act: Act) -> None:
+        act.known["handles"] = [one.model_dump() for one in await _fill(act, count)]
+
+    return prepare
+
+
+async def _note(act: Act) -> None:
+    await act.service.write(ANA, _write("deploy_branch: main", _kind(act), binding_key=act.key))
+
+
+async def _correct(act: Act) -> None:
+    request = CorrectRequest(
+        scope=SCOPE, handle=_handles(act)[0], text="number_0: another", binding_key=act.key
+    )
+    await act.service.correct(ANA, request)
+
+
+async def _forget(act: Act) -> None:
+    request = ForgetRequest(scope=SCOPE, handles=_handles(act), binding_key=act.key)
+    await act.service.forget(ANA, request)
+
+
+def _then(*works: Work) -> Work:
+    """Do one after another, and name the last operation that changed something for `_undo`."""
+
+    async def prepare(act: Act) -> None:
+        for work in works:
+            await work(act)
+        [newest, *_] = (await act.service.log.page(ANA, Filter(), limit=1)).operations
+        act.known["undo"] = newest.operation_id
+
+    return prepare
+
+
+async def _undo(act: Act) -> None:
+    await act.service.undo(ANA, act.known["undo"])
+
+
+async def _hold(act: Act) -> None:
+    rule = ReviewRule(action=RuleAction.HOLD, test=RuleTest.DOOR, value="mcp")
+    await act.service.review.add_rule(ANA, act.key, rule)
+    request = _write("An agent says so", _kind(act), binding_key=act.key)
+    answer = await act.service.write(AGENT, request)
+    assert answer.held is not None
+    act.known["held"] = answer.held.held_id
+
+
+async def _accept(act: Act) -> None:
+    await act.service.review.accept(ANA, act.known["held"])
+
+
+async def _fix(act: Act) -> None:
+    await act.service.review.accept(ANA, act.known["held"], text="A person says so")
+
+
+async def _refuse(act: Act) -> None:
+    await act.service.review.refuse(ANA, act.known["held"], "no")
+
+
+async def _purge(act: Act) -> None:
+    from memtui.service import PurgeRequest
+
+    request = PurgeRequest(project_id="web", forget=True)
+    await act.service.purging.apply(ANA, request)
+
+
+async def _seal(act: Act) -> None:
+    await act.service.analysis.seal(ANA, everything=True)
+
+
+async def _backup(act: Act) -> None:
+    from memtui.service.backup import backup
+
+    service = act.service
+    target = act.place.out / "home.zip"
+    await asyncio.to_thread(backup, service.paths, service.settings, target, now=datetime.now(UTC))
+
+
+async def _restore(act: Act) -> None:
+    from memtui.service.backup import restore
+
+    to = find_paths(act.place.out / "there")
+    await asyncio.to_thread(restore, act.place.out / "home.zip", to)
+
+
+async def _post_run(act: Act) -> None:
+    from memtui.doors.agent import Agent
+    from memtui.doors.hooks.calls import HookCall, Moment
+    from memtui.doors.hooks.capture import capture_run
+
+    answer = "The release branch is main, and deploys leave from it on Tuesdays. " * 3
+    call = HookCall(
+        event="x", moment=Moment.END, prompt="Which branch do deploys leave?", reply=answer
+    )
+    caller = AGENT.model_copy(update={"door": "hook", "run_id": "r1"})
+    await capture_run(Agent(act.service, caller, SCOPE, act.key), call)
+
+
+async def _capture(act: Act) -> None:
+    await act.service.bindings.update(ANA, act.key, capture={Capture.POST_RUN: True})
+
+
+async def _second(act: Act) -> None:
+    await _filled(_MANY)(act)
+    await act.service.bindings.add(ANA, "second", "vault", {})
+
+
+async def _migrate(act: Act) -> None:
+    from memtui.migration import moving
+    from memtui.migration.ends import open_ends
+
+    ends = await open_ends(act.service, ANA, act.key, "second")
+    done = await moving.apply(ends, act.place.home)
+    _refuse_part(done.failed)
+
+
+async def _in_step(act: Act) -> None:
+    from memtui.migration import syncing
+    from memtui.migration.ends import open_ends
+
+    ends = await open_ends(act.service, ANA, act.key, "second")
+    done = await syncing.sync(ends, act.place.home)
+    _refuse_part(done.failed + len(done.conflicts))
+
+
+def _refuse_part(failed: int) -> None:
+    if failed:
+        raise Conflict(f"{failed} failed.")
+
+
+async def _changed_by_hand(act: Act) -> None:
+    await _filled(_MANY)(act)
+    [note, *_] = sorted((act.place.home / "bindings").rglob("*number-0*.md"))
+    note.write_text("Changed by hand\n", "utf-8")
+
+
+async def _reread(act: Act) -> None:
+    await act.service.sync(ANA, act.key)
+
+
+async def _settings(act: Act) -> None:
+    await act.service.bindings.update(ANA, act.key, capture={Capture.COMMENTS: True})
+
+
+async def _member(act: Act) -> None:
+    from memtui.service.visibility import Membership, Role
+
+    await act.service.members.set(ANA, Membership(principal="user:ana", role=Role.OWNER))
+
+
+async def _exported(act: Act) -> None:
+    await _filled(_MANY)(act)
+    await _export(act)
+
+
+async def _export(act: Act) -> None:
+    from memtui.analytics.export import ExportFormat
+
+    target = act.place.out / "log.jsonl"
+    await act.service.analysis.export(ANA, target, ExportFormat.JSONL, force=True)
+
+
+async def _import(act: Act) -> None:
+    from memtui.importing.columns import column_map
+    from memtui.importing.importer import Import
+
+    columns = column_map((), types={}, statuses={}, constants={}, timezone=None)
+    work = Import([act.place.out / "log.jsonl"], "theirs", columns)
+    try:
+        await work.run(act.service, ANA)
+    finally:
+        work.close()
+
+
+async def _first_start(act: Act) -> None:
+    paths = find_paths(act.place.out / "first")
+    service = await open_service(paths, load_settings(paths, principal="user:ana"))
+    await service.close()
+
+
+def mutations() -> Iterator[Mutation]:
+    for provider in ("vault", "vault facts", "facts", "claude-memory", "mcp-memory"):
+        for name, count, work in (
+            ("note", 0, _note), ("correct", 1, _correct), ("forget", 1, _forget),
+            ("forget many", _MANY, _forget),
+        ):  # fmt: skip
+            yield Mutation(name, provider, _filled(count), work)
+        for name, count, works in (
+            ("undo note", 0, (_note,)), ("undo correct", 1, (_correct,)),
+            ("undo forget", 1, (_forget,)), ("undo many", _MANY, (_forget,)),
+        ):  # fmt: skip
+            yield Mutation(name, provider, _then(_filled(count), *works), _undo)
+        redo = _then(_then(_filled(_MANY), _forget), _undo)
+        yield Mutation("redo many", provider, redo, _undo)
+        if provider != "vault facts":
+            yield Mutation("purge", provider, _filled(2), _purge, undoes=False)
+            yield Mutation("accept", provider, _hold, _accept)
+    yield Mutation("fix", "vault", _hold, _fix)
+    yield Mutation("refuse", "vault", _hold, _refuse)
+    yield Mutation("undo accept", "vault", _then(_hold, _accept), _undo)
+    yield Mutation("undo refuse", "vault", _then(_hold, _refuse), _undo)
+    yield Mutation("post-run hook", "vault", _capture, _post_run)
+    yield Mutation("post-run hook", "claude-memory", _capture, _post_run)
+    yield Mutation("migrate", "vault", _second, _migrate, undoes=False)
+    yield Mutation("migrate", "facts", _second, _migrate, undoes=False)
+    yield Mutation("sync", "facts", _second, _in_step, undoes=False)
+    yield Mutation("re-index", "vault", _changed_by_hand, _reread, undoes=False)
+    for name, prepare, work in (
+        ("seal", _filled(_MANY), _seal), ("backup", _filled(2), _backup),
+        ("restore", _then(_filled(2), _backup), _restore), ("export", _filled(2), _export),
+        ("import", _exported, _import),
+    ):  # fmt: skip
+        yield Mutation(name, "memtui", prepare, work, undoes=False)
+    yield Mutation("purge of sealed", "memtui", _then(_filled(2), _seal), _purge, undoes=False)
+    yield Mutation("first start", "memtui", _nothing, _first_start, undoes=False)
+    yield Mutation("settings", "memtui", _nothing, _settings)
+    yield Mutation("member", "memtui", _nothing, _member)
+
+
+async def bind(mutation: Mutation, place: Place) -> tuple[str, Known]:
+    """Make the home, and the binding of a mutation's provider; returns its key."""
+    place.out.mkdir(parents=True)
+    place.temporary.mkdir()
+    service = await place.open()
+    known: Known = {}
+    provider, key = mutation.provider, "default"
+    if provider in {"facts", "claude-memory", "mcp-memory"}:
+        config: dict[str, Any] = {}
+        key = "other"
+        if provider == "claude-memory":
+            folder = place.root / "memory"
+            folder.mkdir()
+            (folder / "MEMORY.md").write_text("# Memory\n\n- [Kept](kept.md) — kept\n")
+            (folder / "kept.md").write_text("---\nname: Kept\ntype: user\n---\nKept.\n")
+            config = {"path": str(folder)}
+        elif provider == "mcp-memory":
+            (place.root / "graph").mkdir()
+            file = place.root / "graph" / "memory.jsonl"
+            entity = {"type": "entity", "name": "a", "entityType": "b", "observations": ["c"]}
+            file.write_text(json.dumps(entity) + "\n")
+            config = {"path": str(file), "settle_ms": 0}
+        await service.bindings.add(ANA, key, provider, config)
+    if provider in {"facts", "vault facts"}:
+        known["kind"] = "fact"
+    await mutation.prepare(Act(service, known, place, key))
+    await service.close()
+    return key, known
