@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,8 @@ from memtui.contract import (
     CorrectRequest,
     Filter,
     ForgetRequest,
+    Invalid,
+    OperationStatus,
     RecordHandle,
     Scope,
     SourceKind,
@@ -66,7 +69,10 @@ class Place(NamedTuple):
     async def open(self) -> MemoryService:
         """Open the service as its owner."""
         paths = find_paths(self.home)
-        settings = load_settings(paths, fact_max_count=0, principal="user:ana")
+        # The library stops the process for longer than a provider may take.
+        settings = load_settings(
+            paths, fact_max_count=0, principal="user:ana", provider_timeout_ms=600_000
+        )
         return await open_service(paths, settings)
 
 
@@ -96,6 +102,8 @@ class Mutation(NamedTuple):
     work: Work
     undoes: bool = True
     """Whether it can be undone."""
+    broken: Work | None = None
+    """What is killed halfway before it."""
 
     @property
     def title(self) -> str:
@@ -299,6 +307,24 @@ async def _import(act: Act) -> None:
         work.close()
 
 
+def _recoveries() -> Iterator[Mutation]:
+    """Yield starts of a home in which a mutation was killed."""
+    for provider in ("vault", "vault facts", "facts", "claude-memory", "mcp-memory"):
+        for name, prepare, broken in (
+            ("correct", _filled(1), _correct), ("forget many", _filled(_MANY), _forget),
+            ("undo many", _then(_filled(_MANY), _forget), _undo),
+        ):  # fmt: skip
+            title = f"start after {name}"
+            yield Mutation(title, provider, prepare, _recover, undoes=False, broken=broken)
+    for name, provider, prepare, broken in (
+        ("accept", "vault", _hold, _accept), ("migrate", "vault", _second, _migrate),
+        ("seal", "memtui", _filled(_MANY), _seal),
+        ("purge", "memtui", _then(_filled(2), _seal), _purge),
+    ):  # fmt: skip
+        title = f"start after {name}"
+        yield Mutation(title, provider, prepare, _recover, undoes=False, broken=broken)
+
+
 async def _first_start(act: Act) -> None:
     paths = find_paths(act.place.out / "first")
     service = await open_service(paths, load_settings(paths, principal="user:ana"))
@@ -342,6 +368,20 @@ def mutations() -> Iterator[Mutation]:
     yield Mutation("first start", "memtui", _nothing, _first_start, undoes=False)
     yield Mutation("settings", "memtui", _nothing, _settings)
     yield Mutation("member", "memtui", _nothing, _member)
+    yield from _recoveries()
+
+
+async def _recover(act: Act) -> None:
+    await settle(act.service)
+
+
+async def settle(service: MemoryService) -> None:
+    """Find out about all that is of unknown outcome."""
+    chosen = Filter(status=OperationStatus.UNKNOWN, own=True)
+    for one in (await service.log.page(ANA, chosen, limit=100)).operations:
+        if await service.log.found_outcome(ANA, one.operation_id) is None:
+            with suppress(Conflict, Invalid):
+                await service.check_outcome(ANA, one.operation_id)
 
 
 async def bind(mutation: Mutation, place: Place) -> tuple[str, Known]:

@@ -56,7 +56,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.crash_mutations import ANA, Act, Known, Mutation, Place, bind, mutations
+from benchmarks.crash_mutations import ANA, Act, Known, Mutation, Place, bind, mutations, settle
 from benchmarks.crash_states import (
     Digests,
     Disk,
@@ -65,7 +65,6 @@ from benchmarks.crash_states import (
     last,
     observed,
     put,
-    settle,
     take_back,
 )
 from memtui import scratch
@@ -317,6 +316,9 @@ class Trial:
         shutil.rmtree(self.place.root, ignore_errors=True)
         key, known = self._must(lambda: asyncio.run(bind(mutation, self.place)), mutation)
         begin = copied(self.place.root)
+        if mutation.broken is not None:
+            begin = self._halfway(mutation._replace(work=mutation.broken), key, known)
+            put(self.place.root, begin)
         before, since = self._must(lambda: asyncio.run(self._see()), mutation)
         put(self.place.root, begin)
         watched = Watched(self.place.root, self._digests, wants)
@@ -324,6 +326,14 @@ class Trial:
         self._must(lambda: asyncio.run(do(None)), mutation, watched.hear)
         after, _ = self._must(lambda: asyncio.run(self._see()), mutation)
         return Template(mutation, begin, key, known, before, after, since), watched
+
+    def _halfway(self, mutation: Mutation, key: str, known: Known) -> Disk:
+        """Return the state in the middle of those that kills of a mutation leave."""
+        watched = Watched(self.place.root, self._digests, lambda: True)
+        do = partial(self._do, mutation, key, known)
+        self._must(lambda: asyncio.run(do(None)), mutation, watched.hear)
+        states = [digest for digest, is_done in watched.states() if not is_done]
+        return watched.disks[states[len(states) // 2]]
 
     def run_here(self, mutation: Mutation) -> None:
         """Do a mutation and look at the result, in this process."""
@@ -485,7 +495,7 @@ class Row(NamedTuple):
 
     def line(self, name: str, provider: str) -> str:
         """Return it as text."""
-        return f"{name:18}{provider:16}" + "".join(f"{one:>12}" for one in self)
+        return f"{name:26}{provider:16}" + "".join(f"{one:>12}" for one in self)
 
 
 def _tried(trial: Trial, mutation: Mutation, options: argparse.Namespace) -> tuple[Row, list[str]]:
@@ -567,7 +577,7 @@ def _all_tried(trial: Trial, chosen: list[Mutation], options: argparse.Namespace
     if options.sample is not None:
         chosen = _spread(chosen, options.seed)[: options.sample]
     _warm(trial)
-    print(f"{'mutation':18}{'provider':16}" + "".join(f"{one:>12}" for one in Row._fields))
+    print(f"{'mutation':26}{'provider':16}" + "".join(f"{one:>12}" for one in Row._fields))
     total = Row()
     for mutation in chosen:
         row, sentences = _tried(trial, mutation, options)

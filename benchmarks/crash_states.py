@@ -21,7 +21,6 @@ from memtui.contract import (
     Filter,
     Invalid,
     MemtuiError,
-    OperationStatus,
     Record,
     Scope,
 )
@@ -30,7 +29,7 @@ from memtui.store.digest import GENESIS, is_intact
 from memtui.store.log import company_salt
 
 _DERIVED = re.compile(
-    r"/index/|\.lock$|-(wal|shm|journal)$|/sessions/|/heads/|memtui\.log|/changed$|/clients/|/LOCK$|/daily-"
+    r"/index/|\.lock$|-(wal|shm|journal)$|/sessions/|memtui\.log|/changed$|/clients/|/LOCK$|/daily-"
 )
 """Files that are made again, or tell nothing of memories."""
 _SQLITE = b"SQLite format 3\0"
@@ -191,12 +190,12 @@ def _said(record: Record) -> list[Any]:
 
 
 def _past(place: Place) -> Iterator[str]:
-    """Yield what the histories of the vault's facts say holds now."""
+    """Yield the windows of the vault's facts, without their moments."""
     for path in place.home.rglob("facts.history.jsonl"):
         for line in path.read_text("utf-8").splitlines():
             version = json.loads(line)
-            if version.get("valid_to") is None:
-                yield str(version["text"])
+            ended = version.get("valid_to") is not None
+            yield f"{version['text']} {version.get('created_by')} {ended=}"
 
 
 def _files(place: Place) -> Iterator[tuple[str, Path]]:
@@ -223,15 +222,6 @@ async def _chain_problem(service: MemoryService) -> str:
             return f"operation {seq} does not fit"
         previous = one.digest
     return ""
-
-
-async def settle(service: MemoryService) -> None:
-    """Find out about all that is of unknown outcome."""
-    chosen = Filter(status=OperationStatus.UNKNOWN, own=True)
-    for one in (await service.log.page(ANA, chosen, limit=100)).operations:
-        if await service.log.found_outcome(ANA, one.operation_id) is None:
-            with suppress(Conflict, Invalid):
-                await service.check_outcome(ANA, one.operation_id)
 
 
 async def last(service: MemoryService) -> int:

@@ -48,7 +48,6 @@ def append_all(connection: Connection, drafts: Sequence[OperationDraft]) -> int:
         return 0
     company_id = drafts[0].scope.company_id
     first, previous, company = _take_head(connection, company_id)
-    before = LogHead(first - 1, previous)
     operations: list[Stored] = []
     usage: list[Stored] = []
     handles: list[Stored] = []
@@ -64,7 +63,7 @@ def append_all(connection: Connection, drafts: Sequence[OperationDraft]) -> int:
     compiled.ADD_HANDLE.insert(connection, handles)
     last = first + len(drafts) - 1
     compiled.ADVANCE_HEAD.run(connection, company=company_id, last_seq=last, last_digest=previous)
-    begun, _ = connection.heads.get(company_id, (before, before))
+    begun, _ = connection.heads[company_id]
     connection.heads[company_id] = begun, LogHead(last, previous)
     return last
 
@@ -81,6 +80,8 @@ def _take_head(connection: Connection, company_id: str) -> tuple[int, str, bytes
         compiled.ADD_HEAD.run(connection, company_id=company_id, **start)
         heads = compiled.HEAD.rows(connection, company_id=company_id)
     [(seq, digest, salt)] = heads
+    head = LogHead(seq, digest)
+    connection.heads.setdefault(company_id, (head, head))  # a kill may have prevented its note
     return seq + 1, digest, salt
 
 

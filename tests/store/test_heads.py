@@ -15,7 +15,7 @@ import pytest
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Scope, SourceRef, WriteRequest
 from memtui.service import Caller, MemoryService, open_service
-from memtui.store import heads
+from memtui.store import appending, heads
 from memtui.store.compiled import DIGEST
 from memtui.store.database import Database
 from memtui.store.heads import HeadNotes
@@ -112,6 +112,18 @@ async def test_a_note_that_lags_goes_on(service: MemoryService, paths: Paths) ->
     assert (await service.analysis.verify_chain(CALLER)).problem is None
     await note(service, "Three")
     assert (await service.analysis.verify_chain(CALLER)).seen_seq == last_seq(paths)
+
+
+async def test_what_looks_at_the_end_to_append_notes_it(
+    service: MemoryService, paths: Paths
+) -> None:
+    """An import that was killed before its note, say, and finds nothing left to add."""
+    await note(service, "One")
+    kept = the_note(paths).read_bytes()
+    the_note(paths).unlink()
+    with service.core.database.write() as database:
+        appending.hold(database, "local")
+    assert the_note(paths).read_bytes() == kept
 
 
 async def test_after_a_power_cut_only_what_the_disk_had_counts(

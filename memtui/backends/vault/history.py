@@ -425,7 +425,7 @@ class FactsDocument:
             self._confirm()
 
     def _confirm(self) -> None:
-        """Note that a new facts file was written, so that hands have removed it where it is gone."""
+        """Note that a new facts file was written: where it is gone, hands have removed it."""
         for version in self.ledger.versions:
             if version.file_before_ns == 0:
                 self.ledger.put(version, version.model_copy(update={"file_before_ns": None}))
