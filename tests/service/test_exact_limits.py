@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -170,6 +171,14 @@ def test_a_clock_shows_now_as_what_has_been(text: str, ahead: bool) -> None:
     found = parse_when(text, now=NOW)
     assert found == NOW.replace(hour=int(text[:2]), minute=int(text[3:5])) - timedelta(days=ahead)
     assert parse_expiry(text, now=NOW) > NOW
+
+
+def test_a_day_with_two_midnights_begins_at_the_first() -> None:
+    """In Havana 01:00 on 1 November 2026 was 00:00 again."""
+    zone = ZoneInfo("America/Havana")
+    for hour in (4, 5, 6):
+        now = datetime(2026, 11, 1, hour, 30, tzinfo=UTC)
+        assert parse_when("today", now=now, zone=zone) == datetime(2026, 11, 1, 4, tzinfo=UTC)
 
 
 def test_an_end_is_later_than_now() -> None:

@@ -16,6 +16,7 @@ from memtui.contract import (
     CorrectRequest,
     Denied,
     ForgetRequest,
+    Invalid,
     NotFound,
     Record,
     RecordHandle,
@@ -24,7 +25,7 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
-from memtui.service import Caller, Membership, MemoryService, Role, open_service, purge
+from memtui.service import Caller, Membership, MemoryService, Role, open_service, purge, review
 from memtui.service.answers import ReviewRule, RuleAction, RuleTest
 from memtui.service.holding import Met, _Asked, state_of
 from memtui.service.review import HeldWrite, Review
@@ -317,3 +318,18 @@ def test_all_that_is_let_in_says_the_words_before_and_after(
     assert asked_to_correct(RECORD, **fields)._says("main", wholly=True) is says
     other = RECORD.model_copy(update={"text": "branch: other"})
     assert not asked_to_correct(other, **fields)._says("main", wholly=True)
+
+
+async def test_a_binding_has_so_many_rules_each_once(
+    service: MemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(review, "_MOST_RULES", 3)
+    rules = [ReviewRule(action="hold", test="text", value=value) for value in "abcd"]
+    for count, rule in enumerate(rules[:3], 1):
+        assert len(await service.review.add_rule(ANA, "default", rule)) == count
+    with pytest.raises(Invalid, match="at most 3"):
+        await service.review.add_rule(ANA, "default", rules[3])
+    assert await service.review.add_rule(ANA, "default", rules[1]) == tuple(rules[:3])
+    left = await service.review.remove_rule(ANA, "default", rules[0])
+    assert left == tuple(rules[1:3])
+    assert await service.review.add_rule(ANA, "default", rules[3]) == tuple(rules[1:])

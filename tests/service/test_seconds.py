@@ -43,10 +43,12 @@ from memtui.service.everywhere import (
 )
 from memtui.service.facts import _of_all
 from memtui.service.impact import Effect, Impact, Side, Told, _effect
+from memtui.service.runs import _runs
 from memtui.service.undo import _as_correction, _came_back, _refuse_overtaken, as_write, reaching
 from memtui.service.visibility import Action, _in_project, as_agents_read, note_owner, refusal
 from memtui.store import appending
 from memtui.store.erasing import Aim, names
+from memtui.store.log import RunContexts, RunFigures, RunPart, RunUsage
 from memtui.store.operation import Operation
 from memtui.store.sight import Sight
 from memtui.store.tables import LINKS, PLUGIN_IDS, SYNC_PAIRS
@@ -557,3 +559,102 @@ def test_a_token_of_a_project_has_the_roles_that_hold_there() -> None:
 )  # fmt: skip
 def test_what_is_made_anew_stays_out_of_a_backup(inside: str, is_derived: bool) -> None:
     assert _is_derived(PurePosixPath(inside)) is is_derived
+
+
+async def test_what_was_to_stay_is_looked_at_in_every_binding(
+    service: MemoryService, fake: type[FakeAdapter]
+) -> None:
+    await service.bindings.add(CALLER, "second", "fake", {})
+    read: dict[str, list[Record]] = {}
+    for key in ("default", "second"):
+        for text in ("stays", "goes"):
+            given: dict[str, Any] = {"scope": P, "source": SOURCE, "content": text}
+            answer = await service.write(CALLER, WriteRequest(**given, binding_key=key))
+            read.setdefault(key, []).append(answer.records[0])
+    going = {key: own[1:] for key, own in read.items()}
+    staying = {key: own[:1] for key, own in read.items()}
+    change = CorrectRequest(
+        scope=P, handle=staying["second"][0].handle, text="other", binding_key="second"
+    )
+    await service.correct(CALLER, change)
+    found = await service.everywhere.forget(CALLER, going, staying)
+    [failed] = found.failed
+    assert (failed.binding_key, failed.error_kind) == ("second", "conflict")
+    left = {key: sorted(one.text for one in fake.records[f"acme/{key}"].values()) for key in read}
+    assert left == {"default": ["stays"], "second": ["goes", "other"]}
+
+
+def test_the_figures_of_a_run_are_its_own() -> None:
+    def part(run_id: str, **fields: Any) -> RunPart:
+        given: dict[str, Any] = {
+            "run_id": run_id, "operation_type": "query", "status": "ok", "agent_id": None,
+            "project_id": None, "subject_id": None, "issue_id": None, "principal": "user:ana",
+            "door": "cli", "operations": 2, "with_results": 1, "first_seq": 3, "last_seq": 4,
+            "first_at": NOW, "last_at": NOW,
+        }  # fmt: skip
+        return RunPart(**{**given, **fields})
+
+    later = NOW + timedelta(hours=1)
+    figures = RunFigures(
+        parts=[
+            part("a"), part("a", status="held", operation_type="write", operations=5, last_seq=9),
+            part("a", status="error", principal="agent:x", first_at=NOW - timedelta(hours=1)),
+            part("b", operation_type="write", project_id="p", last_at=later, first_seq=1),
+        ],
+        contexts=[
+            RunContexts("a", "true", "7", 2), RunContexts("a", "false", "9", 4),
+            RunContexts("a", None, "5", 1), RunContexts("b", "true", "11", 3),
+        ],
+        usage=[RunUsage("a", 2, 1, 3, 4, 5, 10**12), RunUsage("b", 2, 2, 30, 40, 50, 0),
+               RunUsage("a", 1, 0, 1, 1, 1, 10**12)],
+        damaged=[],
+    )  # fmt: skip
+    found = _runs(figures)
+    a, b = found["a"], found["b"]
+    assert (a.operations, a.queries, a.writes, a.held, a.failures) == (9, 4, 0, 5, 2)
+    assert (a.first_seq, a.last_seq, a.started_at, a.last_at) == (
+        3,
+        9,
+        NOW - timedelta(hours=1),
+        NOW,
+    )
+    assert (a.input_tokens, a.output_tokens, a.embedding_tokens, a.unpriced_count) == (4, 5, 6, 1)
+    assert (a.cost_usd, b.cost_usd) == (2, None)
+    assert (b.contexts, b.tokens_given, b.writes, b.projects) == (3, 33, 2, ("p",))
+    assert (a.projects, a.principals) == ((), ("agent:x", "user:ana"))
+    assert (a.contexts, a.tokens_given, b.input_tokens) == (3, 19, 30)
+
+
+@pytest.mark.parametrize(("runs", "run"), [(("r", "r"), "r"), (("r", "s"), None), (("r",), "r")])
+async def test_what_is_forgotten_comes_from_what_all_of_it_comes_from(
+    service: MemoryService, runs: tuple[str, ...], run: str | None
+) -> None:
+    handles = []
+    for number, name in enumerate(runs):
+        source = SOURCE.model_copy(update={"run_id": name})
+        request = WriteRequest(scope=P, source=source, content=f"Note {number}")
+        handles += (await service.write(CALLER, request)).handles
+    gone = await service.forget(CALLER, ForgetRequest(scope=P, handles=tuple(handles)))
+    logged = (await service.log.get(CALLER, gone.operation_id)).source
+    assert (logged and logged.run_id) == run
+
+
+async def test_a_list_that_is_kept_is_dropped_by_every_change(service: MemoryService) -> None:
+    routed = await service.core.resolve(CALLER, P, None)
+    connection = await service.core.open_for(CALLER, routed)
+    found: Any = connection.found
+    request = WriteRequest(scope=P, source=SOURCE, content="a")
+    found["asked"] = "a list"
+    [it] = (await service.write(CALLER, request)).handles
+    assert not found
+    found["asked"] = "a list"
+    await service.get(CALLER, it, P)
+    assert found
+    for change in (
+        service.correct(CALLER, CorrectRequest(scope=P, handle=it, tags=("x",))),
+        service.forget(CALLER, ForgetRequest(scope=P, handles=(it,))),
+        service.undo(CALLER),
+    ):
+        found["asked"] = "a list"
+        await change
+        assert not found
