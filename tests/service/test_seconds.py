@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from itertools import permutations
 from pathlib import PurePosixPath
 from types import SimpleNamespace
@@ -619,7 +620,8 @@ def test_the_figures_of_a_run_are_its_own() -> None:
         NOW,
     )
     assert (a.input_tokens, a.output_tokens, a.embedding_tokens, a.unpriced_count) == (4, 5, 6, 1)
-    assert (a.cost_usd, b.cost_usd) == (2, None)
+    assert a.cost_usd == Decimal(2)
+    assert b.cost_usd is None
     assert (b.contexts, b.tokens_given, b.writes, b.projects) == (3, 33, 2, ("p",))
     assert (a.projects, a.principals) == ((), ("agent:x", "user:ana"))
     assert (a.contexts, a.tokens_given, b.input_tokens) == (3, 19, 30)
@@ -629,7 +631,7 @@ def test_the_figures_of_a_run_are_its_own() -> None:
 async def test_what_is_forgotten_comes_from_what_all_of_it_comes_from(
     service: MemoryService, runs: tuple[str, ...], run: str | None
 ) -> None:
-    handles = []
+    handles: list[RecordHandle] = []
     for number, name in enumerate(runs):
         source = SOURCE.model_copy(update={"run_id": name})
         request = WriteRequest(scope=P, source=source, content=f"Note {number}")
