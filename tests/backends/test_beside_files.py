@@ -18,6 +18,7 @@ from memtui.contract import (
     BindingContext,
     BrowseRequest,
     CorrectRequest,
+    Denied,
     EraseRequest,
     Filter,
     ForgetRequest,
@@ -414,3 +415,52 @@ async def test_files_of_a_project_tell_another_nothing(
     assert record is not None
     whose = record.scope.project_id, record.scope.subject_id, record.scope.agent_id
     assert whose == ("web", "ana", "me")
+
+
+async def test_each_relation_of_an_entity_is_a_link(opened: Opened) -> None:
+    ends = ["a → hub", "b → hub", "hub → a", "hub → c", "a → b"]
+    adapter = await opened(McpMemoryAdapter, graph("hub", "a", "b", *ends).decode())
+    records = await every(adapter)
+    named = {one.text: one.handle for one in records.values() if one.kind == "entity"}
+    found = await adapter.links([named["hub"], named["a"]], ACME)
+    hub, a = (found[named[name].provider_record_id] for name in ("hub", "a"))
+    assert [(one.target, one.handle) for one in hub.links] == [("a", named["a"]), ("c", None)]
+    assert [(one.target, one.handle) for one in hub.backlinks] == [
+        ("a", named["a"]), ("b", named["b"])
+    ]  # fmt: skip
+    assert [one.target for one in a.links] == ["hub", "b"]
+    assert [one.target for one in a.backlinks] == ["hub"]
+
+
+async def test_each_memory_that_cannot_be_removed_keeps_its_lines(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = await opened(ClaudeMemoryAdapter)
+    assert isinstance(adapter, ClaudeMemoryAdapter)
+    handles = [await write(adapter, f"Badger number {n}.") for n in range(4)]
+    index = (tmp_path / "memory/MEMORY.md").read_text()
+    unlink = adapter._unlink
+
+    def refused(name: str) -> None:
+        if name != handles[1].provider_record_id:
+            raise Denied("The system refuses.")
+        unlink(name)
+
+    monkeypatch.setattr(adapter, "_unlink", refused)
+    reply = await adapter.forget(ForgetRequest(scope=ACME, handles=tuple(handles[:3])))
+    assert set(reply.refused) == {handles[n].provider_record_id for n in (0, 2)}
+    left = [line for line in index.splitlines() if handles[1].provider_record_id not in line]
+    assert sorted((tmp_path / "memory/MEMORY.md").read_text().splitlines()) == sorted(left)
+    assert len(await every(adapter)) == 3
+
+
+@pytest.mark.parametrize("gone", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)])
+async def test_of_equal_observations_each_keeps_what_is_known_of_it(
+    opened: Opened, gone: tuple[int, ...]
+) -> None:
+    adapter = await opened(McpMemoryAdapter)
+    handles = [await write(adapter, "The same.", tags=(f"t{n}",), title="hub") for n in range(3)]
+    forget = ForgetRequest(scope=ACME, handles=tuple(handles[n] for n in gone))
+    assert (await adapter.forget(forget)).missing == ()
+    left = [one.tags for one in (await every(adapter)).values() if one.text == "The same."]
+    assert sorted(left) == [(f"t{n}",) for n in range(3) if n not in gone]

@@ -488,7 +488,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         With an entity goes what was known of all that is about it.
         """
         found = [one for record_id in gone if (one := before.find(record_id)) is not None]
-        for name in {one.entity for one in found if one.kind != RELATION}:
+        for name in {one.entity for one in found if one.kind != RELATION} - after.lines_of.keys():
             gone = gone | (set(before.ids_about(name)) - set(after.ids_about(name)))
         changes: dict[str, Known | None] = {}
         for record_id in gone:
