@@ -115,6 +115,8 @@ async def test_what_is_known_of_each_goes_and_comes_back_with_it(
         for name, value in rich(n, "ana").items():
             if name == "metadata":
                 assert one.metadata["number"] == n
+                own = "loaded" if kind is ClaudeMemoryAdapter else "entity"
+                assert own in one.metadata, "what the file itself says stays"
             else:
                 assert getattr(one, name) == value, name
     taken = await adapter.snapshot(handles[:3], ACME)
