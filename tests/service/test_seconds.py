@@ -641,6 +641,17 @@ async def test_what_is_forgotten_comes_from_what_all_of_it_comes_from(
     assert (logged and logged.run_id) == run
 
 
+@pytest.mark.parametrize("name", ["pinned", "topic", "tags", "expires_at", "never_expires"])
+async def test_the_log_says_what_a_correction_sets(service: MemoryService, name: str) -> None:
+    [it] = (await service.write(CALLER, WriteRequest(scope=P, source=SOURCE, content="a"))).handles
+    value = FIELDS[name][1] if name in FIELDS else True
+    change = CorrectRequest.model_validate({"scope": P, "handle": it, name: value})
+    done = await service.correct(CALLER, change)
+    told = change.model_dump(mode="json", include={name})[name]
+    logged = (await service.log.get(CALLER, done.operation_id)).request[name]
+    assert logged == (value.isoformat() if isinstance(value, datetime) else told)
+
+
 async def test_a_list_that_is_kept_is_dropped_by_every_change(service: MemoryService) -> None:
     routed = await service.core.resolve(CALLER, P, None)
     connection = await service.core.open_for(CALLER, routed)
