@@ -220,8 +220,9 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                     check_revision(record, request.revisions.get(handle.provider_record_id))
             gone = {one: record for one, record in there.items() if record is not None}
             refused = self._remove(gone, request.scope)
-            ids, stay = [one.provider_record_id for one in there], self._load()[0]
-            self.keep_known(dict.fromkeys(one for one in ids if one not in stay))
+            stay = self._load()[0]  # a killed forget may have left what was known of a file
+            absent = (one for one in self._known if one not in stay)
+            self.keep_known(dict.fromkeys(one for one in absent if not self._place(one).exists()))
         missing = tuple(one for one in there if one not in gone)
         return ForgetReply(missing=missing, refused=refused)
 
