@@ -34,7 +34,10 @@ class Scratch:
         while True:
             folder = tempfile.mkdtemp(prefix=_BESIDE if within else _PREFIX, dir=within)
             self.path = Path(folder)
-            held = os.open(self.path, os.O_RDONLY)
+            try:
+                held = os.open(self.path, os.O_RDONLY)
+            except FileNotFoundError:  # as below, and by now it is gone
+                continue
             with suppress(OSError):  # where folders cannot be locked, as on NFS, none is removed
                 fcntl.flock(held, fcntl.LOCK_EX)
             if self.path.is_dir():

@@ -49,6 +49,17 @@ def test_a_folder_is_private_and_goes(above: Path) -> None:
     assert list(above.iterdir()) == []
 
 
+def test_a_folder_that_another_process_took_for_one_that_was_left_is_made_again(
+    above: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = iter([str(above / "memtui-scratch-taken")])
+    folders = vars(scratch)["tempfile"]
+    make = folders.mkdtemp
+    monkeypatch.setattr(folders, "mkdtemp", lambda **given: next(taken, "") or make(**given))
+    with closing(Scratch()) as one:
+        assert list(above.iterdir()) == [one.path]
+
+
 @pytest.mark.slow
 def test_what_a_killed_process_left_goes_at_a_later_start(above: Path) -> None:
     alive = Scratch()

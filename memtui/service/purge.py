@@ -464,11 +464,20 @@ class Purging(Group):
         left = look(
             [self._service.paths.data, self._service.paths.config, *own], texts, self._core.database
         )
+        traces = self._of_company(left.traces, aim.company_id)
+        left = left.model_copy(update={"traces": traces})
         others = self._of_others(left.traces, aim, own)
         if found.sight is not None:
             left = left.model_copy(update={"traces": _shown(left.traces, found.seen)})
             others = _shown(others, found.seen)
         return answer.model_copy(update={"applied": True, "found": left, "others": others})
+
+    def _of_company(self, traces: Sequence[Trace], company_id: str) -> tuple[Trace, ...]:
+        """Leave out the rows of other companies, which are nobody's business here."""
+        with self._core.database.read() as database:
+            ids = {one.company_id for one in bindings.companies(database)} - {company_id}
+        theirs = tuple(f"{one} " for one in ids)
+        return tuple(one for one in traces if not one.key.startswith(theirs))
 
     def _of_others(
         self, traces: Sequence[Trace], aim: Aim, folders: Sequence[Path]

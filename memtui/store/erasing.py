@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, String, cast, delete, false, func, or_, select, true, update
 
 from memtui.contract import Json, OperationStatus, OperationType, Scope, Snapshot
-from memtui.store import held
+from memtui.store import bindings, held
 from memtui.store.compiled import HeldRow
 from memtui.store.database import Connection, stored_json
 from memtui.store.digest import (
@@ -524,19 +524,27 @@ def held_about(connection: Connection, aim: Aim) -> list[HeldRow]:
 
 
 def said_by_others(connection: Connection, aim: Aim, texts: Sequence[str]) -> set[str]:
-    """Return those of some texts that the undo journal has as what another record says or said."""
-    columns = JOURNAL.c
+    """Return those of some texts that another record says or said, by the undo journal.
+
+    One of another company too, as all have one database, and what waits for review.
+    """
+    columns, own = JOURNAL.c, aim.company_id
     rows = connection.execute(
         select(
-            columns.binding_key, columns.provider_record_id, columns.before, columns.after
-        ).where(columns.company_id == aim.company_id, columns.erased_by.is_(None))
-    )
+            columns.company_id, columns.binding_key, columns.provider_record_id, columns.before,
+            columns.after,
+        ).where(columns.erased_by.is_(None))
+    )  # fmt: skip
     found: set[str] = set()
     wanted = {text: canonical(text)[1:-1] for text in texts}
-    waiting = held.waiting(connection, aim.company_id)
-    others = [("", "", one.request, one.base) for one in waiting if not is_about(one, aim)]
-    for key, record_id, *states in (*others, *rows):
-        if not aim.names(key, record_id):
+    others = [
+        (one.company_id, "", "", row.request, row.base)
+        for one in bindings.companies(connection)
+        for row in held.waiting(connection, one.company_id)
+        if one.company_id != own or not is_about(row, aim)
+    ]
+    for company, key, record_id, *states in (*others, *rows):
+        if company != own or not aim.names(key, record_id):
             said = canonical(states)
             found.update(text for text, written in wanted.items() if written in said)
     return found

@@ -49,6 +49,7 @@ from memtui.service import (
     Role,
     open_service,
 )
+from memtui.service.core import SETUP_DOOR
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 from tests.homes import furnish
@@ -276,6 +277,23 @@ async def test_what_the_log_has_of_another_record_that_says_the_same_is_not_left
     done = await service.purging.apply(ANA, PurgeRequest(record_id=record_id, forget=True))
     assert done.left == ()
     assert any("memory_undo_journal" in one.place for one in done.others)
+
+
+async def test_what_another_company_says_is_neither_left_nor_told(service: MemoryService) -> None:
+    told = await tell(service, OF_PROJECT)
+    await service.companies.add(
+        Caller(company_id="beta", principal="user:ana", door=SETUP_DOOR), "Beta"
+    )
+    other = ANA.model_copy(update={"company_id": "beta"})
+    await service.bindings.add(other, "default", "vault", {})
+    await service.bindings.set_target(other, "company", "beta", "default")
+    said = "launch_door: the rhubarb door of the hall"
+    scope, source = Scope(company_id="beta"), SOURCE.model_copy(update={"company_id": "beta"})
+    await service.write(other, WriteRequest(scope=scope, source=source, content=said))
+    record_id = told.fact.provider_record_id
+    done = await service.purging.apply(ANA, PurgeRequest(record_id=record_id, forget=True))
+    assert done.left == ()
+    assert not [one for one in done.others if "beta" in one.key]
 
 
 async def test_a_record_of_a_binding_that_was_removed_is_found(
