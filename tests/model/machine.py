@@ -30,13 +30,17 @@ def maybe(*values: Any) -> st.SearchStrategy[Any]:
 
 
 NEW: dict[str, Any] = {
+    "title": maybe("A title", "Ports"),
+    "metadata": maybe({"origin": "a chat"}, {"weight": 2}),
     "summary": maybe("In short", "Shorter"),
     "topic": maybe("Ops", "Style"),
     "tags": maybe(("a",), ("a", "b"), ("ops/oncall",), ()),
     "pinned": maybe(True),
     "expires": maybe(1, 2, 24),
 }
-CHANGED: dict[str, Any] = NEW | {
+CHANGED: dict[str, Any] = {
+    "topic": NEW["topic"],
+    "tags": NEW["tags"],
     "text": maybe(*TEXTS),
     "summary": maybe("In short", "Longer", ""),
     "pinned": maybe(True, False),
@@ -47,10 +51,8 @@ CHANGED: dict[str, Any] = NEW | {
 def machine_for(provider: str, make: Callable[[str], World]) -> type[RuleBasedStateMachine]:  # noqa: C901 - a rule is no branch
     """Return the state machine of a provider: it draws no field that this one refuses."""
     known = PROVIDERS[provider]
-    new, changed = (
-        {name: one for name, one in fields.items() if name in known.corrects}
-        for fields in (NEW, CHANGED)
-    )
+    new = {name: one for name, one in NEW.items() if name in known.takes}
+    changed = {name: one for name, one in CHANGED.items() if name in known.corrects}
 
     class Machine(RuleBasedStateMachine):
         def __init__(self) -> None:
@@ -112,6 +114,24 @@ def machine_for(provider: str, make: Callable[[str], World]) -> type[RuleBasedSt
               prompt=st.sampled_from(("port", "Tabs")))  # fmt: skip
         def check_context(self, **asked: Any) -> None:
             self.world.check_context(**asked)
+
+        @rule(company=companies, at=placed, nth=nths, subject=maybe("cy", "ana"),
+              project=maybe("web", "api"))  # fmt: skip
+        def purge(self, company: str, at: Any, nth: int, **owner: Any) -> None:
+            if owner["subject"]:
+                self.world.purge(company, subject=owner["subject"])
+            elif owner["project"]:
+                self.world.purge(company, project=owner["project"])
+            else:
+                self.world.purge(at[0], at=at, nth=nth)
+
+        @rule(company=companies)
+        def sync(self, company: str) -> None:
+            self.world.sync(company)
+
+        @rule(company=companies)
+        def migrate(self, company: str) -> None:
+            self.world.migrate(company)
 
         def teardown(self) -> None:
             try:

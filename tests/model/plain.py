@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from memtui.contract import Record, Scope, SourceRef
+from memtui.contract import Record, Scope, SourceRef, WriteRequest, owner_of
 
 Key = tuple[str, str]
 """A binding's key, and a record's id there: two bindings may hold equal ids."""
@@ -113,11 +113,10 @@ class Company:
     queue: list[Waiting] = field(default_factory=list)
     reviewed: dict[str, str] = field(default_factory=dict)
     """The bindings where what agents ask for waits, and the word that it then says."""
-    is_followed: bool = True
-    """Whether each change is known: not what a sync or a migration does."""
-    synced: Counter[tuple[object, ...]] = field(default_factory=Counter)
-    """What two bindings both said when they were last in step."""
-    before_sync: dict[str, Counter[tuple[object, ...]]] = field(default_factory=dict)
+    since: datetime | None = None
+    """From when on each change is known: not what a sync or a migration did before."""
+    synced: Counter[tuple[object, ...]] | None = field(default_factory=Counter)
+    """What two bindings both said when they were last in step; None where that is not foretold."""
     purged: set[Key] = field(default_factory=set)
     links: dict[Key, Key] = field(default_factory=dict)
     """The id that a record has now, by those that it had."""
@@ -141,6 +140,26 @@ class Company:
 
     def changed(self, at: datetime) -> None:
         self.past.append((at, dict(self.records)))
+
+    def begin_anew(self, at: datetime) -> None:
+        """Follow what is done from now on; what was done before is not foretold any more."""
+        self.since = at
+        self.past, self.log, self.links = [(at, dict(self.records))], [], {}
+
+    def knows(self, moment: datetime) -> bool:
+        """Whether it is known how all was at a moment."""
+        return self.since is None or moment >= self.since
+
+    def standing(self, request: WriteRequest, binding: str, now: datetime) -> list[Record]:
+        """Return the facts of an owner that have the key of what is written, under its heading."""
+        key, colon, _ = request.content.partition(": ")
+        return [
+            one
+            for one in self.of(binding)
+            if colon and one.kind == "fact" and one.text.startswith(f"{key}: ") and holds(one, now)
+            and owner_of(one.scope) == owner_of(request.scope)
+            and (request.topic is None or request.topic == (one.topic or ""))
+        ]  # fmt: skip
 
     def purge(self, keys: set[Key]) -> None:
         """Leave nothing of records, in the past neither."""

@@ -6,12 +6,14 @@ A step is one call with plain arguments, so that a run can be read, and replayed
 from __future__ import annotations
 
 import asyncio
+import itertools
 import shutil
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 from zoneinfo import ZoneInfo
@@ -35,9 +37,9 @@ from memtui.contract import (
     owner_of,
     owner_scope,
 )
-from memtui.migration.ends import open_ends
+from memtui.migration.ends import Ends, open_ends
 from memtui.migration.moving import apply
-from memtui.migration.syncing import sync
+from memtui.migration.syncing import resolve, sync
 from memtui.service import Caller, ContextRequest, MemoryService, open_service
 from memtui.service.answers import MutationAnswer, ReviewRule, RuleAction, RuleTest
 from memtui.service.context import ContextAnswer
@@ -108,6 +110,8 @@ PLACES: dict[str, dict[str, str]] = {
     "web, cy": {"project_id": "web", "subject_id": "cy"},
     "web, coding": {"project_id": "web", "agent_id": "coding"},
 }
+_OF_NOTES = frozenset({"summary", "title", "metadata"})
+"""What a fact, which is a line, has not."""
 TARGETS = (("company", "", "one"), ("project", "web", "two"))
 """What serves whom where no binding is named."""
 BINDINGS = {"acme": ("one", "two"), "bolt": ("one", "two")}
@@ -128,6 +132,10 @@ class Provider:
     """The fields of a write that it keeps as they were given."""
     kinds: tuple[str, ...] = ("note",)
     corrects: frozenset[str] = frozenset({"text", "summary", "topic", "tags", "pinned", "expires"})
+    takes: frozenset[str] = frozenset(
+        {"title", "metadata", "summary", "topic", "tags", "pinned", "expires"}
+    )
+    """The fields that a write may give."""
     home: Callable[[Scope], Scope] = lambda scope: scope
     """The scope that a record has which is written in a scope."""
     keyed: bool = False
@@ -154,11 +162,17 @@ PROVIDERS = {
             keeps=_ALL - {"title", "summary", "metadata"},
             places=tuple(one for one in PLACES if one.startswith(("web", "api", "user"))),
             corrects=frozenset({"text", "topic", "tags", "pinned", "expires"}),
+            takes=frozenset({"topic", "tags", "pinned", "expires"}),
         ),
-        Provider("claude-memory", shared, shared, keeps=_FILES, path="memory/",
-                 corrects=frozenset({"text", "topic", "tags"})),
-        Provider("mcp-memory", shared, shared, keeps=_FILES, path="memory.jsonl",
-                 config=(("settle_ms", 0),), corrects=frozenset({"text", "topic", "tags"})),
+        Provider(
+            "claude-memory", shared, shared, keeps=_FILES, path="memory/",
+            corrects=frozenset({"text", "topic", "tags"}), takes=frozenset({"topic", "tags"}),
+        ),
+        Provider(
+            "mcp-memory", shared, shared, keeps=_FILES, path="memory.jsonl",
+            config=(("settle_ms", 0),), corrects=frozenset({"text", "topic", "tags"}),
+            takes=frozenset({"topic", "tags"}),
+        ),
     )
 }  # fmt: skip
 
@@ -206,11 +220,6 @@ def source_of(company: str, issue: str | None) -> SourceRef:
     return SourceRef(
         kind=SourceKind.ISSUE_COMMENT, company_id=company, issue_id=issue, comment_id="1"
     )
-
-
-def _key_of(text: str) -> str | None:
-    key, colon, _ = text.partition(": ")
-    return key if colon else None
 
 
 def same(found: object, wanted: object, what: str) -> None:
@@ -309,9 +318,8 @@ class World:
 
     # Steps
 
-    def _kept(self, at: At, fields: dict[str, Any]) -> dict[str, Any]:
+    def _given(self, fields: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
         """Return the fields that are given and that the provider has a place for."""
-        known = self.providers[at[1]].corrects
         return {
             name: value for name, value in fields.items() if value is not None and name in known
         }
@@ -328,15 +336,13 @@ class World:
         kind: str | None = None, issue: str | None = None, **fields: Any,
     ) -> None:  # fmt: skip
         """Store a record; `expires` is in hours from now."""
-        (company, binding), fields = at, self._kept(at, fields)
+        (company, binding), fields = at, self._given(fields, self.providers[at[1]].takes)
         if place not in self.providers[binding].places:
             return
         here, scope = self.companies[company], scope_of(company, place)
         kind = kind or self.providers[binding].kinds[0]
         if kind == "fact":  # is a line
-            fields.pop("summary", None)
-        if kind == "fact" and self._stands(here, binding, scope, text):
-            return
+            fields = {n: one for n, one in fields.items() if n not in _OF_NOTES}
         self._set_expiry(fields)
         request = WriteRequest.model_validate(
             {
@@ -345,14 +351,23 @@ class World:
             }
         )  # fmt: skip
         done = self._done(here, "write", who, binding, scope, request.source)
-        refused = not here.may(PEOPLE[who], "add", scope)
-        answer = self._do(done, refused, self.service.write(self.caller(company, who), request))
+        refused, why = not here.may(PEOPLE[who], "add", scope), ""
+        standing = here.standing(request, binding, self.now) if kind == "fact" else []
+        if not refused and standing:
+            refused = not all(here.may(PEOPLE[who], "delete", one.scope) for one in standing)
+            why = "conflict" if len(standing) > 1 and not refused else ""
+        work = self.service.write(self.caller(company, who), request)
+        answer = self._do(done, refused, work, why)
+        if answer is not None and standing:
+            done.type = "correct"
+            self._correct(done, answer, self._as_change(request, standing[0]), standing[0])
+            return
         if answer is None or self._waits(done, answer, request, []):
             return
         [record] = answer.records
         key = binding, record.handle.provider_record_id
         expect(key not in here.records, f"{key} was there already")
-        record = self._unmarked(who, record)
+        record = self._unmarked(PEOPLE[who], record)
         wanted = {**{n: getattr(request, n) for n in FIELDS if hasattr(request, n)},
                   "text": text, "created_at": self.now, "created_by": PEOPLE[who].principal,
                   "scope": self.providers[binding].home(scope)}  # fmt: skip
@@ -366,13 +381,13 @@ class World:
         stale: bool = False, **fields: Any,
     ) -> None:  # fmt: skip
         """Change fields of one record; `expires` is in hours from now, 0 takes the expiry away."""
-        (company, binding), fields = at, self._kept(at, fields)
+        (company, binding), fields = at, self._given(fields, self.providers[at[1]].corrects)
         here = self.companies[company]
         old = self._nth(here, binding, nth)
         if old is None:
             return
         if old.kind == "fact":
-            fields.pop("summary", None)
+            fields = {n: one for n, one in fields.items() if n not in _OF_NOTES}
         if not fields:
             return
         self._set_expiry(fields)
@@ -386,18 +401,25 @@ class World:
         done = self._done(here, "correct", who, binding, request.scope, request.source)
         seen = here.reads(PEOPLE[who], old.scope)
         refused = not (seen and here.may(PEOPLE[who], "delete", old.scope))
-        why = "conflict" if stale and not refused and not self._is_gone(old) else ""
+        why = "conflict" if stale and not refused else ""
         refused = refused or self._is_gone(old)
         answer = self._do(
             done, refused, self.service.correct(self.caller(company, who), request), why
         )
-        if answer is None or self._waits(done, answer, request, [old]):
+        if answer is not None:
+            self._correct(done, answer, request, old)
+
+    def _correct(
+        self, done: Operation, answer: MutationAnswer, request: CorrectRequest, old: Record
+    ) -> None:
+        """Compare what became of a record with what was asked for, by whatever door."""
+        if self._waits(done, answer, request, [old]):
             return
+        here, binding = self.companies[done.scope.company_id], done.binding or ""
         [new] = answer.handles
         [record] = answer.records
-        record = self._unmarked(who, record)
-        wanted = self._corrected(old, record, fields)
-        same(told(record), wanted, "the corrected record")
+        record = self._unmarked(done.who, record)
+        same(told(record), self._corrected(old, record, request), "the corrected record")
         before, after = (binding, old.handle.provider_record_id), (binding, new.provider_record_id)
         steps: dict[Key, tuple[Record | None, Record | None]] = {before: (old, record)}
         done.source = request.source or old.source
@@ -406,20 +428,24 @@ class World:
             here.moved(before, after)
         self._changed(done, steps)
 
-    def _stands(self, here: Company, binding: str, scope: Scope, text: str) -> bool:
-        """Whether the key of a fact stands there: writing it again would be a change."""
-        key = _key_of(text)
-        return key is not None and any(
-            _key_of(one.text) == key and owner_of(one.scope) == owner_of(scope)
-            for one in here.of(binding)
-        )
+    def _as_change(self, request: WriteRequest, old: Record) -> CorrectRequest:
+        """Return the change that the write of a key is that stands already."""
+        tags = tuple(dict.fromkeys((*old.tags, *request.tags))) if request.tags else None
+        return CorrectRequest(
+            scope=request.scope, handle=old.handle, binding_key=request.binding_key,
+            text=request.content, tags=tags, pinned=request.pinned or None,
+            expires_at=request.expires_at, source=request.source,
+        )  # fmt: skip
 
     def _corrected(
-        self, old: Record, record: Record, fields: dict[str, Any]
+        self, old: Record, record: Record, request: CorrectRequest
     ) -> dict[str, object]:  # fmt: skip
         """Return what a record says once some of its fields were set."""
-        wanted = (told(old) or {}) | {n: value for n, value in fields.items() if n in FIELDS}
-        if "never_expires" in fields:
+        asked = {name: getattr(request, name) for name in FIELDS if hasattr(request, name)}
+        for name in ("scope", "source", "created_by"):
+            asked.pop(name)
+        wanted = (told(old) or {}) | {n: value for n, value in asked.items() if value is not None}
+        if request.never_expires:
             wanted["expires_at"] = None
         wanted["summary"] = wanted["summary"] or None
         if self._of(old).keyed and old.kind == "fact" and record.text != old.text:
@@ -450,7 +476,6 @@ class World:
         handles = tuple(dict.fromkeys(one.handle for one in chosen))
         request = ForgetRequest(scope=asked, handles=handles, binding_key=binding)
         done = self._done(here, "forget", who, binding, asked, None)
-        there = [one for one in there if not self._is_gone(one)]
         refused = not there or not all(
             here.may(PEOPLE[who], "delete", one) for one in (asked, *(r.scope for r in there))
         )
@@ -483,6 +508,8 @@ class World:
             why = "conflict"
         refused = not all(here.may(PEOPLE["ana"], "delete", one) for one in scopes)
         refused = refused or not here.sees(PEOPLE["ana"], taken)
+        if taken.erased:
+            why = "invalid"
         if refused:
             why = ""
         answer = self._do(
@@ -537,8 +564,8 @@ class World:
         )  # fmt: skip
         if refused and not seen:
             done.type = "review"
-        if one.type == "write" and one.request.kind == "fact" and self._stands(
-            here, one.binding, one.request.scope, one.request.content
+        if one.type == "write" and one.request.kind == "fact" and here.standing(
+            one.request, one.binding, self.now
         ):  # fmt: skip
             here.log.remove(done)
             return
@@ -580,17 +607,8 @@ class World:
                 if name in self.providers[one.binding].keeps and (asked[name] or name == "tags"):
                     same(getattr(record, name), asked[name], f"{name} of what was accepted")
         elif old is not None:
-            fields = one.request.model_dump(exclude_none=True, exclude={"never_expires"})
-            fields = {
-                n: v for n, v in fields.items() if n in FIELDS and n not in {"scope", "source"}
-            }
-            if one.request.never_expires:
-                fields["never_expires"] = True
-            if text:
-                fields["text"] = text
-            if "tags" in fields:
-                fields["tags"] = tuple(fields["tags"])
-            same(told(record), self._corrected(old, record, fields), "what was accepted")
+            asked = one.request.model_copy(update={"text": text} if text else {})
+            same(told(record), self._corrected(old, record, asked), "what was accepted")
 
     async def _refuse(self, caller: Caller, held_id: str) -> Refused:
         return Refused(await self.service.review.refuse(caller, held_id))
@@ -649,41 +667,44 @@ class World:
         """Move a copy of what the first binding holds into the second; what is there stays."""
         here = self.companies[company]
         before = {name: one for (key, name), one in here.records.items() if key == "two"}
-        self.run(self._move(company))
+        applied = self.run(self._between(company, apply))
+        same(applied.failed, 0, "what could not be moved")
         self._read_again(company)
         for name, one in before.items():
             same(told(here.records.get(("two", name))), told(one), f"{name}, which was there")
         missing = self._common(company, "one") - self._common(company, "two")
         expect(not missing, f"not moved: {missing}")
-
-    async def _move(self, company: str) -> None:
-        caller = self.caller(company, "ana")
-        applied = await apply(await open_ends(self.service, caller, "one", "two"), self._data)
-        same(applied.failed, 0, "what could not be moved")
+        here.synced = None
 
     def sync(self, company: str) -> None:
-        """Keep the two bindings in step: where one side has changed, the other gets the change."""
-        here = self.companies[company]
-        self.run(self._sync(company))
-        self._read_again(company)
-        wanted = self._in_step(company)
-        for key in ("one", "two"):
-            same(self._common(company, key), wanted, f"{key} after a sync")
-        here.synced = wanted
+        """Keep the two bindings in step: where one side has changed, the other gets the change.
 
-    async def _sync(self, company: str) -> None:
-        caller = self.caller(company, "ana")
-        synced = await sync(await open_ends(self.service, caller, "one", "two"), self._data)
+        Where both changed the first one's version is kept, and deletions pass.
+        """
+        here = self.companies[company]
+        sides = [self._common(company, key) for key in BINDINGS[company]]
+        synced = self.run(self._between(company, sync))
+        wanted = None
+        if not synced.conflicts and here.synced is not None:  # what both held, and changed since
+            last = here.synced
+            gone = (last - sides[0]) + (last - sides[1])
+            wanted = last - gone + (sides[0] - last) + (sides[1] - last)
+        for one in synced.conflicts:
+            name = next(each for each in one.records if each).handle.provider_record_id
+            self.run(self._between(company, partial(resolve, record_id=name, keep="one")))
+        doomed = sum(len(one.record_ids) for one in synced.held_back)
+        if doomed or synced.conflicts:
+            synced = self.run(self._between(company, partial(sync, delete=doomed or None)))
         same((synced.failed, synced.conflicts, synced.held_back), (0, (), ()), "the sync")
+        self._read_again(company)
+        here.synced = self._common(company, "one")
+        same(self._common(company, "two"), here.synced, "two after a sync")
+        if wanted is not None:
+            same(here.synced, wanted, "both after a sync")
 
-    def _in_step(self, company: str) -> Counter[tuple[object, ...]]:
-        """Return what both ought to hold: each side's changes of what both held last."""
-        here = self.companies[company]
-        last = here.synced
-        sides = [here.before_sync[key] for key in ("one", "two")]
-        gone = (last - sides[0]) + (last - sides[1])
-        new = (sides[0] - last) + (sides[1] - last)
-        return last - gone + new
+    async def _between(self, company: str, work: Callable[[Ends, Path], Awaitable[T]]) -> T:
+        caller = self.caller(company, "ana")
+        return await work(await open_ends(self.service, caller, "one", "two"), self._data)
 
     def _common(self, company: str, binding: str) -> Counter[tuple[object, ...]]:
         """Return how often a binding says what, in the fields that both keep."""
@@ -692,6 +713,7 @@ class World:
         return Counter(
             (owner_of(one.scope), *(getattr(one, name) for name in names))
             for one in self.companies[company].of(binding)
+            if self.companies[company].reads(PEOPLE["ana"], one.scope) and holds(one, self.now)
         )
 
     @property
@@ -701,17 +723,16 @@ class World:
     def _read_again(self, company: str) -> None:
         """Take what two bindings hold as it is: what did it is not one step each."""
         here = self.companies[company]
-        here.before_sync = {key: self._common(company, key) for key in BINDINGS[company]}
-        here.is_followed = False
-        caller = self.caller(company, "ana", APP_DOOR)
         here.records = {}
-        for key in BINDINGS[company]:
+        for key, who in itertools.product(BINDINGS[company], ("ana", "cy")):  # they see all
             request = BrowseRequest(
                 scope=Scope(company_id=company), binding_key=key, limit=PAGE, expired=True
             )
+            caller = self.caller(company, who, APP_DOOR)
             for one in self.run(self._pages(caller, request)) or ():
                 here.records[key, one.handle.provider_record_id] = one
-        here.changed(self.now)
+        here.begin_anew(self.now)
+        self.begun[company] = self._newest(company).seq
 
     # The plain side of a step
 
@@ -799,9 +820,9 @@ class World:
     def _is_gone(self, record: Record) -> bool:
         return not holds(record, self.now)
 
-    def _unmarked(self, who: str, record: Record) -> Record:
+    def _unmarked(self, who: Who, record: Record) -> Record:
         """Return a record without the mark that an agent gets on what is the whole company's."""
-        if not PEOPLE[who].is_agent:
+        if not who.is_agent:
             return record
         told_ = {"text": record.text, "summary": record.summary}
         return record.model_copy(
@@ -810,7 +831,7 @@ class World:
 
     # What is compared
 
-    def check(self) -> None:  # noqa: C901 - a list of what is looked at
+    def check(self) -> None:
         """Compare everything that can be read."""
         looks = [("ana", "company"), ("coding", "user cy"), ("cy", "web, cy"), ("ana", "web"),
                  ("scout", "web, coding"), ("zed", "company"), ("zed", "user ana")]  # fmt: skip
@@ -823,21 +844,19 @@ class World:
                     self.check_list((name, binding), place, who)
                 for word in ("port", "deploy"):
                     self.check_query((name, binding), "web, cy", "cy", word)
-                for hours in (1, 3, 30) if here.is_followed else ():
+                for hours in (1, 3, 30):
                     self.check_list((name, binding), "company", "ana", hours=hours)
                     self.check_list((name, binding), "company", "ana", hours=hours, just=True)
                     self.check_changes((name, binding), "company", "ana", hours)
-                for zone in (0, 1) if here.is_followed else ():
+                for zone in (0, 1):
                     self.check_days((name, binding), zone, 30, 1)
-                if here.is_followed:
-                    self.check_query((name, binding), "web", "ana", "port", hours=2)
-                    self.check_query((name, binding), "web", "ana", "port", hours=2, owners=["web"])
+                self.check_query((name, binding), "web", "ana", "port", hours=2)
+                self.check_query((name, binding), "web", "ana", "port", hours=2, owners=["web"])
             for place in ("web", "web, cy", "agent coding"):
                 self.check_context(name, place, "cy", "port")
             self.check_queue(name)
-            if here.is_followed:
-                self.check_records(name)
-                self.check_log(name)
+            self.check_records(name)
+            self.check_log(name)
             if here.purged:
                 chain = self.run(
                     self.service.analysis.verify_chain(self.caller(name, "ana", APP_DOOR))
@@ -877,7 +896,7 @@ class World:
         end = None if until is None else self.now - timedelta(hours=until)
         chosen = Filter(tag=tag, topic=topic, issue_id=issue, kind=kind, since=begin, until=end)
         owned = tuple(scope_of(company, one) for one in owners or ())
-        if owned and not self.able[binding].chosen_owners:
+        if not here.knows(moment or self.now) or (owned and not self.able[binding].chosen_owners):
             return
         request = BrowseRequest(
             scope=scope, binding_key=binding, limit=PAGE, filter=chosen, owners=owned,
@@ -901,7 +920,7 @@ class World:
         same(found is not None, allowed, "whether the list may be seen")
         if found is None:
             return
-        records = [self._unmarked(who, one) for one in found]
+        records = [self._unmarked(PEOPLE[who], one) for one in found]
         ids = [one.handle.provider_record_id for one in records]
         same(sorted(ids), sorted(wanted), f"the list of {place} in {binding} for {who}")
         for record in records:
@@ -932,7 +951,7 @@ class World:
         company, binding = at
         here, scope, moment = self.companies[company], scope_of(company, place), self._moment(hours)
         owned = tuple(scope_of(company, one) for one in owners or ())
-        if owned and not self.able[binding].chosen_owners:
+        if not here.knows(moment or self.now) or (owned and not self.able[binding].chosen_owners):
             return
         request = QueryRequest(
             scope=scope, query=word, binding_key=binding, top_k=100, as_of=moment, owners=owned
@@ -953,7 +972,7 @@ class World:
         expect(ids <= seen.keys(), f"it finds {ids - seen.keys()}")
         for one in found:
             name = one.handle.provider_record_id
-            same(told(self._unmarked(who, one)), told(seen[name]), f"{name} in a query")
+            same(told(self._unmarked(PEOPLE[who], one)), told(seen[name]), f"{name} in a query")
 
     def check_context(self, company: str, place: str, who: str, prompt: str) -> None:
         """Compare what a model is told: the facts of each owner, from what serves that owner."""
@@ -1022,7 +1041,7 @@ class World:
         (company, binding), scope = at, scope_of(at[0], place)
         here, moment = self.companies[company], self.now - timedelta(hours=hours)
         caller = self.caller(company, who, APP_DOOR)
-        if not here.may(PEOPLE[who], "view", scope):
+        if not here.may(PEOPLE[who], "view", scope) or not here.knows(moment):
             return
         lists = self.providers[binding].lists
         before, after = (self._view(at, scope, who, lists, one) for one in (moment, self.now))
@@ -1045,6 +1064,8 @@ class World:
             return
         here, caller = self.companies[company], self.caller(company, "ana", APP_DOOR)
         begin, end = (self.now - timedelta(hours=hours) for hours in (since, until))
+        if here.since is not None and begin <= here.since:
+            return
         counts: dict[date, dict[str, int]] = {}
         for done in here.log:
             if not begin <= done.at < end or done.binding != binding:
@@ -1114,7 +1135,7 @@ class World:
                 else:
                     expect(shows, f"{name} is found")
                     same(told(found), told(record), f"{binding}: {name}")
-                if who == "ana" and allowed and not here.purged:
+                if who == "ana" and allowed and now not in here.purged:
                     self.check_history(company, binding, name, scope)
 
     def check_history(self, company: str, binding: str, name: str, scope: Scope) -> None:
@@ -1125,14 +1146,15 @@ class World:
         wanted = []
         for done in reversed(here.log):
             steps = [step for key, step in done.steps.items() if key in ids]
-            if steps and here.sees(PEOPLE["ana"], done):
+            if steps and not done.erased and here.sees(PEOPLE["ana"], done):
                 sides = zip(*steps, strict=True)
                 before, after = (next(filter(None, side), None) for side in sides)
                 wanted.append((done.id, told(before), told(after)))
         caller = self.caller(company, "ana", APP_DOOR)
         answer = self.run(self.service.history(caller, name, scope, binding_key=binding))
+        own = {done.id for done in here.log if not done.erased}
         found = [(one.operation.operation_id, told(one.before), told(one.after))
-                 for one in answer.changes]  # fmt: skip
+                 for one in answer.changes if one.operation.operation_id in own]  # fmt: skip
         same(found, wanted, f"the history of {binding}: {name}")
 
     def _newest(self, company: str) -> Any:
@@ -1183,11 +1205,13 @@ class World:
                 one.id
                 for one in reversed(seen)
                 if (one.steps or one.setting) and not here.undone(one) and one.undoes is None
-            ]
-            if not here.purged:
-                found_left = self.run(self.service.undoable(caller, 1000))
-                found_ids = [one.operation.operation_id for one in found_left]
-                same(found_ids, left, f"what {who} can undo")
+                and not one.erased
+            ]  # fmt: skip
+            found_left = self.run(self.service.undoable(caller, 1000))
+            found_ids = [one.operation.operation_id for one in found_left]
+            lasting = {one.id for one in seen if not one.erased}
+            found_ids = [one for one in found_ids if one in lasting]
+            same(found_ids, left, f"what {who} can undo")
 
 
 def _shown(record: Record | None) -> object:
