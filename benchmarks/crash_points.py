@@ -73,9 +73,9 @@ from memtui.contract import Conflict, MemtuiError
 _SHIM = Path(__file__).with_name("crash_shim.c")
 _SECONDS = 60
 """A process that neither makes a call nor ends for longer counts as hanging."""
-_SHARE = 0.06
+_SHARE = 0.03
 """The part of a mutation's stops that a sample copies."""
-_FEW = 3
+_FEW = 2
 """How many of the copied states a sample opens, besides one full disk."""
 _PR_SET_PDEATHSIG = 1
 
