@@ -327,8 +327,9 @@ async def test_what_is_killed_between_index_and_file_can_be_done_again(
         assert done == FILES
 
 
-async def test_a_forget_that_is_killed_after_the_first_file_leaves_no_source_once_it_is_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("change", ["forget", "restore"])
+async def test_a_killed_forget_of_several_leaves_no_source_once_it_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     adapter = await opened(tmp_path)
     for text in ("Prefers tea.", "Prefers trains."):
@@ -337,6 +338,14 @@ async def test_a_forget_that_is_killed_after_the_first_file_leaves_no_source_onc
     assert len(theirs) == 2
     unlink = ClaudeMemoryAdapter._unlink
 
+    async def remove(records: list[Record]) -> None:
+        if change == "forget":
+            await adapter.forget(ForgetRequest.of(records, ACME))
+        else:
+            await adapter.restore(
+                [Snapshot(handle=one.handle, record=None) for one in records], ACME
+            )
+
     def kill(self: ClaudeMemoryAdapter, name: str) -> None:
         unlink(self, name)
         raise Killed
@@ -344,9 +353,9 @@ async def test_a_forget_that_is_killed_after_the_first_file_leaves_no_source_onc
     with monkeypatch.context() as patched:
         patched.setattr(ClaudeMemoryAdapter, "_unlink", kill)
         with pytest.raises(Killed):
-            await adapter.forget(ForgetRequest.of(theirs, ACME))
+            await remove(theirs)
     left = [one for name, one in (await every(adapter)).items() if "prefers" in name]
-    await adapter.forget(ForgetRequest.of(left, ACME))
+    await remove(left)
     assert held(tmp_path) == FILES
     assert json.loads((tmp_path / "state" / "known.json").read_text()) == {}
 

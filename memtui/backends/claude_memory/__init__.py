@@ -220,9 +220,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                     check_revision(record, request.revisions.get(handle.provider_record_id))
             gone = {one: record for one, record in there.items() if record is not None}
             refused = self._remove(gone, request.scope)
-            stay = self._load()[0]  # a killed forget may have left what was known of a file
-            absent = (one for one in self._known if one not in stay)
-            self.keep_known(dict.fromkeys(one for one in absent if not self._place(one).exists()))
+            self.keep_known(self._unknown_by_now())
         missing = tuple(one for one in there if one not in gone)
         return ForgetReply(missing=missing, refused=refused)
 
@@ -260,6 +258,12 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         except MemtuiError as error:
             raise (Unavailable(str(error), sent=True) if is_changed else error) from error
         return refused
+
+    def _unknown_by_now(self) -> dict[str, None]:
+        """Return the ids of memories that are gone, those too that a killed process removed."""
+        there = self._load()[0]
+        absent = (one for one in self._known if one not in there)
+        return dict.fromkeys(one for one in absent if not self._place(one).exists())
 
     def _unlink(self, name: str) -> None:
         path = self._place(name)
@@ -322,7 +326,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                     self._put_file_back(one, scope)
             except MemtuiError as error:
                 raise Unavailable(str(error), sent=True) from error
-            self.keep_known({**known, **dict.fromkeys(one.provider_record_id for one in away)})
+            self.keep_known({**known, **self._unknown_by_now()})
         return WriteReply(records=tuple(one.handle for one in snapshots))
 
     def _put_section_back(self, taken: Snapshot, scope: Scope) -> None:
