@@ -386,7 +386,10 @@ class _Mover:
 
     async def _replace(self, parcel: Parcel, held: Held) -> MutationAnswer:
         request, destination = self._packed(parcel), self._ends.destination
-        if destination.capabilities.keeps_ids and held.scope == parcel.record.scope:
+        can = destination.capabilities
+        # A fact that is forgotten and written again has a past that it did not have.
+        in_place = can.keeps_ids or (can.validity and request.kind == "fact")
+        if in_place and held.scope == parcel.record.scope:
             update = {"record_id": held.id, "mode": WriteMode.UPSERT}
             return await self._write(request.model_copy(update=update))
         # What is taken away is written again at once; the source still has it.

@@ -125,6 +125,21 @@ async def test_a_second_run_changes_nothing(
     assert await mutations(service, caller) == count
 
 
+async def test_a_fact_brings_no_past_that_it_did_not_have(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    await service.bindings.add(caller, "facts", "facts", {})
+    scope = Scope(company_id="local", project_id="p")
+    write = WriteRequest(
+        scope=scope, source=SOURCE, content="branch: main", binding_key="facts", kind="fact"
+    )
+    await service.write(caller, write)
+    assert await move(service, caller, paths, "facts", "second") == (1, 0, 0, 0)
+    [moved] = await held(service, caller, "second")
+    past = await service.history(caller, moved.handle, scope, binding_key="second")
+    assert [(one.text, one.valid_to) for one in past.versions] == [("branch: main", None)]
+
+
 @pytest.mark.parametrize("destination", ["memory", "second", "lossy"])
 async def test_what_changed_in_the_source_is_replaced(
     service: MemoryService, caller: Caller, paths: Paths, destination: str
