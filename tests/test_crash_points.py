@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-MUTATIONS = 6
+MUTATIONS = 5
 SEED = os.environ.get("MEMTUI_CRASH_SEED", "1")
 """Which points: always the same, so that a change that breaks one is the change that is tested."""
 
