@@ -484,6 +484,7 @@ class Core:
         binding_key: str | None = None,
         in_read_only: bool = False,
         kinds: Collection[str] = settings.COMMON,
+        scope: Scope | None = None,
     ) -> AsyncIterator[RunningOperation]:
         """Record a change of the settings, and refuse it to who may not make it.
 
@@ -493,8 +494,9 @@ class Core:
             binding_key: The binding that it is about.
             in_read_only: What is done changes nothing that a read-only company keeps as it is.
             kinds: The kinds of settings that it changes.
+            scope: Whose settings these are; None: the whole company's.
         """
-        scope = Scope(company_id=caller.company_id)
+        scope = scope or Scope(company_id=caller.company_id)
         async with self.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked) as entry:
             own = _namespaces_of(binding_key, kinds)
             await self.refuse_configuring(caller, in_read_only=in_read_only, namespaces_of=own)
@@ -511,6 +513,7 @@ class Core:
         binding_key: str | None = None,
         lasting: str | None = None,
         kinds: Collection[str] = settings.COMMON,
+        scope: Scope | None = None,
     ) -> T:
         """Change the settings by what is in their tables alone, and record it.
 
@@ -519,7 +522,7 @@ class Core:
 
         async def run() -> T:
             async with self.configured(
-                caller, asked, binding_key=binding_key, kinds=kinds
+                caller, asked, binding_key=binding_key, kinds=kinds, scope=scope
             ) as entry:
                 entry.lasting = lasting
                 return await self.configure(entry, change, kinds)

@@ -290,10 +290,10 @@ class CompanyLog:
         hot, sealed, read = self._both(lambda one: one.active(chosen, field))
         return hot | (sealed.ask(read) or set())
 
-    def scopes(self, newest: int) -> list[Scope]:
+    def scopes(self, newest: int) -> dict[Scope, bool]:
         """Return the scopes of the newest so many operations, as `LogReader.scopes`."""
         hot, sealed, read = self._both(lambda one: one.scopes(newest))
-        return list(dict.fromkeys((*hot, *(sealed.ask(read) or []))))
+        return hot | (sealed.ask(read) or {}) | hot
 
     def runs(self, chosen: Filter, told: tuple[str, Sequence[str]] | None = None) -> dict[str, int]:
         """Return the runs that an operation of a filter is of, as `LogReader.runs`."""
@@ -407,9 +407,13 @@ class Log(Group):
         )
 
     @in_thread
-    def scopes(self, caller: Caller, newest: int) -> list[Scope]:
-        """Return the scopes that the newest so many operations had, the last used first."""
-        return self._of(caller).scopes(newest)
+    def scopes(self, caller: Caller, newest: int, *, removed: bool = False) -> list[Scope]:
+        """Return the scopes that the newest so many operations had, the last used first.
+
+        `removed`: also those whose namespace was removed, with no write since.
+        """
+        found = self._of(caller).scopes(newest)
+        return [scope for scope, is_there in found.items() if is_there or removed]
 
     @in_thread
     def newest(self, caller: Caller) -> int:

@@ -287,14 +287,15 @@ class PluginLedger(Group):
         asked = {"patch_namespace": name, "binding_key": key}
         return _kept(await self._change(caller, key, asked, change))
 
-    async def remove(self, caller: Caller, key: str, name: str) -> None:
-        """Remove a namespace, after its memories were forgotten. Raises `NotFound`."""
+    async def remove(self, caller: Caller, key: str, name: str, scope: Scope) -> None:
+        """Remove the namespace of a scope, after its memories were forgotten. Raises `NotFound`."""
 
         def change(database: Database, of: plugins.Binding) -> None:
             if not plugins.remove_namespace(database, of, name):
                 raise no_namespace(name)
 
-        await self._change(caller, key, {"remove_namespace": name, "binding_key": key}, change)
+        asked = {"remove_namespace": name, "binding_key": key}
+        await self._change(caller, key, asked, change, scope)
 
     async def _change(
         self,
@@ -302,6 +303,7 @@ class PluginLedger(Group):
         key: str,
         asked: Json,
         change: Callable[[Database, plugins.Binding], T],
+        scope: Scope | None = None,
     ) -> T:
         def run(database: Database) -> T:
             row = find_binding(database, caller.company_id, key)
@@ -309,7 +311,9 @@ class PluginLedger(Group):
                 raise Denied(f"The binding {key} is read-only, and its namespaces with it.")
             return change(database, (row.company_id, row.binding_id))
 
-        return await self._core.change(caller, asked, run, binding_key=key, kinds=(NAMESPACE,))
+        return await self._core.change(
+            caller, asked, run, binding_key=key, kinds=(NAMESPACE,), scope=scope
+        )
 
 
 def no_namespace(name: str) -> NotFound:

@@ -571,29 +571,51 @@ class LogReader:
         rows = self.connection.execute(select(column).where(column.is_not(None), used).distinct())
         return {str(value) for (value,) in rows}
 
-    def scopes(self, newest: int) -> list[Scope]:
+    def scopes(self, newest: int) -> dict[Scope, bool]:
         """Return the distinct scopes of the newest so many operations, the last used first.
 
+        False: its namespace was removed, and nothing was written there since.
+
         What a person looked for and found nothing in is none: its name may be typed wrong. Nor is a
-        subject that was erased: what stands for its name is a hash.
+        subject of whom nobody found anything, nor one that was erased: a hash stands for it.
         """
         columns = OPERATIONS.c
         erased = cast(columns.absent, Text).contains('"scope.subject_id"')
         named = case((func.coalesce(erased, False), None), else_=columns.subject_id)
         subject = named.label("subject_id")
         fields = [subject if name == "subject_id" else columns[name] for name in Scope.model_fields]
+        removal = _said(_readable(self.connection, columns.request), "remove_namespace")
+        is_removal = removal.is_not(None)
+        is_write = columns.operation_type == str(OperationType.WRITE)
+        is_agents = not_(columns.principal.startswith("user:"))
         looked_at = (
-            select(_SEQ, *fields)
+            select(
+                _SEQ,
+                case((is_removal, _SEQ), else_=0).label("removed"),
+                case((is_write, _SEQ), else_=0).label("written"),
+                *fields,
+            )
             .where(*self._own, *self._matching(Filter()))
-            .where(or_(columns.result_count > 0, not_(columns.principal.startswith("user:"))))
+            .where(
+                or_(
+                    columns.result_count > 0,
+                    and_(is_agents, columns.subject_id.is_(None)),
+                    is_removal,
+                )
+            )
             .order_by(_SEQ.desc())
             .limit(newest)
             .subquery()
         )
         alike = [looked_at.c[name] for name in Scope.model_fields]
-        last = func.max(looked_at.c.seq)
-        rows = self.connection.execute(select(*alike).group_by(*alike).order_by(last.desc()))
-        return [Scope(**dict(zip(Scope.model_fields, row, strict=True))) for row in rows]
+        last, removed, written = (
+            func.max(looked_at.c[name]) for name in ("seq", "removed", "written")
+        )
+        statement = select(removed <= written, *alike).group_by(*alike).order_by(last.desc())
+        return {
+            Scope(**dict(zip(Scope.model_fields, row, strict=True))): bool(is_there)
+            for is_there, *row in self.connection.execute(statement)
+        }
 
     def runs(self, chosen: Filter, told: tuple[str, Sequence[str]] | None = None) -> dict[str, int]:
         """Return the runs that an operation of a filter is of, each with the last such `seq`.

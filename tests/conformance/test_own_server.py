@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from memtui.config import find_paths, load_settings
 from memtui.conformance import run_conformance
-from tests.doors.http.plugin_server import VAULT, plugin_over
+from memtui.service import open_service
+from tests.doors.http.plugin_server import ANA, VAULT, plugin_over
 
 
 @pytest.mark.slow
@@ -21,3 +23,13 @@ async def test_every_rule_is_kept(tmp_path: Path) -> None:
     assert broken == []
     assert report.passed > 20
     assert report.leftovers == ()
+    folder = tmp_path / "home" / "bindings" / "local" / "served"
+    assert list((folder / "vault").iterdir()) == []
+    assert list((folder / "made_folders").iterdir()) == []
+    paths = find_paths(tmp_path / "home")
+    service = await open_service(paths, load_settings(paths))
+    try:
+        assert await service.log.scopes(ANA, 10_000) == []
+        assert len(await service.log.scopes(ANA, 10_000, removed=True)) > 20
+    finally:
+        await service.close()

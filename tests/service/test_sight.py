@@ -604,7 +604,9 @@ MANAGERS: dict[str, Call] = {
     ),
     "plugin.put": lambda h, c: h.service.plugin.put(c, "default", "a:b", "custom"),
     "plugin.patch": lambda h, c: h.service.plugin.patch(c, "default", "a:b"),
-    "plugin.remove": lambda h, c: h.service.plugin.remove(c, "default", "a:b"),
+    "plugin.remove": lambda h, c: h.service.plugin.remove(
+        c, "default", "a:b", Scope(company_id=c.company_id, subject_id="b")
+    ),
     "analysis.seal": lambda h, c: h.service.analysis.seal(c),
     "analysis.fetch": lambda h, c: h.service.analysis.fetch(c),
 }

@@ -109,7 +109,9 @@ CHANGES: dict[str, Change] = {
     "namespace patched": lambda s, c: s.plugin.patch(
         c, "default", "workspace:p", metadata={"b": 2}
     ),
-    "namespace removed": lambda s, c: s.plugin.remove(c, "default", "workspace:p"),
+    "namespace removed": lambda s, c: s.plugin.remove(
+        c, "default", "workspace:p", Scope(company_id=c.company_id, project_id="p")
+    ),
 }
 
 

@@ -106,7 +106,7 @@ from .workspace import Workspace, WorkspaceConfig
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
 
-INDEX, VECTORS = "index/vault.sqlite3", "index/vectors"
+INDEX, VECTORS, MADE = "index/vault.sqlite3", "index/vectors", "made_folders"
 _MAX_PROBLEMS = 1000
 _DEBOUNCE_MS, _STEP_MS = 200, 50
 _ABSENT_SECONDS = 1.0
@@ -125,8 +125,6 @@ _FREE = (Usage(provider=KEY, cost_usd=Decimal(0)),)
 
 _FOLDER = "vault"
 """The folder of a vault that no config places elsewhere, in the binding's own."""
-_ABSENT = "absent_folder"
-"""In the state of a record that was not there: the outermost folder that was not there either."""
 
 
 class _FolderConfig(Model):
@@ -243,6 +241,7 @@ class VaultAdapter(Adapter):
             root,
             context.company_id,
             context.now,
+            context.data_dir / MADE,
             exclude=frozenset(config.exclude),
             lock_seconds=config.lock_seconds,
             max_bytes=config.max_file_mb * 1_000_000,
@@ -472,9 +471,6 @@ class VaultAdapter(Adapter):
                     record, state = replaced
                     sealed = _seal(state.to_json())
                     before = (Snapshot(handle=record.handle, record=record, state=sealed),)
-            if self._folder.new_folder is not None:
-                sealed = _seal({_ABSENT: self._folder.new_folder})
-                before = (Snapshot(handle=handle_of(record_id), record=None, state=sealed),)
         self._index.follow([split_id(record_id)[0]])
         return WriteReply(records=(handle_of(record_id),), before=before, usage=_FREE)
 
@@ -501,7 +497,7 @@ class VaultAdapter(Adapter):
 
     @blocking
     def forget(self, request: ForgetRequest) -> ForgetReply:
-        """Remove notes' files and facts' lines, expired ones too."""
+        """Remove notes' files and facts' lines, expired ones too, and folders that memtui made."""
         self._check_writable()
         missing: list[RecordHandle] = []
         refused: dict[str, str] = {}
@@ -522,6 +518,9 @@ class VaultAdapter(Adapter):
                 path, name = split_id(handle.provider_record_id)
                 named[path] += [name] if name else []
             stay = {path: self._remove(path, names) for path, names in named.items()}
+            for path in {split_id(handle.provider_record_id)[0] for handle in request.handles}:
+                if self._folder.is_path(path):
+                    self._folder.remove_made(path)
         self._index.follow(named)
         refused |= {
             f"{path}#{name}" if name else path: why
@@ -605,40 +604,33 @@ class VaultAdapter(Adapter):
         elif name is None and record is not None:
             state = NoteState.take(self._folder, path)
         data = state.to_json() if state else {}
-        if record is None and self._folder.is_path(path):
-            absent = self._folder.absent_folder(path)
-            data |= {_ABSENT: absent} if absent else {}
         return Snapshot(handle=handle, record=record, state=_seal(data) if data else {})
 
     @blocking
     def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
-        """Put records back to the byte; a folder that one was made with goes with it once empty."""
+        """Put records back to the byte; a folder that memtui made goes once it is empty."""
         self._check_writable()
         self._check_company(scope)
         facts: dict[str, dict[str, FactState]] = defaultdict(dict)
         files: dict[str, NoteState | None] = {}
-        absent: dict[str, str] = {}
         seen = {one.handle.provider_record_id: one.replaces for one in snapshots if one.replaces}
         for snapshot in snapshots:
             path, name = split_id(snapshot.handle.provider_record_id)
             self._folder.check_path(path)
             data = _unseal(snapshot.state)
-            if folder := data.pop(_ABSENT, None):
-                absent[path] = folder
             if name is not None:
                 facts[path][name] = FactState.from_json(data)
             else:
                 files[path] = NoteState.from_json(data) if snapshot.record else None
         with self._folder.locked():
-            going = [path for path in absent if self._folder.signature(path)]
             notes.check_restore(self._folder, files, seen, self._index.written)
             for path, states in facts.items():
                 changes.check_restore(self._folder, path, states, seen)
             for path, states in facts.items():
                 changes.restore(self._folder, path, states)
             notes.restore(self._folder, files)
-            for path in going:
-                self._folder.remove_folders(path, absent[path])
+            for path in {*facts, *files}:
+                self._folder.remove_made(path)
         self._index.follow({*facts, *files})
         back = [one.handle.provider_record_id for one in snapshots if one.record is not None]
         return WriteReply(records=tuple(map(handle_of, back)))
@@ -664,6 +656,7 @@ class VaultAdapter(Adapter):
                         gone[path] = found
             if request.apply:
                 self._remove_empty(request.scope)
+                self._folder.drop_notes()
         beyond = [
             f"The vault {root} lies in the git repository {above}: its history and "
             "its copies elsewhere keep what was committed; `git filter-repo` takes it out."

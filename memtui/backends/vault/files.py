@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import secrets
 import stat
@@ -16,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from memtui.contract import Denied, Invalid, Location, MemtuiError, Problem, Unavailable
-from memtui.paths import sync_folder
+from memtui.paths import make_private, sync_folder
 from memtui.provider_kit import refused_by_system, require_unprotected
 
 from .layout import HISTORY
@@ -79,6 +80,7 @@ class Folder:
         root: Path,
         company_id: str,
         now: Callable[[], datetime],
+        made: Path,
         *,
         exclude: frozenset[str],
         lock_seconds: float,
@@ -89,6 +91,8 @@ class Folder:
         self.workspaces = workspaces
         self.company_id = company_id
         self.now = now
+        self._made = made
+        """Where each folder that memtui makes is noted, in a file of its own."""
         self._exclude = exclude
         self._lock_seconds = lock_seconds
         self._max_bytes = max_bytes
@@ -97,8 +101,6 @@ class Folder:
         """Whether the folder has been there: where it is gone then, it is not made anew."""
         self.touched = 0
         """How many files were put in place or removed since the lock was taken."""
-        self.new_folder: str | None = None
-        """The outermost folder that was made since the lock was taken."""
 
     def check(self) -> None:
         """Raise `Unavailable` if the folder has been there and is gone."""
@@ -287,21 +289,27 @@ class Folder:
             self.touched += 1
             sync_folder(target.parent)
 
-    def absent_folder(self, path: str) -> str | None:
-        """Return the outermost folder of a path that is not there; None: all are."""
-        outermost_first = reversed(Path(path).parents[:-1])
-        absent = (one for one in outermost_first if not (self.root / one).is_dir())
-        first = next(absent, None)
-        return None if first is None else first.as_posix()
+    def remove_made(self, path: str) -> None:
+        """Remove the folders of a path that memtui made, from the innermost on, while empty."""
+        with contextlib.suppress(OSError):  # one is not empty, or not ours
+            for folder in (self.root / one for one in Path(path).parents[:-1]):
+                note = self._note_of(folder)
+                if folder.is_dir():
+                    if note.read_bytes() != _note(folder, folder):
+                        return
+                    folder.rmdir()
+                    sync_folder(folder.parent)
+                note.unlink(missing_ok=True)
 
-    def remove_folders(self, path: str, outermost: str) -> None:
-        """Remove the folders of a path up to `outermost`, as far as nothing is in them."""
-        last, folder = self.root / outermost, self._writable(path).parent
-        with contextlib.suppress(OSError):
-            while folder != self.root and folder.is_relative_to(last):
-                folder.rmdir()
-                folder = folder.parent
-                sync_folder(folder)
+    def drop_notes(self) -> None:
+        """Remove the notes of folders that are no more, as a folder's name says whose it was."""
+        for note in self._made.glob("*"):
+            folder = Path(os.fsdecode(note.read_bytes().partition(b" ")[2]))
+            if not folder.is_dir():
+                note.unlink()
+
+    def _note_of(self, folder: Path) -> Path:
+        return self._made / hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
 
     def check_unprotected(self, path: str) -> None:
         """Raise `Denied` where a file's rights say that nobody is to write it."""
@@ -341,7 +349,6 @@ class Folder:
             )
         temporary = target.parent / f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
         with self._told_of(path):
-            self.new_folder = self.new_folder or self.absent_folder(path)
             self._make_folder(target.parent)
             try:
                 with open(temporary, "xb", opener=_private) as stream:
@@ -360,8 +367,24 @@ class Folder:
             missing.append(folder)
             folder = folder.parent
         for step in reversed(missing):
-            step.mkdir(mode=0o700, exist_ok=True)
+            if step.is_relative_to(self.root) and step != self.root:
+                self._make_noted(step)
+            else:
+                step.mkdir(mode=0o700, exist_ok=True)
             sync_folder(step.parent)
+
+    def _make_noted(self, folder: Path) -> None:
+        """Make a folder, and note before it has its name that it may go once it is empty."""
+        note = self._note_of(folder)
+        fresh = folder.with_name(f"{_TEMP_PREFIX}{note.name}{_TEMP_SUFFIX}")
+        fresh.mkdir(mode=0o700, exist_ok=True)
+        make_private(self._made)
+        with open(note, "wb", opener=_private) as stream:
+            stream.write(_note(folder, fresh))
+            stream.flush()
+            os.fsync(stream.fileno())
+        sync_folder(self._made)
+        fresh.rename(folder)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -374,7 +397,7 @@ class Folder:
             raise self._busy()
         try:
             self.check()
-            self.touched, self.new_folder = 0, None
+            self.touched = 0
             self._make_folder(self.root)
             self.known = True
             held = self._lock()
@@ -483,10 +506,13 @@ class Folder:
                 found.signatures[path] = _signature_of(entry.stat(follow_symlinks=False))
 
     def clear_leftovers(self, leftovers: Sequence[Path]) -> None:
-        """Remove temporary files of writers that were killed; under the lock nobody is writing."""
+        """Remove what killed writers left unfinished; under the lock nobody is writing."""
         with self.locked():
             for path in leftovers:
-                path.unlink(missing_ok=True)
+                if path.is_dir():
+                    path.rmdir()
+                else:
+                    path.unlink(missing_ok=True)
 
 
 def _is_utf8(text: str) -> bool:
@@ -499,6 +525,11 @@ def _is_utf8(text: str) -> bool:
 
 def _signature_of(status: os.stat_result) -> str:
     return f"{status.st_mtime_ns}:{status.st_size}:{status.st_ino}"
+
+
+def _note(folder: Path, made: Path) -> bytes:
+    """Return what is noted of a folder: its inode, which tells it from another's, and its path."""
+    return b"%d %s" % (made.lstat().st_ino, os.fsencode(folder))
 
 
 def _private(path: str, flags: int) -> int:

@@ -122,7 +122,7 @@ async def _asked(
     try:
         return await ask(session.caller, request)
     except NotFound:
-        seen = await session.service.log.scopes(session.caller, _LOOKED_AT)
+        seen = await session.service.log.scopes(session.caller, _LOOKED_AT, removed=True)
         for what, field in (("user", "subject_id"), ("project", "project_id")):
             name = getattr(request, field)
             known = sorted({value for one in seen if (value := getattr(one, field))})

@@ -236,7 +236,7 @@ class ServedBinding:
         """
         if name in await self.service.plugin.named(self.caller, self.key, [name]):
             await self._forget_all(name)
-        await self.service.plugin.remove(self.caller, self.key, name)
+        await self.service.plugin.remove(self.caller, self.key, name, self.places.scope_of(name))
         await self._forget_all(name)  # what was written meanwhile
 
     async def _forget_all(self, name: str) -> None:

@@ -122,8 +122,9 @@ async def test_sync_counts(open_vault: Open, root: Path) -> None:
 
 async def test_leftovers_of_a_killed_writer_are_cleared(open_vault: Open, root: Path) -> None:
     put(root, "projects/web/memory/.memtui-0011223344556677.tmp", "half a no")
+    (root / ".memtui-8899aabbccddeeff.tmp").mkdir()
     await open_vault(read_only=True)
-    assert len(list(root.rglob(".memtui-*.tmp"))) == 1
+    assert len(list(root.rglob(".memtui-*.tmp"))) == 2
     adapter = await open_vault()
     assert list(root.rglob(".memtui-*.tmp")) == []
     assert (await adapter.health()).records == 0

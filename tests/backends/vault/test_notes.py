@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,12 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from memtui.backends.vault import MADE
 from memtui.backends.vault.markdown import marks_of
 from memtui.contract import (
     BrowseRequest,
     Conflict,
     CorrectRequest,
     Denied,
+    EraseRequest,
     Filter,
     ForgetRequest,
     Invalid,
@@ -307,7 +310,7 @@ async def test_undo_never_overwrites_what_hands_wrote(open_vault: Open, root: Pa
     path = root / written.provider_record_id
     taken = await adapter.snapshot([written], SCOPE)
     await adapter.forget(ForgetRequest(scope=SCOPE, handles=(written,)))
-    path.write_text("Another by hand.")
+    put(root, written.provider_record_id, "Another by hand.")
     with pytest.raises(Conflict):
         await adapter.restore(taken, SCOPE)
     assert path.read_text() == "Another by hand."
@@ -320,6 +323,52 @@ async def test_undo_never_overwrites_what_hands_wrote(open_vault: Open, root: Pa
             await adapter.restore([snapshot], SCOPE)
         assert caught.value.current is not None
     assert path.read_text().endswith("By hand.")
+
+
+async def test_a_folder_goes_with_its_last_note_only_where_memtui_made_it(
+    open_vault: Open, root: Path
+) -> None:
+    (root / "projects").mkdir(parents=True)
+    adapter = await open_vault()
+    notes = [await note(adapter, text) for text in ("One.", "Two.")]
+    taken = await adapter.snapshot(notes, SCOPE)
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=(notes[0],)))
+    folder = root / "projects" / "web" / "memory"
+    assert folder.is_dir()
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=(notes[1],)))
+    assert list(root.rglob("*")) == [root / "projects"]
+    await adapter.restore(taken, SCOPE)
+    assert len(list(folder.iterdir())) == 2
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=tuple(notes)))
+    assert list(root.rglob("*")) == [root / "projects"]
+    folder.mkdir(parents=True)
+    for text in ("Three.", "Four."):
+        again = await note(adapter, text)
+        await adapter.forget(ForgetRequest(scope=SCOPE, handles=(again,)))
+        assert list(folder.iterdir()) == []
+
+
+async def test_a_forget_that_was_killed_before_its_folder_went_is_finished_by_the_next(
+    open_vault: Open, root: Path
+) -> None:
+    adapter = await open_vault()
+    written = await note(adapter, "One.")
+    (root / written.provider_record_id).unlink()
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=(written,)))
+    assert list(root.iterdir()) == []
+
+
+async def test_purging_drops_the_names_of_folders_that_are_no_more(
+    open_vault: Open, root: Path, tmp_path: Path
+) -> None:
+    adapter = await open_vault()
+    await note(adapter, "One.")
+    shutil.rmtree(root / "projects")
+    await note(adapter, "Two.", scope=COMPANY)
+    made = tmp_path / "data" / MADE
+    assert any(b"projects/web" in one.read_bytes() for one in made.iterdir())
+    await adapter.erase(EraseRequest(scope=SCOPE, apply=True))
+    assert not any(b"projects" in one.read_bytes() for one in made.iterdir())
 
 
 async def test_undo_refuses_another_note_of_the_same_name(open_vault: Open) -> None:
