@@ -30,8 +30,10 @@ from memtui.store.log import company_salt
 
 _DERIVED = re.compile(
     r"/index/|\.lock$|-(wal|shm|journal)$|/sessions/|memtui\.log|/changed$|/clients/|/LOCK$|/daily-"
+    r"|/made_folders/"
 )
-"""Files that are made again, or tell nothing of memories."""
+"""Files that are made again, or tell nothing of memories; and notes of folders that memtui made,
+which are known by their inodes and so not in a copy."""
 _SQLITE = b"SQLite format 3\0"
 _BESIDE = ("-wal", "-journal")
 """What SQLite keeps beside a database and reads after a kill; it makes `-shm` anew."""
