@@ -136,9 +136,8 @@ def test_the_smallest_usual_terminal_and_a_signal_that_ends_the_app(
     assert kept.of("local").screen == "bindings"
 
 
-@pytest.mark.parametrize("sent", [signal.SIGHUP, signal.SIGTERM])
 def test_what_is_written_as_the_terminal_goes_is_there_at_the_next_start(
-    tmp_path: Path, environment: dict[str, str], sent: signal.Signals
+    tmp_path: Path, environment: dict[str, str]
 ) -> None:
     with opened(tmp_path, columns=80, rows=24, environment=environment) as terminal:
         terminal.until("No memories here yet.", "● ok")
@@ -146,8 +145,8 @@ def test_what_is_written_as_the_terminal_goes_is_there_at_the_next_start(
         terminal.until("New record in")
         terminal.press("half a thought")
         terminal.until("half a thought")
-        terminal.child.kill(sent)
-        assert terminal.until_ended() == 128 + sent
+        terminal.child.kill(signal.SIGHUP)
+        assert terminal.until_ended() == 128 + signal.SIGHUP
     with opened(tmp_path, columns=80, rows=24, environment=environment) as terminal:
         terminal.until("half a thought", "to go on:")
         terminal.until("● ok")
