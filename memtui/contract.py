@@ -951,6 +951,9 @@ class QueryRequest(Model):
     embedding: tuple[float, ...] | None = None
     owners: tuple[Scope, ...] = ()
     """Only what one of these scopes owns; capability `chosen_owners`."""
+    helped: frozenset[str] = frozenset()
+    """Ids of records that helped before, of which a preamble may make more; the service gives them.
+    """
     matching: Matching = Matching.MEMTUI
     """`AGENTS`: as the provider's own agents search; capability `agents_search`."""
 

@@ -271,12 +271,17 @@ class CompanyLog:
         before = self._before(binding_key, record_ids)
         hot, sealed, read = self._both(lambda one: one.words(binding_key, [*record_ids, *before]))
         told = (*(sealed.ask(read) or []), *hot)
-        said = sorted(
-            (one._replace(record_id=before.get(one.record_id, one.record_id)) for one in told),
-            key=lambda word: word.seq,
+        return _last_words(
+            one._replace(record_id=before.get(one.record_id, one.record_id)) for one in told
         )
-        last = {(word.record_id, word.judged, word.principal): word for word in said}
-        return [word for word in last.values() if word.helped is not None]
+
+    def helped(self, binding_key: str) -> frozenset[str]:
+        """Return the ids of records that helped more often than not, by what is not sealed."""
+        said, _, _ = self._both(lambda one: one.words(binding_key, [*one.judged(_NEWEST_WORDS)]))
+        balance = Counter[str]()
+        for word in _last_words(said):
+            balance[word.record_id] += 1 if word.helped else -1
+        return frozenset(name for name, more in balance.items() if more > 0)
 
     def mutations_of_record(self, binding_key: str, record_id: str) -> list[str]:
         """Return the ids of the mutations that touched a record."""
@@ -369,6 +374,13 @@ def _joined(one: ContextDay, other: ContextDay) -> ContextDay:
     )
 
 
+def _last_words(said: Iterable[Word]) -> list[Word]:
+    """Return everybody's last word of each result, without those that were withdrawn."""
+    ordered = sorted(said, key=lambda word: word.seq)
+    last = {(word.record_id, word.judged, word.principal): word for word in ordered}
+    return [word for word in last.values() if word.helped is not None]
+
+
 def _of_both(older: SourceWrites, newer: SourceWrites) -> SourceWrites:
     """A source whose writes are sealed in part."""
     return newer._replace(
@@ -380,6 +392,8 @@ def _of_both(older: SourceWrites, newer: SourceWrites) -> SourceWrites:
 
 
 _SHOWN_RETRIEVALS = 20
+_NEWEST_WORDS = 1_000
+"""Of so many words on results, the newest, a preamble is ordered."""
 _CONTEXT = "the context of a run"
 _ERASED = "erased"
 

@@ -127,7 +127,7 @@ class Operations(Group):
             OperationType.QUERY, caller, request.scope, asked, request.binding_key, needs=needs,
             share=share,
         ) as (entry, connection):  # fmt: skip
-            routed = clean.model_copy(update={"binding_key": connection.binding.key})
+            routed = await self._routed(caller, connection, clean)
             bundle, all_topics = await by_topic(connection, routed)
             if all_topics:
                 entry.request = {**entry.request, "all_topics": True}
@@ -156,7 +156,7 @@ class Operations(Group):
         async with self._core.connected(
             OperationType.EXPLAIN, caller, scope, asked, request.binding_key, needs="explain"
         ) as (entry, connection):
-            routed = clean.model_copy(update={"binding_key": connection.binding.key})
+            routed = await self._routed(caller, connection, clean)
             explanation = await connection.read(lambda: connection.adapter.explain(routed))
             entry.usage = explanation.usage
             if entry.sight is not None:
@@ -169,6 +169,16 @@ class Operations(Group):
                 stages = stages_of(explanation.stages, shown)
                 explanation = explanation.model_copy(update={"stages": stages})
         return ExplainAnswer(**entry.answer(), explanation=explanation)
+
+    async def _routed(
+        self, caller: Caller, connection: Connection, request: QueryRequest
+    ) -> QueryRequest:
+        """Return a query as its binding is asked it; for a preamble with what helped before."""
+        key, helped = connection.binding.key, frozenset[str]()
+        if request.intent is QueryIntent.AGENT_PREAMBLE:
+            log = await asyncio.to_thread(self._core.log_of, caller)
+            helped = await asyncio.to_thread(log.helped, key)
+        return request.model_copy(update={"binding_key": key, "helped": helped})
 
     async def profile(
         self, caller: Caller, scope: Scope, *, binding_key: str | None = None

@@ -524,6 +524,24 @@ class LogReader:
                     found.append(Word(record_id, judged, one.principal, seq, helped))
         return found
 
+    def judged(self, newest: int) -> set[str]:
+        """Return the ids of the records that the newest so many words are about."""
+        of, columns = OPERATIONS.c, HANDLES.c
+        said = (
+            select(_SEQ)
+            .where(
+                *self._own,
+                of.operation_type == str(OperationType.FEEDBACK),
+                of.status == str(OperationStatus.OK),
+            )
+            .order_by(_SEQ.desc())
+            .limit(newest)
+        )
+        named = select(columns.provider_record_id).where(
+            columns.company_id == self.company_id, columns.seq.in_(said)
+        )
+        return {record_id for (record_id,) in self.connection.execute(named.distinct())}
+
     def readers(self, binding_key: str, record_ids: Sequence[str]) -> dict[str, set[str]]:
         """Return who read each record, as principals."""
         columns, found, readers = HANDLES.c, defaultdict[str, set[str]](set), dict[int, str]()

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from memtui.analytics.figures import Bucket, Figures
 from memtui.analytics.stats import Rollups
+from memtui.config import Paths, Settings
 from memtui.contract import (
     Denied,
     Filter,
     Invalid,
     NotFound,
     OperationType,
+    QueryIntent,
     QueryRequest,
     Scope,
+    SourceKind,
+    SourceRef,
     WriteRequest,
 )
-from memtui.service import Caller, MemoryService, Verdict
+from memtui.service import Caller, MemoryService, Verdict, open_service
 
 ACME = Scope(company_id="acme")
 ASKED = QueryRequest(scope=ACME, query="deploy branch")
@@ -119,3 +124,48 @@ async def test_what_returned_nothing_cannot_have_helped(
         await say(caller, handle, HELPED, operation_id="nowhere")
     with pytest.raises(Denied, match="This is the past"):
         await say(caller.at(datetime.now(UTC)), handle, HELPED, operation_id=asked.operation_id)
+
+
+async def test_a_preamble_has_what_helped_before_after_pins_and_rules(
+    paths: Paths, settings: Settings
+) -> None:
+    service = await open_service(paths, settings)
+    caller, scope = (
+        Caller(company_id="local", principal="user:ana", door="cli"),
+        Scope(company_id="local"),
+    )
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    asking = QueryRequest(scope=scope, query="deploy branch")
+    texts: dict[str, dict[str, Any]] = {
+        "deploy branch deploy branch": {},
+        "of the deploy branch, at length": {},
+        "the deploy branch, among many other words that nobody asked for": {},
+        "rule: a deploy branch among still more words that nobody asked for": {"kind": "rule"},
+        "a pin that names a deploy branch among the most words of all of them": {"pinned": True},
+    }
+    ids = {}
+    for text, fields in texts.items():
+        request = WriteRequest(scope=scope, source=source, content=text, **fields)
+        ids[text] = (await service.write(caller, request)).handles[0]
+    best, second, last, rule, pin = texts
+    preamble = asking.model_copy(update={"intent": QueryIntent.AGENT_PREAMBLE})
+
+    async def found() -> list[str]:
+        return [one.text for one in (await service.query(caller, preamble)).snippets]
+
+    other = caller.model_copy(update={"principal": "user:bo"})
+    asked = (await service.query(caller, asking)).operation_id
+    for who, text, verdict, after in (
+        (caller, rule, WITHDRAWN, (pin, rule, best, second, last)),
+        (caller, last, HELPED, (pin, rule, last, best, second)),
+        (caller, second, HELPED, (pin, rule, second, last, best)),
+        (other, second, NOT_HELPED, (pin, rule, last, best, second)),
+        (caller, last, WITHDRAWN, (pin, rule, best, second, last)),
+    ):
+        await service.feedback.say(who, ids[text], verdict, operation_id=asked)
+        assert await found() == list(after)
+    [logged] = (await service.log.page(caller, Filter(), limit=1)).operations
+    assert set(logged.request) == {"query", "intent", "top_k", "stages"}
+    answer = await service.query(caller, asking)
+    assert answer.snippets[0].text == best, "an answer is ranked by relevance"
+    await service.close()

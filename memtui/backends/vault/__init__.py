@@ -293,8 +293,8 @@ class VaultAdapter(Adapter):
         """Search by words and meaning, and put what is found in the order of the intent.
 
         An answer has the keys of facts first, and the nearest scope counts most. A preamble has
-        pinned records first, then rules and guidance, then the rest of such an answer, as far as
-        `max_tokens` go. Browsing has the newest first.
+        pinned records first, then rules and guidance, then what helped before, then the rest of
+        such an answer, as far as `max_tokens` go. Browsing has the newest first.
         """
         found, usage = self._search(request)
         return ContextBundle(

@@ -388,6 +388,7 @@ class _Query:
         self._meaning = meaning
         self._limit = request.top_k + 1
         self._intent = request.intent
+        self._helped = request.helped
         self._places = places_seen(request.scope)
         self._weight, self._weight_values = weight_sql(request.scope)
         self._where = _Where(now, request.as_of)
@@ -419,15 +420,22 @@ class _Query:
             SELECT r.rowid, COALESCE(r.created, r.updated, 0) AS made,
               lower(COALESCE(r.kind, '')) IN ({_CHOSEN})
                 OR lower(COALESCE(r.topic, '')) IN ({_CHOSEN})
-                OR EXISTS (SELECT 1 FROM json_each(r.tags) t WHERE lower(t.value) IN ({_CHOSEN}))
+                OR EXISTS (SELECT 1 FROM json_each(r.tags) t WHERE lower(t.value) IN ({_CHOSEN})),
+              r.id IN ({_CHOSEN})
             FROM json_each(?) CROSS JOIN records r ON r.rowid = value
         """
         rules = json.dumps(_RULES)
-        values = [rules, rules, rules, json.dumps([hit.rowid for hit in order])]
+        helped, found = json.dumps([*self._helped]), json.dumps([hit.rowid for hit in order])
+        values = [rules, rules, rules, helped, found]
         rows = {n: one for n, *one in self._connection.execute(sql, values)}
         if self._intent is QueryIntent.BROWSE:
             return sorted(order, key=lambda hit: rows[hit.rowid][0], reverse=True)
-        return sorted(order, key=lambda hit: (not hit.is_pinned, not rows[hit.rowid][1]))
+
+        def place(hit: _Hit) -> tuple[bool, ...]:
+            _, is_rule, has_helped = rows[hit.rowid]
+            return not hit.is_pinned, not is_rule, not has_helped
+
+        return sorted(order, key=place)
 
     def _looked_at(self, found: _Found, few: int | None) -> list[_Hit] | None:
         """Return what may be seen, the best first, looking at a few of the best alone.
