@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from textual.content import Content
+from textual.notifications import Notification
 from textual.style import Style
 from textual.widgets._toast import Toast
 
@@ -91,6 +92,23 @@ def hanging(lead: Content, text: Content, width: int, *, most: int = 0) -> Conte
 def lines(parts: Iterable[Content]) -> Content:
     """Put one content on each line."""
     return Content("\n").join(parts)
+
+
+_make_toast = Toast.__init__
+_SOONEST_SECONDS = 0.01
+
+
+def _made_in_time(self: Toast, notification: Notification) -> None:
+    """Make a toast whose time is not over yet.
+
+    Where it ends while it is made, Textual's timer gets no positive delay and never lets the app go
+    on.
+    """
+    _make_toast(self, notification)
+    self._timeout = max(_SOONEST_SECONDS, self._timeout)
+
+
+Toast.__init__ = _made_in_time  # type: ignore[method-assign]
 
 
 def toast(

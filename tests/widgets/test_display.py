@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textual.content import Content
+from textual.notifications import Notification
+from textual.widgets._toast import Toast
 
 from memtui.widgets.display import LONGEST, display, hanging, line
 from tests.screens.hostile import HOSTILE, assert_content_harmless, assert_harmless
@@ -54,3 +56,10 @@ def test_hanging_never_passes_its_lines(text: str, width: int, most: int) -> Non
     assert_harmless(shown.plain)
     if most and width > 20:
         assert shown.plain.count("\n") < most
+
+
+@pytest.mark.parametrize("left_s", [-0.000_155, 0, 5])
+def test_a_toast_that_is_over_while_it_is_made_does_not_hold_the_app_up(left_s: float) -> None:
+    shown = Toast(Notification("Done.", timeout=left_s))
+    assert shown._timeout > 0
+    assert shown._timeout == pytest.approx(max(left_s, 0.01), abs=0.005)
