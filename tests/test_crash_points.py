@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-MUTATIONS = 5
+MUTATIONS = 15
 SEED = os.environ.get("MEMTUI_CRASH_SEED", "1")
 """Which points: always the same, so that a change that breaks one is the change that is tested."""
 
 
 @pytest.mark.slow
+@pytest.mark.benchmark
 @pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
 )
