@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from decimal import Decimal
@@ -20,7 +21,7 @@ from memtui.analytics.layout import Folder
 from memtui.analytics.reading import OperationLog
 from memtui.analytics.stats import Rollups
 from memtui.contract import Comparison, Filter, Measure
-from memtui.fuzzy import finds
+from memtui.fuzzy import pattern
 from memtui.store.database import Database
 from memtui.store.log import LogReader
 from memtui.store.operation import Operation
@@ -208,7 +209,10 @@ def test_a_fuzzy_word_finds_the_same_everywhere(database: Database, root: Path) 
     @given(words)
     def compare(word: str) -> None:
         chosen = Filter(fuzzy=(word,))
-        fitting = [one.seq for one, text in zip(written, held, strict=True) if finds(word, text)]
+        mentions = re.compile(pattern(word.lower())).search
+        fitting = [
+            one.seq for one, text in zip(written, held, strict=True) if mentions(text.lower())
+        ]
         with database.read() as connection:
             stored = LogReader(connection, "hot").seqs(chosen, 1, 60)
         assert list(stored) == fitting

@@ -56,7 +56,8 @@ def _kept(home: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(home)): path.read_bytes()
         for path in (home / "bindings").rglob("*")
-        if path.is_file() and "index" not in path.parts and path.suffix != ".lock"
+        if path.is_file() and path.suffix != ".lock"
+        if {"index", "made_folders"}.isdisjoint(path.parts)
     }
 
 
