@@ -54,6 +54,8 @@ async def test_each_version_that_was_about_a_subject_goes(open_vault: Open, root
 
 
 async def test_a_subjects_empty_folders_go_and_no_one_elses(open_vault: Open, root: Path) -> None:
+    for name in ("ana", "bo"):  # made by hand, or forgetting would remove them
+        (root / "users" / name / "memory").mkdir(parents=True)
     adapter = await open_vault()
     handles = [await note(adapter, f"{scope.subject_id} was here.", scope=scope)
                for scope in (ANA, BO)]  # fmt: skip
