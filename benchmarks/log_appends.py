@@ -133,7 +133,10 @@ async def _through_the_service(home: Path) -> list[Line]:
     """A provider that does nothing, so that what is counted is memtui's own work."""
     paths = find_paths(home)
     service = await open_service(
-        paths, load_settings(paths), providers={"memory": MemoryAdapter}, first_company=False
+        paths,
+        load_settings(paths, saves_per_hour=0),
+        providers={"memory": MemoryAdapter},
+        first_company=False,
     )
     await service.companies.add(_CALLER, "Acme")
     await service.bindings.add(_CALLER, "default", "memory", {})

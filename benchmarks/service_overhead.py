@@ -170,7 +170,10 @@ async def opened(home: Path) -> MemoryService:
     """Open the service under a fresh home, with the provider in memory as its default."""
     paths = find_paths(home)
     service = await open_service(
-        paths, load_settings(paths), providers={"memory": MemoryAdapter}, first_company=False
+        paths,
+        load_settings(paths, saves_per_hour=0),
+        providers={"memory": MemoryAdapter},
+        first_company=False,
     )
     await service.companies.add(_CALLER, "Acme")
     await service.bindings.add(_CALLER, "default", "memory", {})

@@ -49,7 +49,7 @@ def test_a_benchmark_runs_to_its_end(words: tuple[str, ...], tmp_path: Path) -> 
     module, *arguments = words
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{module}", *arguments],
-        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT), "MEMTUI_HELPER_IDLE_S": "30"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr

@@ -148,7 +148,8 @@ class OperationLog(LogEngine):
     def _filtered(
         self, chosen: Filter, last: int, stop: Stop, early: _Early, *, turned: bool
     ) -> View:
-        where = condition(chosen) or "true"
+        where = condition(chosen.with_own()) or "true"
+        columns = f"seq, {OWN if chosen.leaves_out_own else 'false'} AS own"
         while True:
             manifest, _ = self.place()
             sealed = manifest.sealed_through
@@ -159,14 +160,17 @@ class OperationLog(LogEngine):
             parts = []
             if through > sealed:
                 self.copy(manifest, through, stop)
-                parts.append(self.hot("operations", "seq", where, sealed, through))
+                parts.append(self.hot("operations", columns, where, sealed, through))
             begun = self.begun
             for segments in _newest_first(manifest.segments):
                 files = self.sealed(segments, "operations")
-                parts.append(f"SELECT seq FROM {files} WHERE {where}")
-            table = self._found(parts, stop, early) if parts else None
+                parts.append(f"SELECT {columns} FROM {files} WHERE {where}")
+            table, own = self._found(parts, stop, early) if parts else (None, 0)
+            with self._database.read() as connection:
+                own += self._reader(connection, through).left_out(chosen, last)
             if self.stood_still(manifest) and self.begun == begun:
-                return View(self, chosen, last, table, recent, turned=turned)
+                counts = own, self.logged(chosen, 0, last)
+                return View(self, chosen, last, table, recent, turned=turned, counts=counts)
             if table is not None:
                 table.close()
 
@@ -184,15 +188,25 @@ class OperationLog(LogEngine):
                 found.extend(self._reader(connection).seqs(chosen, start, end))
         return found
 
-    def _found(self, parts: Sequence[str], stop: Stop, early: _Early) -> _Numbers:
-        """Return what queries of the log's parts find, of which each is older than those before."""
+    def _found(self, parts: Sequence[str], stop: Stop, early: _Early) -> tuple[_Numbers, int]:
+        """Return what queries of the log's parts find, and how many more are memtui's own.
+
+        Each part is older than those before.
+        """
+        own = 0
         with self._numbering(stop) as cursor:
             cursor.execute("CREATE TEMP TABLE view (seq BIGINT)")
             for part in parts:
                 early.look(cursor)
                 with stop.reaching(cursor):
-                    cursor.execute(f"INSERT INTO view {part} ORDER BY seq DESC")
-            return _Numbers(cursor, newest_first=True)
+                    cursor.execute(f"CREATE OR REPLACE TEMP TABLE part AS {part}")
+                    cursor.execute(
+                        "INSERT INTO view SELECT seq FROM part WHERE NOT own ORDER BY seq DESC"
+                    )
+                    [(more,)] = cursor.execute("SELECT count(*) FROM part WHERE own").fetchall()
+                own += more
+            cursor.execute("DROP TABLE part")
+            return _Numbers(cursor, newest_first=True), own
 
     def _sorted(self, chosen: Filter, sort: str, stop: Stop) -> View:
         key, by = ordering(sort)
