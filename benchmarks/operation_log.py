@@ -61,15 +61,21 @@ def main() -> int:
                 f"Filters, {asked.rows:,} operations sealed and {HOT:,} hot",
                 log_filters.of_sealed(home / "viewed"),
             )
-            generate(Path(name) / "hot", 0, log_filters.HOT)
+            hot = min(log_filters.HOT, asked.rows)
+            generate(Path(name) / "hot", 0, hot)
             lines += _shown(
-                f"Filters, {log_filters.HOT:,} operations hot",
+                f"Filters, {hot:,} operations hot",
                 log_filters.of_hot(Path(name) / "hot"),
             )
         if "appends" in parts:
-            lines += _shown("Appending", log_appends.measure(Path(name) / "appends"))
+            few, many = min(1_000, asked.rows // 20), min(20_000, asked.rows)
+            measured = log_appends.measure(Path(name) / "appends", one_by_one=few, batched=many)
+            lines += _shown("Appending", measured)
         if "sealing" in parts:
-            lines += _shown(f"Sealing {_SEALED:,} operations", _sealing(Path(name) / "sealing"))
+            count = min(_SEALED, asked.rows)
+            lines += _shown(
+                f"Sealing {count:,} operations", _sealing(Path(name) / "sealing", count)
+            )
     return 1 if any(line.met is False for line in lines) else 0
 
 
@@ -97,8 +103,8 @@ def _shown(title: str, lines: list[Line]) -> list[Line]:
     return lines
 
 
-def _sealing(home: Path) -> list[Line]:
-    generate(home, 0, _SEALED)
+def _sealing(home: Path, count: int) -> list[Line]:
+    generate(home, 0, count, exact=True)
     database = Database.open(home / "memtui.db")
     began = perf_counter()
     report = seal(database, home / "archive", COMPANY)

@@ -26,7 +26,7 @@ SMALL = [
     ("log_views", "home"),
     ("migration", "20"),
     ("opening", "home", "1", "help"),
-    ("operation_log", "--rows", "2000"),
+    ("operation_log", "--rows", "20000"),
     ("retrieval", "records.jsonl", "queries.jsonl"),
     ("service_overhead", "10"),
     ("startup", "1"),
