@@ -746,11 +746,11 @@ def _refuse_impossible(database: DatabaseConnection, company_id: str) -> None:
             )
 
 
-def state_of(record: Record | None) -> tuple[str | None, str | None]:
-    """Return what differs once a record has changed: its revision, else its text."""
+def state_of(record: Record | None) -> str | None:
+    """Return what differs once a record has changed: its revision, else what a person sees."""
     if record is None:
-        return None, None
-    return (record.revision, None) if record.revision else (None, record.text)
+        return None
+    return record.revision or record.model_dump_json(include=set(_SAID))
 
 
 def _came_back(left: Record | None, now: Record | None) -> bool:

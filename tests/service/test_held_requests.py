@@ -25,7 +25,16 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
-from memtui.service import Caller, Membership, MemoryService, Role, open_service, purge, review
+from memtui.service import (
+    Caller,
+    Membership,
+    MemoryService,
+    Role,
+    open_service,
+    purge,
+    review,
+    undo,
+)
 from memtui.service.answers import ReviewRule, RuleAction, RuleTest
 from memtui.service.holding import Met, _Asked, state_of
 from memtui.service.review import HeldWrite, Review
@@ -129,6 +138,9 @@ def test_a_record_without_revisions_is_another_with_any_other_field() -> None:
         states.add(state_of([records[0], records[1].model_copy(update={name: value})]))
     assert len(states) == len(STATE) + 2
     assert state_of(records[::-1]) in states
+    said = [one.model_copy(update={name: value}) for one in records[:1]
+            for name, value in STATE.items() if name != "metadata"]  # fmt: skip
+    assert len({undo.state_of(one) for one in (None, records[0], *said)}) == len(said) + 2
 
 
 SAID: list[dict[str, Any]] = [
