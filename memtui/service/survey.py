@@ -211,6 +211,8 @@ async def survey(
         known = await asyncio.to_thread(_known_ids, core, aim, request.record_id, request)
         connections = {key: one for key, one in connections.items() if key in known}
         aim = replace(aim, living=known)
+    if request.subject_id is not None:
+        aim = replace(aim, living=await asyncio.to_thread(_stored_for, core, aim))
 
     steps = await core.ask(lambda database: list(erasing.steps(database, aim)))
     found = Survey(aim, steps, await asyncio.to_thread(core.sight, caller), beyond)
@@ -291,6 +293,26 @@ def _known_ids(
         if any(log.mutations_of_record(key, one) or log.retrievals(key, one, 1)[0] for one in ids)
     }
     return met or found
+
+
+def _stored_for(core: Core, aim: Aim) -> dict[str, frozenset[str]]:
+    """Return the ids of what was stored for the subject, by binding: providers may drop the name.
+
+    Blocking.
+    """
+    of = Filter(subject_id=aim.subject_id, operation_type=OperationType.WRITE, own=True)
+    found: dict[str, set[str]] = {}
+    for written in core.log(aim.company_id).each(of):
+        key = written.binding_key or ""
+        with core.database.read() as database:
+            for _, after in journal.record_steps(database, written):
+                if after is None or after.record is None:
+                    continue
+                record_id = after.handle.provider_record_id
+                stored_by = journal.stored_by(database, aim.company_id, key, record_id)
+                if stored_by == written.operation_id:
+                    found.setdefault(key, set()).add(record_id)
+    return {key: frozenset(ids) for key, ids in found.items()}
 
 
 async def _look(

@@ -213,6 +213,17 @@ def changes_of_record(
     return {operation_id: _step(before, after) for operation_id, _, before, after in rows}
 
 
+def stored_by(
+    connection: Connection, company_id: str, binding_key: str, record_id: str
+) -> str | None:
+    """Return the last operation that stored a record where there was none, an undo left out."""
+    rows = compiled.STEPS_OF_RECORD.rows(
+        connection, company_id=company_id, binding_key=binding_key, provider_record_id=record_id
+    )
+    stored = [one for one, undoes, before, _ in rows if not (undoes or _snapshot(before).record)]
+    return stored[-1] if stored else None
+
+
 def changed_since(
     connection: Connection, company_id: str, binding_key: str, since: int
 ) -> dict[str, str]:

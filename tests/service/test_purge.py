@@ -36,6 +36,7 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     SourceRef,
+    WriteMode,
     WriteRequest,
 )
 from memtui.service import (
@@ -689,6 +690,39 @@ async def test_what_other_providers_leave_in_the_home_goes_too(
         assert (provider == "plugin-v1") == any("plugin of beside" in one for one in done.beyond)
         await service.close()
     assert places_of(("marmalade", handle.provider_record_id), paths, "") == []
+
+
+async def test_a_user_is_purged_where_the_provider_keeps_the_project_alone(
+    service: MemoryService, paths: Paths
+) -> None:
+    await service.bindings.add(ANA, "table", "facts", {})
+    of_both = OF_PROJECT.model_copy(update={"subject_id": OF_BEA.subject_id})
+
+    async def write(content: str, scope: Scope, record_id: str | None = None) -> RecordHandle:
+        request = WriteRequest(
+            scope=scope, source=SOURCE, content=content, kind="fact", binding_key="table",
+            record_id=record_id, mode=WriteMode.UPSERT if record_id else WriteMode.APPEND,
+        )  # fmt: skip
+        [handle] = (await service.write(ANA, request)).handles
+        return handle
+
+    [mine, ours, theirs] = [
+        await write("Only marmalade for breakfast", of_both),
+        await write("The door is strawberry red", OF_PROJECT),
+        await write("The rhubarb grows by the gate", OF_OTHERS),
+    ]
+    # What was the project's before stays the project's.
+    await write("The door is quince yellow", of_both, ours.provider_record_id)
+    asked = PurgeRequest(subject_id=OF_BEA.subject_id, forget=True)
+    plan = await service.purging.plan(ANA, asked)
+    assert [one.record_id for one in plan.living] == [mine.provider_record_id]
+    await service.purging.apply(ANA, asked)
+    page = await service.browse(
+        ANA, BrowseRequest(scope=Scope(company_id="local"), binding_key="table")
+    )
+    assert {one.handle for one in page.records} == {ours, theirs}
+    await service.close()
+    assert places_of(("marmalade",), paths, "") == []
 
 
 async def test_what_began_at_the_moment_itself_is_not_before_it(
