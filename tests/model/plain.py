@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from memtui.contract import Record, Scope, SourceRef, WriteRequest, owner_of
+from memtui.contract import Record, Scope, SourceRef, WriteRequest, owner_of, owner_scope
 
 Key = tuple[str, str]
 """A binding's key, and a record's id there: two bindings may hold equal ids."""
@@ -262,6 +262,11 @@ def in_folders(asked: Scope, owner: Scope) -> bool:
     ):
         return True
     return bool(asked.project_id or asked.agent_id) and not (project or user or agent)
+
+
+def by_owner(asked: Scope, owner: Scope) -> bool:
+    """The vault's rule, where a record is kept with its owner alone."""
+    return in_folders(asked, owner_scope(owner))
 
 
 def exactly(asked: Scope, owner: Scope) -> bool:

@@ -11,6 +11,7 @@ import shutil
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -48,6 +49,8 @@ from memtui.service.survey import PurgeRequest
 from memtui.service.visibility import Membership, Role, without_prefix
 from memtui.store.operation import APP_DOOR
 from memtui.threads import LooseThreads
+from tests.backends.plugin_v1.servers.loopback import serve, talk
+from tests.backends.plugin_v1.servers.reference import Reference
 from tests.model.plain import (
     FIELDS,
     Company,
@@ -57,6 +60,7 @@ from tests.model.plain import (
     Sees,
     Waiting,
     Who,
+    by_owner,
     exactly,
     holds,
     in_folders,
@@ -67,6 +71,7 @@ from tests.model.plain import (
 
 At = tuple[str, str]
 """A company, and the key of one of its bindings."""
+Clock = Callable[[], datetime]
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -138,10 +143,14 @@ class Provider:
     """The fields that a write may give."""
     home: Callable[[Scope], Scope] = lambda scope: scope
     """The scope that a record has which is written in a scope."""
+    hides_expired: bool = False
+    """Whether nobody can list what has expired, not as of a moment before it did either."""
     keyed: bool = False
     """Whether its facts are found by their keys."""
     path: str = ""
     config: tuple[tuple[str, object], ...] = ()
+    serve: Callable[[Clock], AbstractAsyncContextManager[str]] | None = None
+    """Starts a server of it, and gives its address."""
 
 
 def _drive(scope: Scope) -> Scope:
@@ -172,6 +181,14 @@ PROVIDERS = {
             "mcp-memory", shared, shared, keeps=_FILES, path="memory.jsonl",
             config=(("settle_ms", 0),), corrects=frozenset({"text", "topic", "tags"}),
             takes=frozenset({"topic", "tags"}),
+        ),
+        Provider(
+            "plugin-v1", by_owner, by_owner, hides_expired=True,
+            serve=lambda now: serve(talk(Reference(now))),
+        ),
+        Provider(
+            "milvus", in_folders, in_folders, path="milvus/", keyed=True,
+            kinds=("note", "guidance", "fact"),
         ),
     )
 }  # fmt: skip
@@ -273,6 +290,7 @@ class World:
         self.folder = folder
         self.theirs = folder.with_name(f"{folder.name}-theirs")
         """Where other programs have their files."""
+        self.servers = AsyncExitStack()
         self.run(self._open())
         self.companies = {
             name: Company(name, list(MEMBERS) if name == "acme" else []) for name in BINDINGS
@@ -298,6 +316,10 @@ class World:
                     if not is_folder:
                         path.touch()
                     config["path"] = str(path)
+                if known.serve:
+                    config["url"] = await self.servers.enter_async_context(
+                        known.serve(lambda: self.now)
+                    )
                 await self.service.bindings.add(setup, key, known.key, config)
             for what, one, key in TARGETS:
                 serving = key if key in keys else "one"
@@ -307,6 +329,7 @@ class World:
     def close(self) -> None:
         try:
             self.run(self.service.close())
+            self.run(self.servers.aclose())
         finally:
             self.loop.close()
             for one in (self.folder, self.theirs):
@@ -876,6 +899,7 @@ class World:
             and sees(scope, one.scope)
             and here.reads(PEOPLE[who], one.scope)
             and holds(one, moment or self.now)
+            and (holds(one, self.now) or not self.providers[at[1]].hides_expired)
         }
 
     def _moment(self, hours: int | None, *, just: bool = False) -> datetime | None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from memtui.contract import BrowseRequest, Record, Scope, owner_of
 from memtui.provider_kit.matching import matcher
 
-from .expressions import all_of, has_tag, one_of
+from .expressions import all_of, has_tag, one_of, quoted
 from .facts import facts_of
 from .naming import weight
 from .rows import EVERY, KV, TEMPORAL, Row, is_empty, record_of
@@ -73,12 +73,11 @@ def _without_versions(collection: Collection, rows: Sequence[Row]) -> Iterator[R
 
 
 def all_versions(store: Store, collections: Iterable[Collection], scope: Scope) -> list[Record]:
-    """Return every version of every fact, and what is not a fact as it is."""
+    """Return every version of every fact; other entries have no past in Milvus."""
     found: list[Record] = []
     for collection in collections:
-        rows = store.rows(collection, EVERY)
-        known = list(_without_versions(collection, rows))
-        for fact in facts_of(rows):
-            known += [fact.record(one, collection.name, collection.owner) for one in fact.versions]
-        found += [one for one in known if weight(scope, collection.owner, one.scope) > 0]
+        name, owner = collection.name, collection.owner
+        for fact in facts_of(store.rows(collection, f"entry_type == {quoted(TEMPORAL)}")):
+            known = [fact.record(version, name, owner) for version in fact.versions]
+            found += [one for one in known if weight(scope, owner, one.scope) > 0]
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -27,7 +27,8 @@ _NAME = re.compile(r"[a-z]+:[A-Za-z0-9_:.\-]{1,254}")
 class Reference:
     """Its state, and `__call__` as the handler."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], datetime] | None = None) -> None:
+        self._now = now
         self.namespaces: dict[str, dict[str, Any]] = {}
         self.rows: dict[str, dict[str, Any]] = {}
         self.calls: list[tuple[str, str]] = []
@@ -54,9 +55,15 @@ class Reference:
         return error(404, "not_found", "no such route")
 
     def clock(self) -> datetime:
-        """Now, and never the same twice."""
+        """Now, and never the same twice unless it is told the time."""
+        if self._now is not None:
+            return self._now()
         self._ticks += 1
         return datetime.now(UTC) + timedelta(microseconds=self._ticks)
+
+    def _is_past(self, expires_at: str | None) -> bool:
+        now = self._now() if self._now else datetime.now(UTC)
+        return bool(expires_at) and datetime.fromisoformat(str(expires_at)) <= now
 
     def _health(self) -> Answer:
         if self.is_down:
@@ -119,7 +126,7 @@ class Reference:
         if not 0 < limit <= 100:
             return error(400, "bad_request", "limit out of range")
         rows = [row for row in self.rows.values() if row["namespace"] in body["namespaces"]]
-        rows = [row for row in rows if not _is_past(row["expires_at"])]
+        rows = [row for row in rows if not self._is_past(row["expires_at"])]
         if body.get("kinds"):
             rows = [row for row in rows if row["kind"] in body["kinds"]]
         ranked = _ranked(rows, body.get("query") or "", body.get("embedding"))
@@ -186,10 +193,6 @@ def _wire(row: dict[str, Any], score: float | None) -> dict[str, Any]:
 
 def _shown(when: datetime) -> str:
     return when.astimezone(_ZONE).isoformat(timespec="microseconds")
-
-
-def _is_past(expires_at: str | None) -> bool:
-    return bool(expires_at) and datetime.fromisoformat(str(expires_at)) <= datetime.now(UTC)
 
 
 def _is_uuid(text: str) -> bool:
