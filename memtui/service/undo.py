@@ -6,7 +6,7 @@ One whose outcome is unknown is looked into first, by asking the provider.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing, nullcontext, suppress
 from datetime import timedelta
 from functools import partial
@@ -503,10 +503,42 @@ class Undo(Group):
                     finding = finding._replace(steps=[*finding.steps, *written.steps])
                     if now is not None:
                         entry.links[old.handle.provider_record_id] = now.handle.provider_record_id
+            if asked.operation_type is OperationType.UNDO:
+                finding = await self._with_what_came_back(
+                    connection, asked, before, finding, entry.links
+                )
             entry.finding = finding
             entry.request = {**request, "happened": finding.happened, "found": finding.told}
             entry.about([before.handle for before, _ in finding.steps])
         return Found(check_id=entry.operation_id, happened=finding.happened, told=finding.told)
+
+    async def _with_what_came_back(
+        self,
+        connection: Connection,
+        asked: Operation,
+        before: Sequence[Snapshot],
+        finding: Finding,
+        links: dict[str, str],
+    ) -> Finding:
+        """Look for records that an undo put back under other ids, which `links` gets."""
+        changed = list(finding.steps) if finding.happened else []
+        there = {old.handle for old, _ in changed}
+        place = asked.scope.company_id, asked.undoes or ""
+        undone = await self._core.ask(journal.steps, *place)
+        texts = {old.handle: old.record.text for old, _ in undone if old.record}
+        found: set[RecordHandle] = set()
+        for old in before:
+            if old.record is not None or old.handle in there or old.handle not in texts:
+                continue
+            written = await self._look_for_written(connection, asked, texts[old.handle], found)
+            for gone, now in written.steps:
+                changed.append((gone, now))
+                found.add(gone.handle)
+                links[old.handle.provider_record_id] = gone.handle.provider_record_id
+        if not found:
+            return finding
+        told = f"It happened{_in_part(changed, before)}: {_back(len(found))} under another id."
+        return Finding(asked, happened=True, told=told, steps=changed)
 
     async def _look_for_changed(
         self, connection: Connection, asked: Operation, before: Sequence[Snapshot]
@@ -523,8 +555,15 @@ class Undo(Group):
         after = [found if was_changed else next(now) for was_changed, found in since]
         return _compare(asked, before, after, is_past=len(left) < len(before))
 
-    async def _look_for_written(self, connection: Connection, asked: Operation) -> Finding:
-        content = str(asked.request.get("content") or "")
+    async def _look_for_written(
+        self,
+        connection: Connection,
+        asked: Operation,
+        text: str = "",
+        others: Collection[RecordHandle] = (),
+    ) -> Finding:
+        """Look for a record with what was written, or a text, that is none of `others`."""
+        content = text or str(asked.request.get("content") or "")
         known = content or CONTENT in asked.salts
         if not known or not connection.adapter.capabilities.browse:
             told = "The provider does not show it, so memtui cannot tell whether it happened."
@@ -538,7 +577,11 @@ class Undo(Group):
                     if content
                     else is_value_of(asked, CONTENT, record.text)
                 )
-                if same and not await self._is_known(asked, record.handle):
+                if (
+                    same
+                    and record.handle not in others
+                    and not await self._is_known(asked, record.handle)
+                ):
                     told = "It happened: a record holds the text."
                     [now] = await connection.snapshots([record.handle], asked.asked_scope)
                     step = Snapshot(handle=record.handle, record=None), now
@@ -546,8 +589,8 @@ class Undo(Group):
         if page.at_least:
             told = "The provider shows only a part of its records, and none there holds the text."
             return Finding(asked, happened=None, told=told, steps=())
-        for text in await self._core.ask(journal.texts_since, asked):
-            if text.startswith(content) if content else is_value_of(asked, CONTENT, text):
+        for one in await self._core.ask(journal.texts_since, asked):
+            if one.startswith(content) if content else is_value_of(asked, CONTENT, one):
                 told = (
                     "A record that held the text was changed since; nobody can tell whose it was."
                 )
@@ -638,6 +681,14 @@ def _compare(
         "no longer as before."
     )
     return Finding(asked, happened=True, told=told, steps=changed)
+
+
+def _in_part(steps: Sequence[Step], before: Sequence[Snapshot]) -> str:
+    return "" if len(steps) == len(before) else " in part"
+
+
+def _back(count: int) -> str:
+    return "1 record is back" if count == 1 else f"{count:,} records are back"
 
 
 def _records(count: int, *, is_past: bool) -> str:

@@ -213,13 +213,16 @@ class FactsHttpAdapter(FactProvider):
         if request.text is None or request.sets_expiry or others != (None, None, None):
             raise Unsupported("The facts' server can only change a fact's text.")
         check_line(request.text)
-        record = (await self._there(request.scope)).get(request.handle)
+        there = await self._there(request.scope)
+        record = there.get(request.handle)
         if record is None:
             raise missing(request.handle)
         check_revision(record, request.revision, request.text)
         handle = record.handle
         if record.text != request.text:
-            handle = await self._replaced(_Replacement(self._client, record, request.text))
+            handle = await self._replaced(
+                _Replacement(self._client, record, request.text, frozenset(there))
+            )
         return CorrectReply(handle=handle, usage=(USAGE,))
 
     async def _replaced(self, replacement: _Replacement) -> RecordHandle:
@@ -309,10 +312,14 @@ class _Replacement:
     back where the new text is not taken.
     """
 
-    def __init__(self, client: FactsClient, old: Record, text: str) -> None:
+    def __init__(
+        self, client: FactsClient, old: Record, text: str, there: frozenset[RecordHandle]
+    ) -> None:
+        """Replace `old`, which is one of those that were `there`."""
         self._client = client
         self._old = old
         self._text = text
+        self._there = there
 
     async def run(self) -> RecordHandle:
         """Return the handle of the new text.
@@ -329,21 +336,37 @@ class _Replacement:
                 return await self._run_in_full_list(error)
             await self._client.delete(copy)
             raise
+        except Unavailable as error:
+            found = await self._arrived() if error.sent else None
+            if found is None:
+                raise
+            new = found
+        await self._delete_old(new)
+        return new
+
+    async def _delete_old(self, new: RecordHandle) -> None:
+        """Delete the old fact; where it stays, delete the new one again and raise."""
         try:
             await self._client.delete(self._old.handle)
         except MemtuiError as error:
+            both = (
+                f"The new text is stored as {new.provider_record_id}, and the old one may still "
+                f"be there as {self._old.handle.provider_record_id}: {error}"
+            )
+            if isinstance(error, Unavailable) and error.sent:
+                # Without looking, the new text must stay: it may be the only one left.
+                held = await self._held()
+                if held is None:
+                    raise Unavailable(both, sent=True) from error
+                if self._old.handle not in held:
+                    return
             try:
                 await self._client.delete(new)
             except MemtuiError as second:
-                raise Unavailable(
-                    f"The new text is stored as {new.provider_record_id}, and the old one may "
-                    f"still be there as {self._old.handle.provider_record_id}: {error}",
-                    sent=True,
-                ) from second
+                raise Unavailable(both, sent=True) from second
             if isinstance(error, NotFound):
                 raise self._deleted_meanwhile() from error
             raise
-        return new
 
     async def _run_in_full_list(self, full: MemtuiError) -> RecordHandle:
         try:
@@ -357,11 +380,17 @@ class _Replacement:
         try:
             return await self._add(self._text)
         except MemtuiError as error:
-            held = await self._held() if isinstance(error, Unavailable) and error.sent else None
-            for handle, text in (held or {}).items():
-                if text == self._text:
-                    return handle
+            if isinstance(error, Unavailable) and error.sent:
+                found = await self._arrived()
+                if found is not None:
+                    return found
             raise await self._put_back(error) from full
+
+    async def _arrived(self) -> RecordHandle | None:
+        """Return the new text's handle where it was stored and the answer was lost."""
+        held = await self._held() or {}
+        new = (one for one, text in held.items() if text == self._text and one not in self._there)
+        return next(new, None)
 
     async def _held(self) -> dict[RecordHandle, str] | None:
         """Return what the list holds now, None where the server does not say."""

@@ -1,0 +1,213 @@
+"""A server that is not ours breaks off at each of a mutation's calls, before it or after it.
+
+What happened is unknown then, is told, and is settled by a check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memtui.config import Paths, Settings, find_paths, load_settings
+from memtui.contract import (
+    BrowseRequest,
+    CorrectRequest,
+    Filter,
+    ForgetRequest,
+    MemtuiError,
+    OperationStatus,
+    RecordHandle,
+    Scope,
+    SourceRef,
+    WriteRequest,
+)
+from memtui.service import Caller, MemoryService, open_service
+from tests.backends.facts_http.server import Server
+from tests.backends.mem0.servers import Platform
+from tests.backends.plugin_v1.servers.loopback import serve, talk
+from tests.backends.plugin_v1.servers.reference import Reference
+from tests.homes import furnish
+
+ANA = Caller(company_id="local", principal="user:ana", door="test")
+SCOPE = Scope(company_id="local", subject_id="ana")
+SOURCE = SourceRef(kind="manual_note", company_id="local")
+KEPT, OLD, NEW = "Never on Fridays", "The port is 5432", "The port is 6000"
+UNKNOWN = Filter(status=OperationStatus.UNKNOWN)
+_READS = (b"GET ", b"POST /v1/search", b"POST /v3/memories/search", b"POST /v3/memories/?")
+
+
+@dataclass
+class Cut:
+    """Passes a server's calls on, and breaks off at one that changes something."""
+
+    port: int
+    calls: int = 0
+    at: int = 0
+    """The number of the call at which it breaks off; 0: at none."""
+    applied: bool = False
+    """Whether the server still does what it was asked for."""
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                names = dict(
+                    line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if line
+                )
+                body = await reader.readexactly(int(names.get(b"content-length", b"0")))
+                self.calls += not head.startswith(_READS)
+                is_cut = self.at == self.calls and not head.startswith(_READS)
+                if is_cut and not self.applied:
+                    break
+                answer = await self._passed_on(head + body)
+                if is_cut:
+                    break
+                writer.write(answer)
+                await writer.drain()
+        writer.close()
+
+    async def _passed_on(self, request: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+        body = await reader.readexactly(int(length or b"0"))
+        writer.close()
+        return head + body
+
+
+@asynccontextmanager
+async def plugin() -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async with serve(talk(Reference())) as url:
+        yield url, {}
+
+
+@asynccontextmanager
+async def threaded(server: Any, config: dict[str, Any]) -> AsyncIterator[tuple[str, Any]]:
+    try:
+        yield server.url, config
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
+SERVERS: dict[str, Callable[[], Any]] = {
+    "plugin-v1": plugin,
+    "mem0": lambda: threaded(Platform(), {"api": "platform", "api_key_secret": "K"}),
+    "facts-http": lambda: threaded(Server(), {"token_secret": "T", "subject_id": "ana"}),
+}
+
+
+@dataclass
+class Place:
+    """A home whose binding `far` is a server behind the one that breaks off."""
+
+    service: MemoryService
+    cut: Cut
+    old: RecordHandle
+
+    async def texts(self) -> list[str]:
+        page = await self.service.browse(ANA, BrowseRequest(scope=SCOPE, binding_key="far"))
+        return sorted(one.text for one in page.records)
+
+    async def write(self) -> Any:
+        return await self.service.write(ANA, WriteRequest(
+            scope=SCOPE, source=SOURCE, content=NEW, kind="fact", binding_key="far",
+        ))  # fmt: skip
+
+    async def correct(self) -> Any:
+        return await self.service.correct(
+            ANA, CorrectRequest(scope=SCOPE, handle=self.old, text=NEW, binding_key="far")
+        )
+
+    async def forget(self) -> Any:
+        return await self.service.forget(
+            ANA, ForgetRequest(scope=SCOPE, handles=(self.old,), binding_key="far")
+        )
+
+    async def undo(self) -> Any:
+        return await self.service.undo(ANA)
+
+
+@asynccontextmanager
+async def opened(
+    provider: str, paths: Paths, settings: Settings, begun: Path
+) -> AsyncIterator[Place]:
+    furnish(paths, settings, begun)
+    async with SERVERS[provider]() as (url, config):
+        cut = Cut(int(url.rpartition(":")[2]))
+        proxy = await asyncio.start_server(cut, "127.0.0.1", 0)
+        mine = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+        service = await open_service(paths, settings)
+        await service.bindings.add(ANA, "far", provider, {**config, "url": mine})
+        place = Place(service, cut, RecordHandle(provider_key=provider, provider_record_id="x"))
+        for text in (KEPT, OLD):
+            asked = WriteRequest(
+                scope=SCOPE, source=SOURCE, content=text, kind="fact", binding_key="far"
+            )
+            [place.old] = (await service.write(ANA, asked)).handles
+        yield place
+        await service.close()
+        proxy.close()
+        await proxy.wait_closed()
+
+
+MUTATIONS = {
+    "write": ((KEPT, OLD), (KEPT, NEW, OLD)),
+    "correct": ((KEPT, OLD), (KEPT, NEW)),
+    "forget": ((KEPT, OLD), (KEPT,)),
+    "undo a write": ((KEPT, NEW, OLD), (KEPT, OLD)),
+    "undo a correct": ((KEPT, NEW), (KEPT, OLD)),
+    "undo a forget": ((KEPT,), (KEPT, OLD)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("applied", [False, True])
+@pytest.mark.parametrize("mutation", MUTATIONS)
+@pytest.mark.parametrize("provider", SERVERS)
+async def test_what_broke_off_is_unknown_until_it_is_checked(
+    provider: str, mutation: str, begun: Path, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, *, applied: bool,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("K", "k3y")
+    monkeypatch.setenv("T", "t0ken")
+    before, after = (sorted(one) for one in MUTATIONS[mutation])
+    what, _, of = mutation.partition(" a ")
+    for at in range(1, 10):
+        paths = find_paths(tmp_path / f"home{at}")
+        paths.create()
+        settings = load_settings(paths, principal="user:ana")
+        async with opened(provider, paths, settings, begun) as place:
+            if of:
+                await getattr(place, of)()
+            assert await place.texts() == before
+            place.cut.calls, place.cut.at, place.cut.applied = 0, at, applied
+            told = ""
+            try:
+                await getattr(place, what)()
+            except MemtuiError as error:
+                told = str(error)
+            place.cut.at = 0
+            now = await place.texts()
+            if not told:
+                assert now == after
+                if place.cut.calls < at:  # all its calls have had their turn
+                    return
+                continue
+            [unknown] = (await place.service.log.page(ANA, UNKNOWN)).operations
+            assert f"ops check {unknown.operation_id}" in told
+            assert now in (before, after)
+            found = await place.service.check_outcome(ANA, unknown.operation_id)
+            assert found.happened is (now == after), found.told
+            if found.happened:
+                await place.service.undo(ANA, unknown.operation_id)
+                assert await place.texts() == before
+            else:
+                await getattr(place, what)()
+                assert await place.texts() == after
+    pytest.fail("the mutation makes more and more calls")
