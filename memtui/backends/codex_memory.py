@@ -119,7 +119,9 @@ def _sessions(parts: Iterator[tuple[str, str, int]]) -> ParsedFile:
     records: list[ParsedRecord] = []
     flaws: list[Flaw] = []
     for thread, part, line in parts:
-        record = _session(part.lstrip("\n"), f"{RAW}#{thread}", line + 1, "raw memory", thread)
+        noted = part.lstrip("\n")
+        start = line + len(part) - len(noted)
+        record = _session(noted, f"{RAW}#{thread}", start, "raw memory", thread)
         if record is None:
             flaws.append(Flaw("This session is noted without any text.", line))
         else:

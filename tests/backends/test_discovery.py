@@ -341,6 +341,161 @@ def test_another_users_folder_is_named_and_not_looked_into(tmp_path: Path) -> No
     assert usable(discover(home, other / "notes", {})), "who works there looks there"
 
 
+HERE, ABOVE, USUAL = (
+    "You are in this folder.", "It is above the folder you are in.", "It is a usual place for it.",
+)  # fmt: skip
+
+
+def test_two_of_everything_are_found_each_with_all_that_is_known_of_it(
+    home: Path, project: Path, tmp_path: Path
+) -> None:
+    here, other = project / "src", home / "work" / "other"
+    kg = ('{"type":"entity"}\n\n  {"type":"entity"}\n', "")
+    codes = home / ".config" / "Code" / "User"
+    for path, text in {
+        here / "AGENTS.md": "# A\n## B\n#no\n",
+        here / ".claude" / "rules" / "b.md": "text\n",
+        here / ".claude" / "rules" / "a.MD": "# 1\n",
+        here / "CLAUDE.local.md": "",
+        here / "CLAUDE.md": "",
+        project / ".memsearch" / "memory" / "1.md": "### 10:00\n###\tb\n#### c\n",
+        project / ".memsearch" / "memory" / "2.md": "### 10:00\n",
+        project / ".obsidian" / "app.json": "{}",
+        home / ".agent-queue" / "vault" / "agent-types" / "x" / "facts.md": "",
+        home / ".agent-queue" / "vault" / "users" / "y" / "memory" / "n.md": "",
+        home / ".agent-queue" / "vault" / "system" / "facts.md": "",
+        home / ".agent-queue" / "vault" / "orchestrator" / "facts.md": "",
+        home / ".memtui" / "vault" / "projects" / "p" / "facts.md": "",
+        home / ".memsearch" / "memory" / "a.md": "no turn\n",
+        project / ".claude" / "agent-memory" / "one" / "a.md": "",
+        project / ".claude" / "agent-memory-local" / "two" / "MEMORY.md": "",
+        project / ".claude" / "agent-memory-local" / "two" / "b.md": "",
+        project / ".claude" / "agent-memory-local" / "two" / "c.txt": "",
+        home / ".claude" / "projects" / "a" / "memory" / "a.md": "",
+        home / ".claude" / "projects" / "b" / "memory" / "b.md": "",
+        home / ".claude" / "projects" / "c" / "notes" / "c.md": "",
+        home / ".claude" / "settings.json": '{"autoMemoryDirectory": " mem "}',
+        home / "mem" / "1.md": "",
+        project / ".claude" / "settings.json": '{"autoMemoryDirectory": "mem"}',
+        project / "mem" / "1.md": "",
+        other / ".claude" / "agent-memory" / "three" / "a.md": "",
+        home / "1.jsonl": kg[0],
+        home / "2.jsonl": kg[1],
+        home / ".claude.json": json.dumps(
+            {
+                "projects": {
+                    str(other): {
+                        "mcpServers": {"x": {"env": {"MEMORY_FILE_PATH": "${GRAPHS:-~}/1.jsonl"}}}
+                    },
+                    "relative": {},
+                },
+                "mcpServers": {"y": {"env": {"MEMORY_FILE_PATH": " ~/2.jsonl "}}},
+            }
+        ),
+        codes / "profiles" / "1" / "mcp.json": '{"servers": {"z": {"url": "https://mem0.ai"}}}',
+        home
+        / ".config/VSCodium/User/profiles/2/mcp.json": '{"servers": {"w": {"url": "https://MEM0.ai"}}}',
+        home
+        / ".npm/_npx/1"
+        / "node_modules/@modelcontextprotocol/server-memory/dist"
+        / "memory.json": "{}\n{}\n",
+        home / "Obsidian" / ".obsidian" / "x": "",
+        home / "Notes" / ".obsidian" / "x": "",
+        home / "Documents" / "Deep" / "er" / ".obsidian" / "x": "",
+        home / "listed" / "a.md": "",
+        home / "too" / "a.md": "",
+        home / "snap/obsidian/current/.config/obsidian/obsidian.json": json.dumps(
+            {
+                "vaults": {
+                    "a": {"path": str(home / "listed")},
+                    "b": {"path": str(home / "too")},
+                    "c": {"path": "Notes"},
+                    "d": {"path": str(home / "gone")},
+                }
+            }
+        ),
+        home / "basic" / "config.json": json.dumps({"projects": {"p": "~/mem", "q": "~/too"}}),
+        home / ".letta/agents/a1/memory/x.md": "",
+        home / ".letta/agents/a2/memory/x.md": "",
+        home / ".letta/agents/a3/other/x.md": "",
+        home / "mem0" / "history.db": "",
+        home / ".claude-mem" / "claude-mem.db": "",
+    }.items():
+        write(path, text)
+    env = {"BASIC_MEMORY_CONFIG_DIR": str(home / "basic"), "MEM0_DIR": str(home / "mem0")}
+    found = []
+
+    def plain(text: str) -> str:
+        return text.replace(str(home), "~")
+
+    for one in discover(home, here, env, managed=tmp_path / "managed"):
+        config = {name: value for name, value in one.config.items() if name != "path"}
+        found.append((
+            one.key, plain(one.path), plain(one.title.replace(one.path, "@")), config,
+            one.records, plain(one.why), bool(one.problems),
+        ))  # fmt: skip
+    assert found == [
+        ("instructions-src", "~/work/app/src", "Agent instructions of @",
+         {"layout": "project", "project_id": "src"}, 6,
+         f"{HERE} It holds CLAUDE.md, CLAUDE.local.md, AGENTS.md, a.MD.", False),
+        ("memsearch-app", "~/work/app/.memsearch/memory", "memsearch logs of ~/work/app",
+         {"project_id": "app"}, 3, ABOVE, False),
+        ("vault-app", "~/work/app", "Obsidian vault @", {}, None, ABOVE, False),
+        ("claude-memory-one", "~/work/app/.claude/agent-memory/one",
+         "Claude Code memory of the subagent one", {"agent_id": "one", "project_id": "app"}, 1,
+         ABOVE, False),
+        ("claude-memory-two", "~/work/app/.claude/agent-memory-local/two",
+         "Claude Code memory of the subagent two", {"agent_id": "two", "project_id": "app"}, 1,
+         ABOVE, False),
+        ("vault-vault", "~/.agent-queue/vault", "Vault @", {}, None,
+         f"{USUAL} It holds system/facts.md, orchestrator/facts.md, agent-types/x/facts.md.",
+         False),
+        ("vault-vault-2", "~/.memtui/vault", "Vault @", {}, None,
+         f"{USUAL} It holds projects/p/facts.md.", False),
+        ("memsearch-home", "~/.memsearch/memory", "memsearch logs of ~", {}, 0, USUAL, False),
+        ("claude-memory-mem", "~/mem", "Claude Code memory in @", {}, 1,
+         "~/.claude/settings.json moves the memory there.", False),
+        ("claude-memory-mem-2", "~/work/app/mem", "Claude Code memory in @", {"project_id": "app"},
+         1, "~/work/app/.claude/settings.json moves the memory there.", False),
+        ("claude-memory-a", "~/.claude/projects/a/memory", "Claude Code memory of a",
+         {"project_id": "a"}, 1, "Claude Code writes it.", False),
+        ("claude-memory-b", "~/.claude/projects/b/memory", "Claude Code memory of b",
+         {"project_id": "b"}, 1, "Claude Code writes it.", False),
+        ("claude-memory-three", "~/work/other/.claude/agent-memory/three",
+         "Claude Code memory of the subagent three", {"agent_id": "three", "project_id": "other"},
+         1, "An agent's program has worked there.", False),
+        ("vault-listed", "~/listed", "Obsidian vault @", {}, None, "Obsidian lists it.", False),
+        ("vault-too", "~/too", "Obsidian vault @", {}, None, "Obsidian lists it.", False),
+        ("vault-notes", "~/Notes", "Obsidian vault @", {}, None, "It holds a folder .obsidian.",
+         False),
+        ("vault-obsidian", "~/Obsidian", "Obsidian vault @", {}, None,
+         "It holds a folder .obsidian.", False),
+        ("vault-basic-p", "~/mem", "basic-memory project p", {}, None, "basic-memory lists it.",
+         False),
+        ("vault-letta-a1", "~/.letta/agents/a1/memory", "Letta memory of a1", {}, None,
+         "Letta keeps its agents' memory there.", False),
+        ("vault-letta-a2", "~/.letta/agents/a2/memory", "Letta memory of a2", {}, None,
+         "Letta keeps its agents' memory there.", False),
+        ("mcp-memory-2", "~/2.jsonl", "MCP memory @", {}, 0,
+         "The MCP server y in ~/.claude.json writes it.", False),
+        ("mcp-memory-1", "~/1.jsonl", "MCP memory @", {}, 2,
+         "The MCP server x in ~/.claude.json writes it.", False),
+        ("mem0-mcp-json", "~/.config/Code/User/profiles/1/mcp.json", "mem0 of the MCP server z", {},
+         None, "The MCP server z in ~/.config/Code/User/profiles/1/mcp.json writes it.", True),
+        ("mem0-mcp-json-2", "~/.config/VSCodium/User/profiles/2/mcp.json",
+         "mem0 of the MCP server w", {}, None,
+         "The MCP server w in ~/.config/VSCodium/User/profiles/2/mcp.json writes it.", True),
+        ("mcp-memory-dist",
+         "~/.npm/_npx/1/node_modules/@modelcontextprotocol/server-memory/dist/memory.json",
+         "MCP memory @", {}, 2,
+         "The MCP memory server keeps its file there unless it is given a path.", False),
+        ("mem0-mem0", "~/mem0", "mem0 library", {}, None,
+         "The mem0 library keeps its history there.", True),
+        ("claude-mem-claude-mem-db", "~/.claude-mem/claude-mem.db", "claude-mem database", {}, None,
+         USUAL, True),
+    ]  # fmt: skip
+
+
 def test_a_search_that_does_not_end_gives_what_it_has(
     home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

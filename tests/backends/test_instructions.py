@@ -243,6 +243,129 @@ async def test_instructions_of_subfolders(project: Path, open_adapter: Any) -> N
     assert there["web/CLAUDE.md#Web"] == there["web/deep/AGENTS.md#Deep"] == "by-path"
 
 
+async def test_every_file_is_read_in_its_order_with_all_that_is_known_of_it(
+    project: Path, home: Path, open_adapter: Any
+) -> None:
+    write(home / ".claude" / "mine.md", "# Mine\nMine.\n")
+    write(project / "CLAUDE.md", "Top. @docs/a.md and @docs/b.md.\n\n# Two\n\n@~/.claude/mine.md\n")
+    write(project / "docs" / "a.md", "# A\nFirst.\n## Deep\n")
+    write(project / "docs" / "b.md", "Second, after @a.md\n@c.txt\n")
+    write(project / "docs" / "c.txt", "Third.\n")
+    write(project / ".claude" / "CLAUDE.md", "Hidden.\n")
+    write(project / "CLAUDE.local.md", "Local.\n")
+    write(project / ".claude" / "rules" / "1.md", "---\npaths: a\nowner: ann\n---\nOne. @../../x\n")
+    write(project / ".claude" / "rules" / "2" / "3" / "4" / "5" / "six.md", "Fifth.\n")
+    write(project / ".claude" / "rules" / "2" / "3" / "4" / "5" / "6" / "seven.md", "Too deep.\n")
+    write(project / "x", "Imported by a rule.\n")
+    write(project / "AGENTS.md", "Others.\n")
+    write(project / "sub" / "CLAUDE.local.md", "Sub.\n")
+    write(project / "a" / "b" / "CLAUDE.md", "Deepest.\n")
+    adapter = await open_adapter(InstructionsAdapter, path=project)
+    page = await adapter.browse(BrowseRequest(scope=ACME, sort="kind"))
+    six = ".claude/rules/2/3/4/5/six.md"
+    at = {
+        one.handle.provider_record_id: (
+            one.title, one.text.split("\n")[0], one.kind, one.topic,
+            one.metadata.get("imported_by"), one.location and one.location.line,
+        )
+        for one in page.records
+    }  # fmt: skip
+    mine = str(home / ".claude" / "mine.md")
+    assert list(at.items()) == [
+        ("CLAUDE.md#", ("Top. @docs/a.md and @docs/b.md.", "Top. @docs/a.md and @docs/b.md.",
+                        "instruction", "loaded", None, 1)),
+        ("CLAUDE.md#Two", ("Two", "@~/.claude/mine.md", "instruction", "loaded", None, 5)),
+        ("docs/a.md#A", ("A", "First.", "instruction", "loaded", "CLAUDE.md:1", 2)),
+        ("docs/a.md#A/Deep", ("Deep", "Deep", "instruction", "loaded", "CLAUDE.md:1", 3)),
+        ("docs/b.md#", ("Second, after @a.md", "Second, after @a.md", "instruction", "loaded",
+                        "CLAUDE.md:1", 1)),
+        ("docs/c.txt#", ("Third.", "Third.", "instruction", "loaded", "docs/b.md:2", 1)),
+        (f"{mine}#Mine", ("Mine", "Mine.", "instruction", "loaded", "CLAUDE.md:5", 2)),
+        (".claude/CLAUDE.md#", ("Hidden.", "Hidden.", "instruction", "loaded", None, 1)),
+        ("CLAUDE.local.md#", ("Local.", "Local.", "instruction", "loaded", None, 1)),
+        ("AGENTS.md#", ("Others.", "Others.", "instruction", "not-loaded", None, 1)),
+        ("sub/CLAUDE.local.md#", ("Sub.", "Sub.", "instruction", "by-path", None, 1)),
+        ("a/b/CLAUDE.md#", ("Deepest.", "Deepest.", "instruction", "by-path", None, 1)),
+        (".claude/rules/1.md#", ("One. @../../x", "One. @../../x", "rule", "by-path", None, 5)),
+        ("x#", ("Imported by a rule.", "Imported by a rule.", "rule", "by-path",
+                ".claude/rules/1.md:5", 1)),
+        (f"{six}#", ("Fifth.", "Fifth.", "rule", "loaded", None, 1)),
+    ]  # fmt: skip
+    known = {one.handle.provider_record_id: one for one in page.records}
+    for one in page.records:
+        assert one.location is not None
+        assert one.location.path.endswith(one.metadata["file"])
+        seconds = one.updated_at.timestamp() if one.updated_at else 0
+        assert int(seconds) == int(Path(one.location.path).stat().st_mtime)
+    assert known["docs/a.md#A/Deep"].metadata["headings"] == ["A", "Deep"]
+    assert known[".claude/rules/1.md#"].metadata == {
+        "frontmatter": {"paths": "a", "owner": "ann"}, "file": ".claude/rules/1.md",
+    }  # fmt: skip
+    assert await problems(adapter) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "is_read"),
+    [
+        ("a.md", 1024 * 1024, True),
+        ("b.md", 1024 * 1024 + 1, False),
+        ("Makefile", 9, True),
+        ("c.YAML", 9, True),
+        ("d.py", 9, False),
+        (".github/e.md", 9, True),
+        (".secret/f.md", 9, False),
+        ("~/.claude/g.mdc", 9, True),
+        ("~/.claude/h.json", 9, False),
+        ("~/.claude/Notes", 9, False),
+    ],
+)
+async def test_only_texts_of_some_size_are_imported(
+    name: str, size: int, is_read: bool, project: Path, home: Path, open_adapter: Any
+) -> None:
+    file = Path(name).expanduser() if name.startswith("~") else project / name
+    write(file, "x" * size)
+    write(project / "CLAUDE.md", f"First.\n@{name}\n")
+    adapter = await open_adapter(InstructionsAdapter, path=project)
+    assert len(await by_id(adapter)) == 1 + is_read
+    assert [(one, line) for one, line, _ in await problems(adapter)] == (
+        [] if is_read else [("CLAUDE.md", 2)]
+    )
+
+
+@pytest.mark.parametrize("count", [4, 5])
+async def test_so_many_imports_of_a_file_are_followed(
+    count: int, project: Path, open_adapter: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memtui.backends.instructions._IMPORT_COUNT", 4)
+    write(project / "CLAUDE.md", "".join(f"@{at}.md\n" for at in range(count)))
+    for at in range(count):
+        write(project / f"{at}.md", f"Number {at}.\n")
+    adapter = await open_adapter(InstructionsAdapter, path=project)
+    assert set(await by_id(adapter)) == {"CLAUDE.md#", *(f"{at}.md#" for at in range(4))}
+    told = [(line, "first 4 imports" in said) for _, line, said in await problems(adapter)]
+    assert told == ([(5, True)] if count == 5 else [])
+
+
+async def test_a_project_may_import_from_its_whole_repository_and_a_home_is_none(
+    project: Path, home: Path, open_adapter: Any
+) -> None:
+    package = project / "packages" / "one"
+    write(project / "shared.md", "Of the repository.\n")
+    write(home / "work" / "beside.md", "PRIVATE")
+    write(package / "CLAUDE.md", "@../../shared.md\n@../../../beside.md\n")
+    adapter = await open_adapter(InstructionsAdapter, path=package)
+    assert [one.text for one in (await by_id(adapter)).values()][1:] == ["Of the repository."]
+    assert [line for _, line, _ in await problems(adapter)] == [2]
+    (home / ".git").mkdir()
+    write(home / "diary.md", "PRIVATE")
+    write(home / "notes" / "CLAUDE.md", "@../diary.md\n")
+    adapter = await open_adapter(InstructionsAdapter, path=home / "notes")
+    assert [one.text for one in (await by_id(adapter)).values()] == ["@../diary.md"]
+    write(home / "CLAUDE.md", "Of the home.\n")
+    adapter = await open_adapter(InstructionsAdapter, path=home)
+    assert [one.text for one in (await by_id(adapter)).values()] == ["Of the home."]
+
+
 async def test_many_subfolders_are_named(
     project: Path, open_adapter: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

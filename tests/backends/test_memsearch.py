@@ -162,6 +162,85 @@ async def test_words_are_found_with_their_score_and_run(tmp_path: Path, open_ada
     assert found.snippets[0].score > 0
 
 
+EVERYTHING = """Before all.
+# Plans
+Of the year.
+
+## session 08:30:15
+- woke
+
+### 08:45
+- said before
+<!-- turn:t-1 rollout:/r/1.jsonl source:cli -->
+
+- first
+- and more
+
+<!-- session:s-2 turn:t-2 transcript:/x/2.jsonl rollout:/r/2.jsonl -->
+- second
+<!-- a note -->
+### Loose ends
+- third
+## Later
+### 09:00
+- fourth
+### Alone
+"""
+
+
+def test_every_part_of_a_day_is_a_record_with_all_that_is_known_of_it() -> None:
+    parsed = parse_day(EVERYTHING, "team/2026-02-09")
+    assert parsed.flaws == ()
+    assert [
+        (one.id, one.kind, one.title, one.text, one.line, one.run_id, one.external_ref)
+        for one in parsed.records
+    ] == [
+        ("team/2026-02-09/", "note", None, "Before all.", 1, None, None),
+        ("team/2026-02-09/plans", "note", "Plans", "Of the year.", 3, None, None),
+        ("team/2026-02-09/session 08:30:15", "turn", "woke", "- woke", 6, None, None),
+        ("team/2026-02-09/08:45", "turn", "said before", "- said before", 9, None, None),
+        ("team/2026-02-09/t-1", "turn", "first", "- first\n- and more", 12, None, "/r/1.jsonl"),
+        ("team/2026-02-09/t-2", "turn", "second", "- second\n<!-- a note -->", 16, "s-2",
+         "/x/2.jsonl"),
+        ("team/2026-02-09/loose ends", "turn", "Loose ends", "- third", 19, None, None),
+        ("team/2026-02-09/later", "note", None, "Later", 20, None, None),
+        ("team/2026-02-09/09:00", "turn", "fourth", "- fourth", 22, None, None),
+        ("team/2026-02-09/alone", "note", None, "Alone", 23, None, None),
+    ]  # fmt: skip
+    clocks = ["", "", "08:30:15", "08:45", "08:45", "08:45", "08:30:15", "", "09:00", ""]
+    assert [one.created_at for one in parsed.records] == [
+        local(f"2026-02-09T{clock}" if clock else "2026-02-09") for clock in clocks
+    ]
+    first, named, plain = (parsed.records[at].metadata for at in (4, 5, 0))
+    trail = ["Plans", "session 08:30:15", "08:45"]
+    assert first == {"turn": "t-1", "rollout": "/r/1.jsonl", "source": "cli", "headings": trail}
+    assert (named["session"], named["transcript"]) == ("s-2", "/x/2.jsonl")
+    assert plain == {}
+
+
+@pytest.mark.parametrize(("chars", "is_anchor"), [(4_000, True), (4_001, False)])
+def test_a_comment_of_4000_characters_still_names_a_turn(chars: int, is_anchor: bool) -> None:
+    anchor = "<!-- session:s turn: -->"
+    anchor = anchor.replace("turn:", f"turn:{'t' * (chars - len(anchor))}")
+    [entry] = parse_day(f"### 10:00\n  {anchor}\n- said", "2026-01-01").records
+    assert (entry.run_id == "s", entry.text == "- said") == (is_anchor, is_anchor)
+
+
+async def test_logs_of_folders_are_read_three_levels_deep(
+    tmp_path: Path, open_adapter: Any
+) -> None:
+    for folder in ("", "a", "a/b", "a/b/c"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "2026-01-01.md").write_text(f"### 10:00\n- in /{folder}\n")
+    adapter = await open_adapter(MemsearchAdapter, path=tmp_path)
+    there = await browse(adapter)
+    assert [(one.handle.provider_record_id, one.text) for one in there] == [
+        ("2026-01-01/10:00", "- in /"),
+        ("a/2026-01-01/10:00", "- in /a"),
+        ("a/b/2026-01-01/10:00", "- in /a/b"),
+    ]
+
+
 STRUCTURE = st.sampled_from(
     [
         "",
@@ -288,6 +367,97 @@ async def test_an_index_behind_the_files_is_told(tmp_path: Path, by_program: Any
     day.write_text(DAY)
     assert len((await adapter.query(AS_AGENTS)).snippets) == 2
     assert list(await adapter.problems(ACME)) == []
+
+
+def answer(tmp_path: Path, *chunks: tuple[Path, int, int, str, float | None]) -> None:
+    """Let the program answer with chunks: file, first and last line, text, and score."""
+    keys = ("source", "start_line", "end_line", "content", "score")
+    told = [dict(zip(keys, (str(file), *rest), strict=True)) for file, *rest in chunks]
+    (tmp_path / "out.json").write_text(f"Loading a model\n{json.dumps(told)}")
+
+
+ASKED = "- The user asked for a release branch"
+BOTH = "x\n  - Created release/1.4 from main\n- Tests of the importer fail on leap days"
+HAND = "- Written by hand, without a turn"
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "content", "turns"),
+    [
+        (6, 6, ASKED, ["t-1"]),
+        (1, 6, ASKED, ["t-1"]),
+        (6, 11, BOTH, ["t-1", "t-2"]),
+        (6, 10, BOTH, ["t-1"]),
+        (7, 10, BOTH, ["t-1"]),
+        (7, 11, BOTH, ["t-2"]),
+        (12, 15, BOTH, ["t-2"]),
+        (15, 16, HAND, [None]),
+        (17, 90, HAND, [None]),
+        (1, 5, ASKED, []),
+        (6, 6, BOTH[2:3], []),
+    ],
+)
+async def test_a_chunk_is_the_records_that_begin_in_it_or_the_last_before_it(
+    tmp_path: Path, by_program: Any, first: int, last: int, content: str, turns: list[str | None]
+) -> None:
+    adapter = await by_program("cat {folder}/out.json")
+    answer(tmp_path, (adapter.config.path / "2026-02-09.md", first, last, content, 0.5))
+    found = await adapter.query(AS_AGENTS)
+    assert [one.metadata.get("turn") for one in found.snippets] == turns
+    assert len(await adapter.problems(ACME)) == (not turns)
+
+
+async def test_of_several_logs_each_record_comes_once_with_its_best_score(
+    tmp_path: Path, by_program: Any
+) -> None:
+    adapter = await by_program("cat {folder}/out.json", project_id="app")
+    folder = adapter.config.path
+    (folder / "2026-02-10.md").write_text("### 07:00\n- Slept\n### 08:00\n- Ate\n")
+    (tmp_path / "link").symlink_to(folder)
+    old, new = folder / "2026-02-09.md", tmp_path / "link" / "2026-02-10.md"
+    answer(
+        tmp_path, (new, 2, 4, "- Slept\n- Ate", 0.9), (old, 16, 16, HAND, 0.8),
+        (new, 2, 2, "- Slept", 0.7), (tmp_path / "gone.md", 1, 9, HAND, None),
+    )  # fmt: skip
+
+    async def found(top_k: int, **asked: Any) -> tuple[list[tuple[str, float | None]], bool]:
+        request = AS_AGENTS.model_copy(update={"top_k": top_k, **asked})
+        bundle = await adapter.query(request)
+        return [(one.text, one.score) for one in bundle.snippets], bundle.capped
+
+    every = [("- Slept", 0.9), ("- Ate", 0.9), (HAND, 0.8)]
+    assert await found(5) == (every, False)
+    assert await found(4) == (every, True), "the program may have more"
+    assert await found(2) == (every[:2], True)
+    assert await found(5, filter=Filter(text="slept")) == (every[:1], False)
+    assert await found(5, scope=Scope(company_id="acme", project_id="web")) == ([], False)
+    answer(tmp_path, (new, 2, 4, "- Slept\n- Ate", None), (new, 9, 9, "gone", 0.1))
+    assert await found(3) == ([("- Slept", None), ("- Ate", None)], False)
+    [problem] = await adapter.problems(Scope(company_id="acme", project_id="app"))
+    assert problem.message.startswith("1 of 2 results")
+    assert problem.scope == Scope(company_id="acme", project_id="app")
+    assert problem.location is not None
+    assert problem.location.path == str(folder)
+    assert list(await adapter.problems(Scope(company_id="acme", project_id="web"))) == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "project", "collection"),
+    [
+        ("My App/.memsearch/memory", "My App", "ms_my_app_"),
+        ("app/.memsearch/logs", "app/.memsearch/logs", "ms_logs_"),
+        ("app/notes/memory", "app/notes/memory", "ms_memory_"),
+        ("-Ä-1-/.memsearch/memory", "-Ä-1-", "ms_1_"),
+        (f"{'y' * 41}/.memsearch/memory", "y" * 41, f"ms_{'y' * 40}_"),
+    ],
+)
+def test_the_collection_of_a_project_is_named_as_its_plugins_name_it(
+    tmp_path: Path, folder: str, project: str, collection: str
+) -> None:
+    found = project_of(tmp_path / folder)
+    assert found == tmp_path / project
+    digest = hashlib.sha256(str(found).encode()).hexdigest()[:8]
+    assert collection_of(found) == f"{collection}{digest}"
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from memtui.backends.files import reading
-from memtui.backends.files.reading import FileReader
+from memtui.backends.files.reading import (
+    FileReader,
+    digest,
+    first_line,
+    numbered,
+    parse_moment,
+    printable_id,
+)
 
 
 def upper(text: str) -> str:
@@ -146,3 +154,98 @@ def test_a_name_that_is_not_utf8_is_a_problem_that_can_be_shown(tmp_path: Path) 
 def test_windows_line_ends_and_a_byte_order_mark_are_read_away(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_bytes(b"\xef\xbb\xbfone\r\ntwo")
     assert FileReader().parse(tmp_path / "a.md", upper) == "ONE\nTWO"
+
+
+def test_a_folder_is_read_in_order_to_its_depth_and_without_what_is_hidden(tmp_path: Path) -> None:
+    below = (".git/c.md", "sub/z.md", "sub/deep/y.md")
+    for name in ("b.md", "a.MD", "a.txt", ".hidden.md", "c.md", *below):
+        path = tmp_path / "root" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    root = tmp_path / "root"
+    (root / "alias.md").symlink_to(root / "b.md")
+    (root / "elsewhere").symlink_to(root / "sub")
+    (tmp_path / "out.md").write_text("PRIVATE")
+    (root / "sub" / "out.md").symlink_to(tmp_path / "out.md")
+    (root / "folder.md").mkdir()
+
+    def found(depth: int) -> tuple[list[str], list[str]]:
+        reader = FileReader()
+        paths = reader.files(root, ".md", depth=depth)
+        files = [path.relative_to(root).as_posix() for path in paths]
+        told = [Path(one.location.path).name for one in reader.problems if one.location]
+        return files, told
+
+    top = ["a.MD", "alias.md", "b.md", "c.md"]
+    assert found(1) == (top, ["folder.md"])
+    assert found(2) == ([*top, "sub/z.md"], ["elsewhere", "folder.md", "out.md"])
+    assert found(3)[0] == [*top, "sub/deep/y.md", "sub/z.md"]
+
+
+def test_what_is_as_large_as_allowed_is_read_without_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "FILE_LIMIT", 10)
+    monkeypatch.setattr(reading, "FOLDER_LIMIT", 2)
+    for name in "ab":
+        (tmp_path / f"{name}.md").write_text("x" * 10)
+    reader = FileReader()
+    assert [reader.parse(path, upper) for path in reader.files(tmp_path, ".md")] == ["X" * 10] * 2
+    assert reader.problems == []
+
+
+def test_a_file_that_is_known_still_has_its_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_SETTLED_NS", -1)
+    path = tmp_path / "a.md"
+    path.write_bytes(b"one\ntwo\ncaf\xe9\nfour\xff\n")
+    first = FileReader()
+    assert first.parse(path, upper) == "ONE\nTWO\nCAF\ufffd\nFOUR\ufffd\n"
+    again = FileReader(memo=first.memo)
+    assert again.parse(path, pytest.fail) == first.memo[path][1][0]
+    for reader in (first, again):
+        lines = [one.location.line for one in reader.problems if one.location]
+        assert lines == [3], "of several, the first place"
+        assert not reader.changed()
+        modified = reader.modified(path)
+        assert modified is not None
+        assert abs(modified.timestamp() - path.stat().st_mtime) < 1e-5
+    assert again.modified(tmp_path / "other.md") is None
+
+
+def test_an_id_can_be_printed_and_is_nobody_elses() -> None:
+    long, longer = "x" * 160, "x" * 161
+    assert [printable_id(one) for one in ("a b", long)] == ["a b", long]
+    assert printable_id(longer) == f"{long}-{digest(longer)}"
+    assert printable_id("a\nb\0") == f"a_b_-{digest(chr(10).join('ab') + chr(0))}"
+    assert digest("a", "b") != digest("ab") != digest("a\0b", "") != digest("b", "a")
+    assert list(numbered(["a", "b", "a", "a~2", "a", "b"])) == [
+        "a", "b", "a~2", "a~2~2", "a~3", "b~2",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "line"),
+    [
+        ("\n  - * One.  \ntwo", 80, "One."),
+        ("x" * 80, 80, "x" * 80),
+        ("x" * 81, 80, "x" * 79 + "…"),
+        ("abcd fgh", 6, "abcd…"),
+        ("", 80, ""),
+        ("+\nafter", 80, ""),
+        (" " * 900 + "far", 80, "far"),
+    ],
+)
+def test_the_first_line_of_a_text_is_its_title(text: str, limit: int, line: str) -> None:
+    assert first_line(text, limit) == line
+
+
+def test_a_moment_is_utc_whatever_its_offset() -> None:
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    for text in ("2026-03-01T12:00:00Z", " 2026-03-01T17:30+05:30 ", "20260301T120000Z"):
+        assert parse_moment(text) == noon
+    local = "2026-03-01T12:00"
+    assert parse_moment(local) == datetime.fromisoformat(local).astimezone()
+    assert parse_moment("0001-01-01T00:00:00+14:00") is None
+    assert [parse_moment(one) for one in ("soon", "", None, 7, noon)] == [None] * 5
