@@ -354,6 +354,21 @@ class _Profiling(FakeAdapter):
         return Profile(summary=f"{scope.project_id} is calm", usage=self.usage)
 
 
+async def test_a_model_is_told_only_the_present_and_skips_only_in_a_run(
+    service: MemoryService,
+) -> None:
+    await write(service, "Uses SQLite", APOLLO)
+    first = (await service.log.page(CALLER, limit=1)).operations[0].started_at
+    then = CALLER.at(first)
+    assert (await service.context(then, asked(APOLLO))).text == ""
+    for caller, fields in ((then, {"delivered": True}), (CALLER, {"skip_given": True})):
+        with pytest.raises(Invalid):
+            await service.context(caller, asked(APOLLO, **fields))
+    for scope in (APOLLO.model_copy(update={"run_id": "r1"}), APOLLO):
+        run = CALLER.model_copy(update={"run_id": None if scope.run_id else "r1"})
+        assert (await service.context(run, asked(scope, skip_given=True))).text
+
+
 async def test_what_is_late_or_down_keeps_nothing_else_from_the_model(
     paths: Paths, settings: Settings, fake: type[FakeAdapter]
 ) -> None:
