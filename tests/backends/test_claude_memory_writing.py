@@ -150,7 +150,14 @@ async def test_a_new_folder_gets_an_index_and_an_old_one_its_own_frontmatter(
         "- [The same.](project_the_same.md) — The same.\n"
         "- [The same.](project_the_same_2.md) — The same.\n"
     )
-    assert "\ntype: project\noriginSessionId: " in now["project_the_same.md"]
+    assert (
+        now["project_the_same_2.md"]
+        == now["project_the_same.md"]
+        == (
+            "---\nname: The same.\ndescription: The same.\ntype: project\n"
+            f'originSessionId: "{SESSION}"\n---\n\nThe same.\n'
+        )
+    )
     with pytest.raises(Invalid, match="blank lines"):
         await adapter.write(note("\nThe same.\n"))
     assert held(tmp_path) == now

@@ -293,7 +293,8 @@ def test_what_memtui_cannot_open_is_named(home: Path, project: Path) -> None:
 
 def test_files_of_milvus_are_told_apart(home: Path, project: Path) -> None:
     for path in (home / ".agent-queue" / "memory.db", project / "milvus.db"):
-        write(path / "collections" / "aq_system" / "schema.json", "{}")
+        for name in ("chunks", "aq_system", "aq_5", "aq_4", "aq_3", "aq_2"):
+            write(path / "collections" / name / "schema.json", "{}")
     write(home / ".memsearch" / "milvus.db" / "collections" / "chunks" / "schema.json", "{}")
     write(home / "old-milvus.db", "SQLite format 3")
     write(home / "notes.db", "SQLite format 3")
@@ -303,7 +304,7 @@ def test_files_of_milvus_are_told_apart(home: Path, project: Path) -> None:
     assert {path for path, one in found.items() if one.usable} == {
         ".agent-queue/memory.db", "work/app/milvus.db"
     }  # fmt: skip
-    assert "It holds aq_system." in found["work/app/milvus.db"].why
+    assert "It holds aq_2, aq_3, aq_4, aq_5." in found["work/app/milvus.db"].why
     assert "no collections of agent-queue" in found[".memsearch/milvus.db"].problems[0]
     assert "before version 3" in found["old-milvus.db"].problems[0]
     assert len(found) == 4

@@ -531,6 +531,40 @@ async def test_what_was_once_about_a_subject_is_erased_with_it(
     assert [one.handle for one in await listed(adapter)] == [kept]
 
 
+async def test_of_several_collections_a_purge_takes_what_is_gone_of_what_it_means(
+    opened: Opened, clock: Clock
+) -> None:
+    adapter = await opened()
+    company = Scope(company_id=COMPANY)
+    web, api = (company.model_copy(update={"project_id": name}) for name in ("web", "api"))
+    written = {"a: 1": web, "b: 2": web, "c: 3": web, "a: 4": api}
+    handles = {text: await fact(adapter, text, scope=scope) for text, scope in written.items()}
+    ids = {text: one.provider_record_id for text, one in handles.items()}
+    clock.tick(seconds=1)
+    await fact(adapter, "a: 5", scope=web)
+    clock.tick(seconds=1)
+    gone = tuple(one for text, one in handles.items() if text != "c: 3")
+    await adapter.forget(ForgetRequest(scope=company, handles=gone))
+
+    async def erased(scope: Scope, *texts: str, apply: bool = False) -> tuple[Any, ...]:
+        named = tuple(ids[text] for text in texts)
+        reply = await adapter.erase(EraseRequest(scope=scope, record_ids=named, apply=apply))
+        assert not reply.beyond
+        return dict(reply.kept), sorted(reply.texts), sorted(reply.record_ids)
+
+    two = sorted([ids["a: 1"], ids["b: 2"]])
+    assert await erased(company) == await erased(company, "c: 3") == ({}, [], [])
+    both = {"aq_project_web": 1, "aq_project_api": 1}
+    assert await erased(company, "b: 2", "a: 4", "c: 3") == (
+        both, ["a: 4", "b: 2"], sorted([ids["b: 2"], ids["a: 4"]]),
+    )  # fmt: skip
+    of_web = ({"aq_project_web": 3}, ["a: 1", "a: 5", "b: 2"], two)
+    assert await erased(web) == await erased(web, apply=True) == of_web
+    assert await erased(web) == ({}, [], [])
+    left = [len(await adapter.history(one, company)) for one in handles.values()]
+    assert left == [0, 0, 1, 1]
+
+
 async def test_what_is_erased_is_in_no_file(opened: Opened, tmp_path: Path, clock: Clock) -> None:
     adapter = await opened()
     gone = await fact(adapter, "pin_code: zebrafinch")

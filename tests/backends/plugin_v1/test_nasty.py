@@ -192,3 +192,21 @@ async def test_a_nul_is_the_callers_mistake(serving: Serve, open_plugin: Open) -
     with pytest.raises(Invalid):
         await note(adapter, "fine", metadata={"inner": ["\0"]})
     await note(adapter, r"a backslash and u0000: \u0000 \\u0000")
+
+
+async def test_what_is_left_out_of_an_answer_is_counted(serving: Serve, open_plugin: Open) -> None:
+    row = {"namespace": "workspace:web", "content": "x", "kind": "fact", "source": "user"}
+    rows = [
+        row | {"id": "1"}, row | {"id": "2", "expires_at": "2001-01-01T00:00:00Z"}, 7,
+        row | {"id": "3", "namespace": "workspace:api"}, row | {"id": "4", "content": "y"}, None,
+        row | {"id": "5", "namespace": "org:other"}, row | {"id": "6", "expires_at": 1}, 9,
+        row | {"id": "7", "namespace": "team:b"},
+    ]  # fmt: skip
+    adapter = await open_plugin(await serving(Nasty(answers(200, {"memories": rows}))))
+    bundle = await adapter.query(QUERY)
+    assert {one.handle.provider_record_id for one in bundle.snippets} == {
+        "workspace:web/1", "workspace:web/4",
+    }  # fmt: skip
+    stages = {one.name: one.detail for one in (await adapter.explain(QUERY)).stages}
+    assert "2 expired, 3 of namespaces" in stages["dropped"]
+    assert "3 unreadable" in stages["dropped"]

@@ -131,6 +131,7 @@ TRICKS: dict[str, Trick] = {
     "memories are not named": answers(200, {"more": 1}),
     "memories with an odd cursor": answers(200, {"memories": [_ROW], "next_cursor": 7}),
     "memories is text": answers(200, {"memories": "none"}),
+    "memories is a number": answers(200, {"memories": 17}),
     "memories is an object": answers(200, {"memories": {"1": _ROW}}),
     "memories of numbers": answers(200, {"memories": [1, 2]}),
     "memories without ids": answers(200, {"memories": [{**_ROW, "id": None}]}),
