@@ -25,6 +25,7 @@ from memtui.contract import (
 from memtui.service import Caller, ChangeKind, MemoryService, as_of, open_service
 from memtui.store import journal
 from tests.homes import furnish
+from tests.service.fake import FakeAdapter
 
 CALLER = Caller(company_id="local", principal="user:ana", door="test")
 COMPANY = Scope(company_id="local")
@@ -247,3 +248,53 @@ async def test_only_another_text_ends_a_facts_window(service: MemoryService, clo
         found = await service.core.ask(journal.earlier_facts, "local", "table", until)
         told = [(one.text, one.valid_from, one.valid_to) for one in found]
         assert told == windows[:count]
+
+
+async def test_a_timeline_has_every_text_what_made_it_and_what_ended_it(
+    paths: Paths, begun: Path, clock: Clock, fake: type[FakeAdapter]
+) -> None:
+    settings = load_settings(paths, principal="user:ana")
+    furnish(paths, settings, begun)
+    service = await open_service(paths, settings, clock=clock, providers={"fake": FakeAdapter})
+    await service.bindings.add(CALLER, "fake", "fake", {})
+    hours = [clock.now + timedelta(hours=n) for n in range(9)]
+
+    def held(**fields: Any) -> None:
+        records = fake.records["local/fake"]
+        records[it.provider_record_id] = records[it.provider_record_id].model_copy(update=fields)
+
+    try:
+        it = await write(service, "a", key="fake", created_by="user:eve")
+        held(created_at=hours[0])
+        for number, text in ((1, "b"), (3, None), (4, "d")):
+            if number == 3:
+                held(text="c", updated_at=hours[2])  # by other hands
+            clock.now = hours[number]
+            given = {"tags": ("x",)} if text is None else {"text": text}
+            await correct(service, it, key="fake", **given)
+        clock.now = hours[5]
+        gone = ForgetRequest(scope=WEB, handles=(it,), binding_key="fake")
+        forgot = await service.forget(CALLER, gone)
+        clock.now = hours[6]
+        await service.undo(CALLER, forgot.operation_id)
+        clock.now = hours[7]
+        found = await service.past.timeline(CALLER, it, WEB, binding_key="fake")
+        told = [
+            (one.text, one.valid_from, one.valid_to, one.made_by and one.made_by.operation_type,
+             one.ended_by and one.ended_by.operation_type)
+            for one in found.timeline
+        ]  # fmt: skip
+        assert told == [
+            ("d", hours[6], None, "undo", None), ("d", hours[4], hours[5], "correct", "forget"),
+            ("c", hours[2], hours[4], None, "correct"), ("b", hours[1], hours[2], "correct", None),
+            ("a", hours[0], hours[1], "write", "correct"),
+        ]  # fmt: skip
+        assert [one.created_by for one in found.timeline] == [
+            "user:ana", "user:ana", None, "user:ana", "user:ana",
+        ]  # fmt: skip
+        for number, texts in ((4, "dcba"), (3, "cba"), (1, "ba"), (0, "a")):
+            then = CALLER.at(hours[number] + INSTANT)
+            found = await service.past.timeline(then, it, WEB, binding_key="fake")
+            assert "".join(one.text for one in found.timeline) == texts
+    finally:
+        await service.close()
