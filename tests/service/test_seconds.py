@@ -19,16 +19,18 @@ from memtui.contract import (
     Denied,
     Filter,
     ForgetRequest,
+    Invalid,
     Record,
     RecordHandle,
     Scope,
     Snippet,
     SourceRef,
+    Unavailable,
     Usage,
     WriteRequest,
 )
 from memtui.record_changes import changed_fields, corrected
-from memtui.service import Caller, Membership, MemoryService, Role
+from memtui.service import Caller, FactRequest, Membership, MemoryService, Role
 from memtui.service.answers import Answer
 from memtui.service.backup import _is_derived
 from memtui.service.context import ContextRequest, _is_told_in, _Reading
@@ -54,7 +56,7 @@ from memtui.store.operation import Operation
 from memtui.store.sight import Sight
 from memtui.store.tables import LINKS, PLUGIN_IDS, SYNC_PAIRS
 from tests.service.conftest import start
-from tests.service.fake import FakeAdapter
+from tests.service.fake import FakeAdapter, down
 from tests.store.test_log import draft
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -671,3 +673,88 @@ async def test_a_list_that_is_kept_is_dropped_by_every_change(service: MemorySer
         found["asked"] = "a list"
         await change
         assert not found
+
+
+async def test_of_a_key_that_stands_often_the_nearest_and_newest_counts(
+    service: MemoryService, fake: type[FakeAdapter]
+) -> None:
+    await service.bindings.add(CALLER, "second", "fake", {})
+    agent = Scope(company_id="acme", agent_id="coding")
+
+    def put(key: str, name: str, scope: Scope, days: int, field: str = "valid_from") -> None:
+        at = NOW + timedelta(days=days)
+        fields: dict[str, Any] = {"kind": "fact", field: at}
+        held = fake.records.setdefault(f"acme/{key}", {})
+        held[name] = record(name, f"branch: {name}", scope, **fields)
+
+    async def told(scope: Scope, **asked: Any) -> tuple[list[Any], str]:
+        found = await service.facts.get(CALLER, "branch", FactRequest(scope=scope, **asked))
+        [listed] = (await service.facts.keys(CALLER, FactRequest(scope=scope, **asked))).facts
+        assert (listed.value, listed.hidden, listed.why) == (found.value, found.hidden, found.why)
+        return [found.value, *(one.value for one in found.hidden)], found.why
+
+    both = P.model_copy(update={"agent_id": "coding"})
+    put("default", "wide", ACME, 9)
+    assert await told(both) == (
+        ["wide"], "Nobody but company acme has this key; default holds it (company-wide).",
+    )  # fmt: skip
+    put("default", "agents", agent, 8)
+    put("default", "other", Q, 7)
+    for name, days, field in (("mid", 2, "updated_at"), ("old", 1, "created_at"),
+                              ("new", 3, "valid_from")):  # fmt: skip
+        put("default", name, P, days, field)
+    names, why = await told(both)
+    assert names == ["new", "mid", "old", "agents", "wide"]
+    assert why == (
+        "Project p comes before agent coding and company acme; it is the newest of 3 in project p; "
+        "default holds it (company-wide)."
+    )
+    put("second", "far", P, 20)
+    put("second", "wider", ACME, 21)
+    names, why = await told(both, all_bindings=True)
+    assert names == ["new", "mid", "old", "far", "agents", "wide", "wider"]
+    assert "default is the binding of project p; default holds" in why
+    names, why = await told(both, binding_key="second")
+    assert (names, why) == (
+        ["far", "wider"], "Project p comes before company acme; second holds it (asked for).",
+    )  # fmt: skip
+    await service.bindings.set_target(CALLER, "project", "p", "second")
+    names, why = await told(both)
+    assert names == ["far", "agents", "wide"]
+    await service.bindings.update(CALLER, "second", enabled=False)
+    found = await service.facts.get(CALLER, "branch", FactRequest(scope=both))
+    assert (found.value, len(found.problems)) == ("agents", 1)
+    assert found.problems[0].message.startswith("project p: ")
+
+
+async def test_only_facts_of_one_place_are_merged_and_a_failed_merge_is_told_whole(
+    service: MemoryService, fake: type[FakeAdapter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"source": SOURCE, "kind": "fact"}
+
+    async def write(text: str, scope: Scope = P, **more: Any) -> Record:
+        asked = WriteRequest.model_validate({"content": text, "scope": scope, **given, **more})
+        return (await service.write(CALLER, asked)).records[0]
+
+    one, two, other = await write("a: 1"), await write("b: 2", tags=("x",)), await write("c: 3", Q)
+    for others in ([], [one], [two, other], [other]):
+        with pytest.raises(Invalid):
+            await service.facts.merge(CALLER, one, others)
+    held = fake.records["acme/default"]
+    assert len(held) == 3
+
+    async def fails(self: FakeAdapter, *_: Any) -> Any:
+        raise down()
+
+    for restores in (True, False):
+        monkeypatch.setattr(FakeAdapter, "correct", fails)
+        if not restores:
+            monkeypatch.setattr(FakeAdapter, "restore", fails)
+        with pytest.raises(Unavailable) as caught:
+            await service.facts.merge(CALLER, one, [one, two])
+        assert ("could not be brought back" in str(caught.value)) is not restores
+        assert sorted(r.text for r in held.values()) == ["a: 1", *["b: 2"] * restores, "c: 3"]
+    monkeypatch.undo()
+    undone = str(caught.value).partition("memtui undo ")[2].partition("`")[0]
+    await service.undo(CALLER, undone)
+    assert sorted(r.text for r in held.values()) == ["a: 1", "b: 2", "c: 3"]
