@@ -716,6 +716,47 @@ async def test_a_correction_makes_a_new_subject_as_a_write_does(service: MemoryS
     assert (await service.correct(BOT, other)).held is not None
 
 
+async def test_a_subject_is_new_where_its_owner_has_nothing_of_its_key_or_topic(
+    service: MemoryService,
+) -> None:
+    other = SCOPE.model_copy(update={"project_id": "elsewhere"})
+    for one, topic in ((fact("editor: vi"), None), (fact("We use git", kind="note"), "Git")):
+        await service.write(ANA, one.model_copy(update={"topic": topic}))
+    await service.review.add_rule(ANA, "default", rule("hold new-subject"))
+    for text, kind, topic, scope, is_held in (
+        ("Rebase often", "note", "Git", SCOPE, False), ("Ship often", "note", "Ops", SCOPE, True),
+        ("Anything", "note", None, SCOPE, False), ("Anything else", "note", None, other, True),
+        ("Git it is", "note", "Git", other, True), ("Likes tea", "fact", None, SCOPE, False),
+        ("EDITOR: vim", "fact", None, SCOPE, False), ("shell: fish", "fact", None, SCOPE, True),
+        ("editor: vi", "fact", None, other, True),
+    ):  # fmt: skip
+        made = fact(text, scope, kind=kind).model_copy(update={"topic": topic})
+        answer = await service.write(BOT, made)
+        assert (answer.held is not None) is is_held, (text, topic)
+
+
+@pytest.mark.parametrize("action", ["hold", "accept", "refuse"])
+async def test_a_rule_names_an_agent_and_a_door_in_any_case(
+    service: MemoryService, action: str
+) -> None:
+    bot = BOT.model_copy(update={"principal": "agent:Bot"})
+    other = BOT.model_copy(update={"principal": "agent:robot", "door": "http"})
+    if action == "accept":
+        await service.review.add_rule(ANA, "default", ALL)
+    for number, value in enumerate(("agent BOT", "door MCP")):
+        made = await service.review.add_rule(ANA, "default", rule(f"{action} {value}"))
+        for caller, is_meant in ((bot, True), (other, False)):
+            request = fact(f"key{number}: {caller.door}")
+            if action == "refuse" and is_meant:
+                with pytest.raises(Denied):
+                    await service.write(caller, request)
+            else:
+                is_held = (await service.write(caller, request)).held is not None
+                expected = {"hold": is_meant, "accept": not is_meant, "refuse": False}
+                assert is_held is expected[action], (value, caller)
+        await service.review.remove_rule(ANA, "default", made[-1])
+
+
 async def test_where_nothing_is_listed_every_subject_is_new(
     paths: Paths, settings: Settings
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
@@ -16,6 +17,7 @@ from memtui.contract import (
     NotFound,
     OperationType,
     QueryRequest,
+    Record,
     RecordHandle,
     Scope,
     SourceRef,
@@ -29,6 +31,8 @@ from memtui.service import (
     RunStep,
     open_service,
 )
+from tests.service.conftest import start
+from tests.service.fake import FakeAdapter
 
 PROJECT = Scope(company_id="local", project_id="apollo", agent_id="coding")
 AGENT = Caller(company_id="local", principal="agent:coding", door="mcp", run_id="run-7")
@@ -191,3 +195,40 @@ async def test_an_erased_text_is_gone_and_what_lives_is_still_found(
     assert [(one.state, one.now) for one in step.records] == [("unchanged", None)]
     with pytest.raises(Invalid, match="not kept any more"):
         await service.runs.told_now(PERSON, step.operation.operation_id)
+
+
+async def test_of_records_of_other_hands_their_own_dates_tell_what_became_of_them(
+    paths: Paths, settings: Settings, fake: type[FakeAdapter]
+) -> None:
+    acme = Scope(company_id="acme", project_id="apollo")
+    caller = PERSON.model_copy(update={"company_id": "acme"})
+    agent = AGENT.model_copy(update={"company_id": "acme"})
+    service = await start(paths, settings, caller)
+    try:
+        held = fake.records["acme/default"]
+        names = ("before", "then", "after", "undated", "gone", "new")
+        for name in names:
+            handle = RecordHandle(provider_key="fake", provider_record_id=name)
+            held[name] = Record(handle=handle, text=f"goose {name}", scope=acme)
+        await service.query(agent, QueryRequest(scope=acme, query="goose"))
+        begun = (await service.log.page(caller, limit=1)).operations[0].started_at
+        for name, seconds in (("before", -1), ("then", 0), ("after", 1)):
+            at = begun + timedelta(seconds=seconds)
+            held[name] = held[name].model_copy(update={"updated_at": at})
+        del held["gone"]
+        new = CorrectRequest(scope=acme, handle=held["new"].handle, text="goose newer")
+        await service.correct(caller, new)
+        told = {
+            "before": ("unchanged", "goose before", None),
+            "then": ("unchanged", "goose then", None),
+            "after": ("changed", None, "goose after"), "undated": ("there", None, "goose undated"),
+            "gone": ("gone", None, None), "new": ("changed", "goose new", "goose newer"),
+        }  # fmt: skip
+        [step] = (await service.runs.replay(caller, "run-7")).steps
+        found = {one.handle.provider_record_id: one for one in step.records}
+        assert {name: (one.state, one.text, one.now) for name, one in found.items()} == told
+        await service.bindings.update(caller, "default", enabled=False)
+        [step] = (await service.runs.replay(caller, "run-7")).steps
+        assert {(one.state, bool(one.why)) for one in step.records} == {("unread", True)}
+    finally:
+        await service.close()

@@ -14,6 +14,7 @@ import pytest
 
 from memtui.config import Paths, Settings
 from memtui.contract import (
+    Capabilities,
     Conflict,
     CorrectRequest,
     Denied,
@@ -45,10 +46,18 @@ from memtui.service.everywhere import (
     _same_texts_once,
 )
 from memtui.service.facts import _of_all
+from memtui.service.filling import fields_of, filled, filled_in, not_kept
 from memtui.service.impact import Effect, Impact, Side, Told, _effect
 from memtui.service.runs import _runs
 from memtui.service.undo import _as_correction, _came_back, _refuse_overtaken, as_write, reaching
-from memtui.service.visibility import Action, _in_project, as_agents_read, note_owner, refusal
+from memtui.service.visibility import (
+    Action,
+    _in_project,
+    abilities,
+    as_agents_read,
+    note_owner,
+    refusal,
+)
 from memtui.store import appending
 from memtui.store.erasing import Aim, names
 from memtui.store.log import RunContexts, RunFigures, RunPart, RunUsage
@@ -758,3 +767,44 @@ async def test_only_facts_of_one_place_are_merged_and_a_failed_merge_is_told_who
     undone = str(caught.value).partition("memtui undo ")[2].partition("`")[0]
     await service.undo(CALLER, undone)
     assert sorted(r.text for r in held.values()) == ["a: 1", "b: 2", "c: 3"]
+
+
+@pytest.mark.parametrize("name", [one for one in WRITTEN if one not in {"valid_from", "valid_to"}])
+def test_a_field_that_any_record_of_a_write_lacks_is_told(name: str) -> None:
+    adapter: Any = SimpleNamespace(lacks=frozenset({name}), only_facts=False)
+    asked = {one: WRITTEN[one] for one in WRITTEN if not one.startswith("valid")}
+    whole = record(**asked)
+    nothing = {"pinned": False, "tags": (), "metadata": {}}.get(name)
+    lacking = whole.model_copy(update={name: nothing})
+    for stored in ([whole, lacking], [lacking, whole], [lacking]):
+        assert not_kept(adapter, asked, stored) == (name,)
+    assert not_kept(adapter, asked, [whole, whole]) == ()
+    is_filled = name not in {"kind", "created_at", "pinned", "expires_at"}
+    assert filled_in(adapter, [name, "other"]) == ((name,) if is_filled else ())
+    again = filled(adapter, lacking, fields_of(whole))
+    assert again == (whole if is_filled else lacking)
+    other = whole.model_copy(update={name: "theirs" if name != "tags" else ("theirs",)})
+    if name == "metadata":
+        other = whole.model_copy(update={name: {"a": 2, "b": 3}})
+    kept = filled(adapter, other, fields_of(whole))
+    assert kept == (whole if name == "created_by" else other)
+
+
+ABLE: dict[str, set[str]] = {
+    "browse": {"browse"}, "explain": {"explain"}, "profile": {"profile"}, "correction": {"correct"},
+    "history": set(), "restore": set(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*ABLE, None])
+@pytest.mark.parametrize("writable", [True, False])
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_provider_does_what_it_can_and_changes_only_where_it_may(
+    name: str | None, writable: bool, closed: bool
+) -> None:
+    given = {name: True} if name else {}
+    found = abilities(Capabilities(writable=writable, **given), closed=closed)
+    expected = {"query", "get", *ABLE.get(name or "", ())} | {"write", "forget"}
+    if closed or not writable:
+        expected -= {"write", "forget", "correct"}
+    assert found == expected
