@@ -286,7 +286,7 @@ def _days(
     """Return every day of the window; of a long one those from the first with anything on."""
     by_day = {_EPOCH + timedelta(days=row.day): row for row in contexts}
     first, last = since.astimezone(UTC).date(), (until - timedelta(microseconds=1)).date()
-    if (last - first).days > _MOST_DAYS:
+    if (last - first).days >= _MOST_DAYS:
         first = min((*by_day, *counts.by_day), default=last)
     return tuple(
         _day(day, counts.by_day.get(day, Counter()), by_day.get(day))

@@ -196,3 +196,24 @@ async def test_a_long_window_begins_with_the_first_day(
     clock.now += DAY
     found = await measured(service, clock, since=datetime(2000, 1, 1, tzinfo=UTC))
     assert [day.day.isoformat() for day in found.days] == ["2026-05-01", "2026-05-02"]
+
+
+@pytest.mark.parametrize("contexts", [False, True])
+async def test_days_of_a_long_window_begin_with_the_first_that_has_something(
+    service: MemoryService, clock: Clock, contexts: bool
+) -> None:
+    await save(service, "Likes tea", ANA)
+    clock.now += 3 * DAY
+    if contexts:
+        await service.context(USER, ContextRequest(scope=ANA, delivered=True))
+    else:
+        await save(service, "Likes coffee", ANA)
+    until = datetime(2026, 5, 10, tzinfo=UTC)
+    ends = until.date() - DAY
+    for days, first in ((365, None), (366, None), (367, START), (10**5, START)):
+        found = await measured(service, clock, since=until - days * DAY, until=until)
+        begins = (until - days * DAY if first is None else first).date()
+        assert (found.days[0].day, found.days[-1].day) == (begins, ends), days
+        assert len(found.days) == (ends - begins).days + 1
+        assert sum(one.facts_added for one in found.days) == (1 if contexts else 2)
+        assert sum(one.contexts for one in found.days) == contexts
