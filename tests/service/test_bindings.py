@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -23,7 +23,8 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
-from memtui.service import Caller, MemoryService, TargetView, open_service
+from memtui.service import Caller, Membership, MemoryService, Role, TargetView, open_service
+from memtui.service.answers import Capture
 from memtui.store import bindings as table
 from tests.service.conftest import start
 from tests.service.fake import FakeAdapter, FakeConfig
@@ -533,3 +534,87 @@ async def test_a_trial_opens_once_and_leaves_nothing(
     folder.joinpath("kept").write_text("")
     await service.bindings.trial(caller, "new", "broken", {}, configures=True)
     assert broken.opened[-1].data_dir == folder
+
+
+SWITCHES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"enabled": False}, {"enabled": False}), ({"read_only": True}, {"read_only": True}),
+    ({"embeds": False}, {"embeds": False}),
+    ({"capture": {Capture.POST_RUN: True}}, {"capture_post_run": True}),
+    ({"capture": {Capture.COMMENTS: True, Capture.DOCUMENTS: True}},
+     {"capture_comments": True, "capture_documents": True}),
+    ({"read_only": True, "capture": {Capture.COMMENTS: False}},
+     {"read_only": True, "capture_comments": False}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "changes"), SWITCHES)
+async def test_a_switch_is_turned_logged_and_taken_back_alone(
+    service: MemoryService, caller: Caller, given: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    await service.bindings.add(caller, "beside", "fake", {})
+    before = {one.key: one.model_dump() for one in await service.bindings.all(caller)}
+    changed = await service.bindings.update(caller, "default", **given, together="t")
+    done = (await service.log.page(caller, limit=1)).operations[0]
+    assert done.request == {"update_binding": "default", **changes, "together": "t"}
+    assert (done.operation_type, done.binding_key, done.status) == ("configure", "default", "ok")
+    for view in await service.bindings.all(caller):
+        expected = before[view.key] | (changes if view.key == "default" else {})
+        found = view.model_dump()
+        assert {name: found[name] for name in expected if name != "health"} == {
+            name: value for name, value in expected.items() if name != "health"
+        }
+        if view.key == "default":
+            assert view == changed
+    await service.undo(caller)
+    again = {one.key: one.model_dump() for one in await service.bindings.all(caller)}
+    for key, view in again.items():
+        assert {name: view[name] for name in changes} == {n: before[key][n] for n in changes}
+
+
+async def test_a_company_is_changed_logged_and_taken_back_alone(
+    service: MemoryService, caller: Caller
+) -> None:
+    other = caller.model_copy(update={"company_id": "other"})
+    links = {"issue": "https://t/{issue_id}", "run": "https://r/{run_id}"}
+    await service.companies.add(other, "Other", link_templates=links)
+    for name, request, view in (
+        ({"link_templates": {"run": "", "activity": "https://a/{activity_id} "}},
+         {"name": None, "links": ["activity", "run"]},
+         {"link_templates": {"issue": links["issue"], "activity": "https://a/{activity_id}"}}),
+        ({"name": " New "}, {"name": "New", "links": []}, {"name": "New"}),
+        ({"name": "N", "link_templates": {"issue": ""}}, {"name": "N", "links": ["issue"]},
+         {"name": "N", "link_templates": {"run": links["run"]}}),
+    ):  # fmt: skip
+        before = {one.company_id: one for one in await service.companies.all()}
+        changed = await service.companies.update(other, **name)
+        done = (await service.log.page(other, limit=1)).operations[0]
+        assert done.request == {"update_company": "other", **request}
+        assert changed == before["other"].model_copy(update=view)
+        assert await service.companies.all() == [before["acme"], changed]
+        await service.undo(other)
+        assert await service.companies.get(other) == before["other"]
+    for read_only in (True, False):
+        changed = await service.companies.set_read_only(other, read_only=read_only)
+        done = (await service.log.page(other, limit=1)).operations[0]
+        assert (changed.read_only, done.request) == (read_only, {"set_read_only": read_only})
+        assert not (await service.companies.get(caller)).read_only
+
+
+async def test_who_may_enter_which_company(service: MemoryService, caller: Caller) -> None:
+    for number, name in enumerate(("one", "two", "three")):
+        there = caller.model_copy(update={"company_id": name})
+        await service.companies.add(there, name.title())
+        if number:
+            await service.members.set(there, Membership(principal="user:ana", role=Role.OWNER))
+        if number == 2:
+            bea = Membership(principal="user:bea", role=Role.MEMBER, project_id="p")
+            await service.members.set(there, bea)
+    for principal, acts_for, expected in (
+        (None, None, ["acme", "one", "two", "three"]),
+        ("user:ana", None, ["acme", "one", "two", "three"]),
+        ("user:bea", None, ["acme", "one", "three"]), ("user:eve", None, ["acme", "one"]),
+        ("agent:bot", None, ["acme", "one"]), ("agent:bot", "user:bea", ["acme", "one", "three"]),
+        ("agent:bot", "user:eve", ["acme", "one"]), ("user:eve", "user:bea", ["acme", "one"]),
+    ):  # fmt: skip
+        found = await service.companies.all(principal, acts_for)
+        assert [one.company_id for one in found] == expected, (principal, acts_for)
