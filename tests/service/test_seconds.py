@@ -16,11 +16,14 @@ from memtui.config import Paths, Settings
 from memtui.contract import (
     Capabilities,
     Conflict,
+    ContextBundle,
     CorrectRequest,
     Denied,
     Filter,
     ForgetRequest,
     Invalid,
+    Problem,
+    QueryRequest,
     Record,
     RecordHandle,
     Scope,
@@ -808,3 +811,44 @@ def test_a_provider_does_what_it_can_and_changes_only_where_it_may(
     if closed or not writable:
         expected -= {"write", "forget", "correct"}
     assert found == expected
+
+
+async def test_what_all_bindings_used_and_could_not_read_is_told_of_each(
+    service: MemoryService, fake: type[FakeAdapter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = ("default", "second", "third")
+    for key in keys[1:]:
+        await service.bindings.add(CALLER, key, "fake", {})
+    for key in keys:
+        request = WriteRequest(scope=P, source=SOURCE, content=f"Ship {key}", binding_key=key)
+        await service.write(CALLER, request)
+    query: Any = FakeAdapter.query
+
+    async def found(self: FakeAdapter, request: QueryRequest) -> ContextBundle:
+        if self.context.binding_key == "third":
+            raise down()
+        bundle: ContextBundle = await query(self, request)
+        name = self.context.binding_key
+        used = (Usage(provider=name, input_tokens=1), Usage(provider=name, input_tokens=2))
+        return bundle.model_copy(update={"usage": used})
+
+    async def problems(self: FakeAdapter, _: Scope) -> Sequence[Problem]:
+        if self.context.binding_key == "second":
+            raise down()
+        return [Problem(message="one"), Problem(message="two")]
+
+    monkeypatch.setattr(FakeAdapter, "query", found)
+    monkeypatch.setattr(FakeAdapter, "problems", problems)
+    answer = await service.everywhere.query(CALLER, QueryRequest(scope=P, query="ship"))
+    names = ("default", "default", "second", "second")
+    assert [(one.provider, one.input_tokens) for one in answer.usage] == [
+        (name, number) for name, number in zip(names, (1, 2, 1, 2), strict=True)
+    ]
+    *both, unknown = [one.message for one in answer.problems]
+    assert (both, str(down()) in unknown) == (["one", "two"], True)
+    assert [one.binding_key for one in answer.failed] == ["third"]
+    assert sorted(one.text for one in answer.snippets) == ["Ship default", "Ship second"]
+    logged = (await service.log.page(CALLER, limit=3)).operations
+    assert {one.binding_key: (one.status, len(one.usage)) for one in logged} == {
+        "default": ("ok", 2), "second": ("ok", 2), "third": ("error", 0),
+    }  # fmt: skip
