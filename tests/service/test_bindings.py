@@ -567,8 +567,8 @@ async def test_a_switch_is_turned_logged_and_taken_back_alone(
             assert view == changed
     await service.undo(caller)
     again = {one.key: one.model_dump() for one in await service.bindings.all(caller)}
-    for key, view in again.items():
-        assert {name: view[name] for name in changes} == {n: before[key][n] for n in changes}
+    for key, was in before.items():
+        assert {name: again[key][name] for name in changes} == {n: was[n] for n in changes}
 
 
 async def test_a_company_is_changed_logged_and_taken_back_alone(

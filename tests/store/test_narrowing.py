@@ -12,7 +12,7 @@ from memtui.store.database import Database
 from memtui.store.operation import OperationDraft, OperationHandle
 from tests.store.test_log import NOW, append, draft, read
 
-MEASURED = {
+MEASURED: dict[str, list[Any]] = {
     "latency": [10, 20, 30], "results": [1, 2, 3], "tokens": [6, 12, 18],
     "score": [0.25, 0.5, 0.75], "cost": ["0.5", "1.25", "2.5"],
 }  # fmt: skip
@@ -54,7 +54,7 @@ def test_numbers_are_compared_exactly(database: Database) -> None:
             assert found == expected, (measure, line)
 
 
-ASKED_OF = {
+ASKED_OF: dict[str, dict[str, Any]] = {
     "agent": {"scope": {"agent_id": "a"}}, "project": {"scope": {"project_id": "a"}},
     "issue": {"scope": {"issue_id": "a"}}, "run": {"scope": {"run_id": "a"}},
     "subject": {"scope": {"subject_id": "a"}}, "by": {"principal": "a"},
