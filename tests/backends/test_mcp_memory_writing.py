@@ -448,3 +448,18 @@ async def test_a_graph_is_added_to_whatever_its_ends(
     for line in content.splitlines():
         assert line.strip("\ufeff \t").removesuffix("]}") in path.read_text()
     assert len(await adapter.problems(ACME)) == content.count(LINE + LINE)
+
+
+async def test_where_two_files_cannot_change_places_at_once_a_change_is_made_all_the_same(
+    tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared, "_c_library", object)
+    path = tmp_path / "memory.jsonl"
+    path.write_text(f"{SPACED}\n")
+    adapter = await opened(path)
+    for text in ("One.", "Two."):
+        source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="acme")
+        await adapter.write(WriteRequest(scope=ACME, source=source, content=text, title="vim"))
+    observations = json.loads(path.read_text())["observations"]
+    assert observations == ["edits", "edits", "é →", "One.", "Two."]
+    assert {one.name for one in tmp_path.iterdir()} == {"memory.jsonl", "state0"}

@@ -510,6 +510,29 @@ async def test_each_of_several_facts_of_one_key_is_a_fact_of_its_own(
     assert [one.text for one in await adapter.history(known["bo"], SCOPE)] == ["owner: bo"]
 
 
+async def test_what_each_stage_of_a_query_gives_is_told_by_record(opened: Opened) -> None:
+    adapter = await opened()
+    company = Scope(company_id=COMPANY)
+    key = (await fact(adapter, "owner: ana")).provider_record_id
+    word = (await fact(adapter, "lead: the owner of the walrus")).provider_record_id
+    wide = (await fact(adapter, "chair: some owner", scope=company)).provider_record_id
+    text = (await write(adapter, "The owner of the walrus job is known.")).provider_record_id
+    await write(adapter, "Nothing of the kind.")
+    request = QueryRequest(scope=SCOPE, query="owner of the walrus", top_k=4)
+    stages = {one.name: one.scores for one in (await adapter.explain(request)).stages}
+    assert stages["keys"] == {key: 1.0}
+    assert stages["words"].keys() == {key, word, wide}
+    assert stages["words"][word] > stages["words"][key] == stages["words"][wide] > 0
+    assert stages["meaning"].keys() == {text}
+    assert 0 < stages["meaning"][text] <= 1
+    assert stages["scope"].keys() == {key, word, wide, text}
+    assert stages["scope"][word] == stages["scope"][text] > stages["scope"][wide]
+    first = await adapter.explain(request.model_copy(update={"top_k": 1}))
+    assert {one.name: list(one.scores) for one in first.stages}["scope"] == [key]
+    assert "needs re-index" not in stages
+    assert "topic" not in stages
+
+
 async def test_what_was_once_about_a_subject_is_erased_with_it(
     opened: Opened, clock: Clock
 ) -> None:
