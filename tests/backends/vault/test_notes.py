@@ -563,3 +563,21 @@ async def test_a_summary_is_what_is_searched_and_the_text_what_opens(
     )
     assert 'summary: ""\n' in (root / "projects/web/notes/deploy.md").read_text()
     assert len(await ask(adapter, "main happening")) == 1
+
+
+@pytest.mark.parametrize("path", ["../out.md", "a/../../out.md", "/out.md", ".hidden.md", "a.txt"])
+async def test_nothing_is_restored_to_a_place_that_no_note_can_have(
+    path: str, open_vault: Open, root: Path, tmp_path: Path
+) -> None:
+    adapter = await open_vault()
+    kept = await note(adapter, "Kept.")
+    [taken] = await adapter.snapshot([kept], SCOPE)
+    for place in (tmp_path / "out.md", root / ".hidden.md", root / "a.txt"):
+        place.write_text("Of others.\n")
+    before = contents(tmp_path)
+    for changed in (taken.model_copy(update={"handle": handle(path)}),
+                    Snapshot(handle=handle(path), record=None)):  # fmt: skip
+        with pytest.raises(Invalid, match="is not the path of a note"):
+            await adapter.restore([taken, changed], SCOPE)
+    assert contents(tmp_path) == before
+    assert (root / ".hidden.md").read_text() == "Of others.\n"
