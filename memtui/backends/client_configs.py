@@ -99,7 +99,7 @@ def client_files(
         paths += [folder / name for name in _OF_PROGRAMS]
         for code, name in product(_CODES, _OF_CODES):
             found = (folder / code).glob(name) if "*" in name else [folder / code / name]
-            paths += islice(found, _PROFILES)
+            paths += sorted(islice(found, _PROFILES))
     paths += [codex_folder(home, env) / "config.toml", managed / "managed-mcp.json"]
     return list(dict.fromkeys(paths))
 

@@ -395,8 +395,7 @@ def test_two_of_everything_are_found_each_with_all_that_is_known_of_it(
             }
         ),
         codes / "profiles" / "1" / "mcp.json": '{"servers": {"z": {"url": "https://mem0.ai"}}}',
-        home
-        / ".config/VSCodium/User/profiles/2/mcp.json": '{"servers": {"w": {"url": "https://MEM0.ai"}}}',
+        codes / "profiles" / "2" / "mcp.json": '{"servers": {"w": {"url": "https://MEM0.ai"}}}',
         home
         / ".npm/_npx/1"
         / "node_modules/@modelcontextprotocol/server-memory/dist"
@@ -484,9 +483,9 @@ def test_two_of_everything_are_found_each_with_all_that_is_known_of_it(
          "The MCP server x in ~/.claude.json writes it.", False),
         ("mem0-mcp-json", "~/.config/Code/User/profiles/1/mcp.json", "mem0 of the MCP server z", {},
          None, "The MCP server z in ~/.config/Code/User/profiles/1/mcp.json writes it.", True),
-        ("mem0-mcp-json-2", "~/.config/VSCodium/User/profiles/2/mcp.json",
+        ("mem0-mcp-json-2", "~/.config/Code/User/profiles/2/mcp.json",
          "mem0 of the MCP server w", {}, None,
-         "The MCP server w in ~/.config/VSCodium/User/profiles/2/mcp.json writes it.", True),
+         "The MCP server w in ~/.config/Code/User/profiles/2/mcp.json writes it.", True),
         ("mcp-memory-dist",
          "~/.npm/_npx/1/node_modules/@modelcontextprotocol/server-memory/dist/memory.json",
          "MCP memory @", {}, 2,
