@@ -169,3 +169,33 @@ async def test_a_preamble_has_what_helped_before_after_pins_and_rules(
     answer = await service.query(caller, asking)
     assert answer.snippets[0].text == best, "an answer is ranked by relevance"
     await service.close()
+
+
+async def test_a_record_has_helped_where_more_say_so_than_not(
+    service: MemoryService, caller: Caller, note: WriteRequest
+) -> None:
+    other = caller.model_copy(update={"principal": "user:bo"})
+    said: dict[str, list[tuple[Caller, int, Verdict]]] = {
+        "once": [(caller, 0, HELPED)], "never": [(caller, 0, NOT_HELPED)],
+        "both": [(caller, 0, HELPED), (other, 0, NOT_HELPED)],
+        "more": [(caller, 0, HELPED), (other, 0, NOT_HELPED), (other, 1, HELPED)],
+        "less": [(caller, 0, NOT_HELPED), (other, 0, NOT_HELPED), (other, 1, HELPED)],
+        "turned": [(caller, 0, NOT_HELPED), (caller, 0, HELPED)],
+        "withdrawn": [(caller, 0, HELPED), (caller, 0, WITHDRAWN)], "unsaid": [],
+    }  # fmt: skip
+    handles = {
+        name: (await service.write(caller, note.model_copy(update={"record_id": name}))).handles[0]
+        for name in said
+    }
+    asked = [(await service.query(caller, ASKED)).operation_id for _ in range(2)]
+    for name, words in said.items():
+        for who, number, verdict in words:
+            await service.feedback.say(who, handles[name], verdict, operation_id=asked[number])
+    log = service.core.log(caller.company_id)
+    assert log.helped("default") == {"once", "more", "turned"}
+    assert log.helped("second") == frozenset()
+    counted = await service.log.retrieval_stats(caller, "default", list(said))
+    assert {name: (one.helped, one.not_helped) for name, one in counted.items()} == {
+        "once": (1, 0), "never": (0, 1), "both": (1, 1), "more": (2, 1), "less": (1, 2),
+        "turned": (1, 0), "withdrawn": (0, 0), "unsaid": (0, 0),
+    }  # fmt: skip

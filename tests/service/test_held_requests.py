@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ from memtui.service import (
     undo,
 )
 from memtui.service.answers import ReviewRule, RuleAction, RuleTest
-from memtui.service.holding import Met, _Asked, reads_like_order, state_of
+from memtui.service.holding import Met, _Asked, find, fixed, reads_like_order, state_of
 from memtui.service.review import HeldWrite, Review
 from memtui.store.erasing import Aim
 from tests.homes import furnish
@@ -378,3 +379,32 @@ def test_an_order_is_seen_in_every_field_of_a_correction(name: str) -> None:
     value = ("fine", ORDER) if name == "tags" else ORDER
     assert reads_like_order(plain.model_copy(update={name: value}))
     assert not reads_like_order(ForgetRequest(scope=APOLLO, handles=(RECORD.handle,)))
+
+
+def test_a_text_of_a_person_takes_the_place_of_the_agents_and_its_summary() -> None:
+    given = {
+        name: value for name, value in OTHER.items() if name not in {"content", "mode", "valid_to"}
+    }
+    write = asks("Theirs", **given, embedding=(0.5, 0.5))
+    change = CorrectRequest(
+        scope=APOLLO, handle=RECORD.handle, text="Theirs", summary="Short", topic="t", tags=("x",)
+    )
+    for request, name in ((write, "content"), (change, "text")):
+        assert fixed(request, None) is request
+        assert fixed(request, "Theirs") is request
+        made = fixed(request, "Ours")
+        changed = {one for one in type(request).model_fields
+                   if getattr(made, one) != getattr(request, one)}  # fmt: skip
+        assert changed == {name, "summary", *{"embedding"} & type(request).model_fields.keys()}
+        assert getattr(made, name) == "Ours"
+        assert getattr(made, "summary", None) is getattr(made, "embedding", None) is None
+
+
+def test_what_waits_is_found_by_its_id_or_the_beginning_of_one() -> None:
+    rows: Any = [SimpleNamespace(held_id=one) for one in ("abc", "abcd", "b1", "b2")]
+    for asked, found in (("abc", "abc"), ("abcd", "abcd"), ("b1", "b1"), ("b2", "b2")):
+        assert find(rows, asked).held_id == found
+    assert find(rows[1:3], "a").held_id == "abcd"
+    for asked in ("", "a", "b", "c", "abcde", "B1"):
+        with pytest.raises(NotFound):
+            find(rows, asked)

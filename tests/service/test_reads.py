@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -13,6 +13,7 @@ from memtui.contract import (
     BrowseRequest,
     Capabilities,
     ContextBundle,
+    CorrectRequest,
     ExplainStage,
     Explanation,
     Filter,
@@ -613,3 +614,33 @@ async def test_saving_tells_of_what_is_as_good_as_there(paths: Paths, settings: 
     request = WriteRequest(scope=scope, source=manual, content=first)
     assert (await service.write(caller, request)).similar == ()
     await service.close()
+
+
+async def test_a_summary_is_refused_where_none_is_kept(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, fake
+) -> None:
+    fact = note.model_copy(update={"kind": "fact"})
+    kept, own = [(await service.write(caller, one)).handles[0] for one in (note, fact)]
+    short = note.model_copy(update={"summary": "Short"})
+    assert (await service.write(caller, short)).records[0].summary == "Short"
+
+    async def refused(error: type[MemtuiError], *asked: WriteRequest | CorrectRequest) -> None:
+        before = dict(fake.records["acme/default"])
+        for one in asked:
+            change: Any = service.write if isinstance(one, WriteRequest) else service.correct
+            with pytest.raises(error):
+                await change(caller, one)
+            assert fake.records["acme/default"] == before
+
+    def of(handle: RecordHandle, summary: str) -> CorrectRequest:
+        return CorrectRequest(scope=scope, handle=handle, summary=summary, pinned=True)
+
+    await refused(Invalid, of(own, "Short"), fact.model_copy(update={"summary": "Short"}))
+    for handle, summary in ((kept, "Short"), (kept, ""), (own, "")):
+        await service.correct(caller, of(handle, summary))
+    routed = await service.core.resolve(caller, scope, None)
+    connection = await service.core.open_for(caller, routed)
+    plain = connection.adapter.capabilities.model_copy(update={"summaries": False})
+    getattr(connection.adapter, "unfilled", connection.adapter).capabilities = plain
+    await refused(Unsupported, short, of(kept, "Other"))
+    await service.correct(caller, of(kept, ""))
