@@ -532,12 +532,15 @@ class Undo(Group):
                 continue
             written = await self._look_for_written(connection, asked, texts[old.handle], found)
             for gone, now in written.steps:
-                changed.append((gone, now))
+                # As of any record that an undo puts back under another id: the old one stays away.
+                changed += [(old, old), (gone, now)]
                 found.add(gone.handle)
                 links[old.handle.provider_record_id] = gone.handle.provider_record_id
         if not found:
             return finding
-        told = f"It happened{_in_part(changed, before)}: {_back(len(found))} under another id."
+        part = "" if len(there) + len(found) == len(before) else " in part"
+        back = "1 record is" if len(found) == 1 else f"{len(found):,} records are"
+        told = f"It happened{part}: {back} back under another id."
         return Finding(asked, happened=True, told=told, steps=changed)
 
     async def _look_for_changed(
@@ -681,14 +684,6 @@ def _compare(
         "no longer as before."
     )
     return Finding(asked, happened=True, told=told, steps=changed)
-
-
-def _in_part(steps: Sequence[Step], before: Sequence[Snapshot]) -> str:
-    return "" if len(steps) == len(before) else " in part"
-
-
-def _back(count: int) -> str:
-    return "1 record is back" if count == 1 else f"{count:,} records are back"
 
 
 def _records(count: int, *, is_past: bool) -> str:

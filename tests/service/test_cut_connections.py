@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,11 @@ import pytest
 from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.contract import (
     BrowseRequest,
+    Conflict,
     CorrectRequest,
     Filter,
     ForgetRequest,
+    Invalid,
     MemtuiError,
     OperationStatus,
     RecordHandle,
@@ -108,7 +110,11 @@ class Place:
 
     service: MemoryService
     cut: Cut
-    old: RecordHandle
+    handles: list[RecordHandle] = field(default_factory=list)
+
+    @property
+    def old(self) -> RecordHandle:
+        return self.handles[1]
 
     async def texts(self) -> list[str]:
         page = await self.service.browse(ANA, BrowseRequest(scope=SCOPE, binding_key="far"))
@@ -129,6 +135,11 @@ class Place:
             ANA, ForgetRequest(scope=SCOPE, handles=(self.old,), binding_key="far")
         )
 
+    async def forget_all(self) -> Any:
+        return await self.service.forget(
+            ANA, ForgetRequest(scope=SCOPE, handles=tuple(self.handles), binding_key="far")
+        )
+
     async def undo(self) -> Any:
         return await self.service.undo(ANA)
 
@@ -144,12 +155,12 @@ async def opened(
         mine = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
         service = await open_service(paths, settings)
         await service.bindings.add(ANA, "far", provider, {**config, "url": mine})
-        place = Place(service, cut, RecordHandle(provider_key=provider, provider_record_id="x"))
+        place = Place(service, cut)
         for text in (KEPT, OLD):
             asked = WriteRequest(
                 scope=SCOPE, source=SOURCE, content=text, kind="fact", binding_key="far"
             )
-            [place.old] = (await service.write(ANA, asked)).handles
+            place.handles += (await service.write(ANA, asked)).handles
         yield place
         await service.close()
         proxy.close()
@@ -210,4 +221,43 @@ async def test_what_broke_off_is_unknown_until_it_is_checked(
             else:
                 await getattr(place, what)()
                 assert await place.texts() == after
+    pytest.fail("the mutation makes more and more calls")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("applied", [False, True])
+@pytest.mark.parametrize("mutation", ["forget", "undo"])
+@pytest.mark.parametrize("provider", SERVERS)
+async def test_what_broke_off_in_the_middle_is_had_back(
+    provider: str, mutation: str, begun: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    *, applied: bool,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("K", "k3y")
+    monkeypatch.setenv("T", "t0ken")
+    for at in range(1, 10):
+        paths = find_paths(tmp_path / f"home{at}")
+        paths.create()
+        settings = load_settings(paths, principal="user:ana")
+        async with opened(provider, paths, settings, begun) as place:
+            gone = ""
+            if mutation == "undo":
+                gone = (await place.forget_all()).operation_id
+            place.cut.calls, place.cut.at, place.cut.applied = 0, at, applied
+            with suppress(MemtuiError):
+                if mutation == "undo":
+                    await place.undo()
+                else:
+                    gone = (await place.forget_all()).operation_id
+            place.cut.at = 0
+            there = len(await place.texts())
+            done = there if mutation == "undo" else 2 - there
+            for one in (await place.service.log.page(ANA, UNKNOWN)).operations:
+                found = await place.service.check_outcome(ANA, one.operation_id)
+                assert (found.happened, "in part" in found.told) == (done > 0, done == 1)
+                gone = gone or one.operation_id
+            with suppress(Conflict, Invalid):  # all of it is undone, or nothing was done
+                await place.service.undo(ANA, gone)
+            assert await place.texts() == sorted((KEPT, OLD))
+            if place.cut.calls < at:  # all its calls have had their turn
+                return
     pytest.fail("the mutation makes more and more calls")
