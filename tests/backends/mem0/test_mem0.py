@@ -244,6 +244,24 @@ async def test_inferring_without_a_model_says_what_to_do(server: OpenServer) -> 
     await adapter.close()
 
 
+async def test_the_model_is_blamed_only_where_it_was_asked(
+    server: OpenServer, on_server: Mem0Adapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("no disk")
+
+    monkeypatch.setattr(server.memory, "add", fails)
+    with pytest.raises(Unavailable) as stored:
+        await on_server.write(request("Ann likes tea."))
+    nobody = await Mem0Adapter.open(context(url="http://127.0.0.1:9", infer=True))
+    with pytest.raises(Unavailable, match="cannot be reached") as unsent:
+        await nobody.write(request("Ann likes tea."))
+    await nobody.close()
+    assert [(one.value.sent, "infer" in str(one.value)) for one in (stored, unsent)] == [
+        (True, False), (False, False),
+    ]  # fmt: skip
+
+
 async def test_a_server_that_refuses_or_is_not_there(server: OpenServer) -> None:
     server.key = "k3y"
     try:
