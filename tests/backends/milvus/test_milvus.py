@@ -415,6 +415,9 @@ async def test_a_model_that_differs_is_told_before_anything_is_written(
     embeddings.refusals[:] = [503]
     texts = await asked(again, "pelican")
     assert texts == ["The invoices are archived by the pelican job."], "words do not stand in"
+    embeddings.refusals[:] = [503]
+    told = await again.explain(QueryRequest(scope=SCOPE, query="pelican"))
+    assert "aq_project_apollo" in {one.name: one.detail for one in told.stages}["needs re-index"]
     assert "embedding server" in (await again.problems(SCOPE))[0].message, "they do unsaid"
     await again.close()
     back = await opened()

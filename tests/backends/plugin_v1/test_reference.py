@@ -17,6 +17,8 @@ from memtui.contract import (
     NotFound,
     QueryRequest,
     Scope,
+    SourceKind,
+    SourceRef,
     Unavailable,
     Unsupported,
     WriteMode,
@@ -287,3 +289,31 @@ async def test_a_correction_leaves_when_and_by_whom_a_memory_was_made(
     untouched = await adapter.get(handle(f"workspace:web/{names[0]}"), SCOPE)
     assert untouched is not None
     assert (untouched.text, untouched.tags) == (before[0].text, ())
+
+
+@pytest.mark.parametrize(
+    ("source", "created_by", "author"),
+    [
+        (SourceKind.ISSUE_COMMENT, "user:ana", "user"),
+        (SourceKind.MANUAL_NOTE, "agent:x", "agent"),
+        (SourceKind.MANUAL_NOTE, "runtime", "runtime"), (SourceKind.MANUAL_NOTE, None, "user"),
+        (SourceKind.MANUAL_NOTE, "service:x", "user"), (SourceKind.ACTIVITY, None, "runtime"),
+        (SourceKind.RUN, None, "agent"), (SourceKind.ISSUE_COMMENT, "token:x", "agent"),
+        (None, None, "runtime"),
+    ],
+)  # fmt: skip
+async def test_other_clients_see_who_wrote_and_of_what_kind(
+    reference: Server, open_plugin: Open, source: SourceKind | None, created_by: str | None,
+    author: str,
+) -> None:  # fmt: skip
+    server, url = reference
+    adapter = await open_plugin(url)
+    given = {"run_id": "r", "issue_id": "I", "comment_id": "c", "activity_id": "a"}
+    known = source and SourceRef(kind=source, company_id="acme", **given)
+    kinds = ("fact", "summary", "checkpoint", "note")
+    for kind in kinds:
+        await note(adapter, f"Of {kind}.", kind=kind, source=known, created_by=created_by)
+    rows = [(row["content"], row["kind"], row["source"]) for row in server.rows.values()]
+    assert rows == [
+        (f"Of {kind}.", kind if kind in kinds[:3] else "fact", author) for kind in kinds
+    ]
