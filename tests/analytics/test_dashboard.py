@@ -173,6 +173,23 @@ def test_an_opening_counts_for_a_query_that_was_sealed_before_it(
     rollups.log.close()
 
 
+@pytest.mark.parametrize(("late", "hits"), [(0, 1), (1, 0)])
+def test_an_opening_counts_to_the_last_moment(
+    database: Database, root: Path, late: int, hits: int
+) -> None:
+    handle = {"rank": 1, "provider_key": "x", "provider_record_id": "r"}
+    both: dict[str, Any] = {"status": "ok", "handles": [handle], "binding_key": "b"}
+    rollups = LongRollups(LogEngine(database, root, "acme"))
+    append(database, [draft(1, operation_type="query", started_at=NOW, **both)])
+    seal(database, root, "acme")
+    at = NOW + timedelta(hours=24, microseconds=late)
+    append(database, [draft(2, operation_type="get", started_at=at, **both)])
+    for _ in ("hot", "sealed"):
+        assert check(rollups, HitSign.USED).stats.hit_count == hits
+        seal(database, root, "acme")
+    rollups.log.close()
+
+
 def test_a_state_lasts_though_all_of_it_is_sealed_meanwhile(database: Database, root: Path) -> None:
     fill(database, 20)
     log = LogEngine(database, root, "acme")

@@ -186,3 +186,21 @@ async def test_each_comment_and_document_of_each_issue_is_a_memory(
     changed = given[3].model_copy(update={"text": "Said anew"})
     answer = await capture_text(agent, changed)
     assert (answer.outcome, answer.record_ids) == (Outcome.UPDATED, stored[3].record_ids)
+
+
+async def test_a_comment_is_a_memory_of_each_binding(
+    service: MemoryService, caller: Caller
+) -> None:
+    own = caller.model_copy(update={"door": "hook"})
+    scope = Scope(company_id=caller.company_id, project_id="p")
+    agents = [Agent(service, own, scope, key) for key in ("default", "fake")]
+    for key in ("default", "fake"):
+        await service.bindings.update(caller, key, capture={Capture.COMMENTS: True})
+    comment = IssueText(issue_id="I-1", comment_id="1", text="From main")
+    first, second = [await capture_text(agent, comment) for agent in agents]
+    assert (first.outcome, second.outcome) == (Outcome.STORED, Outcome.STORED)
+    changed = comment.model_copy(update={"text": "From release"})
+    answers = [await capture_text(agent, changed) for agent in agents]
+    # A provider that condenses what it gets has no record of the comment itself.
+    assert [one.outcome for one in answers] == [Outcome.UPDATED, Outcome.KEPT]
+    assert [one.record_ids for one in answers] == [first.record_ids, second.record_ids]

@@ -182,6 +182,8 @@ def test_every_field_of_a_record_reaches_the_agent() -> None:
     }  # fmt: skip
     whole = memory_of(one, whole=True)
     assert (whole.text, whole.is_summary, whole.rank) == ("The whole", False, None)
+    plain = memory_of(one.model_copy(update={"summary": None}))
+    assert (plain.text, plain.is_summary) == ("The whole", False)
 
 
 @pytest.mark.parametrize("length", [1, 119, 120, 121, 2_000])
