@@ -138,7 +138,7 @@ def test_what_a_cache_held_has_its_own_price() -> None:
     [named] = draft_of(row(model="gpt-4o", vendor="azure", prompt_tokens=10)).usage
     assert named.provider == "azure"
     [cost] = draft_of(row(cost=0)).usage
-    assert (cost.cost_usd, cost.model) == (0, None)
+    assert (cost.cost_usd, cost.model) == (Decimal(0), None)
 
 
 def test_calls_without_a_price_count_the_known_one() -> None:

@@ -143,7 +143,7 @@ def test_tokens_of_a_cache(reader: Transcripts, tmp_path: Path) -> None:
     assert "ephemeral_1h_input_tokens" not in plain.usage[0].details
     assert more.usage[0].details["ephemeral_1h_input_tokens"] == 100
     [free] = drafts(reader, tmp_path, reply(1, "u", "?", "m", 5, costUSD=0))
-    assert (free.usage[0].cost_usd, free.usage[0].model) == (0, MODEL)
+    assert (free.usage[0].cost_usd, free.usage[0].model) == (Decimal(0), MODEL)
     assert "priced_by" not in free.usage[0].details
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 FAR = datetime(2190, 1, 1, tzinfo=UTC)
 
 
-def note(content: str, binding: str = "memory", **fields: object) -> WriteRequest:
+def note(content: str, binding: str = "memory", **fields: Any) -> WriteRequest:
     owner = {name: fields.pop(name) for name in ("project_id", "subject_id", "agent_id")
              if name in fields}  # fmt: skip
     return WriteRequest.model_validate(
@@ -226,7 +227,7 @@ async def test_what_a_destination_cannot_keep_is_no_edit_there(
     conflict: bool,
 ) -> None:  # fmt: skip
     """`lossy` keeps neither pin nor tags: that they differ there is nobody's change."""
-    fields = {"pinned": True, "expires_at": FAR, "tags": ["a"], "topic": "t"}
+    fields: dict[str, Any] = {"pinned": True, "expires_at": FAR, "tags": ["a"], "topic": "t"}
     await write(service, caller, note("one", record_id="1", **fields))
     ends = await ends_of(service, caller, "memory", "lossy")
     await apply(ends, paths.data)
