@@ -126,11 +126,13 @@ async def budget_check(
         zone=session.zone,
         near=Decimal(str(warn)),
     )
-    passed = any(one.state == "passed" for one in found)
+    is_over = any(one.state == "passed" for one in found)
     session.out.answer(
-        {"passed": passed, "limits": found}, _spending(session, found), *_sentences(session, found)
+        {"passed": not is_over, "limits": found},
+        _spending(session, found),
+        *_sentences(session, found),
     )
-    return 1 if passed else 0
+    return 1 if is_over else 0
 
 
 async def limits_of(

@@ -28,7 +28,7 @@ def test_without_limits_the_check_is_done(here: Run, fake: Fake) -> None:
         plain = here("budget", command)
         assert (plain.code, plain.out) == (0, "")
         assert plain.err == "There are no spending limits; `memtui budget set` sets one.\n"
-    assert here("budget", "check", "--json").document == {"passed": False, "limits": []}
+    assert here("budget", "check", "--json").document == {"passed": True, "limits": []}
     assert here("budget", "list", "--json").document == {"limits": []}
 
 
@@ -82,7 +82,7 @@ def test_a_passed_limit_fails_the_check_and_is_named(here: Run, fake: Fake) -> N
     ]
     machine = here("budget", "check", "--json")
     assert (machine.code, machine.err) == (1, "")
-    assert machine.document["passed"]
+    assert not machine.document["passed"]
     dollars = machine.document["limits"][0]
     assert (dollars["spent"], dollars["amount"], dollars["unpriced_count"]) == ("5.49", "5", 1)
     assert (dollars["state"], dollars["share"]) == ("passed", 1.098)
