@@ -22,6 +22,7 @@ from memtui.contract import (
     Filter,
     ForgetRequest,
     Invalid,
+    NotFound,
     Problem,
     QueryRequest,
     Record,
@@ -852,3 +853,27 @@ async def test_what_all_bindings_used_and_could_not_read_is_told_of_each(
     assert {one.binding_key: (one.status, len(one.usage)) for one in logged} == {
         "default": ("ok", 2), "second": ("ok", 2), "third": ("error", 0),
     }  # fmt: skip
+
+
+async def test_what_was_written_to_a_binding_is_taken_back_in_that_one_alone(
+    service: MemoryService, fake: type[FakeAdapter]
+) -> None:
+    await service.bindings.add(CALLER, "spare", "fake", {})
+    asked = WriteRequest(scope=P, source=SOURCE, content="a", binding_key="spare")
+    written = (await service.write(CALLER, asked)).operation_id
+    held = fake.records["acme/spare"]
+    await service.bindings.update(CALLER, "spare", read_only=True)
+    await service.bindings.update(CALLER, "spare", read_only=False)
+    await service.bindings.remove(CALLER, "spare")
+    removed = (await service.log.page(CALLER, limit=1)).operations[0].operation_id
+    with pytest.raises(NotFound):
+        await service.undo(CALLER, written)
+    await service.bindings.add(CALLER, "spare", "fake", {})
+    added = (await service.log.page(CALLER, limit=1)).operations[0].operation_id
+    with pytest.raises(Conflict):
+        await service.undo(CALLER, written)
+    assert [one.text for one in held.values()] == ["a"]
+    for one in (added, removed):
+        await service.undo(CALLER, one)
+    await service.undo(CALLER, written)
+    assert not held
