@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memtui.backends.files.reading import ParsedFile
 from memtui.backends.mcp_memory import McpMemoryAdapter, parse_graph
-from memtui.backends.mcp_memory.graph import lines_found_by_server
+from memtui.backends.mcp_memory.graph import lines_found_by_server, relation_ends
 from memtui.contract import BrowseRequest, QueryRequest, Record, Scope, SourceKind, Unavailable
 
 ACME = Scope(company_id="acme")
@@ -79,6 +79,8 @@ async def test_the_relations_of_an_entity_are_links_of_what_is_said_of_it(
     ]
     assert told("grep") == [[], [("replaces", "rg", True)]]
     assert told("rg → needs → pcre") == [[(None, "rg", True), (None, "pcre", False)], []]
+    counts = ("observations", "relations", "goes_with")
+    assert [by_text["grep"].metadata[name] for name in counts] == [0, 1, "1 relation"]
     [end] = found[by_text["grep"].handle.provider_record_id].backlinks
     assert end.handle is not None
     there = await adapter.get(end.handle, ACME)
@@ -133,6 +135,10 @@ async def test_observations_keep_their_order_and_their_entity(
         request = request.model_copy(update={"cursor": page.next_cursor})
     assert [record.text for record in found] == [*steps, "striped"]
     assert [record.title for record in found] == ["deploy"] * 5 + ["zebra"]
+
+
+def test_blanks_around_the_names_of_a_relation_are_none_of_them() -> None:
+    assert relation_ends(" rg  →\tis faster than → grep ") == ("rg", "is faster than", "grep")
 
 
 def test_variants_of_the_format_are_understood() -> None:
