@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from memtui import __version__
 from memtui.doors.mcp import stdio
 from memtui.doors.mcp.guide import INSTRUCTIONS
 from memtui.doors.mcp.tools import TOOLS
@@ -113,3 +114,67 @@ def test_other_commands_leave_the_streams_alone(
 ) -> None:
     monkeypatch.setattr(stdio, "streams", lambda: pytest.fail("the streams were opened"))
     stdio.open_early(["--home", "mcp", *words])
+
+
+_LIST = b'{"jsonrpc":"2.0","id":"list","method":"tools/list","params":{}}'
+
+
+def _listed(home: Path, count: int) -> list[dict[str, Any]]:
+    """Return what is sent after the answer to `initialize` where the tools are asked for."""
+    lines = [json.dumps(_initialize()).encode(), _INITIALIZED, _LIST]
+    return _answers(home, lines, count + 1)[1:]
+
+
+def test_the_tools_that_were_listed_are_told_before_the_sdk_is_imported(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    [told] = _listed(home, 1)
+    assert {one["name"] for one in told["result"]["tools"]} >= {"memory_search", "memory_note"}
+    program = (
+        "import sys\n"
+        "from memtui.doors.mcp import stdio\n"
+        f"stdio.open_early(['--home', {str(home)!r}, 'mcp'])\n"
+        "for _ in range(3): stdio.streams()._lines.get()\n"
+        "print(*sorted({'mcp', 'pydantic', 'typer', 'httpx'} & set(sys.modules)), file=sys.stderr)"
+    )
+    lines = [json.dumps(_initialize()).encode(), _INITIALIZED, _LIST]
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        input=b"\n".join((*lines, b"")),
+        capture_output=True,
+        check=True,
+    )
+    assert ended.stderr == b"\n"
+    assert [json.loads(line) for line in ended.stdout.splitlines()][1:] == [told]
+    # Who was told other tools than there are is told that they changed.
+    [kept] = (home / "mcp-tools").iterdir()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    document = json.loads(kept.read_text())
+    fewer = document | {"result": {"tools": document["result"]["tools"][1:]}}
+    kept.write_text(json.dumps(fewer))
+    early, changed = _listed(home, 2)
+    assert early["result"] == fewer["result"]
+    assert changed == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+    # Those of another version count for nothing.
+    kept.write_text(json.dumps(fewer | {"version": "0"}))
+    assert _listed(home, 1) == [told]
+    assert json.loads(kept.read_text()) == document
+
+
+@pytest.mark.parametrize("damaged", ["no JSON", "[]", '{"version": 1}', '{"version": "V"}'])
+def test_a_damaged_list_of_tools_is_none(damaged: str, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    kept.write_text(damaged.replace("V", __version__))
+    program = (
+        "from pathlib import Path\n"
+        "from memtui.doors.mcp import stdio\n"
+        f"streams = stdio.StandardStreams(Path({str(kept)!r}))\n"
+        "for _ in range(2): streams._lines.get()"
+    )
+    lines = [json.dumps(_initialize()).encode(), _LIST]
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        input=b"\n".join((*lines, b"")),
+        capture_output=True,
+        check=True,
+    )
+    assert [json.loads(line)["id"] for line in ended.stdout.splitlines()] == [0]
