@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from textual.actions import ActionParseResult
 from textual.app import App
+from textual.css.query import NoMatches
 from textual.dom import DOMNode
 from textual.events import Event, InputEvent, Key, Paste, Resize
 from textual.filter import LineFilter
@@ -955,6 +956,16 @@ class MemtuiApp(App[None]):
             is_given = self.theme == self._given_theme
             theme = self.controller.saved.theme if is_given else self.theme
             self.controller.remember(self.frame.MODE, theme)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Let no screen that is mounted as memtui ends make a failure of it.
+
+        Textual gives such a screen no widgets any more.
+        """
+        if self._exit and isinstance(error, NoMatches):
+            _log.info("A screen was mounted without its widgets as memtui ended: %s", error)
+            return
+        super()._handle_exception(error)
 
     def _fatal_error(self) -> None:
         """Leave with one sentence; the traceback goes to the log."""

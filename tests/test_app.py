@@ -15,6 +15,7 @@ from rich.color import ColorSystem
 from textual.color import Color
 from textual.events import Key
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.widgets import Input
 
 import memtui.service
@@ -619,3 +620,19 @@ async def test_a_home_of_another_form_says_so_and_is_opened_again(
 def _rename(database: Path, column: str, other: str) -> None:
     with closing(sqlite3.connect(database)) as home:
         home.execute(f"ALTER TABLE memory_bindings RENAME COLUMN {column} TO {other}")
+
+
+class _Late(Screen[None]):
+    """Is mounted as the app ends, when Textual gives it no widgets."""
+
+    def on_mount(self) -> None:
+        self.app.exit(return_code=3)
+        self.query_one(VirtualList).focus()
+
+
+async def test_a_screen_that_is_mounted_as_memtui_ends_is_no_failure(
+    paths: Paths, settings: Settings
+) -> None:
+    async with running(paths, settings) as (app, _):
+        app.push_screen(_Late())
+    assert app.return_code == 3

@@ -215,7 +215,9 @@ class ServiceScreen(SizedScreen[None]):
         if self._writing is None:
             return ()
         dialog, draft_of = self._writing
-        return [draft_of(dialog.written)] if dialog.is_attached and dialog.is_written else ()
+        # Before it is mounted it has nothing that could be written in.
+        is_open = dialog.is_attached and dialog.is_mounted
+        return [draft_of(dialog.written)] if is_open and dialog.is_written else ()
 
     async def ask(self, dialog: Screen[T]) -> T | None:
         """Return the answer to a question; None if the person goes back."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from memtui.screens.state import GoTo
 from memtui.service import Caller, MemoryService
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
-from tests.screens.piloting import running, toasts, until, write_notes
+from tests.screens.piloting import running, toasts, type_at_once, until, write_notes
 
 MECH = Scope(company_id="local", project_id="mech")
 
@@ -29,6 +30,21 @@ def end(app: MemtuiApp) -> None:
     """End the app as a terminal that goes does, with a signal that comes more than once."""
     for _ in range(2):
         app._leave(128 + signal.SIGHUP)
+
+
+async def test_a_dialog_that_was_not_mounted_yet_keeps_nothing(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["deploys by hand"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await until(pilot, lambda: app.screen.query_one(VirtualList).current)
+        type_at_once(app, "e")
+        while not isinstance(app.screen, EditText):
+            await asyncio.sleep(0)
+        assert not app.screen.is_mounted
+        end(app)
+    assert folders(paths) == []
+    assert app.return_code == 128 + signal.SIGHUP
 
 
 def to_edit(record: Record) -> GoTo:
@@ -103,7 +119,7 @@ async def test_an_edit_goes_on_from_the_text_that_it_was_begun_with(
         assert "to go on: e on “deploys by hand”" in str(toasts(app))
         for name, text in ((other, "other"), (record, "deploys by hand, mine")):
             app.screen.post_message(to_edit(name))
-            await until(pilot, lambda: isinstance(app.screen, EditText))
+            await until(pilot, lambda: isinstance(app.screen, EditText) and app.screen.is_mounted)
             assert text_of(app) == text
             if name is other:
                 await pilot.press("escape")
@@ -176,7 +192,9 @@ async def test_of_two_texts_for_the_same_each_is_offered_in_its_turn(
             app.state.mended.clear()  # what waited for review was decided on
             if kept:
                 app.screen.post_message(to_edit(record))
-                await until(pilot, lambda: isinstance(app.screen, EditText))
+                await until(
+                    pilot, lambda: isinstance(app.screen, EditText) and app.screen.is_mounted
+                )
                 assert text_of(app) in kept
                 await pilot.press("escape", "y")
                 await until(pilot, lambda: app.screen is app.frame)
