@@ -503,7 +503,8 @@ class Undo(Group):
                     finding = finding._replace(steps=[*finding.steps, *written.steps])
                     if now is not None:
                         entry.links[old.handle.provider_record_id] = now.handle.provider_record_id
-            if asked.operation_type is OperationType.UNDO:
+            keeps_ids = connection.adapter.capabilities.keeps_ids
+            if asked.operation_type is OperationType.UNDO and not keeps_ids:
                 finding = await self._with_what_came_back(
                     connection, asked, before, finding, entry.links
                 )
@@ -531,6 +532,8 @@ class Undo(Group):
             if old.record is not None or old.handle in there or old.handle not in texts:
                 continue
             written = await self._look_for_written(connection, asked, texts[old.handle], found)
+            if written.happened is None and not finding.happened:
+                finding = written  # nobody can tell, so it must not count as not done
             for gone, now in written.steps:
                 # As of any record that an undo puts back under another id: the old one stays away.
                 changed += [(old, old), (gone, now)]
@@ -576,12 +579,13 @@ class Undo(Group):
         async for page in connection.pages(request):
             for record in page.records:
                 same = (
-                    record.text.startswith(content)
+                    record.text.startswith(content)  # the log has only the beginning of a long one
                     if content
                     else is_value_of(asked, CONTENT, record.text)
                 )
                 if (
                     same
+                    and text in {"", record.text}
                     and record.handle not in others
                     and not await self._is_known(asked, record.handle)
                 ):

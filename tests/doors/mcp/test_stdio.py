@@ -145,7 +145,7 @@ def test_the_tools_that_were_listed_are_told_before_the_sdk_is_imported(tmp_path
     )
     assert ended.stderr == b"\n"
     assert [json.loads(line) for line in ended.stdout.splitlines()][1:] == [told]
-    # Who was told other tools than there are is told that they changed.
+    # A client that got an outdated list hears that the tools changed.
     [kept] = (home / "mcp-tools").iterdir()
     assert kept.stat().st_mode & 0o777 == 0o600
     document = json.loads(kept.read_text())

@@ -55,7 +55,7 @@ class Reference:
         return error(404, "not_found", "no such route")
 
     def clock(self) -> datetime:
-        """Now, and never the same twice unless it is told the time."""
+        """Return the given time, or else the present one, a little later with each call."""
         if self._now is not None:
             return self._now()
         self._ticks += 1
