@@ -284,11 +284,12 @@ class Form(ABC):
         return document
 
 
-_HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
-
-
 class TomlForm(Form):
-    """TOML: an object is a table of its own at the end."""
+    """TOML: an object is a table of its own at the end.
+
+    tomlkit writes the table; it is put in by hand because tomlkit would put it between a comment
+    and the table that the comment is about, and with other line ends than the file's.
+    """
 
     def parse(self, text: str) -> Any:
         """Return what a text says."""
@@ -298,36 +299,70 @@ class TomlForm(Form):
         """Return the file with the tables behind all else."""
         text = None if before is None else before.decode()
         for one in additions:
-            text = self._added(text, one)
+            end = _line_end(text or "")
+            ended = text is None or text.endswith("\n")
+            gap = "" if not text else end if ended else end * 2
+            text = f"{text or ''}{gap}{_table(one, end)}{end if ended else ''}"
         return (text or "").encode()
-
-    def _added(self, before: str | None, one: Addition) -> str:
-        text = before or ""
-        end = "\r\n" if "\r\n" in text else "\n"
-        pairs = [
-            f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in one.value.items()
-        ]
-        table = end.join([f"[{'.'.join(one.path)}]", *pairs])
-        ended = before is None or text.endswith("\n")
-        gap = "" if not text else end if ended else end * 2
-        return f"{text}{gap}{table}{end if ended else ''}"
 
     def without(self, now: bytes, additions: Sequence[Addition]) -> list[bytes]:
         """Return the file without the tables and the empty line above each."""
         texts = [now.decode()]
         for one in reversed(additions):
-            texts = [left for text in texts for left in self._without(text, one)]
+            texts = [left for text in texts for left in _without_table(text, one)]
         return [text.encode() for text in texts]
 
-    def _without(self, text: str, one: Addition) -> list[str]:
-        table = re.escape(f"[{'.'.join(one.path)}]")
-        header = re.search(rf"^{table}", text, re.MULTILINE)
-        if header is None:
-            return []
-        behind = _HEADER.search(text, header.end())
-        above, below = text[: header.start()], text[behind.start() :] if behind else ""
-        line = above.removesuffix("\n").removesuffix("\r")
-        return [left + below for left in (line, line.rstrip("\r\n"), above)]
+
+def _line_end(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _table(one: Addition, end: str) -> str:
+    import tomlkit
+
+    value = one.value
+    for name in reversed(one.path):
+        value = {name: value}
+    return tomlkit.dumps(value).rstrip("\n").replace("\n", end)
+
+
+def _without_table(text: str, one: Addition) -> list[str]:
+    """Return the texts that a table can have been added to, the likeliest last."""
+    end = _line_end(text)
+    above, found, below = text.partition(_table(one, end))
+    is_whole = (
+        found and (not above or above.endswith("\n")) and (not below or below.startswith(end))
+    )
+    if not is_whole:
+        return _without_rewritten(text, one)
+    below = below.removeprefix(end)
+    line = above.removesuffix(end)
+    likeliest = line if below.startswith(end) else above
+    return [left + below for left in (line, line.rstrip("\r\n"), above, likeliest)]
+
+
+def _without_rewritten(text: str, one: Addition) -> list[str]:
+    """Return the text without a table that somebody has written in another way since."""
+    import tomlkit
+    from tomlkit.items import Table
+
+    document = tomlkit.parse(text)
+    holder: Any = document
+    try:
+        for name in one.path[:-1]:
+            holder = holder[name]
+        table = holder[one.path[-1]]
+        del holder[one.path[-1]]
+    except KeyError:
+        return []
+    if not isinstance(table, Table):
+        return [document.as_string()]
+    last = max((at for at, (key, _) in enumerate(table.value.body) if key is not None), default=-1)
+    behind = "".join(item.as_string() for _, item in table.value.body[last + 1 :])
+    whole = table.as_string()
+    above, _, below = text.partition(whole)
+    header = above.rstrip("\r\n").rfind("\n") + 1
+    return [above[:header].removesuffix(_line_end(text)) + behind + below]
 
 
 class _Part(NamedTuple):
@@ -341,7 +376,10 @@ class _Part(NamedTuple):
 
 
 class JsonForm(Form):
-    """JSON, also with comments and with commas behind the last member."""
+    """JSON, also with comments and with commas behind the last member.
+
+    Edited by hand: no library in use writes JSON with comments and keeps the rest to the byte.
+    """
 
     def parse(self, text: str) -> Any:
         """Return what a text says."""
@@ -459,7 +497,7 @@ def _put(text: str, opening: int, name: str | None, value: Any) -> str:
     """
     parts = _parts(text, opening)
     is_root = opening == _skip(text, 0)
-    end = "\r\n" if "\r\n" in text else "\n"
+    end = _line_end(text)
     if not parts and (is_root or name is None):
         return f"{text[: opening + 1]} {_padded(name, value)} {text[opening + 1 :]}"
     if not parts:

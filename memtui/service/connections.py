@@ -153,6 +153,7 @@ async def _in_time(
 
 
 async def _tried(call: Callable[[], Awaitable[T]], tries: int, failed: list[Unavailable]) -> T:
+    # By hand: ten lines; only the error itself says whether the call was sent and may be repeated.
     while True:
         try:
             return await call()

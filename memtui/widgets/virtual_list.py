@@ -1,5 +1,6 @@
 """A list of any length: it draws the rows it is given and asks for the rest, never fetching itself.
 
+It is written by hand because Textual's DataTable and OptionList hold every row that they list.
 Give it `columns` and a model (`WindowRows` or `AppendedRows`). When lines come into view that the
 model does not hold it posts `PagesWanted`; the owner fetches them, puts them into the model and
 calls `rows_changed()`. Cursor, marks and a range are pinned to row keys, so that rows may come,

@@ -1,5 +1,6 @@
 """Markdown files with YAML frontmatter, edited line by line so that the rest stays to the byte.
 
+It is edited by hand because PyYAML, and python-frontmatter over it, write the whole block anew.
 Wikilinks and inline tags are read as Obsidian reads them: in code, comments and URLs there are
 none. A line `- relation [[Note]]` also says what sort of link it is, as basic-memory writes it.
 

@@ -97,6 +97,26 @@ def test_what_came_behind_stays_when_the_server_goes(tmp_path: Path) -> None:
     assert tomllib.loads(toml.read_text()) == {"later": {"kept": "yes"}}
 
 
+@pytest.mark.parametrize("rewritten", [False, True])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_comment_stays_that_came_behind_a_toml_table(
+    tmp_path: Path, end: str, *, rewritten: bool
+) -> None:
+    path = tmp_path / "config.toml"
+    before, behind = f'model = "x"{end}', f'{end}# of later{end}[later]{end}kept = "yes"{end}'
+    path.write_bytes(before.encode())
+    codex = find_client("codex", CLIENTS)
+    installing(codex, path, COMMAND).apply(set())
+    text = path.read_bytes().decode()
+    if rewritten:
+        text = text.replace("command = ", "command=")
+    path.write_bytes((text + behind).encode())
+    uninstalling(codex, path).apply(set())
+    left = path.read_bytes().decode()
+    assert tomllib.loads(left) == {"model": "x", "later": {"kept": "yes"}}
+    assert left == before + behind
+
+
 def test_a_file_that_changed_since_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text("{}")
@@ -178,6 +198,6 @@ def test_any_document_is_as_it_was_afterwards(
 
 def test_toml_strings_are_escaped(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
-    command = ['me"mtui', "a\\b", "snow\u2603", "new\nline"]
+    command = ['me"mtui', "a\\b", "snow\u2603", "new\nline", "\x7f"]
     installing(find_client("codex", CLIENTS), path, command).apply(set())
     assert TomlForm().load(path, path.read_bytes())["mcp_servers"][NAME]["args"] == command[1:]
