@@ -123,8 +123,11 @@ _CHANGING = ("writable", "correction", "restore", "keeps_ids", "namespace_change
 
 def abilities_in(context: BindingContext, abilities: Capabilities) -> Capabilities:
     """Return what is left of a provider's abilities in a binding, which may be read-only."""
-    if not context.read_only:
-        return abilities
+    return read_only(abilities) if context.read_only else abilities
+
+
+def read_only(abilities: Capabilities) -> Capabilities:
+    """Return the abilities that change nothing."""
     return abilities.model_copy(update=dict.fromkeys(_CHANGING, False))
 
 

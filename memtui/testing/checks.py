@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 import pytest_asyncio
@@ -18,6 +18,7 @@ from memtui.contract import (
     Adapter,
     BindingContext,
     BrowseRequest,
+    Capabilities,
     Conflict,
     CorrectRequest,
     Explanation,
@@ -64,11 +65,81 @@ _SAME = ("handle", "text", "source", "title", "summary", "kind", "topic", "tags"
          "created_by", "expires_at", "pinned", "metadata", "scope")  # fmt: skip
 
 
-class Kit(ABC):
-    """Base of the checks; a subclass opens the adapter under test."""
+Check = TypeVar("Check", bound=Callable[..., Awaitable[None]])
 
+_NEEDED: set[str] = set()
+
+
+def needs(*abilities: str) -> Callable[[Check], Check]:
+    """Leave a check out where the adapter under test lacks one of these.
+
+    Beside the names of capabilities there are `exact` (what is written is what is stored, at once),
+    `read_only`, and `durable` and `revisions`, which a subclass of `Kit` says of its provider.
+    """
+    _NEEDED.update(abilities)
+
+    def named(check: Check) -> Check:
+        vars(check)["needs"] = abilities
+        return check
+
+    return named
+
+
+class Kit(ABC):
+    """Base of the checks; a subclass says what the adapter under test offers, and opens it."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities()
+    """Those of the adapter as `open_adapter` opens it; checks of others are not collected."""
     is_durable = True
     """Whether a record must outlive `close` and a second `open_adapter` on the same folder."""
+    has_revisions = True
+    """Whether a record has a revision, so that a change based on an old one is a conflict."""
+
+    def __init_subclass__(cls) -> None:
+        """Put the reason in the place of each check that does not apply: pytest collects no text.
+
+        A class that opens no adapter keeps every check, for its subclasses.
+        """
+        super().__init_subclass__()
+        if cls.open_adapter is Kit.open_adapter:
+            return
+        for name in [name for name in dir(cls) if name.startswith("test_")]:
+            check = next(
+                there
+                for base in cls.__mro__
+                if not isinstance(there := vars(base).get(name, ""), str)
+            )
+            needed = getattr(check, "needs", ())
+            lacking = [one for one in needed if not cls.offers(cls.capabilities, one)]
+            chosen = f"it lacks {', '.join(lacking)}" if lacking else check
+            if chosen is not getattr(cls, name):
+                setattr(cls, name, chosen)
+
+    @classmethod
+    def offers(cls, can: Capabilities, ability: str) -> bool:
+        """Say whether an adapter with these capabilities has what a check needs."""
+        others = {
+            "exact": can.writable and not can.provider_managed_extraction,
+            "read_only": not can.writable,
+            "durable": cls.is_durable,
+            "revisions": cls.has_revisions,
+        }
+        return others[ability] if ability in others else bool(getattr(can, ability))
+
+    async def test_capabilities(self, adapter: Adapter) -> None:
+        """The class names the adapter's capabilities; `pytest -rP` lists what does not apply."""
+        for name in dir(self):
+            if name.startswith("test_") and isinstance(reason := getattr(self, name), str):
+                print(f"{name} does not apply: {reason}")  # noqa: T201  # pytest shows it
+        differing = [
+            ability
+            for ability in sorted(_NEEDED)
+            if self.offers(self.capabilities, ability) != self.offers(adapter.capabilities, ability)
+        ]
+        assert not differing, (
+            f"the class's `capabilities` and the adapter's differ in {', '.join(differing)}; "
+            "set those that the adapter has, so that the checks that apply are run"
+        )
 
     @abstractmethod
     async def open_adapter(self, tmp_path: Path) -> Adapter:
@@ -153,19 +224,6 @@ class Kit(ABC):
         return RecordHandle(provider_key=adapter.key, provider_record_id=record_id)
 
 
-def need(adapter: Adapter, *abilities: str) -> None:
-    """Skip the check unless the adapter says that it has these abilities.
-
-    `exact`: what is written is what is stored, at once.
-    """
-    can = adapter.capabilities
-    for ability in abilities:
-        if not getattr(can, "writable" if ability == "exact" else ability):
-            pytest.skip(f"the adapter does not offer {ability}")
-        if ability == "exact" and can.provider_managed_extraction:
-            pytest.skip("the provider stores its own extraction")
-
-
 def day(number: int) -> datetime:
     """Return a day of the past, counted from the first of January 2025, in UTC."""
     return datetime(2025, 1, 1, tzinfo=UTC) + timedelta(days=number)
@@ -180,9 +238,9 @@ class WriteChecks(Kit):
         schema = adapter.config_model.model_json_schema()
         assert schema["type"] == "object", "config_model must describe an object"
 
+    @needs("exact")
     async def test_write_then_get(self, adapter: Adapter) -> None:
         """A record comes back with its text, source and metadata."""
-        need(adapter, "exact")
         metadata = {"ticket": "A-1", "weight": 2, "nested": {"flags": [True, None, "yes"]}}
         handle = await self.write(adapter, "Deploys happen from main.", metadata=metadata)
         record = await self.read(adapter, handle)
@@ -193,9 +251,9 @@ class WriteChecks(Kit):
         kept = {key: record.metadata.get(key) for key in metadata}
         assert kept == metadata, "the metadata was lost or changed"
 
+    @needs("exact")
     async def test_hostile_text_is_kept_exactly_or_refused(self, adapter: Adapter) -> None:
         """No text is changed in silence."""
-        need(adapter, "exact")
         for name, text in HOSTILE.items():
             try:
                 handle = await self.write(adapter, text)
@@ -204,16 +262,16 @@ class WriteChecks(Kit):
             record = await self.read(adapter, handle)
             assert record.text == text, f"the text ({name}) came back changed"
 
+    @needs("exact")
     async def test_two_writes_are_two_records(self, adapter: Adapter) -> None:
         """The same text twice is two records unless it is an upsert."""
-        need(adapter, "exact")
         first = await self.write(adapter, "The same sentence.")
         second = await self.write(adapter, "The same sentence.")
         assert first != second, "a second write took the place of the first"
 
+    @needs("exact")
     async def test_parallel_writes_are_all_kept(self, adapter: Adapter) -> None:
         """Twenty writes at once lose nothing."""
-        need(adapter, "exact")
         texts = [f"parallel note number {number}" for number in range(20)]
         handles = await asyncio.gather(*(self.write(adapter, text) for text in texts))
         ids = {handle.provider_record_id for handle in handles}
@@ -221,11 +279,9 @@ class WriteChecks(Kit):
         records = await asyncio.gather(*(self.read(adapter, handle) for handle in handles))
         assert [r.text for r in records] == texts, "a parallel write was lost or mixed up"
 
+    @needs("exact", "durable")
     async def test_record_outlives_the_adapter(self, adapter: Adapter, tmp_path: Path) -> None:
         """A write is durable once it returned."""
-        need(adapter, "exact")
-        if not self.is_durable:
-            pytest.skip("the provider says that it keeps nothing")
         handle = await self.write(adapter, "Durable once acknowledged.")
         await adapter.close()
         again = await self.open_adapter(tmp_path)
@@ -236,9 +292,9 @@ class WriteChecks(Kit):
         assert record is not None, "the record did not outlive the adapter"
         assert record.text == "Durable once acknowledged.", "the record changed over a reopening"
 
+    @needs("writable", "keeps_ids")
     async def test_given_id_is_kept(self, adapter: Adapter) -> None:
         """`keeps_ids`: the record is stored under the id that was given, and upsert replaces it."""
-        need(adapter, "writable", "keeps_ids")
         given = "6f1c7e9e-3a51-4a53-9b5e-0a8f3a0c1d11"
         handle = await self.write(adapter, "First text.", record_id=given)
         assert handle.provider_record_id == given, "the record got another id than was given"
@@ -246,17 +302,17 @@ class WriteChecks(Kit):
         assert again == handle, "an upsert on an id made another record"
         assert (await self.read(adapter, handle)).text == "Second text.", "upsert kept the old text"
 
+    @needs("exact")
     async def test_creation_time_is_kept(self, adapter: Adapter) -> None:
         """A record that says when it was created keeps the time that was given."""
-        need(adapter, "exact")
         handle = await self.write(adapter, "From the past.", created_at=day(3))
         record = await self.read(adapter, handle)
         if record.created_at is not None:
             assert record.created_at == day(3), "created_at is not the time that was given"
 
+    @needs("writable", "expiry")
     async def test_expired_is_not_returned(self, adapter: Adapter) -> None:
         """`expiry`: a record past its time is found by nothing."""
-        need(adapter, "writable", "expiry")
         late = await self.write(adapter, "Stale zebra token.", expires_at=day(1))
         future = day(36_500)
         fresh = await self.write(adapter, "Fresh zebra token.", expires_at=future)
@@ -269,17 +325,17 @@ class WriteChecks(Kit):
             ids = await self.listed(adapter)
             assert late.provider_record_id not in ids, "browse returns an expired record"
 
+    @needs("writable", "pin")
     async def test_pin_is_kept(self, adapter: Adapter) -> None:
         """`pin`: a pinned record says so."""
-        need(adapter, "writable", "pin")
         handle = await self.write(adapter, "Always remember this.", pinned=True)
         assert (await self.read(adapter, handle)).pinned, "the pin was lost"
         other = await self.write(adapter, "Remember this perhaps.")
         assert not (await self.read(adapter, other)).pinned, "a record is pinned unasked"
 
+    @needs("exact")
     async def test_what_is_not_kept_is_refused(self, adapter: Adapter) -> None:
         """A pin or an expiry that the provider does not keep is refused, never dropped."""
-        need(adapter, "exact")
         asked: dict[str, dict[str, Any]] = {
             "pin": {"pinned": True},
             "expiry": {"expires_at": day(36_500)},
@@ -289,10 +345,9 @@ class WriteChecks(Kit):
                 with pytest.raises((Unsupported, Invalid)):
                     await self.write(adapter, "Kept with what it cannot have.", **fields)
 
+    @needs("read_only")
     async def test_read_only_refuses(self, adapter: Adapter) -> None:
         """Without `writable`, nothing can be changed."""
-        if adapter.capabilities.writable:
-            pytest.skip("the adapter is writable")
         request = WriteRequest(scope=self.scope(), source=self.source(), content="No.")
         with pytest.raises(Unsupported):
             await adapter.write(request)
@@ -331,16 +386,16 @@ class ReadChecks(Kit):
         """Nothing found is an empty bundle."""
         assert await self.found(adapter, "qxzvkj") == [], "query found what nobody wrote"
 
+    @needs("writable")
     async def test_query_right_after_write(self, adapter: Adapter) -> None:
         """A write can be found at once."""
-        need(adapter, "writable")
         handle = await self.write(adapter, "The staging cluster runs on marmoset hardware.")
         ids = await self.found(adapter, "marmoset hardware")
         assert handle.provider_record_id in ids, "query does not find what was just written"
 
+    @needs("exact")
     async def test_snippet_is_the_record(self, adapter: Adapter) -> None:
         """A snippet carries the record's text, source and handle."""
-        need(adapter, "exact")
         handle = await self.write(adapter, "Invoices are archived by the pelican job.")
         request = QueryRequest(scope=self.scope(), query="pelican invoices")
         snippet = (await adapter.query(request)).snippets[0]
@@ -349,9 +404,9 @@ class ReadChecks(Kit):
         assert snippet.text == record.text, "the snippet's text is not the record's"
         assert snippet.source == record.source, "the snippet's source is not the record's"
 
+    @needs("exact")
     async def test_top_k(self, adapter: Adapter) -> None:
         """No more than top_k, best first, and `capped` where more would match."""
-        need(adapter, "exact")
         for number in range(6):
             await self.write(adapter, f"Walrus observation number {number}.")
         bundle = await adapter.query(
@@ -363,34 +418,34 @@ class ReadChecks(Kit):
         ids = [snippet.handle.provider_record_id for snippet in bundle.snippets]
         assert len(set(ids)) == len(ids), "query returned a record twice"
 
+    @needs("writable")
     async def test_odd_queries(self, adapter: Adapter) -> None:
         """Any text can be asked for."""
-        need(adapter, "writable")
         await self.write(adapter, "An ordinary record.")
         for query in ODD_QUERIES:
             bundle = await adapter.query(QueryRequest(scope=self.scope(), query=query))
             assert len(bundle.snippets) <= 1, f"{query[:9]!r} returned more records than there are"
 
+    @needs("exact")
     async def test_metadata_filter(self, adapter: Adapter) -> None:
         """A metadata filter keeps out what does not match it."""
-        need(adapter, "exact")
         await self.write(adapter, "Otter note one.", metadata={"stage": "draft"})
         kept = await self.write(adapter, "Otter note two.", metadata={"stage": "final"})
         ids = await self.found(adapter, "otter note", metadata_filter={"stage": "final"})
         assert ids == [kept.provider_record_id], "the metadata filter is not applied"
 
+    @needs("exact", "agents_search")
     async def test_agents_search(self, adapter: Adapter) -> None:
         """`agents_search`: its agents find a record by its own words, and nothing by others."""
-        need(adapter, "exact", "agents_search")
         handle = await self.write(adapter, "quokka")
         as_agents: dict[str, Any] = {"matching": Matching.AGENTS}
         ids = await self.found(adapter, "quokka", **as_agents)
         assert handle.provider_record_id in ids, "its agents do not find what was just written"
         assert await self.found(adapter, "qxzvkj", **as_agents) == [], "they find anything"
 
+    @needs("exact")
     async def test_projects_are_apart(self, adapter: Adapter) -> None:
         """A project's records are not seen from another project."""
-        need(adapter, "exact")
         other = self.scope(project_id="gemini")
         handle = await self.write(adapter, "Gemini keeps a secret heron.", scope=other)
         assert await self.found(adapter, "secret heron") == [], "query crossed projects"
@@ -398,9 +453,9 @@ class ReadChecks(Kit):
         ids = await self.found(adapter, "secret heron", scope=other)
         assert ids == [handle.provider_record_id], "query misses its own project"
 
+    @needs("exact")
     async def test_forget(self, adapter: Adapter) -> None:
         """A forgotten record is found by nothing; forgetting nothing is reported."""
-        need(adapter, "exact")
         handle = await self.write(adapter, "Obsolete badger procedure.")
         kept = await self.write(adapter, "Current badger procedure.")
         unknown = self.unknown(adapter)
@@ -412,16 +467,16 @@ class ReadChecks(Kit):
         again = await self.forget(adapter, handle)
         assert again == (handle,), "a second forget must report the handle as missing"
 
+    @needs("exact", "browse")
     async def test_forgotten_is_not_listed(self, adapter: Adapter) -> None:
         """Browse does not list what was forgotten."""
-        need(adapter, "exact", "browse")
         handle = await self.write(adapter, "Soon forgotten.")
         await self.forget(adapter, handle)
         assert await self.listed(adapter) == [], "browse lists a forgotten record"
 
+    @needs("exact", "without")
     async def test_without_is_as_after_a_forget(self, adapter: Adapter) -> None:
         """What is read without some records is what is read once they are forgotten."""
-        need(adapter, "exact", "without")
         texts = ("badger sett", "badger badger", "badger sett of the hill", "quiet heron", "badger")
         handles = [await self.write(adapter, f"The {text}.") for text in texts]
         gone = [handles[0], handles[1]]
@@ -492,16 +547,16 @@ class ReadChecks(Kit):
             with pytest.raises(Unsupported):
                 adapter.watch()
 
+    @needs("explain")
     async def test_explain(self, adapter: Adapter) -> None:
         """`explain` names at least one stage."""
-        need(adapter, "explain")
         explained = await adapter.explain(QueryRequest(scope=self.scope(), query="anything"))
         assert isinstance(explained, Explanation), "explain must return an Explanation"
         assert explained.stages, "explain names no stage"
 
+    @needs("namespaces")
     async def test_namespaces(self, adapter: Adapter) -> None:
         """`namespaces` are named, each once."""
-        need(adapter, "namespaces")
         if adapter.capabilities.writable:
             await self.write(adapter, "Something in a namespace.")
         names = await adapter.namespaces()
@@ -509,9 +564,9 @@ class ReadChecks(Kit):
         keys = [name.name for name in names]
         assert len(set(keys)) == len(keys), "a namespace is listed twice"
 
+    @needs("exact", "sync")
     async def test_sync_changes_nothing_that_is_in_step(self, adapter: Adapter) -> None:
         """`sync` after a write sees the record and keeps it."""
-        need(adapter, "exact", "sync")
         handle = await self.write(adapter, "Kept over a sync, says the ibex.")
         reply = await adapter.sync()
         assert reply.seen >= 1, "sync did not see the record"
@@ -558,9 +613,9 @@ class ListChecks(Kit):
                 return pages
             assert len(pages) < 1000, "the cursor never ends"
 
+    @needs("exact", "browse")
     async def test_pages_cover_everything_once(self, adapter: Adapter) -> None:
         """Small pages hold each record exactly once, in the order of one large page."""
-        need(adapter, "exact", "browse")
         ids = await self._fill(adapter, 11)
         for sort in _SORTS:
             shown = [one for page in await self._pages(adapter, sort, 3) for one in page]
@@ -568,9 +623,9 @@ class ListChecks(Kit):
             whole = [one for page in await self._pages(adapter, sort, 1000) for one in page]
             assert shown == whole, f"small pages by {sort} are in another order than a large one"
 
+    @needs("exact", "browse")
     async def test_order(self, adapter: Adapter) -> None:
         """Records come in the order that was asked for."""
-        need(adapter, "exact", "browse")
         await self._fill(adapter, 7)
         orders: dict[str, Callable[[Record], Any]] = {
             "created_at": lambda record: record.created_at,
@@ -585,18 +640,18 @@ class ListChecks(Kit):
                     due = sorted(values, reverse=sort != name)
                     assert values == due, f"records are not in the order of {sort}"
 
+    @needs("exact", "browse")
     async def test_total(self, adapter: Adapter) -> None:
         """A total, where one is given, is of all pages, not of one."""
-        need(adapter, "exact", "browse")
         await self._fill(adapter, 5)
         page = await adapter.browse(BrowseRequest(scope=self.scope(), limit=2))
         assert page.next_cursor is not None, "more follows, and there is no cursor"
         if page.total is not None and not page.at_least:
             assert page.total == 5, "the total is not the number of records"
 
+    @needs("exact", "browse")
     async def test_cursor_survives_an_insert(self, adapter: Adapter) -> None:
         """A record written between two pages makes no other record appear twice or vanish."""
-        need(adapter, "exact", "browse")
         ids = await self._fill(adapter, 6)
         request = BrowseRequest(scope=self.scope(), sort="-created_at", limit=3)
         first = await adapter.browse(request)
@@ -605,15 +660,15 @@ class ListChecks(Kit):
         shown = [r.handle.provider_record_id for r in (*first.records, *rest.records)]
         assert sorted(shown) == sorted(ids), "an insert shifted the pages"
 
+    @needs("browse")
     async def test_foreign_cursor(self, adapter: Adapter) -> None:
         """A cursor that cannot be read is an error of the contract."""
-        need(adapter, "browse")
         with pytest.raises(MemtuiError):
             await adapter.browse(BrowseRequest(scope=self.scope(), cursor="?? not a cursor ??"))
 
+    @needs("exact", "browse")
     async def test_filters(self, adapter: Adapter) -> None:
         """Each filter returns what matches and nothing else, for every field that is kept."""
-        need(adapter, "exact", "browse")
         handle = await self.write(
             adapter,
             "The Wanted Record speaks of Lynxes.",
@@ -671,9 +726,9 @@ class ListChecks(Kit):
             ids = await self.listed(adapter, since=day(100))
             assert ids == [handle.provider_record_id], "since must be inclusive"
 
+    @needs("exact", "browse")
     async def test_filter_by_project(self, adapter: Adapter) -> None:
         """Browsing one project shows no other."""
-        need(adapter, "exact", "browse")
         handle = await self.write(adapter, "In apollo.")
         await self.write(adapter, "In gemini.", scope=self.scope(project_id="gemini"))
         ids = await self.listed(adapter)
@@ -693,9 +748,9 @@ def _essence(record: Record) -> dict[str, object]:
 class ChangeChecks(Kit):
     """Checks of `correct`, `snapshot`, `restore` and `history`."""
 
+    @needs("exact", "correction")
     async def test_correct(self, adapter: Adapter) -> None:
         """A correction changes the text and the revision, and nothing else."""
-        need(adapter, "exact", "correction")
         handle = await self.write(adapter, "Old heron wording.", metadata={"keep": "me"})
         before = await self.read(adapter, handle)
         after = await self.correct(
@@ -710,9 +765,9 @@ class ChangeChecks(Kit):
         assert ids == [after.handle.provider_record_id], "query misses the corrected text"
         assert await self.found(adapter, "heron") == [], "query still finds the old text"
 
+    @needs("exact", "correction", "pin")
     async def test_correct_the_rest(self, adapter: Adapter) -> None:
         """Topic, tags and pin can be corrected while the text stays."""
-        need(adapter, "exact", "correction", "pin")
         handle = await self.write(adapter, "Unchanged text.", topic="old", tags=("one",))
         after = await self.correct(adapter, handle, topic="new", tags=("two", "three"), pinned=True)
         assert after.text == "Unchanged text.", "the text changed unasked"
@@ -723,9 +778,9 @@ class ChangeChecks(Kit):
         assert not after.pinned, "the pin was not taken away"
         assert after.topic == "new", "a field that was not given changed"
 
+    @needs("exact", "correction", "expiry")
     async def test_expiry_is_set_and_taken_away(self, adapter: Adapter) -> None:
         """`expiry`: a correction sets it, leaves it alone, and takes it away."""
-        need(adapter, "exact", "correction", "expiry")
         handle = await self.write(adapter, "Kept for a while.", expires_at=day(36_500))
         longer = await self.correct(adapter, handle, expires_at=day(40_000))
         assert longer.expires_at == day(40_000), "the expiry was not corrected"
@@ -735,13 +790,12 @@ class ChangeChecks(Kit):
         assert last.expires_at is None, "the expiry was not taken away"
         assert last.text == "Kept for long.", "the text changed unasked"
 
+    @needs("exact", "correction", "revisions")
     async def test_stale_correction(self, adapter: Adapter) -> None:
         """A correction based on an old revision is a conflict, and changes nothing."""
-        need(adapter, "exact", "correction")
         handle = await self.write(adapter, "Version one.")
         stale = (await self.read(adapter, handle)).revision
-        if stale is None:
-            pytest.skip("the provider has no revisions")
+        assert stale is not None, "there is no revision; set `has_revisions` to False if so meant"
         handle = (await self.correct(adapter, handle, text="Version two.")).handle
         with pytest.raises(Conflict) as caught:
             await self.correct(adapter, handle, text="Version three.", revision=stale)
@@ -751,19 +805,18 @@ class ChangeChecks(Kit):
         assert current.text == "Version two.", "the conflict's record is not the current one"
         assert (await self.read(adapter, handle)).text == "Version two.", "a conflict changed text"
 
+    @needs("writable", "correction")
     async def test_correct_nothing(self, adapter: Adapter) -> None:
         """Correcting a record that does not exist is `NotFound`."""
-        need(adapter, "writable", "correction")
         with pytest.raises(NotFound):
             await self.correct(adapter, self.unknown(adapter), text="x")
 
+    @needs("exact", "revisions")
     async def test_stale_forget(self, adapter: Adapter) -> None:
         """One stale revision among several: a conflict, and none is removed."""
-        need(adapter, "exact")
         handles = [await self.write(adapter, f"Bulk {number}.") for number in range(3)]
         records = [await self.read(adapter, handle) for handle in handles]
-        if records[0].revision is None:
-            pytest.skip("the provider has no revisions")
+        assert records[0].revision, "there is no revision; set `has_revisions` to False if so meant"
         revisions = {r.handle.provider_record_id: r.revision or "" for r in records}
         revisions[handles[2].provider_record_id] = "stale"
         with pytest.raises(Conflict):
@@ -771,9 +824,9 @@ class ChangeChecks(Kit):
         for handle in handles:
             assert await adapter.get(handle, self.scope()), "a refused forget removed a record"
 
+    @needs("exact", "restore")
     async def test_restore_after_forget(self, adapter: Adapter) -> None:
         """`restore`: a forgotten record comes back whole, under its own id."""
-        need(adapter, "exact", "restore")
         handles = [
             await self.write(adapter, f"Restorable {n}.", tags=("t",), metadata={"n": n})
             for n in range(3)
@@ -791,9 +844,9 @@ class ChangeChecks(Kit):
         ids = await self.found(adapter, "restorable")
         assert set(ids) == {h.provider_record_id for h in handles}, "query misses restored records"
 
+    @needs("exact", "restore", "correction")
     async def test_restore_after_correct(self, adapter: Adapter) -> None:
         """`restore`: a corrected record gets its old text back."""
-        need(adapter, "exact", "restore", "correction")
         handle = await self.write(adapter, "Before the correction.")
         taken = await adapter.snapshot([handle], self.scope())
         await self.correct(adapter, handle, text="After.")
@@ -801,18 +854,18 @@ class ChangeChecks(Kit):
         record = await self.read(adapter, handle)
         assert record.text == "Before the correction.", "the old text did not come back"
 
+    @needs("exact", "restore")
     async def test_restore_of_nothing_removes(self, adapter: Adapter) -> None:
         """`restore`: a snapshot without a record takes the record away."""
-        need(adapter, "exact", "restore")
         handle = await self.write(adapter, "Written by mistake.")
         await adapter.restore([Snapshot(handle=handle, record=None)], self.scope())
         assert await adapter.get(handle, self.scope()) is None, "the record is still there"
         unknown = (await adapter.snapshot([self.unknown(adapter)], self.scope()))[0]
         assert unknown.record is None, "a snapshot of nothing has a record"
 
+    @needs("restore")
     async def test_snapshots_of_malformed_handles(self, adapter: Adapter) -> None:
         """Only errors of the contract come out of handles that cannot be right."""
-        need(adapter, "restore")
         for record_id in ("../../x", "a\0b", "💥", "facts.md#", "x" * 5000):
             handle = self.unknown(adapter, record_id)
             try:
@@ -821,9 +874,9 @@ class ChangeChecks(Kit):
                 continue
             assert taken[0].record is None, f"a snapshot of {record_id[:20]!r} has a record"
 
+    @needs("exact", "history")
     async def test_history(self, adapter: Adapter) -> None:
         """`history`: newest first, and the newest is what holds."""
-        need(adapter, "exact", "history")
         handle = await self.write(adapter, "First wording.")
         if adapter.capabilities.correction:
             handle = (await self.correct(adapter, handle, text="Second wording.")).handle
@@ -836,9 +889,9 @@ class ChangeChecks(Kit):
         nothing = await adapter.history(self.unknown(adapter), self.scope())
         assert list(nothing) == [], "an unknown record has a history"
 
+    @needs("exact", "summaries")
     async def test_summaries(self, adapter: Adapter) -> None:
         """`summaries`: a summary is kept beside the text, corrected and taken away alone."""
-        need(adapter, "exact", "summaries")
         text = "The migration ran on Tuesday and the numbers were right."
         handle = await self.write(adapter, text, summary="Billing moved to wombat storage.")
         record = await self.read(adapter, handle)
@@ -851,9 +904,9 @@ class ChangeChecks(Kit):
             record = await self.read(adapter, handle)
             assert (record.text, record.summary or "") == (text, summary), "the summary is wrong"
 
+    @needs("exact", "validity", "history")
     async def test_validity(self, adapter: Adapter) -> None:
         """`validity`: replacing a key's value closes its window and opens the next."""
-        need(adapter, "exact", "validity", "history")
         fields: dict[str, Any] = {"kind": "fact", "mode": WriteMode.UPSERT}
         await self.write(adapter, "deploy_branch: main", valid_from=day(10), **fields)
         handle = await self.write(adapter, "deploy_branch: release", valid_from=day(20), **fields)
@@ -869,9 +922,9 @@ class ChangeChecks(Kit):
         now = await adapter.query(QueryRequest(**asked))
         assert [s.text for s in now.snippets] == ["deploy_branch: release"], "the past is returned"
 
+    @needs("exact", "validity", "browse")
     async def test_a_window_with_an_end(self, adapter: Adapter) -> None:
         """`validity`: what ended is of its window alone, or a window with an end is refused."""
-        need(adapter, "exact", "validity", "browse")
         window: dict[str, Any] = {"valid_from": day(10), "valid_to": day(20)}
         try:
             await self.write(adapter, "freeze: on", kind="fact", **window)
@@ -882,9 +935,9 @@ class ChangeChecks(Kit):
             page = await adapter.browse(BrowseRequest(scope=self.scope(), as_of=day(number)))
             assert [one.text for one in page.records] == wanted, "the window is not kept to"
 
+    @needs("exact", "validity", "browse")
     async def test_versions(self, adapter: Adapter) -> None:
         """`validity`: every version is told with its window, of a forgotten record too."""
-        need(adapter, "exact", "validity", "browse")
         fields: dict[str, Any] = {"kind": "fact", "mode": WriteMode.UPSERT}
         await self.write(adapter, "region: eu", valid_from=day(10), **fields)
         await self.write(adapter, "region: us", valid_from=day(20), **fields)
@@ -912,10 +965,12 @@ class ChangeChecks(Kit):
 class AdapterContract(WriteChecks, ReadChecks, ListChecks, ChangeChecks):
     """Subclass it as `TestSomething`, override `open_adapter`, and run pytest.
 
-    Each check opens the adapter anew over an empty folder and is skipped where the adapter's
-    capabilities say that it does not apply. Example:
+    Each check opens the adapter anew over an empty folder. Those that `capabilities` rules out are
+    not collected. Example:
 
         class TestMine(AdapterContract):
+            capabilities = MyAdapter.capabilities
+
             async def open_adapter(self, tmp_path: Path) -> Adapter:
                 return await MyAdapter.open(self.context(tmp_path, url="http://127.0.0.1:9000"))
     """

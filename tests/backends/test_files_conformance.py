@@ -9,16 +9,21 @@ from memtui.backends.instructions import InstructionsAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.memsearch import MemsearchAdapter
 from memtui.contract import Adapter
+from memtui.provider_kit import read_only
 from memtui.testing import AdapterContract
 
 
 class TestMemsearch(AdapterContract):
+    capabilities = MemsearchAdapter.capabilities
+
     async def open_adapter(self, tmp_path: Path) -> Adapter:
         write(tmp_path / "2026-01-01.md", "### 10:00\n- The user asked for a branch\n")
         return await MemsearchAdapter.open(self.context(tmp_path, path=str(tmp_path)))
 
 
 class TestClaudeMemory(AdapterContract):
+    capabilities = ClaudeMemoryAdapter.capabilities
+
     async def open_adapter(self, tmp_path: Path) -> Adapter:
         folder = tmp_path / "memory"
         folder.mkdir(exist_ok=True)
@@ -26,6 +31,8 @@ class TestClaudeMemory(AdapterContract):
 
 
 class TestReadOnlyClaudeMemory(AdapterContract):
+    capabilities = read_only(ClaudeMemoryAdapter.capabilities)
+
     async def open_adapter(self, tmp_path: Path) -> Adapter:
         write(tmp_path / "memory" / "MEMORY.md", "- [Branch](branch.md) — main\n")
         write(tmp_path / "memory" / "branch.md", "---\nname: Branch\n---\nDeploys leave main.\n")
@@ -34,18 +41,24 @@ class TestReadOnlyClaudeMemory(AdapterContract):
 
 
 class TestCodexMemory(AdapterContract):
+    capabilities = CodexMemoryAdapter.capabilities
+
     async def open_adapter(self, tmp_path: Path) -> Adapter:
         write(tmp_path / "MEMORY.md", "# Task Group: x\n\n## Reusable knowledge\n- Run pytest.\n")
         return await CodexMemoryAdapter.open(self.context(tmp_path, path=str(tmp_path)))
 
 
 class TestInstructions(AdapterContract):
+    capabilities = InstructionsAdapter.capabilities
+
     async def open_adapter(self, tmp_path: Path) -> Adapter:
         write(tmp_path / "CLAUDE.md", "# Tests\nRun pytest.\n")
         return await InstructionsAdapter.open(self.context(tmp_path, path=str(tmp_path)))
 
 
 class TestMcpMemory(AdapterContract):
+    capabilities = McpMemoryAdapter.capabilities
+
     async def open_adapter(self, tmp_path: Path) -> Adapter:
         path = tmp_path / "memory.jsonl"
         if not path.exists():
@@ -55,6 +68,8 @@ class TestMcpMemory(AdapterContract):
 
 
 class TestReadOnlyMcpMemory(AdapterContract):
+    capabilities = read_only(McpMemoryAdapter.capabilities)
+
     async def open_adapter(self, tmp_path: Path) -> Adapter:
         path = tmp_path / "memory.jsonl"
         write(path, '{"type":"entity","name":"vim","entityType":"tool","observations":["edits"]}\n')

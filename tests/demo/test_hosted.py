@@ -31,6 +31,8 @@ SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="acme")
 
 
 class TestContract(AdapterContract):
+    capabilities = HostedAdapter.capabilities
+
     async def open_adapter(self, tmp_path: Path) -> Adapter:
         context = self.context(tmp_path)
         context.data_dir.mkdir(exist_ok=True)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ pytest_plugins = ["pytester"]
 
 
 class TestInMemory(AdapterContract):
+    capabilities = InMemoryAdapter.capabilities
     is_durable = False
 
     async def open_adapter(self, tmp_path: Path) -> Adapter:
@@ -170,34 +171,24 @@ FAULTS = [
 ]  # fmt: skip
 
 
-def checks() -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
-    """Every check with every value of its parameter."""
-    for name, check in inspect.getmembers(AdapterContract, inspect.iscoroutinefunction):
-        if not name.startswith("test_"):
-            continue
-        marks = [mark for mark in getattr(check, "pytestmark", []) if mark.name == "parametrize"]
-        values = [{mark.args[0]: value} for mark in marks for value in mark.args[1]]
-        for value in values or [{}]:
-            yield name, check, value
-
-
 async def failures(adapter_class: type[Adapter], folder: Path) -> set[str]:
     """Return the names of the checks that an adapter fails."""
 
     class Checks(AdapterContract):
+        capabilities = adapter_class.capabilities
         is_durable = False
 
         async def open_adapter(self, tmp_path: Path) -> Adapter:
             return await adapter_class.open(self.context(tmp_path))
 
     failed = set()
-    for name, check, value in checks():
+    for name, check in inspect.getmembers(Checks(), inspect.iscoroutinefunction):
+        if not name.startswith("test_"):
+            continue
         extra = {"tmp_path": folder} if "tmp_path" in inspect.signature(check).parameters else {}
         adapter = await Checks().open_adapter(folder)
         try:
-            await check(Checks(), adapter=adapter, **value, **extra)
-        except pytest.skip.Exception:
-            pass
+            await check(adapter=adapter, **extra)
         except (Exception, pytest.fail.Exception):  # noqa: BLE001  # any error is a failed check
             failed.add(name)
     return failed
@@ -223,11 +214,13 @@ def test_the_checks_run_in_strict_mode(pytester: pytest.Pytester) -> None:
                 return bundle.model_copy(update={"snippets": bundle.snippets[1:]})
 
         class TestGood(AdapterContract):
+            capabilities = InMemoryAdapter.capabilities
             is_durable = False
             async def open_adapter(self, tmp_path):
                 return await InMemoryAdapter.open(self.context(tmp_path))
 
         class TestBroken(AdapterContract):
+            capabilities = InMemoryAdapter.capabilities
             is_durable = False
             async def open_adapter(self, tmp_path):
                 return await Broken.open(self.context(tmp_path))
@@ -243,6 +236,38 @@ def test_the_checks_run_in_strict_mode(pytester: pytest.Pytester) -> None:
     failed = [line for line in result.outlines if line.startswith("FAILED")]
     assert all("TestBroken" in line for line in failed)
     result.stdout.fnmatch_lines(["*query does not find what was just written*"])
+
+
+def test_an_author_sees_which_checks_do_not_apply(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        from memtui.contract import Capabilities
+        from memtui.testing import AdapterContract, InMemoryAdapter
+
+        class Bare(InMemoryAdapter):
+            capabilities = Capabilities(pin=True)
+
+        class TestBare(AdapterContract):
+            capabilities = Bare.capabilities
+            is_durable = False
+            async def open_adapter(self, tmp_path):
+                return await Bare.open(self.context(tmp_path))
+
+        class TestMore(TestBare):
+            capabilities = Capabilities(pin=True, browse=True)
+        """
+    )
+    result = pytester.runpytest_subprocess(
+        "-p", "no:cacheprovider", "-o", "asyncio_mode=strict", "-rfP",
+        "-k", "history or order or pin or capabilities",
+        "-o", "asyncio_default_fixture_loop_scope=function",
+    )  # fmt: skip
+    assert "skipped" not in result.parseoutcomes()
+    result.stdout.fnmatch_lines(["*test_history does not apply: it lacks history"])
+    result.stdout.fnmatch_lines(["*`capabilities` and the adapter's differ in browse;*"])
+    failed = [line for line in result.outlines if line.startswith("FAILED")]
+    assert [line.split()[1].split("::", 1)[1] for line in failed] == ["TestMore::test_capabilities"]
+    assert result.parseoutcomes()["passed"] == 4  # those of TestBare, and pin and order of TestMore
 
 
 async def test_the_knobs_of_the_memory_provider(tmp_path: Path) -> None:

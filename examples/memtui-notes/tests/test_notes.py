@@ -11,6 +11,8 @@ from memtui.testing import AdapterContract
 
 
 class TestNotes(AdapterContract):
+    capabilities = NotesAdapter.capabilities
+
     async def open_adapter(self, tmp_path: Path) -> Adapter:
         return await NotesAdapter.open(self.context(tmp_path, path=str(tmp_path / "notes.db")))
 

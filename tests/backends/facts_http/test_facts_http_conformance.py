@@ -13,6 +13,8 @@ from tests.backends.facts_http.server import Server
 class TestFactsHttp(AdapterContract):
     """The wire has a text and nothing else, so what else a record carries is not asked here."""
 
+    capabilities = FactsHttpAdapter.capabilities
+
     @pytest.fixture(autouse=True)
     def _server(self, server: Server) -> None:
         self._url = server.url

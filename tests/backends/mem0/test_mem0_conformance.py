@@ -15,6 +15,8 @@ from tests.backends.mem0.servers import Embeddings, OpenServer, Platform
 
 
 class Mem0Contract(AdapterContract):
+    capabilities = Mem0Adapter.capabilities
+
     def context(self, tmp_path: Path, **config: Any) -> BindingContext:
         return super().context(tmp_path, **config).model_copy(update={"secret": {"K": "k3y"}.get})
 

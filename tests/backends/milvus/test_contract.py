@@ -14,11 +14,15 @@ from memtui.testing.checks import ChangeChecks, ReadChecks
 
 
 class TestFile(AdapterContract):
+    capabilities = MilvusAdapter.capabilities
+
     async def open_adapter(self, tmp_path: Path) -> Adapter:
         return await MilvusAdapter.open(self.context(tmp_path, path=str(tmp_path / "milvus.db")))
 
 
 class TestServer(ReadChecks, ChangeChecks):
+    capabilities = MilvusAdapter.capabilities
+
     @pytest.fixture(autouse=True)
     def _running(self, server: str) -> None:
         self.uri = server

@@ -39,6 +39,8 @@ SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 class Client(Kit):
     """Each check begins with no facts on a server that all of them share."""
 
+    capabilities = FactsHttpAdapter.capabilities
+
     home: ClassVar[Path]
     server: ClassVar[tuple[str, str]]
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 import pytest
 
 from memtui.backends.plugin_v1 import PluginAdapter
+from memtui.backends.plugin_v1.plugin import Abilities
 from memtui.contract import Adapter
 from memtui.testing import AdapterContract
 from memtui.testing.checks import ChangeChecks, Kit, WriteChecks
@@ -20,6 +21,8 @@ _numbers = itertools.count()
 
 class Client(Kit):
     """Each check has namespaces of its own on a server that all of them share."""
+
+    capabilities = Abilities(frozenset({"propagation", "pin", "ttl"})).capabilities
 
     url: ClassVar[str]
 
