@@ -15,16 +15,17 @@ import re
 from typing import Any, NamedTuple
 
 from memtui.contract import Record
+from memtui.patterns import late_pattern
 
-_PAIR = re.compile(r"([A-Za-z0-9_.\-]+):(?:[ \t]+(.*))?", re.DOTALL)
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,15})")
+_PAIR = late_pattern(r"([A-Za-z0-9_.\-]+):(?:[ \t]+(.*))?", re.DOTALL)
+_INTEGER = late_pattern(r"-?(?:0|[1-9][0-9]{0,15})")
 _EXACT = 2**53
 """Up to here every reader of JSON holds a whole number exactly."""
-_DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]+)?")
+_DECIMAL = late_pattern(r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]+)?")
 _KEYED = frozenset({"kv", "temporal"})
 """The entry types that have a key (seed 002 §6)."""
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
-_LIST = re.compile(r"\[([^\[\]{}\"\r\n]+)\]")
+_LIST = late_pattern(r"\[([^\[\]{}\"\r\n]+)\]")
 """A list of plain words, such as `[Python 3.12, Pygame]`."""
 
 

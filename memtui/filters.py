@@ -25,6 +25,7 @@ from memtui.contract import (
     UseTest,
 )
 from memtui.fuzzy import MOST_CHARACTERS
+from memtui.patterns import late_pattern
 from memtui.wording import misfit, unknown
 
 FIELDS: dict[str, str] = {
@@ -177,15 +178,15 @@ def asked_with(chosen: Filter) -> dict[str, Any]:
 
 
 _JOINING = {"not", "or", "and"}
-_TERM = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
-_PART = re.compile(r"""(?:[^,"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
+_TERM = late_pattern(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
+_PART = late_pattern(r"""(?:[^,"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
 """A value between commas."""
-_FIELD = re.compile(r"([A-Za-z]+):(.*)", re.DOTALL)
+_FIELD = late_pattern(r"([A-Za-z]+):(.*)", re.DOTALL)
 _NUMBERED = ("run", "issue", "comment")
 """What a source is called on the screens, with its number behind it."""
-_NUMBER = re.compile(r"[\w.]*\d[\w.-]*|\w[\w.-]*-\d+")
-_COMPARED = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.*)", re.DOTALL)
-_AMOUNT = re.compile(r"\$?(-?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20}))(ms|s|min|h)?")
+_NUMBER = late_pattern(r"[\w.]*\d[\w.-]*|\w[\w.-]*-\d+")
+_COMPARED = late_pattern(r"([a-z]+)(<=|>=|<|>|=)(.*)", re.DOTALL)
+_AMOUNT = late_pattern(r"\$?(-?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20}))(ms|s|min|h)?")
 _EXAMPLES = {
     Measure.COST: "cost>0.01",
     Measure.LATENCY: "latency>200 or took>2s",
@@ -194,10 +195,10 @@ _EXAMPLES = {
     Measure.SCORE: "score<0.3",
 }
 _MILLISECONDS = {None: 1, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000}
-_SEQ = re.compile(r"#\d{1,18}")
+_SEQ = late_pattern(r"#\d{1,18}")
 """How the screens write an operation."""
-_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
-_SPAN = re.compile(r"(\d{1,6}) ?(s|min|h|d|w|mo?|y)(?: ago)?")
+_CLOCK = late_pattern(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
+_SPAN = late_pattern(r"(\d{1,6}) ?(s|min|h|d|w|mo?|y)(?: ago)?")
 _SPAN_UNITS = {
     "s": timedelta(seconds=1),
     "min": timedelta(minutes=1),
@@ -217,12 +218,12 @@ _UNIT_WORDS = {
     "month": "m",
     "year": "y",
 }
-_WORDED_SPAN = re.compile(rf"(an?|\d{{1,6}}) ({'|'.join(_UNIT_WORDS)})s? ago")
+_WORDED_SPAN = late_pattern(rf"(an?|\d{{1,6}}) ({'|'.join(_UNIT_WORDS)})s? ago")
 _DAYS_BACK = {"today": 0, "yesterday": 1}
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_DAY = re.compile(rf"(?P<back>today|yesterday)|last (?P<weekday>{'|'.join(_WEEKDAYS)})")
-_SPAN_AHEAD = re.compile(rf"in (an?|\d{{1,6}}) ({'|'.join(_UNIT_WORDS)})s?")
-_DAY_AHEAD = re.compile(rf"tomorrow|next (?P<weekday>week|{'|'.join(_WEEKDAYS)})")
+_DAY = late_pattern(rf"(?P<back>today|yesterday)|last (?P<weekday>{'|'.join(_WEEKDAYS)})")
+_SPAN_AHEAD = late_pattern(rf"in (an?|\d{{1,6}}) ({'|'.join(_UNIT_WORDS)})s?")
+_DAY_AHEAD = late_pattern(rf"tomorrow|next (?P<weekday>week|{'|'.join(_WEEKDAYS)})")
 
 
 def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
@@ -371,7 +372,7 @@ class _Line:
         )
 
 
-_ASKED = re.compile(r"(<=|>=|<|>)(\d{1,9})(s|min|h|d|w|m|y)?")
+_ASKED = late_pattern(r"(<=|>=|<|>)(\d{1,9})(s|min|h|d|w|m|y)?")
 _USE_EXAMPLES = {
     Use.READ: "read:never, read:<30d or read:>30d",
     Use.COST: "cost:>20, which are tokens; dollars are cost>0.01",

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
+from memtui.patterns import late_pattern
 from memtui.provider_kit.search import Words, take_apart
 from memtui.text_analysis import folded_in_place
 
@@ -14,7 +15,7 @@ _MOST_MATCHES = 500
 _LEAD_SHARE = 5
 """A fifth of the passage stands before the first match."""
 _WORD_ENDING, _LEAST_STEM = 3, 4
-_BREAK = re.compile(r"\n+|(?<=[.!?。！？])\s*|\s+")
+_BREAK = late_pattern(r"\n+|(?<=[.!?。！？])\s*|\s+")
 _CUT = "…"
 
 

@@ -12,6 +12,8 @@ import re
 import unicodedata
 from typing import NamedTuple
 
+from memtui.patterns import late_pattern
+
 FOLDED_AWAY = (
     "\u00ad\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
     "\u0610-\u061a\u061c\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8"
@@ -32,12 +34,12 @@ LETTERS = dict(
 """Letters and signs that Unicode does not take apart, and the plain one of each."""
 SPELLED_OUT = {"æ": "ae", "œ": "oe", "ß": "ss", "þ": "th"}
 """Letters that are two plain ones."""
-_PAIRED = re.compile(
+_PAIRED = late_pattern(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3041-\u3096\u3099-\u309a"
     "\u309d-\u309f\u30a1-\u30fa\u30fc-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\ua960-\ua97f\uac00-\ud7fb\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U000323af]+"
 )
-_AWAY = re.compile(f"[{FOLDED_AWAY}]")
+_AWAY = late_pattern(f"[{FOLDED_AWAY}]")
 _COMMON = (
     "a about above after again all also am an and any are as at be been being both but by can "
     "could did do does doing down during each few for from further had has have having he her "

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from memtui.patterns import late_pattern
+
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
 """Where a token may begin: at a word's start, or behind an escape such as `\\n` in JSON text."""
 
@@ -303,7 +305,7 @@ SHAPES = (
     Shape("MAPBOX_TOKEN", ("sk.eyj",), rf"{_START}sk\.eyJ[\w\-]{{20,}}\.[\w\-]{{10,}}"),
 )  # fmt: skip
 
-SIGNLESS = re.compile(
+SIGNLESS = late_pattern(
     r"[MNO][\w\-]{23,25}\.[\w\-]{6}\.[\w\-]{27,38}|[0-9a-f]{32}-us[0-9]{1,2}(?![0-9])"
 )
 """Tokens of Discord and Mailchimp: nothing in them is rare enough to look for first."""
@@ -360,34 +362,34 @@ _SEPARATOR = (
     r"|\s{1,3}(?:is|was|-|–|—|→|->)\s{1,3})"
     r"|\s{1,3})"
 )
-_NAMED = re.compile(
+_NAMED = late_pattern(
     rf"(?i){_KEYWORD}{_ENDING}((?:\\?[\"'])?[*_`]{{0,3}}\]?){_SEPARATOR}"
     rf"(?:Secret(?:Str|Bytes)?\()?({_QUOTED}|{_RUN}{{4,512}})"
 )
-_FLAG = re.compile(
+_FLAG = late_pattern(
     r"(?i)(?<![\w\-])--[a-z0-9\-]{0,40}?(password|passwd|pass|passphrase|pwd|token|secret|api-?key"
     r"|(?:access|private|secret|account)-?key)()[ \t]{1,5}"
     rf"({_QUOTED}|(?![\-$<]){_RUN}{{4,512}})"
 )
-_ELEMENT = re.compile(
+_ELEMENT = late_pattern(
     rf"(?i)<(?:[\w.:\-]{{1,40}}\s[^<>]{{0,100}}?=[\"'])?[\w.:\-]{{0,40}}?{_KEYWORD}{_ENDING}"
     r"(?:[\s\"'][^<>]{0,200})?>\s{0,20}([^<>\s][^<>]{2,2000}?)\s{0,20}</"
 )
-_PAIR = re.compile(
+_PAIR = late_pattern(
     rf"(?i)\b(?:key|name)(?:=|:\s)[\"']?[\w.:\-]{{0,40}}?{_KEYWORD}{_ENDING}[\"']?\s{{1,20}}"
     r"value(?:=|:\s)[\"']?([^\"'\n]{4,2000})"
 )
-_MORE = re.compile(rf"{_RUN}*")
+_MORE = late_pattern(rf"{_RUN}*")
 _KEYS = ("api", "access", "private", "account", "signing", "encryption", "master", "auth", "shared")
 _NAME_SIGNS = (
     *(f"{kind}{between}key" for kind in _KEYS for between in ("", "_", "-", " ")),
     "token", "secret", "pass", "pwd", "pw", "credential", "kennwort", "contrase", "psk",
 )  # fmt: skip
 _SIGNS = (*dict.fromkeys(sign for shape in SHAPES for sign in shape.signs), *_NAME_SIGNS)
-_NAMED_MEMBER = re.compile(rf"(?i)[A-Z0-9_.\-]{{0,60}}?{_KEYWORD}{_ENDING}")
+_NAMED_MEMBER = late_pattern(rf"(?i)[A-Z0-9_.\-]{{0,60}}?{_KEYWORD}{_ENDING}")
 
 _SECRET_ENDINGS = frozenset({"", "S", "KEY", "ACCESSKEY", "KEYBASE", "VALUE"})
-_ABOUT = re.compile(
+_ABOUT = late_pattern(
     r"IDS?|NAMES?|REFS?|ARN|PATH|FILE|DIR|FOLDER|ENV|VAR|TYPE|COUNTS?|LIMIT|LEN(?:GTH)?|SIZE|USAGE"
     r"|BUDGET|POLICY|VERSION|TTL|EXPIR(?:Y|ES)|AT|IN|UR[LI]|ENDPOINT|HOST|STORE|MANAGER|PROVIDER"
     r"|FIELD|COLUMN|LABEL|HINT|SCOPES?|ROTATION|RESET|HEADER|PREFIX|SUFFIX|FORMAT|ALGORITHM|ISSUER"
@@ -395,11 +397,11 @@ _ABOUT = re.compile(
 )
 """What such a name may end in that makes it one for something about the secret."""
 
-_LITERAL = re.compile(
+_LITERAL = late_pattern(
     r"(?i)value|data|input|default|response|result|prompt|none|null|nil|true|false|undefined|required|optional|string|bytes|empty|unset|redacted"
     r"|hidden|removed|example|todo|\*+|x{3,}|\.{3,}|…|-+|your[-_ ].*|my[-_](?:api|secret|token).*"
 )
-_REFERENCE = re.compile(
+_REFERENCE = late_pattern(
     r"""(?x)
     \$\{[\w.\-]{1,80}\} | \$\{\{[^{}\n]{0,80}\}\} | \$[A-Z][A-Z0-9_]*(?![\w]) | \$env:\w+
     | \$[A-Za-z_]*(?i:token|secret|key|pass(?:word)?)(?!\w) | \$\( | %[A-Za-z_]\w*%
@@ -414,11 +416,11 @@ _REFERENCE = re.compile(
 )
 """Where a secret is read from; the secret itself is not there."""
 
-_NAMES_ONE = re.compile(
+_NAMES_ONE = late_pattern(
     r"(?i)(?:[a-z_]\w*\??\.)*[a-z_]*(?:(?:api|access|secret|private|account|signing|encryption)_?key"
     r"|token|secret|passw(?:or)?d|pwd|credentials?)s?(?:_?id|_name)?\d?"
 )
-_BEFORE_PASS = re.compile(
+_BEFORE_PASS = late_pattern(
     r"(?i)(?:db|smtp|user|admin|root|mail|ftp|http|proxy|pg|redis|my)[_\-]$"
     r"|\b(?:user(?:name)?|login|email|account)\b[^\n]{1,60}$"
 )
@@ -426,15 +428,15 @@ _BEFORE_PASS = re.compile(
 
 _LABELS = {"APIKEY": "API_KEY", "TOKEN": "TOKEN", "SECRET": "SECRET", "CREDENTIAL": "SECRET"}
 _QUOTES = "\\\"'`"
-_TAKEN_OUT = re.compile(r"\[REDACTED:[A-Z_]+\]")
+_TAKEN_OUT = late_pattern(r"\[REDACTED:[A-Z_]+\]")
 _HELD_IN = ("value", "default", "plaintext")
 """Members under which a document of settings holds the value of a named setting."""
 
-_OPTION = re.compile(r"--?[A-Za-z][\w\-]{0,60}")
-_HEADER = re.compile(r"(?i)(?:proxy-)?authorization|(?:set-)?cookie")
-_LABEL_BEGUN = re.compile(r"\[REDACTED:[A-Z_]*\Z")
-_SECRET_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,62}")
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+_OPTION = late_pattern(r"--?[A-Za-z][\w\-]{0,60}")
+_HEADER = late_pattern(r"(?i)(?:proxy-)?authorization|(?:set-)?cookie")
+_LABEL_BEGUN = late_pattern(r"\[REDACTED:[A-Z_]*\Z")
+_SECRET_NAME = late_pattern(r"[A-Z][A-Z0-9_]{0,62}")
+_VARIABLE = late_pattern(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 
 
 def redact(text: str) -> tuple[str, tuple[str, ...]]:
@@ -497,7 +499,7 @@ def _take_out_named(text: str, pattern: re.Pattern[str], labels: list[str]) -> s
         value = match[match.lastindex or 0]
         start, end = match.span(match.lastindex or 0)
         bare = value.strip(_QUOTES + "*_") if pattern is _NAMED else value.strip(_QUOTES)
-        if not _is_named_secret(text, match, bare):
+        if not _is_named_secret(text, pattern, match, bare):
             position = start
             continue
         if value[0] not in _QUOTES and (more := _MORE.match(text, end)) and pattern is not _ELEMENT:
@@ -511,7 +513,7 @@ def _take_out_named(text: str, pattern: re.Pattern[str], labels: list[str]) -> s
     return "".join((*parts, text[done:])) if parts else text
 
 
-def _is_named_secret(text: str, match: re.Match[str], bare: str) -> bool:
+def _is_named_secret(text: str, pattern: re.Pattern[str], match: re.Match[str], bare: str) -> bool:
     keyword, ending = match[1], match[2]
     start, value = match.start(match.lastindex or 0), match[match.lastindex or 0]
     is_read = _REFERENCE.match(text[start : start + 200].lstrip(_QUOTES))
@@ -520,9 +522,9 @@ def _is_named_secret(text: str, match: re.Match[str], bare: str) -> bool:
         return False
     quoted = value[0] in _QUOTES
     sure = True
-    if match.re is _FLAG:
+    if pattern is _FLAG:
         sure = quoted or not re.fullmatch(r"[a-z\-]+[.,]?", bare)
-    elif match.re is _NAMED:
+    elif pattern is _NAMED:
         assigned, separator = "=" in match[4], match[4].strip().lower()
         is_name = quoted and "_" in bare and _NAMES_ONE.fullmatch(bare)
         if is_name or not (quoted or _may_be_bare(text, match, bare, assigned=assigned)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 import sys
 import threading
@@ -20,6 +19,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from memtui.contract import Conflict, Denied, Invalid, MemtuiError, NotFound, Unavailable
 from memtui.paths import is_writable
+from memtui.patterns import late_pattern
 from memtui.sqlite import add_lower, use_wal
 from memtui.store.heads import HeadNotes, LogHead
 from memtui.wording import missing_extra
@@ -29,8 +29,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _PICO = Decimal(10) ** 12
 MARK = "\ue000"
 """Begins the escape of a character that no database holds: four hexadecimal digits follow it."""
-_UNSTORABLE = re.compile(f"[\x00\ud800-\udfff{MARK}]")
-_MARKED = re.compile(f"{MARK}([0-9a-f]{{4}})")
+_UNSTORABLE = late_pattern(f"[\x00\ud800-\udfff{MARK}]")
+_MARKED = late_pattern(f"{MARK}([0-9a-f]{{4}})")
 _ASCII_JSON = json.JSONEncoder(separators=(",", ":"))
 
 

@@ -17,14 +17,17 @@ from dataclasses import dataclass, replace
 
 from memtui.contract import Invalid, Problem
 from memtui.fact_values import Pair, pair_of
+from memtui.patterns import late_pattern
 
 from . import markdown
 from .files import readable
 
-_BULLET = re.compile(r"(?P<indent> {0,3})(?P<marker>[-*+])(?P<space>[ \t]+)(?P<text>.*)", re.DOTALL)
-_BREAK = re.compile(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}")
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*", re.DOTALL)
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_BULLET = late_pattern(
+    r"(?P<indent> {0,3})(?P<marker>[-*+])(?P<space>[ \t]+)(?P<text>.*)", re.DOTALL
+)
+_BREAK = late_pattern(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}")
+_HEADING = late_pattern(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*", re.DOTALL)
+_FENCE = late_pattern(r" {0,3}(`{3,}|~{3,})")
 _EDGES = " \t"
 NEW_FILE = "# Facts\n\n"
 

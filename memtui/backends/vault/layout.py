@@ -23,6 +23,7 @@ from memtui.contract import (
     Scope,
     SourceRef,
 )
+from memtui.patterns import late_pattern
 
 if TYPE_CHECKING:
     from .markdown import Wikilink
@@ -37,8 +38,8 @@ MAX_NAME_BYTES = 200
 IDS = ("agent_id", "subject_id", "issue_id", "run_id")
 """What a record itself may say of its scope; its project is its folder's."""
 
-_UNSAFE = re.compile(r"""[\x00-\x1f\x7f/\\:*?"<>|%#]|^\.|[. ]$""")
-_FACT_ID = re.compile(r"((?:.*?/)?facts\.md)#(.+)", re.DOTALL)
+_UNSAFE = late_pattern(r"""[\x00-\x1f\x7f/\\:*?"<>|%#]|^\.|[. ]$""")
+_FACT_ID = late_pattern(r"((?:.*?/)?facts\.md)#(.+)", re.DOTALL)
 _NOTE_FOLDERS = {"notes": "note", "references": "reference", "overrides": "override"}
 
 

@@ -22,39 +22,40 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from memtui.contract import Invalid, Json, Problem, distinct_tags, folded
+from memtui.patterns import late_pattern
 from memtui.provider_kit import is_nested_deeper
 
 MAX_FRONT_CHARS = 64 * 1024
 _MAX_DEPTH = 50
 _MAX_NODES = 10_000
-_OPEN = re.compile(r"\ufeff?---[ \t]*(\r?\n)")
-_CLOSE = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
-_NESTING = re.compile(r"[\[{]|[-?] ")
+_OPEN = late_pattern(r"\ufeff?---[ \t]*(\r?\n)")
+_CLOSE = late_pattern(r"^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
+_NESTING = late_pattern(r"[\[{]|[-?] ")
 _LARGE_CHARS = 4096
-_LARGE = re.compile(r"^metadata: (\{.{4096,}\})[ \t]*\r?$", re.MULTILINE)
+_LARGE = late_pattern(r"^metadata: (\{.{4096,}\})[ \t]*\r?$", re.MULTILINE)
 _TOO_DEEP = Problem(message=f"The frontmatter is nested more than {_MAX_DEPTH} deep.")
 _NO_METADATA = "metadata: {}"
-_BARE_NEWLINE = re.compile(r"(?<!\r)\n")
-_PLAIN = re.compile(r"[A-Za-z_][\w ./@+-]*(?<! )", re.ASCII)
-_INTEGER = re.compile(r"-?[1-9][0-9]{0,4000}|0")
-_FLOAT = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?")
-_KEY_LINE = re.compile(r"^([^\s#\-:\[\]{},][^:\r\n]*):(?=\s|\Z)", re.MULTILINE)
-_BARE_WORD = re.compile(r"[\w/.+][\w/.+-]*")
+_BARE_NEWLINE = late_pattern(r"(?<!\r)\n")
+_PLAIN = late_pattern(r"[A-Za-z_][\w ./@+-]*(?<! )", re.ASCII)
+_INTEGER = late_pattern(r"-?[1-9][0-9]{0,4000}|0")
+_FLOAT = late_pattern(r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?")
+_KEY_LINE = late_pattern(r"^([^\s#\-:\[\]{},][^:\r\n]*):(?=\s|\Z)", re.MULTILINE)
+_BARE_WORD = late_pattern(r"[\w/.+][\w/.+-]*")
 _OTHER_THAN_TEXT = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
 """Words that YAML takes for a value of another type."""
 _TAG_CHARS = r"""[^\s!"#$%&'()*+,.:;<=>?@\[\\\]^`{|}~\u2000-\u206F\u2E00-\u2E7F]"""
-_HINT = re.compile(rf"#(?<!\S#){_TAG_CHARS}")
+_HINT = late_pattern(rf"#(?<!\S#){_TAG_CHARS}")
 """What begins each tag; most texts have none, and are not looked at further."""
-_TAG = re.compile(rf"#({_TAG_CHARS}+)")
-_NEXT = re.compile(r"`|~~~|<!--|%%|\[\[|#")
-_LINK = re.compile(r"\[\[([^\[\]|#\n]{0,500})(#[^\[\]|\n]{0,500})?(?:\|([^\[\]\n]{0,500}))?\]\]")
-_TICKS = re.compile(r"`+")
-_BLANK_LINE = re.compile(r"\n[ \t]*\n")
-_MARGIN = re.compile(r"(?:[ \t>]|[-*+][ \t])*")
-_RELATION = re.compile(r"[ \t]*[-*+][ \t]+([^\[\]`#\n]{1,60}?)[ \t]+")
-_CONTEXT = re.compile(r"[ \t]*(?:\([^\n]*\))?[ \t]*(?:\r?\n|\Z)")
+_TAG = late_pattern(rf"#({_TAG_CHARS}+)")
+_NEXT = late_pattern(r"`|~~~|<!--|%%|\[\[|#")
+_LINK = late_pattern(r"\[\[([^\[\]|#\n]{0,500})(#[^\[\]|\n]{0,500})?(?:\|([^\[\]\n]{0,500}))?\]\]")
+_TICKS = late_pattern(r"`+")
+_BLANK_LINE = late_pattern(r"\n[ \t]*\n")
+_MARGIN = late_pattern(r"(?:[ \t>]|[-*+][ \t])*")
+_RELATION = late_pattern(r"[ \t]*[-*+][ \t]+([^\[\]`#\n]{1,60}?)[ \t]+")
+_CONTEXT = late_pattern(r"[ \t]*(?:\([^\n]*\))?[ \t]*(?:\r?\n|\Z)")
 _SPAN_CHARS = 2_000
-_ATTACHMENT = re.compile(
+_ATTACHMENT = late_pattern(
     r"\.(?:avif|bmp|gif|jpe?g|png|svg|webp|pdf|flac|m4a|mp3|ogg|wav|3gp|mkv|mov|mp4|ogv|webm"
     r"|canvas|base)$",
     re.IGNORECASE,

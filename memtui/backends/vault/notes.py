@@ -27,6 +27,7 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
+from memtui.patterns import late_pattern
 from memtui.provider_kit import read_moment
 
 from . import markdown
@@ -53,12 +54,12 @@ _OWN_KEYS = frozenset(
 )  # fmt: skip
 _MOMENTS = ("created", "expires")
 _SOURCE_KEYS = frozenset(SourceRef.model_fields) - {"company_id"}
-_HEADING = re.compile(r"\s*#{1,6}[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*(?:\r?\n|\Z)")
-_DATED = re.compile(r"\d{4}-\d\d-\d\d-")
-_WORD = re.compile(r"[^\W_]+")
+_HEADING = late_pattern(r"\s*#{1,6}[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*(?:\r?\n|\Z)")
+_DATED = late_pattern(r"\d{4}-\d\d-\d\d-")
+_WORD = late_pattern(r"[^\W_]+")
 _SLUG_WORDS, _SLUG_BYTES = 8, 60
 _NUMBERED = 9
-_OWNER_LINE = re.compile(rf"^\s*(?:{'|'.join(OWNER_FIELDS)})\s*:", re.MULTILINE)
+_OWNER_LINE = late_pattern(rf"^\s*(?:{'|'.join(OWNER_FIELDS)})\s*:", re.MULTILINE)
 
 
 def read(
