@@ -27,7 +27,33 @@ _PACKAGE = "memtui.doors.cli"
 _JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-class FilterCommand(TyperCommand):
+class _ChecksGiven:
+    """A command or group that checks those values alone that are given or stand for one.
+
+    Typer builds a validator of pydantic's for each parameter, given or not.
+    """
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the parameters, `--help` with them."""
+        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # beside a class of Typer's
+        for one in found:
+            if "process_value" not in vars(one):
+                one.process_value = partial(_process, one, one.process_value)
+        return found
+
+
+def _process(param: Any, check: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
+    if value is not None or param.required:
+        return check(ctx, value)
+    empty = () if param.multiple or param.nargs == -1 else None
+    return empty if param.callback is None else param.callback(ctx, param, empty)
+
+
+class RootGroup(_ChecksGiven, TyperGroup):
+    """The command line as a whole."""
+
+
+class FilterCommand(_ChecksGiven, TyperCommand):
     """A command; where it takes a filter line, `-type:query` and `-word` are not options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

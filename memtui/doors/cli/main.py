@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from memtui import __version__
 from memtui.doors.cli import errors
-from memtui.doors.cli.command import LazyGroup, add
+from memtui.doors.cli.command import LazyGroup, RootGroup, add
 from memtui.doors.cli.interrupts import INTERRUPTED
 from memtui.doors.cli.session import Invocation, is_utf8, open_app
 from memtui.doors.helper.words import home_of_hook
@@ -149,6 +149,7 @@ COMMANDS = {
 def build_app() -> typer.Typer:
     """Return the command line."""
     app = typer.Typer(
+        cls=RootGroup,
         invoke_without_command=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,

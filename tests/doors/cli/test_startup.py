@@ -47,6 +47,24 @@ def test_a_query_loads_no_engine_even_beside_sealed_operations(tmp_path: Path) -
     assert loaded(*commands) == [set()] * len(commands)
 
 
+def test_a_query_compiles_and_checks_no_more_than_it_uses(tmp_path: Path) -> None:
+    code = (
+        "import sys, typer._adapters as adapters; from memtui.doors.cli.main import run\n"
+        "assert run(['note', 'Yes.']) == 0\n"
+        "built, make = [], adapters.try_build_adapter\n"
+        "adapters.try_build_adapter = lambda **given: built.append(given) or make(**given)\n"
+        "assert run(['query', 'deploy', '--top-k', '3']) == 0\n"
+        "from memtui.service import redaction\n"
+        "print(len(built), 'search' in vars(redaction._NAMED), file=sys.stderr)"
+    )
+    home = os.environ | {"MEMTUI_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=home
+    )
+    # The text, and the three options that have a default.
+    assert done.stderr.splitlines()[-1] == "4 False"
+
+
 def test_what_the_app_froze_is_not_told_as_leaked_when_it_ends(tmp_path: Path) -> None:
     code = (
         "import gc, duckdb; duckdb.connect(); gc.freeze(); from memtui import app; "
