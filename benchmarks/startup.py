@@ -4,11 +4,17 @@ Each command is a process of its own; they take turns, so that a busy moment har
 medians of wall time and of CPU count, and what matters is their ratio to `import textual.app`: at
 most LIMITS. The last query is asked in the demo's home, of some hundred memories, and the last line
 is making that: `memtui demo` opens as soon as its first days are there.
+
+With `--peer PROGRAM` the `recall` of atmem takes turns too (installed in an environment of its own;
+`atmem` on the PATH is found), and what a query costs is compared with it: at most PEER_LIMIT of its
+CPU.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -20,6 +26,8 @@ from benchmarks.table import environment
 
 YARDSTICK = "import textual.app"
 MEMTUI = ["-m", "memtui"]
+QUERY = "memtui query deploy"
+PEER, PEER_LIMIT = "atmem recall", 1.0
 COMMANDS = {
     "pass": ["-c", "pass"],
     YARDSTICK: ["-c", "import textual.app"],
@@ -29,7 +37,7 @@ COMMANDS = {
     "memtui ops list --help": [*MEMTUI, "ops", "list", "--help"],
     "memtui bindings list": [*MEMTUI, "bindings", "list"],
     "memtui budget list": [*MEMTUI, "budget", "list"],
-    "memtui query deploy": [*MEMTUI, "query", "deploy"],
+    QUERY: [*MEMTUI, "query", "deploy"],
     "memtui note TEXT": [*MEMTUI, "note", "We deploy on Thursdays."],
     "memtui query deploy, in the demo": [*MEMTUI, "query", "deploy", "--project", "mech-fighters"],
 }
@@ -37,7 +45,7 @@ LIMITS = {
     "memtui --help": 0.5,
     "memtui bindings list": 2.2,
     "memtui budget list": 2.2,
-    "memtui query deploy": 2.2,
+    QUERY: 2.2,
     "memtui query deploy, in the demo": 2.2,
 }
 
@@ -49,13 +57,13 @@ class Cost(NamedTuple):
     cpu: float
 
 
-def run(arguments: list[str], home: str) -> Cost:
-    """Run a Python process to its end, its output thrown away."""
+def run(arguments: list[str], home: str, program: str = sys.executable) -> Cost:
+    """Run a process of Python, or of another program, to its end, its output thrown away."""
     quiet = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)]
     started = time.perf_counter()
     pid = os.posix_spawn(
-        sys.executable,
-        [sys.executable, *arguments],
+        program,
+        [program, *arguments],
         environment(MEMTUI_HOME=home),
         file_actions=quiet,
     )
@@ -68,15 +76,26 @@ def run(arguments: list[str], home: str) -> Cost:
 
 def main() -> None:
     """Print the table; exit 1 where a limit is passed."""
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 15
+    parser = argparse.ArgumentParser()
+    parser.add_argument("runs", type=int, nargs="?", default=15)
+    parser.add_argument("--peer", default=shutil.which("atmem"))
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         homes = {name: str(Path(folder, "demo" if "demo" in name else "new")) for name in COMMANDS}
         demo = run([*MEMTUI, "demo", "--no-tui"], str(Path(folder, "demo")))
         run(COMMANDS["memtui note TEXT"], str(Path(folder, "new")))  # it makes the home
         costs: dict[str, list[Cost]] = {name: [] for name in COMMANDS}
-        for _ in range(runs + 1):
+        memories = str(Path(folder, "peer.db"))
+        if given.peer:
+            text = "We deploy on Thursdays."
+            run(["remember", memories, "ana", text], folder, given.peer)
+            costs[PEER] = []
+        for _ in range(given.runs + 1):
             for name, arguments in COMMANDS.items():
                 costs[name].append(run(arguments, homes[name]))
+            if given.peer:
+                recall = ["recall", memories, "ana", "deploy"]
+                costs[PEER].append(run(recall, folder, given.peer))
     found = {
         # The first run made the home, and read every file from the disk.
         name: Cost(*(statistics.median(part) for part in zip(*each[1:], strict=True)))
@@ -94,6 +113,12 @@ def main() -> None:
             f"{name:34} {cost.wall:8.0f} {ratios.wall:6.2f} {cost.cpu:8.0f} {ratios.cpu:6.2f} "
             f"{limit or '':>6}"
         )
+    if given.peer:
+        ratio = found[QUERY].cpu / found[PEER].cpu
+        late |= ratio > PEER_LIMIT
+        print(f"{QUERY}: {ratio:.2f} of the CPU of {PEER}, limit {PEER_LIMIT:g}")
+    else:
+        print(f"{PEER} is not compared: install atmem in an environment of its own; see --peer.")
     sys.exit(late)
 
 
