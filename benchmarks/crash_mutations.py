@@ -36,8 +36,8 @@ from memtui.service import (
 
 _MANY = 4
 
-ANA = Caller(company_id="local", principal="user:ana", door="cli")
-AGENT = Caller(company_id="local", principal="agent:coder", door="mcp")
+ANA = Caller(company_id="local", principal="user:ana", channel="cli")
+AGENT = Caller(company_id="local", principal="agent:coder", channel="mcp")
 SCOPE = Scope(company_id="local", project_id="web")
 SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 SECRET = "Quokkas-may-not-be-read-afterwards"
@@ -176,8 +176,8 @@ async def _hold(act: Act) -> None:
     await act.service.review.add_rule(ANA, act.key, rule)
     request = _write("An agent says so", _kind(act), binding_key=act.key)
     answer = await act.service.write(AGENT, request)
-    assert answer.held is not None
-    act.known["held"] = answer.held.held_id
+    assert answer.pending is not None
+    act.known["held"] = answer.pending.pending_id
 
 
 async def _accept(act: Act) -> None:
@@ -219,15 +219,15 @@ async def _restore(act: Act) -> None:
 
 
 async def _post_run(act: Act) -> None:
-    from memtui.doors.agent import Agent
-    from memtui.doors.hooks.calls import HookCall, Moment
-    from memtui.doors.hooks.capture import capture_run
+    from memtui.channels.agent import Agent
+    from memtui.channels.hooks.calls import HookCall, Moment
+    from memtui.channels.hooks.capture import capture_run
 
     answer = "The release branch is main, and deploys leave from it on Tuesdays. " * 3
     call = HookCall(
         event="x", moment=Moment.END, prompt="Which branch do deploys leave?", reply=answer
     )
-    caller = AGENT.model_copy(update={"door": "hook", "run_id": "r1"})
+    caller = AGENT.model_copy(update={"channel": "hook", "run_id": "r1"})
     await capture_run(Agent(act.service, caller, SCOPE, act.key), call)
 
 
@@ -242,18 +242,18 @@ async def _second(act: Act) -> None:
 
 async def _migrate(act: Act) -> None:
     from memtui.migration import moving
-    from memtui.migration.ends import open_ends
+    from memtui.migration.endpoints import open_endpoints
 
-    ends = await open_ends(act.service, ANA, act.key, "second")
+    ends = await open_endpoints(act.service, ANA, act.key, "second")
     done = await moving.apply(ends, act.place.home)
     _refuse_part(done.failed)
 
 
 async def _in_step(act: Act) -> None:
     from memtui.migration import syncing
-    from memtui.migration.ends import open_ends
+    from memtui.migration.endpoints import open_endpoints
 
-    ends = await open_ends(act.service, ANA, act.key, "second")
+    ends = await open_endpoints(act.service, ANA, act.key, "second")
     done = await syncing.sync(ends, act.place.home)
     _refuse_part(done.failed + len(done.conflicts))
 

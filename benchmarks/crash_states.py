@@ -216,7 +216,7 @@ async def _chain_problem(service: MemoryService) -> str:
     if (await service.analysis.segments(ANA)).segments:
         return (await service.analysis.verify_chain(ANA)).problem or ""
     operations = (await service.log.page(ANA, limit=500)).operations[::-1]
-    with service.core.database.read() as database:
+    with service.runtime.database.read() as database:
         salt = company_salt(database, ANA.company_id)
     previous = GENESIS
     for seq, one in enumerate(operations, start=1):

@@ -72,7 +72,7 @@ async def through_the_service(found: dict[str, set[str]]) -> None:
 
     paths = find_paths()
     service = await open_service(paths, load_settings(paths))
-    caller = Caller(company_id="local", principal="user:me", door="benchmark")
+    caller = Caller(company_id="local", principal="user:me", channel="benchmark")
     scope = Scope(company_id="local")
     source = SourceRef(kind=SourceKind.ISSUE_COMMENT, company_id="local", run_id="r", issue_id="i")
     for _ in range(2):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from memtui.analytics.engine import opened
-from memtui.analytics.layout import TABLES, Folder
+from memtui.analytics.layout import TABLES, ArchiveFolder
 from memtui.analytics.rows import fetch
 from memtui.analytics.seal import SEGMENT_ROWS, Made, write_files
 from memtui.analytics.source import HOT, SELECTS, columns_of, create_raw
@@ -63,7 +63,7 @@ _OPERATION = {
     "run_id": "CASE WHEN hash(seq, 7) % 2 = 0 THEN 'run-' || (seq // 50) END",
     "source_kind": _pick(8, "", "", "run", "issue_comment"),
     "principal": "'agent:agent-' || (hash(seq, 4) % 40)",
-    "door": _pick(9, "http", "http", "mcp", "cli"),
+    "channel": _pick(9, "http", "http", "mcp", "cli"),
     "request": "'{\"query\":\"' || " + " || ' ' || ".join(_pick(n, *_WORDS) for n in (10, 11, 12))
                + " || ' ' || seq || '\"}'",
     "error_kind": "CASE WHEN hash(seq, 2) % 20 = 18 THEN 'unavailable' END",
@@ -118,7 +118,7 @@ def generate(home: Path, sealed: int, hot: int = 0, *, exact: bool = False) -> N
         exact: Every digest fits its operation.
     """
     Database.open(home / "memtui.db").close()
-    folder = Folder(home / "archive", COMPANY)
+    folder = ArchiveFolder(home / "archive", COMPANY)
     folder.create()
     manifest = folder.read()
     while manifest.sealed_through < sealed:

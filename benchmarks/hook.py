@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.table import environment
-from memtui.doors.helper.wire import Place
+from memtui.channels.helper.wire import HelperSocket
 
 LIMIT, COLD_LIMIT = 12.0, 30.0
 BARE = "python -c pass"
@@ -86,7 +86,7 @@ def main() -> None:
         run([*MEMTUI, "bindings", "add", STUCK, "plugin-v1", "--set", url], b"")
         run([*MEMTUI, "bindings", "target", "set", STUCK, "project", STUCK], b"")
         run([*HOOK, PROJECT], event("SessionStart", source="startup"))
-        place = Place.of("")
+        place = HelperSocket.of("")
         while (helper := place.holder()) is None or not Path(place.socket).exists():
             time.sleep(0.1)
         costs: dict[str, list[Cost]] = {}

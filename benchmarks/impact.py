@@ -36,7 +36,7 @@ async def run(notes: int, queries: int) -> list[Line]:
         vocabulary = make_notes(home / "notes", notes)
         paths = find_paths(home / "home")
         service = await open_service(paths, load_settings(paths))
-        agent = Caller(company_id="local", principal="agent:x", door="mcp")
+        agent = Caller(company_id="local", principal="agent:x", channel="mcp")
         await service.bindings.add(agent, "big", "vault", {"path": str(home / "notes")})
         listed = BrowseRequest(scope=COMPANY, binding_key="big", limit=GOING)
         going = tuple(one.handle for one in (await service.browse(agent, listed)).records)

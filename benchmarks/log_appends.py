@@ -20,7 +20,7 @@ from memtui.store.operation import OperationDraft, OperationHandle
 
 _BATCH = 1000
 _SCOPE = Scope(company_id="acme", project_id="mech-fighters", agent_id="coding")
-_CALLER = Caller(company_id="acme", principal="agent:coding", door="benchmark")
+_CALLER = Caller(company_id="acme", principal="agent:coding", channel="benchmark")
 _TABLES = ("memory_operations", "memory_usage", "memory_operation_handles")
 
 
@@ -54,7 +54,7 @@ def _draft(number: int) -> OperationDraft:
             "binding_key": "default",
             "provider_key": "vault",
             "principal": "agent:coding",
-            "door": "benchmark",
+            "channel": "benchmark",
             "request": {"query": f"which branch do we deploy from {number}"},
             "result_count": 5,
             "handles": tuple(

@@ -17,7 +17,7 @@ from benchmarks.table import Line, best, limited, reached
 from memtui.analytics.daily import LATENCY_ERROR
 from memtui.analytics.engine import opened
 from memtui.analytics.figures import Bucket, Figures, HitSign
-from memtui.analytics.layout import Folder
+from memtui.analytics.layout import ArchiveFolder
 from memtui.analytics.rows import LogEngine
 from memtui.analytics.stats import Dashboard, Rollups
 from memtui.store.database import Database
@@ -47,7 +47,7 @@ _DIMENSIONS = {
     "type": "operation_type",
     "status": "status",
     "source_kind": "source_kind",
-    "door": "door",
+    "channel": "channel",
     "principal": "principal",
 }
 
@@ -56,7 +56,7 @@ class Raw:
     """DuckDB over the same Parquet, asked in plain SQL."""
 
     def __init__(self, home: Path) -> None:
-        folder = Folder(home / "archive", COMPANY)
+        folder = ArchiveFolder(home / "archive", COMPANY)
         self._duck = duckdb.connect(
             config={"memory_limit": _MEMORY, "threads": 2, "temp_directory": str(home / "spill")}
         )

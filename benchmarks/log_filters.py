@@ -10,7 +10,7 @@ from time import perf_counter
 
 from benchmarks.generated_log import COMPANY
 from benchmarks.table import Line, best, limited
-from memtui.analytics.layout import Folder
+from memtui.analytics.layout import ArchiveFolder
 from memtui.analytics.reading import OperationLog
 from memtui.contract import Filter
 from memtui.store.conditions import condition
@@ -41,7 +41,7 @@ def of_hot(home: Path) -> list[Line]:
 
 def of_sealed(home: Path) -> list[Line]:
     """Filter a log of which nearly all is sealed: the first rows, and all that match."""
-    folder = Folder(home / "archive", COMPANY)
+    folder = ArchiveFolder(home / "archive", COMPANY)
     files = [str(folder.file(one, "operations")) for one in folder.read().segments]
     lines = []
     with _opened(home) as log:

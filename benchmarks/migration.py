@@ -42,12 +42,12 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.migration.ends import Ends, open_ends
+from memtui.migration.endpoints import Endpoints, open_endpoints
 from memtui.migration.moving import apply
 from memtui.migration.verifying import verify
 from memtui.service import Caller, open_service
 
-_CALLER = Caller(company_id="acme", principal="user:ana", door="benchmark")
+_CALLER = Caller(company_id="acme", principal="user:ana", channel="benchmark")
 _SIZES = ("10000", "100000")
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -195,7 +195,7 @@ async def measure(records: int, home: Path) -> None:
     await service.companies.add(_CALLER, "Acme")
     await service.bindings.add(_CALLER, "from", "made", {"records": records})
     await service.bindings.add(_CALLER, "to", "file", {})
-    ends: Ends = await open_ends(service, _CALLER, "from", "to")
+    ends: Endpoints = await open_endpoints(service, _CALLER, "from", "to")
 
     async def moved() -> None:
         done = await apply(ends, paths.data)

@@ -45,7 +45,7 @@ from memtui.contract import (
 from memtui.service import Caller, MemoryService, open_service
 
 COMPANY = "local"
-CALLER = Caller(company_id=COMPANY, principal="user:bench", door="benchmark")
+CALLER = Caller(company_id=COMPANY, principal="user:bench", channel="benchmark")
 TOP = 10
 UNANSWERABLE = 5
 Row = dict[str, Any]

@@ -43,7 +43,7 @@ from memtui.store.operation import OperationDraft
 
 _SCOPE = Scope(company_id="acme", project_id="mech-fighters", agent_id="coding")
 _REQUEST = QueryRequest(scope=_SCOPE, query="which branch do we deploy from")
-_CALLER = Caller(company_id="acme", principal="agent:coding", door="benchmark")
+_CALLER = Caller(company_id="acme", principal="agent:coding", channel="benchmark")
 _SNIPPETS = 10
 _WARM_UP = 20
 _LOGGED = ("memory_operations", "memory_operation_handles")

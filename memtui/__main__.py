@@ -31,14 +31,14 @@ def main() -> None:
 def _answer(arguments: Sequence[str]) -> int:
     gc.set_threshold(_ALLOCATIONS_A_COLLECTION)
     if "mcp" in arguments:
-        from memtui.doors.mcp.stdio import open_early
+        from memtui.channels.mcp.stdio import open_early
 
         open_early(arguments)
     if "hook" not in arguments:
         return _run(arguments)
-    from memtui.doors.helper.client import Call
+    from memtui.channels.helper.client import HelperCall
 
-    call = Call.of(arguments)
+    call = HelperCall.of(arguments)
     code = call.answer() if call else None
     if code is None:
         code = _run(arguments)
@@ -50,14 +50,14 @@ def _answer(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> int:
     # Looking for plugins of pydantic reads the metadata of every package that is installed.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    from memtui.doors.cli.interrupts import end_at_once
+    from memtui.channels.cli.interrupts import end_at_once
 
     end_at_once()
-    from memtui.doors.cli.session import open_at_once
+    from memtui.channels.cli.session import open_at_once
 
     code = open_at_once(arguments)
     if code is None:
-        from memtui.doors.cli.main import run
+        from memtui.channels.cli.main import run
 
         code = run(arguments)
     return code

@@ -32,7 +32,7 @@ DIALOG_GROUPS = {
     "namespaces": "the namespaces of a binding",
     "conformance": "the conformance report",
     "migration": "a migration",
-    "in_step": "two bindings in sync",
+    "in_sync": "two bindings in sync",
     "runs": "the runs",
     "replay": "the replay of a run",
     "sources": "what wrote memories",
@@ -294,7 +294,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             _DESTINATION,
         ),
         _do(
-            "in_step",
+            "in_sync",
             "i",
             "Keep this binding in sync with another, a vault with its collections.",
             _DESTINATION,
@@ -686,7 +686,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "rule",
             "R",
-            "Always accept or refuse what is like this: of its agent, door, text or subject.",
+            "Always accept or refuse what is like this: of its agent, channel, text or subject.",
             _CHANGE,
             label="always",
         ),
@@ -753,7 +753,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("help", "question_mark f1", "Show every key of the migration."),
         _do("leave", "escape q", "Go back; what runs is stopped first.", label="back"),
     ),
-    "in_step": (
+    "in_sync": (
         _do("look", "p", "Do the dry run again.", label="dry run"),
         _do("sync", "a", "Sync both; what is held back stays as it is.", _CHANGE),
         _do("left", "l", "Decide the conflict: the first binding's version stays.", _CHANGE),
@@ -802,7 +802,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
     ),
     "replay": (
         _do(
-            "told_now",
+            "assembled_now",
             "n",
             "Show what it would be told now, as a diff against what it was told.",
             (Need.NOW,),
@@ -915,10 +915,10 @@ _FOOTERS = {
     "namespaces": "add expiry delete undo help leave",
     "conformance": "run stop failures export help leave",
     "migration": "plan apply verify cut_over back stop help leave",
-    "in_step": "look sync left right delete stop help leave",
+    "in_sync": "look sync left right delete stop help leave",
     "runs": "replay operations filter copy help leave",
     "sources": "records operations open filter copy help leave",
-    "replay": "told_now operation record told copy help leave",
+    "replay": "assembled_now operation record told copy help leave",
     "timeline": "see open operation copy help leave",
     "changes": "since until filter timeline export copy help leave",
     "filter": "apply complete previous next leave",

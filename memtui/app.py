@@ -427,13 +427,13 @@ class MemtuiApp(App[None]):
             return
         mended: set[str] = set()
         for folder, one in found.items():
-            if not one.held_id:
+            if not one.pending_id:
                 self.state.left[folder] = one
-            elif one.held_id in mended:
+            elif one.pending_id in mended:
                 continue  # one at a time: this one is offered at the next start
             else:
-                mended.add(one.held_id)
-                self.state.mended[one.held_id] = one.text
+                mended.add(one.pending_id)
+                self.state.mended[one.pending_id] = one.text
             self._kept |= {folder}
         toast(self, offered(list(found.values())), severity="warning", timeout=_KEPT_SECONDS)
 
@@ -453,11 +453,11 @@ class MemtuiApp(App[None]):
                 over = (one for one in self.screen_stack if isinstance(one, ServiceScreen))
                 screens = dict.fromkeys([*self._frames, *over])
                 drafts = [draft for screen in screens for draft in screen.to_keep]
-                written = {draft.held_id for draft in drafts}
+                written = {draft.pending_id for draft in drafts}
                 drafts += [
-                    KeptDraft(text=text, held_id=held_id)
-                    for held_id, text in self.state.mended.items()
-                    if held_id not in written
+                    KeptDraft(text=text, pending_id=pending_id)
+                    for pending_id, text in self.state.mended.items()
+                    if pending_id not in written
                 ]
                 for draft in drafts:
                     keep_draft(self._paths.data, draft)
@@ -867,11 +867,11 @@ class MemtuiApp(App[None]):
 
     def action_changes(self) -> None:
         """Show what changed between two moments."""
-        from memtui.screens.changes import Changes
+        from memtui.screens.changes import ChangesScreen
         from memtui.screens.modal import show_over
 
         if self.frame is not None:
-            self.frame.talk(show_over(self.frame, Changes(self.state)))
+            self.frame.talk(show_over(self.frame, ChangesScreen(self.state)))
 
     def action_review(self) -> None:
         """Show what waits for review."""

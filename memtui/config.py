@@ -83,7 +83,7 @@ class Settings(Model):
     acts_for: str = ""
     """The person, as a principal, on whose behalf an agent acts, and whose rights it then has."""
     read_only: bool = False
-    """Refuse every change, whatever the door."""
+    """Refuse every change, whatever the channel."""
     database_url: str = ""
     """The control plane's database as a SQLAlchemy URL; empty means the SQLite file in the home."""
     provider_timeout_ms: Annotated[int, Field(ge=10, le=600_000)] = 10_000
@@ -119,7 +119,7 @@ class Settings(Model):
     """How many memories an agent may write in one run; 0 sets no limit."""
     saves_per_hour: Annotated[int, Field(ge=0)] = 200
     """How many memories an agent may write in an hour; 0 sets no limit."""
-    held_max_count: Annotated[int, Field(ge=1)] = 500
+    pending_max_count: Annotated[int, Field(ge=1)] = 500
     """How many writes of agents may wait for review in one binding."""
     context_budget: Annotated[int, Field(ge=0)] = 500
     """Tokens that the memory context of a request should stay under."""

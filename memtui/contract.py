@@ -316,8 +316,8 @@ _MUTATIONS = frozenset(
 class OperationStatus(StrEnum):
     """How an operation ended.
 
-    `CANCELLED`: whoever asked for it stopped it, which is not a failure. `HELD`: nothing is changed
-    until a person lets it. `UNKNOWN`: it was begun and nobody saw its end.
+    `CANCELLED`: whoever asked for it stopped it, which is not a failure. `PENDING`: nothing is
+    changed until a person lets it. `UNKNOWN`: it was begun and nobody saw its end.
     """
 
     OK = "ok"
@@ -325,7 +325,7 @@ class OperationStatus(StrEnum):
     DENIED = "denied"
     CONFLICT = "conflict"
     CANCELLED = "cancelled"
-    HELD = "held"
+    PENDING = "pending"
     UNKNOWN = "unknown"
 
 
@@ -657,7 +657,7 @@ class Term(Model):
 
     field: Literal[
         "agent_id", "project_id", "issue_id", "comment_id", "run_id", "subject_id", "source_kind",
-        "topic", "tag", "kind", "operation_type", "status", "binding_key", "door", "principal",
+        "topic", "tag", "kind", "operation_type", "status", "binding_key", "channel", "principal",
         "text", "fuzzy",
     ]  # fmt: skip
     """A field of `Filter`; `text` and `fuzzy` are words, and only excluded."""
@@ -739,8 +739,8 @@ class Filter(Model):
     """The one filter of every screen and command; unset fields do not narrow.
 
     Records honour the scope, source, time (`created_at`), topic, tag, kind, text and fuzzy fields;
-    operations honour the scope, source, time (`started_at`), type, status, binding, door,
-    principal, text and fuzzy fields and the comparisons (`memtui.filters.HELD`). `field_tests`
+    operations honour the scope, source, time (`started_at`), type, status, binding, channel,
+    principal, text and fuzzy fields and the comparisons (`memtui.filters.PENDING`). `field_tests`
     is what most of them come to.
     """
 
@@ -771,7 +771,7 @@ class Filter(Model):
     operation_type: OperationType | None = None
     status: OperationStatus | None = None
     binding_key: str | None = None
-    door: str | None = None
+    channel: str | None = None
     principal: str | None = None
     """`agent:` with nothing behind it is every agent."""
     comparisons: Annotated[tuple[Comparison, ...], AfterValidator(_few)] = ()
@@ -781,7 +781,7 @@ class Filter(Model):
     uses: tuple[UseTest, ...] = ()
     """All of them must hold, of records."""
     own: bool = False
-    """Also what memtui read to draw a screen or for another answer, where no door is named."""
+    """Also what memtui read to draw a screen or for another answer, where no channel is named."""
 
     def field_tests(self) -> Iterator[FieldTest]:
         """Yield what is asked of each field but moments, words that must be there and numbers."""
@@ -811,11 +811,11 @@ class Filter(Model):
         return self.model_copy(update={**values, "terms": kept})
 
     @property
-    def leaves_out_own(self) -> bool:
+    def excludes_internal(self) -> bool:
         """Whether such reads of memtui's own are left out."""
-        return not self.own and all(one.field != "door" for one in self.field_tests())
+        return not self.own and all(one.field != "channel" for one in self.field_tests())
 
-    def with_own(self) -> Self:
+    def with_internal(self) -> Self:
         """Return it with those operations let through."""
         return self.model_copy(update={"own": True})
 

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from memtui.contract import BindingContext, Denied, Invalid, Json, Model, Unavailable, Usage
-from memtui.prices import Call, cost_of
+from memtui.prices import ModelCall, cost_of
 from memtui.provider_kit import need_secret
 from memtui.provider_kit.servers import JsonApi, Unreadable, check_address, is_loopback, read_json
 from memtui.wording import missing_extra
@@ -490,7 +490,7 @@ class _OpenAI(Embedder):
         if self._usd is not None:
             cost = self._usd * (tokens or 0) / _MILLION if tokens or not self._usd else None
         elif tokens:
-            call = Call(self._model, None, datetime.now(UTC), tokens)
+            call = ModelCall(self._model, None, datetime.now(UTC), tokens)
             priced = cost_of(call, url=self._url)
             cost = priced[1] if priced else None
         return Usage(

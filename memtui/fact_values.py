@@ -33,17 +33,17 @@ class _Lossy(ValueError):
     """Something of the text would be lost."""
 
 
-class Pair(NamedTuple):
+class FactPair(NamedTuple):
     """A fact's key, and its value as written."""
 
     key: str
     value: str
 
 
-def pair_of(text: str) -> Pair | None:
+def pair_of(text: str) -> FactPair | None:
     """Return key and value of a `key: value` text, None for a plain one."""
     match = _PAIR.fullmatch(text)
-    return Pair(match.group(1), match.group(2) or "") if match else None
+    return FactPair(match.group(1), match.group(2) or "") if match else None
 
 
 class Entry(NamedTuple):

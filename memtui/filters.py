@@ -44,7 +44,7 @@ FIELDS: dict[str, str] = {
     "tag": "tag",
     "kind": "kind",
     "binding": "binding_key",
-    "door": "door",
+    "channel": "channel",
     "by": "principal",
 }
 """The words before a colon, and the `Filter` field each one sets."""
@@ -54,7 +54,7 @@ _KINDS = ("user", "agent", "plugin")
 """What principals begin with."""
 _ALSO = {"user": "subject"}
 """Other words before a colon."""
-_OUTCOMES = {"failed": "error", "held for review": "held", "unknown outcome": "unknown"}
+_OUTCOMES = {"failed": "error", "held for review": "pending", "unknown outcome": "unknown"}
 """What screens call a status."""
 _IN_OUTCOMES = {shown.split()[1] for shown in _OUTCOMES if " " in shown}
 """The second word of each that has several."""
@@ -67,7 +67,7 @@ USES: dict[str, Use] = {one.value: one for one in Use} | {"stale": Use.READ}
 """The words before a colon that ask how a record is used."""
 
 
-class Taker(StrEnum):
+class FilterTarget(StrEnum):
     """What a filter can narrow, by what a person calls it."""
 
     OPERATIONS = "operations"
@@ -81,87 +81,89 @@ _WORDS = {"text", "fuzzy"}
 _OWNERS = {"agent_id", "project_id", "subject_id"}
 _WORK = {"issue_id", "comment_id", "run_id", "source_kind"}
 _TIME = {"since", "until"}
-HELD: dict[Taker, frozenset[str]] = {
-    Taker.OPERATIONS: frozenset(Filter.model_fields) - {"topic", "tag", "kind", "terms", "uses"},
-    Taker.RECORDS: frozenset(
+SUPPORTED: dict[FilterTarget, frozenset[str]] = {
+    FilterTarget.OPERATIONS: frozenset(Filter.model_fields)
+    - {"topic", "tag", "kind", "terms", "uses"},
+    FilterTarget.RECORDS: frozenset(
         _WORDS | _OWNERS | _WORK | _TIME | {"topic", "tag", "kind", "binding_key", "uses"}
     ),
-    Taker.FACTS: frozenset(
+    FilterTarget.FACTS: frozenset(
         _WORDS | _OWNERS | _WORK | _TIME | {"topic", "tag", "binding_key", "uses"}
     ),
-    Taker.BUDGET: frozenset(
+    FilterTarget.BUDGET: frozenset(
         _WORDS | _OWNERS | _TIME | {"kind", "principal", "binding_key", "uses"}
     ),
-    Taker.QUESTIONS: frozenset(
+    FilterTarget.QUESTIONS: frozenset(
         _OWNERS | _WORK | _TIME | {"fuzzy", "topic", "tag", "kind", "binding_key"}
     ),
 }
 """The fields of a `Filter` that each one can be narrowed by; the one place that says so."""
 
 
-_CHOOSES: dict[Taker, frozenset[str]] = {
-    Taker.FACTS: frozenset({"binding_key"}),
-    Taker.BUDGET: frozenset({"binding_key"} | _OWNERS),
+_CHOOSES: dict[FilterTarget, frozenset[str]] = {
+    FilterTarget.FACTS: frozenset({"binding_key"}),
+    FilterTarget.BUDGET: frozenset({"binding_key"} | _OWNERS),
 }
 """The fields that choose what is looked at, so that a taker can have one value of them alone."""
 
 
-def held_by(chosen: Filter, taker: Taker) -> Filter:
+def supported_by(chosen: Filter, target: FilterTarget) -> Filter:
     """Return what of a filter says something about a taker."""
-    held = HELD[taker]
-    own = {name: getattr(chosen, name) for name in held if name in chosen.model_fields_set}
-    return Filter(**own, terms=tuple(one for one in chosen.terms if _holds(taker, one)))
+    supported = SUPPORTED[target]
+    own = {name: getattr(chosen, name) for name in supported if name in chosen.model_fields_set}
+    return Filter(**own, terms=tuple(one for one in chosen.terms if _holds(target, one)))
 
 
-def _holds(taker: Taker, term: Term) -> bool:
-    return term.field in HELD[taker] - _CHOOSES.get(taker, frozenset())
+def _holds(target: FilterTarget, term: Term) -> bool:
+    return term.field in SUPPORTED[target] - _CHOOSES.get(target, frozenset())
 
 
-def not_held(chosen: Filter, taker: Taker) -> list[str]:
+def unsupported(chosen: Filter, target: FilterTarget) -> list[str]:
     """Return the terms of a filter, as a person writes them, that say nothing about a taker."""
-    held = HELD[taker]
+    supported = SUPPORTED[target]
     terms = [
         f"{word}:"
         for field, word in WORD_OF.items()
-        if field not in held and getattr(chosen, field) is not None
+        if field not in supported and getattr(chosen, field) is not None
     ]
-    if "comparisons" not in held:
+    if "comparisons" not in supported:
         terms.extend(dict.fromkeys(one.measure.value for one in chosen.comparisons))
-    if "uses" not in held:
+    if "uses" not in supported:
         terms.extend(dict.fromkeys(f"{one.use}:" for one in chosen.uses))
-    if "text" not in held and chosen.text:
+    if "text" not in supported and chosen.text:
         terms.append("words")
-    if "fuzzy" not in held and chosen.fuzzy:
+    if "fuzzy" not in supported and chosen.fuzzy:
         terms.append("~words")
-    terms.extend(_written(one) for one in chosen.terms if not _holds(taker, one))
+    terms.extend(_written(one) for one in chosen.terms if not _holds(target, one))
     return terms
 
 
-def refuse_not_held(chosen: Filter, taker: Taker) -> None:
+def refuse_unsupported(chosen: Filter, target: FilterTarget) -> None:
     """Refuse a filter that would narrow less than it says.
 
     Raises:
         Invalid: some of its terms say nothing about the taker.
     """
-    idle = not_held(chosen, taker)
-    if taker is Taker.QUESTIONS and "words" in idle:
+    idle = unsupported(chosen, target)
+    if target is FilterTarget.QUESTIONS and "words" in idle:
         raise Invalid(
             "words cannot narrow a question; put all that is asked in quotes, "
             'such as "which branch do we deploy".'
         )
     if idle:
-        held = [f"{word}:" for field, word in WORD_OF.items() if field in HELD[taker]]
-        held += [f"{word}:" for word in USES if "uses" in HELD[taker]]
-        one = [f"{WORD_OF[field]}:" for field in WORD_OF if field in _CHOOSES.get(taker, ())]
+        supported = [f"{word}:" for field, word in WORD_OF.items() if field in SUPPORTED[target]]
+        supported += [f"{word}:" for word in USES if "uses" in SUPPORTED[target]]
+        one = [f"{WORD_OF[field]}:" for field in WORD_OF if field in _CHOOSES.get(target, ())]
         only = (
             f" {' '.join(one)} {'takes' if len(one) == 1 else 'each take'} one value."
             if one
             else ""
         )
-        tokens = " Tokens are cost:>20." if "cost" in idle and "uses" in HELD[taker] else ""
+        tokens = " Tokens are cost:>20." if "cost" in idle and "uses" in SUPPORTED[target] else ""
         raise Invalid(
-            f"{' and '.join(idle)} cannot narrow {taker}; take it out.{tokens} "
-            f"What can is {' '.join(held)} and {'' if 'text' in HELD[taker] else '~'}words.{only}"
+            f"{' and '.join(idle)} cannot narrow {target}; take it out.{tokens} "
+            f"What can is {' '.join(supported)} and "
+            f"{'' if 'text' in SUPPORTED[target] else '~'}words.{only}"
         )
 
 
@@ -173,7 +175,7 @@ def names_bindings(chosen: Filter) -> bool:
 def asked_with(chosen: Filter) -> dict[str, Any]:
     """Return what a filter line sets of a question: its topic comes first, the rest must hold."""
     own = ("topic", "binding_key")
-    narrowing = held_by(chosen, Taker.QUESTIONS).model_copy(update=dict.fromkeys(own))
+    narrowing = supported_by(chosen, FilterTarget.QUESTIONS).model_copy(update=dict.fromkeys(own))
     return {"filter": narrowing, **{name: getattr(chosen, name) for name in own}}
 
 

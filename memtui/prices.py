@@ -12,7 +12,7 @@ _PLACES = Decimal("1e-12")
 _MILLION = 1_000_000
 
 
-class Call(NamedTuple):
+class ModelCall(NamedTuple):
     """What one call of a model consumed. The cached tokens are part of the input tokens."""
 
     model: str
@@ -26,7 +26,7 @@ class Call(NamedTuple):
     """Those of `cache_write_tokens` that are kept for an hour."""
 
 
-def cost_of(call: Call, *, url: str | None = None) -> tuple[str, Decimal] | None:
+def cost_of(call: ModelCall, *, url: str | None = None) -> tuple[str, Decimal] | None:
     """Return whose price it is and the cost in US dollars; None where a part has no price.
 
     `url` is where the call was sent: it alone tells whose price it is, and the names nothing.
@@ -46,7 +46,7 @@ def cost_of(call: Call, *, url: str | None = None) -> tuple[str, Decimal] | None
     return provider, cost.quantize(_PLACES)
 
 
-def _at_plain_rates(rates: Mapping[str, Any], call: Call) -> Decimal | None:
+def _at_plain_rates(rates: Mapping[str, Any], call: ModelCall) -> Decimal | None:
     """Multiply it out where each sort of token has one rate; the table's own way is far slower."""
     cached = call.cache_read_tokens + call.cache_write_tokens
     counts = {
@@ -70,7 +70,7 @@ def _at_plain_rates(rates: Mapping[str, Any], call: Call) -> Decimal | None:
     return total / _MILLION
 
 
-def _computed(prices: Any, call: Call) -> Decimal:
+def _computed(prices: Any, call: ModelCall) -> Decimal:
     from genai_prices import Usage
 
     counts = {name: value for name, value in call._asdict().items() if name.endswith("_tokens")}

@@ -1,4 +1,4 @@
-"""What a change makes of a record beside its text: one description for every door and screen.
+"""What a change makes of a record beside its text: one description for every channel and screen.
 
 Strings that come from outside are returned as they are.
 """

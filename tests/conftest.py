@@ -22,7 +22,7 @@ _SLOW = (
     "tests/analytics/test_dashboard", "tests/analytics/test_hot", "tests/analytics/test_reading",
     "tests/analytics/test_stats", "tests/backends/mem0/", "tests/backends/milvus/",
     "tests/backends/plugin_v1/",
-    "tests/conformance/", "tests/demo/", "tests/doors/", "tests/journeys/", "tests/migration/",
+    "tests/conformance/", "tests/demo/", "tests/channels/", "tests/journeys/", "tests/migration/",
     "tests/screens/", "tests/testing/", "tests/service/test_backup",
     "tests/service/test_object_store", "tests/service/test_purge",
     "tests/service/test_read_only_medium", "tests/service/test_repair", "tests/service/test_sight",

@@ -67,7 +67,7 @@ def settings(paths: Paths) -> Settings:
 
 @pytest.fixture
 def caller() -> Caller:
-    return Caller(company_id="local", principal="user:ana", door="test")
+    return Caller(company_id="local", principal="user:ana", channel="test")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import uvicorn.server
 
-from memtui.doors.http.server import make_server
+from memtui.channels.http.server import make_server
 
 __all__ = ["make_server"]
 

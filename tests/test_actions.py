@@ -19,23 +19,23 @@ from memtui.screens.analytics.screen import AnalyticsScreen
 from memtui.screens.analytics.sql_editor import SqlEditor
 from memtui.screens.bindings.screen import BindingsScreen
 from memtui.screens.budget.screen import BudgetScreen
-from memtui.screens.changes import Changes
+from memtui.screens.changes import ChangesScreen
 from memtui.screens.conformance import Conformance
 from memtui.screens.impact import ImpactScreen
-from memtui.screens.in_step import InStepScreen
+from memtui.screens.in_sync import InSyncScreen
 from memtui.screens.insights import Insights
 from memtui.screens.limits import LimitsScreen
 from memtui.screens.migration import Migration
-from memtui.screens.namespaces import Namespaces
+from memtui.screens.namespaces import NamespacesScreen
 from memtui.screens.operations.screen import OperationsScreen
 from memtui.screens.prune import PruneReview
 from memtui.screens.query.screen import AskLine, QueryScreen
 from memtui.screens.records.screen import RecordsScreen
-from memtui.screens.replay import Replay
+from memtui.screens.replay import ReplayScreen
 from memtui.screens.review import ReviewScreen
-from memtui.screens.runs import Runs
+from memtui.screens.runs import RunsScreen
 from memtui.screens.sources import Sources
-from memtui.screens.timeline import Timeline
+from memtui.screens.timeline import TimelineScreen
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.panes import OptionRows
 from memtui.widgets.virtual_list import VirtualList
@@ -52,15 +52,15 @@ CARRIERS = {
     "insights": Insights,
     "impact": ImpactScreen,
     "limits": LimitsScreen,
-    "namespaces": Namespaces,
+    "namespaces": NamespacesScreen,
     "conformance": Conformance,
     "migration": Migration,
-    "in_step": InStepScreen,
-    "runs": Runs,
-    "replay": Replay,
+    "in_sync": InSyncScreen,
+    "runs": RunsScreen,
+    "replay": ReplayScreen,
     "sources": Sources,
-    "timeline": Timeline,
-    "changes": Changes,
+    "timeline": TimelineScreen,
+    "changes": ChangesScreen,
     "review": ReviewScreen,
     "list": VirtualList,
     "filter": FilterLine,

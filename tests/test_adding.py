@@ -110,7 +110,7 @@ class NotebookAdapter(Adapter):
 '''
 
 DIALOG = '''\
-"""The doors through which memtui is entered, over a screen."""
+"""The channels through which memtui is entered, over a screen."""
 
 from __future__ import annotations
 
@@ -124,28 +124,28 @@ from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
 
 
-class Doors(ModalListScreen):
-    """List the doors."""
+class Channels(ModalListScreen):
+    """List the channels."""
 
-    ACTION_GROUP = "doors"
-    BINDINGS = bindings_for("doors")
+    ACTION_GROUP = "channels"
+    BINDINGS = bindings_for("channels")
 
     def make_list(self) -> VirtualList[str]:
         """Return the list."""
         rows: AppendedRows[str] = AppendedRows(str)
         rows.replace(["cli", "tui"])
-        return VirtualList([Column("door", "door", str, 10)], rows, name="door-list")
+        return VirtualList([Column("channel", "channel", str, 10)], rows, name="channel-list")
 
     def draw_head(self, width: int) -> Content:
         """Return the lines above the list."""
-        return display("Doors")
+        return display("Channels")
 
     def draw_row(self, width: int) -> Content:
-        """Return the door under the cursor."""
-        return display("A door.")
+        """Return the channel under the cursor."""
+        return display("A channel.")
 
     def action_knock(self) -> None:
-        """Knock at the door."""
+        """Knock at the channel."""
         self.toast("Knock, knock.")
 '''
 
@@ -202,35 +202,37 @@ ADDED: dict[str, dict[str, str | tuple[Edit, ...]]] = {
         ),
     },
     "a modal screen": {
-        "memtui/screens/doors.py": DIALOG,
+        "memtui/screens/channels.py": DIALOG,
         "memtui/actions.py": (
             Edit(
                 '    "migration": "a migration",',
-                '    "migration": "a migration",\n    "doors": "the doors",',
+                '    "migration": "a migration",\n    "channels": "the channels",',
             ),
             Edit(
                 '    "prune": (',
-                '    "doors": (\n'
-                '        _do("knock", "K", "Knock at the door."),\n'
-                '        _do("help", "question_mark f1", "Show every key of the doors."),\n'
+                '    "channels": (\n'
+                '        _do("knock", "K", "Knock at the channel."),\n'
+                '        _do("help", "question_mark f1", "Show every key of the channels."),\n'
                 '        _do("leave", "escape q", "Go back.", label="back"),\n'
                 "    ),\n"
                 '    "prune": (',
             ),
-            Edit('    "ask": "run leave",', '    "ask": "run leave",\n    "doors": "knock help",'),
+            Edit(
+                '    "ask": "run leave",', '    "ask": "run leave",\n    "channels": "knock help",'
+            ),
             Edit(
                 '        _do("theme", "ctrl+t", "Choose a theme."),',
                 '        _do("theme", "ctrl+t", "Choose a theme."),\n'
-                '        _do("doors", "f9", "Show the doors.", _SERVICE),',
+                '        _do("channels", "f9", "Show the channels.", _SERVICE),',
             ),
         ),
         "memtui/app.py": (
             Edit(
                 "    def action_limits(self) -> None:",
                 "    def action_doors(self) -> None:\n"
-                '        """Show the doors."""\n'
-                "        from memtui.screens.doors import Doors\n\n"
-                "        self.push_screen(Doors(self.state))\n\n"
+                '        """Show the channels."""\n'
+                "        from memtui.screens.channels import Channels\n\n"
+                "        self.push_screen(Channels(self.state))\n\n"
                 "    def action_limits(self) -> None:",
             ),
         ),
@@ -255,7 +257,7 @@ ADDED: dict[str, dict[str, str | tuple[Edit, ...]]] = {
             ),
         ),
     },
-    "a command": {"memtui/doors/cli/ops.py": (Edit("", COMMAND),)},
+    "a command": {"memtui/channels/cli/ops.py": (Edit("", COMMAND),)},
     "a setting": {
         "memtui/config.py": (
             Edit(
@@ -277,8 +279,8 @@ ADDED: dict[str, dict[str, str | tuple[Edit, ...]]] = {
         ),
         "memtui/service/recorder.py": (
             Edit(
-                "            door=self.caller.door,",
-                '            door=self.caller.door,\n            host="mill-3",',
+                "            channel=self.caller.channel,",
+                '            channel=self.caller.channel,\n            host="mill-3",',
             ),
         ),
     },
@@ -350,7 +352,7 @@ def test_one_of_each_takes_no_more_files_than_promised_and_works(tmp_path: Path)
 
 def memtui(*arguments: str, code: int = 0, as_json: bool = True) -> Any:
     """Run a command in this process; returns its JSON, or its text."""
-    from memtui.doors.cli.main import run
+    from memtui.channels.cli.main import run
 
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with redirect_stdout(out), redirect_stderr(io.StringIO()) as told:
@@ -427,16 +429,16 @@ async def prove_screens(home: Path) -> None:
         shown = lambda: type(app.screen).__name__  # noqa: E731
         await pilot.press("f9", "K")
         await until(pilot, lambda: "Knock, knock." in toasts(app))
-        assert shown() == "Doors"
+        assert shown() == "Channels"
         await pilot.press("question_mark")
-        await until(pilot, lambda: "Knock at the door." in text_of(app.screen.query("Static")))
+        await until(pilot, lambda: "Knock at the channel." in text_of(app.screen.query("Static")))
         await pilot.press("escape", "escape", "7")
         await until(pilot, lambda: shown() == "MachinesScreen")
         await until(pilot, lambda: "of local" in text_of(app.screen.query("#machines")).lower())
         await pilot.press("i")
         await until(pilot, lambda: "They are there." in toasts(app))
         await pilot.press("question_mark")
-        await until(pilot, lambda: "Show the doors." in text_of(app.screen.query("Static")))
+        await until(pilot, lambda: "Show the channels." in text_of(app.screen.query("Static")))
 
 
 def text_of(widgets: Iterable[Any]) -> str:
@@ -445,7 +447,7 @@ def text_of(widgets: Iterable[Any]) -> str:
 
 def prove_pages() -> None:
     """Make the pages anew, and find there what was added."""
-    from memtui.doors.cli.reference import PAGES, write
+    from memtui.channels.cli.reference import PAGES, write
 
     docs = Path("docs")
     write(docs)
@@ -455,7 +457,7 @@ def prove_pages() -> None:
         "`MEMTUI_QUIET_HOURS`",
         "| `host` | VARCHAR | The machine that it ran on. |",
         "| `host` | The machine that it ran on. |  |",
-        "`doors.knock`",
+        "`channels.knock`",
         "`machines.ping`",
     ):
         assert said in pages, said

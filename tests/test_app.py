@@ -88,7 +88,7 @@ async def running(
 
 async def fill(paths: Paths, settings: Settings, *texts: str, **scope: str) -> None:
     service = await open_service(paths, settings)
-    caller = Caller(company_id="local", principal="agent:coding", door="test")
+    caller = Caller(company_id="local", principal="agent:coding", channel="test")
     for number, text in enumerate(texts):
         await service.write(
             caller,
@@ -185,7 +185,7 @@ async def test_screens_are_prepared_while_nobody_types_and_ask_no_provider(
         assert not bindings.view.healths
         await until(pilot, lambda: bindings.view.findings is not None)
         with closing(sqlite3.connect(paths.database)) as database:
-            done = "SELECT operation_type FROM memory_operations WHERE door = 'tui'"
+            done = "SELECT operation_type FROM memory_operations WHERE channel = 'tui'"
             assert list(database.execute(done)) == [("browse",)]  # which Records did
         prepared = {one.MODE: one for one in app._frames}
         figures = prepared["analytics"]
@@ -425,9 +425,9 @@ async def test_it_ends_when_asked_to_though_a_flood_of_keys_waits(
 
 async def test_the_palette_lists_a_hostile_company(paths: Paths, settings: Settings) -> None:
     service = await open_service(paths, settings)
-    other = Caller(company_id="other", principal="user:ana", door="test")
+    other = Caller(company_id="other", principal="user:ana", channel="test")
     await service.companies.add(other, "Acme")
-    with service._core.database.write() as database:  # as an import or another program may do
+    with service._runtime.database.write() as database:  # as an import or another program may do
         update_company(database, "other", {"name": "Acme [/x] [$error] \x1b[31m\u202e"})
     await service.close()
     async with running(paths, settings) as (app, pilot):
@@ -595,7 +595,7 @@ def test_what_is_written_to_a_closed_terminal_is_dropped() -> None:
 async def test_a_stranger_is_told_so_at_once(paths: Paths, settings: Settings) -> None:
     service = await open_service(paths, settings)
     owner = Membership(principal="user:eve", role=Role.OWNER)
-    caller = Caller(company_id="local", principal="user:eve", door="test")
+    caller = Caller(company_id="local", principal="user:eve", channel="test")
     await service.members.set(caller, owner)
     await service.close()
     async with running(paths, settings) as (app, pilot):

@@ -22,7 +22,7 @@ SMALL = [
     ("first_paint", "1"),
     ("hook", "1"),
     ("impact", "--notes", "20", "--queries", "2"),
-    ("in_step", "--records", "40", "--rounds", "1", "--kills", "1"),
+    ("in_sync", "--records", "40", "--rounds", "1", "--kills", "1"),
     ("log_views", "home"),
     ("migration", "20"),
     ("opening", "home", "1", "help"),

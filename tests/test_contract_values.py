@@ -149,7 +149,7 @@ def test_a_filter_lets_through_what_each_of_its_terms_does() -> None:
     for field, value, passes in (
         ("agent_id", "a", True), ("agent_id", "b", True), ("agent_id", "c", False),
         ("agent_id", None, False), ("project_id", "p", True), ("project_id", "q", False),
-        ("project_id", None, False), ("door", None, True), ("door", "cli", True),
+        ("project_id", None, False), ("channel", None, True), ("channel", "cli", True),
     ):  # fmt: skip
         assert chosen.allows(field, value) is passes
     assert Filter(terms=(none,)).allows("agent_id", None)
@@ -157,10 +157,13 @@ def test_a_filter_lets_through_what_each_of_its_terms_does() -> None:
     assert (chosen.any_of("agent_id"), chosen.any_of("project_id")) == (("a", "b"), ("p",))
     narrowed = chosen.narrowed_to(agent_id="b")
     assert (narrowed.agent_id, narrowed.terms) == ("b", (none,))
-    assert chosen.leaves_out_own
-    assert not chosen.with_own().leaves_out_own
-    for door in (Filter(door="cli"), Filter(terms=(Term(field="door", values=("a", "b")),))):
-        assert not door.leaves_out_own
+    assert chosen.excludes_internal
+    assert not chosen.with_internal().excludes_internal
+    for channel in (
+        Filter(channel="cli"),
+        Filter(terms=(Term(field="channel", values=("a", "b")),)),
+    ):
+        assert not channel.excludes_internal
 
 
 @pytest.mark.parametrize("count", [200, 201])

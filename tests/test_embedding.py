@@ -62,9 +62,9 @@ def test_a_model_is_told_what_is_asked_and_what_is_stored(server: Embeddings) ->
 def test_a_price_is_that_of_the_address_or_the_one_given(server: Embeddings) -> None:
     from datetime import UTC, datetime
 
-    from memtui.prices import Call, cost_of
+    from memtui.prices import ModelCall, cost_of
 
-    call = Call("text-embedding-3-small", None, datetime.now(UTC), 1_000_000)
+    call = ModelCall("text-embedding-3-small", None, datetime.now(UTC), 1_000_000)
     assert cost_of(call, url="https://api.openai.com/v1") == ("openai", Decimal("0.02"))
     assert cost_of(call, url="https://llm.acme.example/v1") is None
     own = embedder(server.embedding, usd_per_million=Decimal(3)).embed(["a"])

@@ -24,21 +24,21 @@ from memtui.contract import (
 )
 from memtui.filters import (
     FIELDS,
-    HELD,
     MEASURES,
+    SUPPORTED,
     USES,
     WORD_OF,
-    Taker,
+    FilterTarget,
     build_filter,
     format_filter,
-    held_by,
-    not_held,
     parse_ahead,
     parse_expiry,
     parse_filter,
     parse_when,
-    refuse_not_held,
+    refuse_unsupported,
     span_words,
+    supported_by,
+    unsupported,
 )
 
 NOW = datetime(2026, 3, 9, 12, 0, tzinfo=UTC)
@@ -173,7 +173,7 @@ def test_any_line_is_a_filter_or_a_sentence(line: str) -> None:
 def test_every_field_of_the_filter_can_be_typed() -> None:
     typed = {*FIELDS.values(), "text", "fuzzy", "comparisons", "terms", "uses"}
     assert set(USES.values()) == set(Use)
-    assert typed == set(Filter.model_fields) - {"own"}  # a door says it
+    assert typed == set(Filter.model_fields) - {"own"}  # a channel says it
     assert set(MEASURES.values()) == set(Measure)
 
 
@@ -187,8 +187,8 @@ def test_every_field_of_the_filter_can_be_typed() -> None:
             project_id="mech", issue_id="ISS-1", run_id="r9", subject_id="u")),
         ("source:issue_comment type:write status:unknown", Filter(
             source_kind="issue_comment", operation_type="write", status="unknown")),
-        ("topic:deploy tag:ci kind:fact binding:mem0 door:mcp by:user:ana", Filter(
-            topic="deploy", tag="ci", kind="fact", binding_key="mem0", door="mcp",
+        ("topic:deploy tag:ci kind:fact binding:mem0 channel:mcp by:user:ana", Filter(
+            topic="deploy", tag="ci", kind="fact", binding_key="mem0", channel="mcp",
             principal="user:ana")),
         ("by:'ana'", Filter(principal="ana")),
         ("by:agent", Filter(principal="agent:")),
@@ -225,11 +225,11 @@ def test_every_field_of_the_filter_can_be_typed() -> None:
             compared("latency", ">", "2000"), compared("latency", "<", "90000"),
             compared("cost", ">", "1")))),
         ("took>2 's'", Filter(text="s", comparisons=(compared("latency", ">", "2"),))),
-        ("status:held for review deploy", Filter(status="held", text="deploy")),
+        ("status:held for review deploy", Filter(status="pending", text="deploy")),
         ("-status:ok,Unknown Outcome", Filter(terms=(left_out("status", "ok", "unknown"),))),
-        ("status:held 'for' review", Filter(status="held", text="for review")),
-        ("status:held for", Filter(status="held", text="for")),
-        ("status:failed,'Held for review'", Filter(terms=(left_in("status", "error", "held"),))),
+        ("status:pending 'for' review", Filter(status="pending", text="for review")),
+        ("status:pending for", Filter(status="pending", text="for")),
+        ("status:failed,'Held for review'", Filter(terms=(left_in("status", "error", "pending"),))),
         ("results=0 tokens>1000 score<.3 deploy", Filter(text="deploy", comparisons=(
             compared("results", "=", "0"), compared("tokens", ">", "1000"),
             compared("score", "<", "0.3")))),
@@ -496,11 +496,15 @@ def test_a_field_is_asked_for_once() -> None:
 
 def test_what_chooses_where_to_look_has_one_value() -> None:
     chosen = parse_filter("project:a,b -binding:x words", now=NOW)
-    assert not_held(chosen, Taker.OPERATIONS) == not_held(chosen, Taker.RECORDS) == []
-    assert not_held(chosen, Taker.FACTS) == ["-binding:x"]
-    assert held_by(chosen, Taker.FACTS).terms == chosen.terms[1:]
+    assert (
+        unsupported(chosen, FilterTarget.OPERATIONS)
+        == unsupported(chosen, FilterTarget.RECORDS)
+        == []
+    )
+    assert unsupported(chosen, FilterTarget.FACTS) == ["-binding:x"]
+    assert supported_by(chosen, FilterTarget.FACTS).terms == chosen.terms[1:]
     with pytest.raises(Invalid, match=r"-binding:x and project:a,b cannot .* each take one value"):
-        refuse_not_held(chosen, Taker.BUDGET)
+        refuse_unsupported(chosen, FilterTarget.BUDGET)
 
 
 def test_every_term_is_held_or_refused_as_the_document_says() -> None:
@@ -510,7 +514,7 @@ def test_every_term_is_held_or_refused_as_the_document_says() -> None:
         for line in page.partition("## What can be narrowed")[2].splitlines()
         if line.startswith("|") and "---" not in line
     ]
-    assert header == ["Term", *Taker]
+    assert header == ["Term", *FilterTarget]
     terms = {
         **{f"`{word}:`": field for field, word in WORD_OF.items()},
         "`read:` `cost:` …": "uses",
@@ -528,20 +532,20 @@ def test_every_term_is_held_or_refused_as_the_document_says() -> None:
     for name, *marks in rows:
         field = terms[name]
         chosen = Filter.model_validate({field: one_each.get(field, "x")})
-        for taker, mark in zip(Taker, marks, strict=True):
-            assert (field in HELD[taker]) == (mark == "✓"), (name, taker)
-            assert (not_held(chosen, taker) == []) == (mark == "✓"), (name, taker)
+        for taker, mark in zip(FilterTarget, marks, strict=True):
+            assert (field in SUPPORTED[taker]) == (mark == "✓"), (name, taker)
+            assert (unsupported(chosen, taker) == []) == (mark == "✓"), (name, taker)
             if not mark:
                 with pytest.raises(Invalid, match="cannot narrow"):
-                    refuse_not_held(chosen, taker)
+                    refuse_unsupported(chosen, taker)
 
 
 def test_dollars_of_records_are_answered_with_how_their_tokens_are_written() -> None:
     chosen = parse_filter("cost>20", now=NOW)
     with pytest.raises(Invalid, match="Tokens are cost:>20"):
-        refuse_not_held(chosen, Taker.RECORDS)
+        refuse_unsupported(chosen, FilterTarget.RECORDS)
     with pytest.raises(Invalid, match=r"cannot narrow a question; take it out\. What"):
-        refuse_not_held(chosen, Taker.QUESTIONS)
+        refuse_unsupported(chosen, FilterTarget.QUESTIONS)
 
 
 @pytest.mark.parametrize(

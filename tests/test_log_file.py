@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from memtui.app import MemtuiApp, run_app
+from memtui.channels.cli.session import logging_to
 from memtui.config import Paths, load_settings
-from memtui.doors.cli.session import logging_to
 from memtui.log_file import LogFile
 from memtui.service.providers import unexpected
 

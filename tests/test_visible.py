@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.doors.mcp.tools import Removed, Said, Stored, Told
+from memtui.channels.mcp.tools import Removed, Said, Stored, ToolAnswer
 from memtui.visible import visible
 
 hostile = st.text(alphabet=st.characters(codec=None, exclude_categories=())) | st.text(
@@ -135,6 +135,6 @@ def test_what_is_no_character_or_never_seen_is_escaped(char: str) -> None:
     ],
     ids=repr,
 )
-def test_an_answer_to_an_agent_shows_no_name_raw(answer: Told) -> None:
+def test_an_answer_to_an_agent_shows_no_name_raw(answer: ToolAnswer) -> None:
     assert "\x1b" not in answer.words()
     assert visible("a\x1b[31m") in answer.words()

@@ -15,7 +15,7 @@ from memtui.analytics.engine import opened
 from memtui.analytics.layout import (
     SEGMENT,
     UNFINISHED,
-    Folder,
+    ArchiveFolder,
     LogEnds,
     Manifest,
     Segment,
@@ -43,7 +43,7 @@ from memtui.store.operation import OperationDraft
 from memtui.store.tables import HANDLES, OPERATIONS, USAGE
 
 MEMTUI = "memtui"
-"""The principal and the door of what nobody asked for."""
+"""The principal and the channel of what nobody asked for."""
 
 PATIENCE_S = 10.0
 """How long sealing waits for those who only look."""
@@ -86,7 +86,7 @@ def recover(database: Database, root: Path, company_id: str) -> int:
         Conflict: what is left in the hot table is not what was sealed.
         Unavailable: the database or the archive cannot be read, or the archive is ahead of it.
     """
-    folder = Folder(root, company_id)
+    folder = ArchiveFolder(root, company_id)
     if is_settled(database, folder):
         return 0
     try:
@@ -101,7 +101,7 @@ class Busy(Conflict):
 
 
 @contextmanager
-def locked(folder: Folder, *, patience_s: float | None = None) -> Iterator[None]:
+def locked(folder: ArchiveFolder, *, patience_s: float | None = None) -> Iterator[None]:
     """Hold the folder for as long as the block.
 
     Whoever clears up behind a killed seal holds it for a moment too, so it is worth waiting:
@@ -129,7 +129,7 @@ def remove_hot(
     database: Database,
     company_id: str,
     segment: Segment,
-    door: str,
+    channel: str,
     step: Callable[[str], None] = lambda _name: None,
 ) -> None:
     """Log the sealing of a segment and remove its rows from the hot tables, in one transaction.
@@ -138,7 +138,7 @@ def remove_hot(
         Conflict: there are not as many as the segment has.
     """
     with database.write() as connection:
-        appending.append(connection, _sealing(company_id, segment, door))
+        appending.append(connection, _sealing(company_id, segment, channel))
         for table, hot in _HOT.items():
             gone = connection.execute(
                 delete(hot).where(
@@ -154,14 +154,14 @@ def remove_hot(
                 )
 
 
-def _sealing(company_id: str, segment: Segment, door: str) -> OperationDraft:
+def _sealing(company_id: str, segment: Segment, channel: str) -> OperationDraft:
     return OperationDraft(
         operation_id=uuid.uuid4().hex,
         operation_type=OperationType.SEAL,
         status=OperationStatus.OK,
         scope=Scope(company_id=company_id),
         principal=segment.sealed_by,
-        door=door,
+        channel=channel,
         request={"segments": [segment.proof()]},
         result_count=segment.count,
         started_at=segment.sealed_at,
@@ -169,7 +169,7 @@ def _sealing(company_id: str, segment: Segment, door: str) -> OperationDraft:
     )
 
 
-def recover_locked(database: Database, folder: Folder) -> int:
+def recover_locked(database: Database, folder: ArchiveFolder) -> int:
     """Do what `recover` does, in a folder that the caller holds."""
     _end_rewriting(database, folder)
     manifest = folder.read()
@@ -185,7 +185,7 @@ def recover_locked(database: Database, folder: Folder) -> int:
     return removed
 
 
-def _end_rewriting(database: Database, folder: Folder) -> None:
+def _end_rewriting(database: Database, folder: ArchiveFolder) -> None:
     """Let a manifest that waits count if the chain names its segments; else it never did."""
     if not folder.waiting_file.exists():
         return
@@ -202,7 +202,7 @@ def _end_rewriting(database: Database, folder: Folder) -> None:
         folder.waiting_file.unlink()
 
 
-def remove_older(folder: Folder, manifest: Manifest) -> None:
+def remove_older(folder: ArchiveFolder, manifest: Manifest) -> None:
     """Remove the folders of segments in another revision than the one that counts."""
     names = {segment.name for segment in manifest.segments}
     spans = {segment.span for segment in manifest.segments}
@@ -212,7 +212,7 @@ def remove_older(folder: Folder, manifest: Manifest) -> None:
             shutil.rmtree(path)
 
 
-def segments_beyond(folder: Folder, manifest: Manifest) -> list[Path]:
+def segments_beyond(folder: ArchiveFolder, manifest: Manifest) -> list[Path]:
     """Return the finished segments behind the last that the manifest names.
 
     A seal was killed before it named them. Beside the database that it read they count for nothing;
@@ -225,7 +225,7 @@ def segments_beyond(folder: Folder, manifest: Manifest) -> list[Path]:
     ]
 
 
-def _remove_unnamed(folder: Folder, manifest: Manifest, ends: LogEnds) -> None:
+def _remove_unnamed(folder: ArchiveFolder, manifest: Manifest, ends: LogEnds) -> None:
     """Remove files that never counted: their operations are all still in the hot table."""
     remove_older(folder, manifest)
     named = {segment.name for segment in manifest.segments}
@@ -245,7 +245,7 @@ def _remove_unnamed(folder: Folder, manifest: Manifest, ends: LogEnds) -> None:
             shutil.rmtree(path)
 
 
-def _refuse_difference(database: Database, folder: Folder, segment: Segment) -> None:
+def _refuse_difference(database: Database, folder: ArchiveFolder, segment: Segment) -> None:
     """Make sure that the hot rows are in the files before they are removed."""
     for table, file in segment.files.items():
         path = folder.file(segment, table)
@@ -288,7 +288,7 @@ def verify(root: Path, company_id: str, database: Database | None = None) -> Arc
     Raises:
         Unavailable: the manifest is damaged, or the archive may not be read.
     """
-    folder = Folder(root, company_id)
+    folder = ArchiveFolder(root, company_id)
     manifest = folder.read()
     problems: list[str] = []
     if database is not None:
@@ -312,7 +312,7 @@ def verify(root: Path, company_id: str, database: Database | None = None) -> Arc
     )
 
 
-def _of_segment(duck: Any, folder: Folder, segment: Segment) -> list[str]:
+def _of_segment(duck: Any, folder: ArchiveFolder, segment: Segment) -> list[str]:
     problems = []
     for table, file in segment.files.items():
         path = folder.file(segment, table)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from memtui.analytics.engine import guarded, opened
-from memtui.analytics.layout import TABLES, Folder, Segment, sha256_of
+from memtui.analytics.layout import TABLES, ArchiveFolder, Segment, sha256_of
 from memtui.analytics.rows import fetch
 from memtui.analytics.source import SELECTS, head, load_raw
 from memtui.contract import (
@@ -21,7 +21,7 @@ from memtui.contract import (
     UtcDatetime,
 )
 from memtui.paths import replacing
-from memtui.store.database import Connection, Database
+from memtui.store.database import Database, DatabaseConnection
 from memtui.store.digest import CONTROL, GENESIS, document_of, fields, is_intact, salt_of
 from memtui.store.erasing import purged
 from memtui.store.heads import LogHead
@@ -71,7 +71,7 @@ class AuditCheck(Model):
 class _Log:
     """One state of a company's log, read in order."""
 
-    def __init__(self, duck: Any, connection: Connection, folder: Folder) -> None:
+    def __init__(self, duck: Any, connection: DatabaseConnection, folder: ArchiveFolder) -> None:
         self._duck = duck
         self._connection = connection
         self.folder = folder
@@ -154,9 +154,9 @@ def verify(
     """
     with _opened(database, root, company_id) as log:
         seq, problem = _first_broken(log, watch, noted)
-        held = [one.name for one in log.segments if one.first_seq <= (seq or 0) <= one.last_seq]
-        if problem and held and held[0] not in problem:
-            problem = f"{problem} It is in the segment {held[0]}."
+        pending = [one.name for one in log.segments if one.first_seq <= (seq or 0) <= one.last_seq]
+        if problem and pending and pending[0] not in problem:
+            problem = f"{problem} It is in the segment {pending[0]}."
         return AuditCheck(
             company_id=company_id,
             seq=log.head.seq,
@@ -240,7 +240,7 @@ def _line(operation: Operation, company: bytes, *, visible: bool) -> str:
 @contextmanager
 def _opened(database: Database, root: Path, company_id: str) -> Iterator[_Log]:
     with opened(memory_mb=_MEMORY_MB) as duck, database.read() as connection:
-        yield _Log(duck, connection, Folder(root, company_id))
+        yield _Log(duck, connection, ArchiveFolder(root, company_id))
 
 
 class _Proof:
@@ -288,7 +288,9 @@ class _Proof:
             return seq, f"Operation {seq} has no {min(paths)}, and no purge in the log erased it."
         return None
 
-    def broken_segment(self, folder: Folder, segments: Sequence[Segment]) -> tuple[int, str] | None:
+    def broken_segment(
+        self, folder: ArchiveFolder, segments: Sequence[Segment]
+    ) -> tuple[int, str] | None:
         """Return the first sealed operation of a segment that is not the one the log tells of."""
         for segment in segments:
             seq, logged = self._segments.pop(segment.span, (0, {}))

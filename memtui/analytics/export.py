@@ -31,7 +31,7 @@ from memtui.scratch import Scratch
 from memtui.store.conditions import condition
 from memtui.store.database import MARK, Database, quoted
 from memtui.store.operation import OWN, OWN_FIELDS, Operation, OperationHandle
-from memtui.store.sight import Sight
+from memtui.store.visibility import Visibility
 
 if TYPE_CHECKING:
     import duckdb
@@ -89,9 +89,14 @@ class Exporter(LogEngine):
     kept = None
 
     def __init__(
-        self, database: Database, root: Path, company_id: str, *, sight: Sight | None = None
+        self,
+        database: Database,
+        root: Path,
+        company_id: str,
+        *,
+        visibility: Visibility | None = None,
     ) -> None:
-        super().__init__(database, root, company_id, sight=sight, memory_mb=_MEMORY_MB)
+        super().__init__(database, root, company_id, visibility=visibility, memory_mb=_MEMORY_MB)
         self._stopped = threading.Event()
         self._cursor: duckdb.DuckDBPyConnection | None = None
 

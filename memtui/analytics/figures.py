@@ -31,14 +31,14 @@ _BY_NO_AGENT = f"{_CORRECTED} AND NOT starts_with(principal, 'agent:')"
 BY_HAND = f"{_BY_NO_AGENT} AND NOT {_LET_IN}"
 """The SQL of whether an operation is a correction made by hand."""
 
-FAILED = "status NOT IN ('ok', 'cancelled', 'held')"
+FAILED = "status NOT IN ('ok', 'cancelled', 'pending')"
 """The SQL of whether an operation failed."""
 
 _ANSWERED = "operation_type = 'query' AND status = 'ok'"
 _COUNTED = {
     "operation_count": "true",
     "query_count": "operation_type = 'query'",
-    "write_count": "operation_type = 'write' AND status <> 'held'",
+    "write_count": "operation_type = 'write' AND status <> 'pending'",
     "correction_count": _BY_NO_AGENT,
     "success_count": "status = 'ok'",
     "failure_count": FAILED,
@@ -96,7 +96,7 @@ def is_use(column: str) -> str:
 class HitSign(StrEnum):
     """What makes a query a hit.
 
-    `USED`: a record that it returned was opened later, within `USE_WITHIN`, through any door.
+    `USED`: a record that it returned was opened later, within `USE_WITHIN`, through any channel.
     `SCORE`: a record that it returned scored at or above its binding's threshold.
     """
 
@@ -170,7 +170,7 @@ class Figures(Model):
         return self.empty_count / self.answered_count if self.answered_count else None
 
 
-class Group(Figures):
+class FigureGroup(Figures):
     """The figures of one group."""
 
     keys: dict[str, str | None] = {}
@@ -190,9 +190,9 @@ class Stats(Figures):
     """The log's newest operation when they were added up."""
     latency_error: float = 0.0
     """How far each percentile may be off, as a share of it."""
-    bindings: tuple[Group, ...] = ()
+    bindings: tuple[FigureGroup, ...] = ()
     """By binding, `keys` holding `binding`; the first key in order, None last."""
-    groups: tuple[Group, ...] = ()
+    groups: tuple[FigureGroup, ...] = ()
     """By what was asked for: in order of time, then of their keys."""
 
 
@@ -249,7 +249,7 @@ OF_OPERATION = {
     "type": ("operation_type",),
     "source_kind": ("source_kind",),
     "status": ("status",),
-    "door": ("door",),
+    "channel": ("channel",),
     "principal": ("principal",),
 }
 """Dimensions of an operation, and their columns; the first that has a value counts."""

@@ -122,7 +122,7 @@ class Manifest(Model):
         return tuple(s for s in self.segments if s.first_seq <= last and s.last_seq >= first)
 
 
-class Folder:
+class ArchiveFolder:
     """The archive folder of one company; any text can be a company's id."""
 
     def __init__(self, root: Path, company_id: str) -> None:
@@ -239,13 +239,13 @@ def log_ends(database: Database, company_id: str) -> LogEnds:
     return LogEnds(head, head + 1 if first is None else first)
 
 
-def is_settled(database: Database, folder: Folder) -> bool:
+def is_settled(database: Database, folder: ArchiveFolder) -> bool:
     """Tell whether a seal left nothing to do, without keeping another from its work. Blocking."""
     with usable(folder):
         return not folder.path.exists() or _is_as_told(database, folder)
 
 
-def _is_as_told(database: Database, folder: Folder) -> bool:
+def _is_as_told(database: Database, folder: ArchiveFolder) -> bool:
     manifest = folder.read()
     ends = log_ends(database, folder.company_id)
     if ends.head < manifest.sealed_through or folder.waiting_file.exists():
@@ -259,7 +259,7 @@ def _is_as_told(database: Database, folder: Folder) -> bool:
 
 
 @contextmanager
-def usable(folder: Folder) -> Iterator[None]:
+def usable(folder: ArchiveFolder) -> Iterator[None]:
     """Turn what the system refuses into a sentence: rights, a full disk, a file in the way."""
     try:
         yield

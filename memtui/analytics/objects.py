@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from memtui.analytics.archive import locked, remove_older
 from memtui.analytics.layout import (
     TABLES,
-    Folder,
+    ArchiveFolder,
     Manifest,
     Segment,
     sha256_of,
@@ -53,7 +53,7 @@ class ObjectStore:
         except ValueError as error:
             raise Invalid(f"archive_url {url} cannot be used: {error}.") from error
 
-    def keep(self, folder: Folder) -> tuple[Segment, ...]:
+    def keep(self, folder: ArchiveFolder) -> tuple[Segment, ...]:
         """Copy the segments that the store lacks, then name them; returns them.
 
         Raises:
@@ -71,7 +71,7 @@ class ObjectStore:
                 self._name(folder, manifest)
         return missing
 
-    def fetch(self, folder: Folder) -> tuple[Segment, ...]:
+    def fetch(self, folder: ArchiveFolder) -> tuple[Segment, ...]:
         """Bring the segments that this machine lacks here, each proved by its SHA-256.
 
         Those that a purge wrote anew take the place of their older ones.
@@ -100,7 +100,7 @@ class ObjectStore:
                 folder.write(manifest)
         return (*renewed, *missing)
 
-    def renew(self, folder: Folder) -> None:
+    def renew(self, folder: ArchiveFolder) -> None:
         """Put segments that were written anew in the place of their older ones, which go.
 
         Raises:
@@ -117,7 +117,7 @@ class ObjectStore:
                 self._name(folder, there)
             self._remove_older(folder, {one.name for one in there.segments})
 
-    def _remove_older(self, folder: Folder, names: set[str]) -> None:
+    def _remove_older(self, folder: ArchiveFolder, names: set[str]) -> None:
         """Remove revisions that are not named any more, those that a killed purge left too."""
         spans = {name.partition(".")[0] for name in names}
         if not names or not self._files.exists(self._place(folder)):
@@ -127,7 +127,7 @@ class ObjectStore:
             if name not in names and name.partition(".")[0] in spans:
                 self._files.rm(path, recursive=True)
 
-    def remove(self, folder: Folder) -> None:
+    def remove(self, folder: ArchiveFolder) -> None:
         """Remove the copy of a company's log; its manifest goes first, so that none is half there.
 
         Raises:
@@ -142,7 +142,7 @@ class ObjectStore:
             if self._files.exists(self._place(folder)):
                 self._files.rm(self._place(folder), recursive=True)
 
-    def _manifest(self, folder: Folder) -> Manifest:
+    def _manifest(self, folder: ArchiveFolder) -> Manifest:
         try:
             text = self._files.cat_file(self._place(folder, folder.manifest_file.name))
             found = Manifest.model_validate(json.loads(text))
@@ -155,11 +155,11 @@ class ObjectStore:
             raise Conflict(f"{self._url} holds the log of another company or a newer memtui.")
         return found
 
-    def _name(self, folder: Folder, manifest: Manifest) -> None:
+    def _name(self, folder: ArchiveFolder, manifest: Manifest) -> None:
         place = self._place(folder, folder.manifest_file.name)
         self._files.pipe_file(place, manifest.model_dump_json().encode())
 
-    def _upload(self, folder: Folder, segment: Segment) -> None:
+    def _upload(self, folder: ArchiveFolder, segment: Segment) -> None:
         for table in TABLES:
             target = self._place(folder, segment.name, f"{table}.parquet")
             self._files.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
@@ -167,7 +167,7 @@ class ObjectStore:
             if self._files.size(target) != segment.files[table].bytes:
                 raise Unavailable(f"{target} did not arrive whole in {self._url}; try again.")
 
-    def _download(self, folder: Folder, segment: Segment) -> None:
+    def _download(self, folder: ArchiveFolder, segment: Segment) -> None:
         work = folder.path / f"{_NEW}{segment.first_seq}-{segment.last_seq}"
         work.mkdir(mode=0o700, exist_ok=True)
         for table in TABLES:
@@ -190,7 +190,7 @@ class ObjectStore:
                 "first, or name another archive_url."
             )
 
-    def _place(self, folder: Folder, *parts: str) -> str:
+    def _place(self, folder: ArchiveFolder, *parts: str) -> str:
         return "/".join((self._root.rstrip("/"), folder.path.name, *parts))
 
 

@@ -20,7 +20,7 @@ from memtui.analytics.layout import TABLES, Segment
 from memtui.analytics.rows import LogEngine, among, fetch
 from memtui.contract import EVERYTHING, Filter
 from memtui.store.conditions import condition, ordering
-from memtui.store.database import Connection, quoted
+from memtui.store.database import DatabaseConnection, quoted
 from memtui.store.log import LogReader
 from memtui.store.operation import OWN, Operation
 
@@ -74,8 +74,8 @@ class OperationLog(LogEngine):
         if sort not in {"seq", "-seq"}:
             return self._sorted(chosen, sort, stop)
         last, turned = self.place()[1].head, sort == "-seq"
-        if not self._narrows(chosen.with_own()):
-            own = self._own(last) if chosen.leaves_out_own else array("q")
+        if not self._narrows(chosen.with_internal()):
+            own = self._own(last) if chosen.excludes_internal else array("q")
             rest = Without(last, own)
             counts = len(own), len(rest)
             return View(self, chosen, last, None, rest, turned=turned, counts=counts)
@@ -107,7 +107,7 @@ class OperationLog(LogEngine):
 
     def left_out(self, chosen: Filter, last: int) -> int:
         """Return how many match besides, up to a number, that are memtui's own."""
-        if not chosen.leaves_out_own:
+        if not chosen.excludes_internal:
             return 0
         while True:
             manifest, _ = self.place()
@@ -115,7 +115,7 @@ class OperationLog(LogEngine):
                 found = self._reader(connection, manifest.sealed_through).left_out(chosen, last)
             if manifest.segments:
                 files = self.sealed(manifest.segments, "operations")
-                parts = (OWN, f"seq <= {last}", condition(chosen.with_own()))
+                parts = (OWN, f"seq <= {last}", condition(chosen.with_internal()))
                 where = " AND ".join(filter(None, parts))
                 with self.asking() as cursor:
                     rows = cursor.execute(f"SELECT count(*) FROM {files} WHERE {where}").fetchall()
@@ -128,9 +128,9 @@ class OperationLog(LogEngine):
 
         Whether memtui's own count among them is as the filter has it.
         """
-        every = Filter() if chosen.leaves_out_own else EVERYTHING
+        every = Filter() if chosen.excludes_internal else EVERYTHING
         if not after and not self._narrows(EVERYTHING):
-            return last - (len(self._own(last)) if every.leaves_out_own else 0)
+            return last - (len(self._own(last)) if every.excludes_internal else 0)
         while True:
             manifest, _ = self.place()
             above = max(after, manifest.sealed_through)
@@ -148,8 +148,8 @@ class OperationLog(LogEngine):
     def _filtered(
         self, chosen: Filter, last: int, stop: Stop, early: _Early, *, turned: bool
     ) -> View:
-        where = condition(chosen.with_own()) or "true"
-        columns = f"seq, {OWN if chosen.leaves_out_own else 'false'} AS own"
+        where = condition(chosen.with_internal()) or "true"
+        columns = f"seq, {OWN if chosen.excludes_internal else 'false'} AS own"
         while True:
             manifest, _ = self.place()
             sealed = manifest.sealed_through
@@ -300,8 +300,8 @@ class OperationLog(LogEngine):
                 hot = max(hot or begun, begun)
         return None if hot is None else hot[1]
 
-    def _reader(self, connection: Connection, above: int = 0) -> LogReader:
-        return LogReader(connection, self.folder.company_id, self.sight, above)
+    def _reader(self, connection: DatabaseConnection, above: int = 0) -> LogReader:
+        return LogReader(connection, self.folder.company_id, self.visibility, above)
 
     def newer(self, chosen: Filter, after: int) -> tuple[tuple[Operation, ...], int]:
         """Return what matches above `after`, oldest first, up to `TAIL`, and how far was looked."""
@@ -384,10 +384,10 @@ class View:
         self._log = log
         self._chosen = chosen
         self._table = table
-        self._held = 0 if table is None else table.count
+        self._pending = 0 if table is None else table.count
         self._recent = recent
         self._turned = turned
-        self.count = self._held + len(recent)
+        self.count = self._pending + len(recent)
         """How many there are."""
         if counts is None:
             counts = log.left_out(chosen, last), log.logged(chosen, 0, last)
@@ -402,9 +402,9 @@ class View:
         end = min(start + n, self.count)
         low, high = (self.count - end, self.count - start) if self._turned else (start, end)
         seqs: list[int] = []
-        if self._table is not None and low < self._held:
+        if self._table is not None and low < self._pending:
             seqs.extend(self._table.at(low, high - low))
-        seqs.extend(self._recent[max(0, low - self._held) : max(0, high - self._held)])
+        seqs.extend(self._recent[max(0, low - self._pending) : max(0, high - self._pending)])
         return self._log.operations(seqs[::-1] if self._turned else seqs)
 
     def position(self, moment: datetime) -> int:
@@ -417,10 +417,10 @@ class View:
         return max(0, self.count - 1 - place) if self._turned else place
 
     def _place_of(self, seq: int | None) -> int:
-        if seq is None and self._table is not None and self._held:
+        if seq is None and self._table is not None and self._pending:
             seq = self._table.least
         if seq is None or (self._recent and seq >= self._recent[0]):
-            return 0 if seq is None else self._held + bisect_left(self._recent, seq)
+            return 0 if seq is None else self._pending + bisect_left(self._recent, seq)
         return 0 if self._table is None else self._table.position(seq) or 0
 
     def place_of(self, seq: int) -> int | None:
@@ -435,16 +435,16 @@ class View:
         near = bisect_left(self._recent, seq)
         place: int | None = None
         if list(self._recent[near : near + 1]) == [seq]:
-            place = self._held + near
+            place = self._pending + near
         elif self._table is not None:
             place = self._table.position(seq)
         return self.count - 1 - place if self._turned and place is not None else place
 
     def tail(self, after: int) -> Tail:
         """Return what was appended above `seq` `after`. Blocking."""
-        found, last = self._log.newer(self._chosen.with_own(), after)
+        found, last = self._log.newer(self._chosen.with_internal(), after)
         shown = found
-        if self._chosen.leaves_out_own:
+        if self._chosen.excludes_internal:
             shown = tuple(one for one in found if not one.own)
         logged = self._log.logged(self._chosen, after, last) if last > after else 0
         return Tail(shown, len(found) - len(shown), logged, last)

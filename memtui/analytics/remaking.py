@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from memtui.analytics.archive import locked, refuse_gap
 from memtui.analytics.engine import opened
-from memtui.analytics.layout import SEGMENT, Folder, Manifest, Segment, log_ends
+from memtui.analytics.layout import SEGMENT, ArchiveFolder, Manifest, Segment, log_ends
 from memtui.analytics.seal import Made, described
 from memtui.contract import Conflict, Filter, Json, OperationType, Unavailable
 from memtui.store.database import Database, loaded_moment, quoted
@@ -31,12 +31,12 @@ class _Named(NamedTuple):
     made: Made
 
 
-def lacks_manifest(folder: Folder) -> bool:
+def lacks_manifest(folder: ArchiveFolder) -> bool:
     """Whether there are segments and no manifest. Blocking."""
     return not folder.manifest_file.exists() and bool(_segments(folder))
 
 
-def remake_manifest(database: Database, folder: Folder) -> Manifest:
+def remake_manifest(database: Database, folder: ArchiveFolder) -> Manifest:
     """Write the manifest anew. Blocking.
 
     Raises:
@@ -54,7 +54,7 @@ def remake_manifest(database: Database, folder: Folder) -> Manifest:
     return manifest
 
 
-def _segments(folder: Folder) -> list[Path]:
+def _segments(folder: ArchiveFolder) -> list[Path]:
     """Return the folders of the segments, of each the newest revision, the oldest first."""
     found: dict[str, Path] = {}
     for path in folder.path.iterdir() if folder.path.is_dir() else ():
@@ -86,7 +86,7 @@ def _segment(duck: Any, manifest: Manifest, path: Path, named: dict[str, _Named]
     )
 
 
-def _named(database: Database, folder: Folder, duck: Any) -> dict[str, _Named]:
+def _named(database: Database, folder: ArchiveFolder, duck: Any) -> dict[str, _Named]:
     """Return what the newest operation that names each segment says of it."""
     found: dict[str, _Named] = {}
     for one in sorted((*_in_files(folder, duck), *_in_database(database, folder)), key=_seq):
@@ -98,7 +98,7 @@ def _seq(one: _Named) -> int:
     return one.seq
 
 
-def _in_database(database: Database, folder: Folder) -> Iterator[_Named]:
+def _in_database(database: Database, folder: ArchiveFolder) -> Iterator[_Named]:
     with database.read() as connection:
         log = LogReader(connection, folder.company_id)
         pages = [log.page(Filter(operation_type=one), limit=_MOST) for one in _NAMING]
@@ -108,7 +108,7 @@ def _in_database(database: Database, folder: Folder) -> Iterator[_Named]:
             yield from (_Named(one.seq, proof, made) for proof in one.request.get("segments", ()))
 
 
-def _in_files(folder: Folder, duck: Any) -> Iterator[_Named]:
+def _in_files(folder: ArchiveFolder, duck: Any) -> Iterator[_Named]:
     names = ", ".join(quoted(path / "operations.parquet") for path in _segments(folder))
     types = ", ".join(quoted(one) for one in _NAMING)
     rows = duck.execute(

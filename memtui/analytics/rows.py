@@ -16,13 +16,13 @@ from sqlalchemy import JSON, select
 from memtui.analytics.archive import refuse_gap
 from memtui.analytics.engine import MEMORY_MB, Engine, Stop
 from memtui.analytics.figures import OF_OPERATION, OF_USAGE, TOKENS
-from memtui.analytics.layout import TABLES, Folder, LogEnds, Manifest, Segment, log_ends
+from memtui.analytics.layout import TABLES, ArchiveFolder, LogEnds, Manifest, Segment, log_ends
 from memtui.analytics.source import HOT, SELECTS, columns_of, load_raw
 from memtui.store.columns import ForeignText, Portable
 from memtui.store.conditions import READ, visible_to
-from memtui.store.database import Connection, Database
+from memtui.store.database import Database, DatabaseConnection
 from memtui.store.operation import Operation, to_operation
-from memtui.store.sight import Sight
+from memtui.store.visibility import Visibility
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,8 +44,8 @@ class LogEngine(Engine):
     """A DuckDB over one company's log: the sealed files, and a copy of the hot rows.
 
     The log is only ever appended to, so the copy grows by what is new and loses what was sealed.
-    What is out of the asker's sight is in neither. The copy's tables are called `hot_operations`
-    and so on. Safe for several threads, each with a cursor of its own.
+    What is out of the asker's visibility is in neither. The copy's tables are called
+    `hot_operations` and so on. Safe for several threads, each with a cursor of its own.
     """
 
     kept: Mapping[str, Sequence[str]] | None = {
@@ -65,7 +65,7 @@ class LogEngine(Engine):
         root: Path,
         company_id: str,
         *,
-        sight: Sight | None = None,
+        visibility: Visibility | None = None,
         zone: str = "UTC",
         memory_mb: int = MEMORY_MB,
         locked: bool = False,
@@ -76,16 +76,16 @@ class LogEngine(Engine):
             database: The control plane's.
             root: The archive folder of all companies.
             company_id: Whose log.
-            sight: What may be seen; None is everything.
+            visibility: What may be seen; None is everything.
             zone: The IANA name of the time zone that days are cut in.
             memory_mb: What DuckDB may use.
             locked: It can open nothing but the company's archive.
         """
-        self.folder = Folder(root, company_id)
+        self.folder = ArchiveFolder(root, company_id)
         only = self.folder.path.absolute() if locked else None
         super().__init__(memory_mb=memory_mb, zone=zone, only=only)
-        self.sight = sight
-        self.visible = visible_to(sight)
+        self.visibility = visibility
+        self.visible = visible_to(visibility)
         """The SQL condition of the operations that may be seen; empty for all."""
         self.through = 0
         """The newest `seq` that is in the copy, or sealed."""
@@ -167,7 +167,7 @@ class LogEngine(Engine):
             self._above, self.through = sealed, max(self.through, sealed)
 
     def _add(
-        self, cursor: duckdb.DuckDBPyConnection, hot: Connection, through: int, stop: Stop
+        self, cursor: duckdb.DuckDBPyConnection, hot: DatabaseConnection, through: int, stop: Stop
     ) -> None:
         with stop.reaching(cursor):
             company_id = self.folder.company_id

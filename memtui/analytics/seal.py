@@ -30,7 +30,7 @@ from memtui.analytics.archive import (
 from memtui.analytics.engine import Engine, guarded, opened
 from memtui.analytics.layout import (
     TABLES,
-    Folder,
+    ArchiveFolder,
     Manifest,
     Segment,
     SegmentFile,
@@ -43,7 +43,7 @@ from memtui.contract import Conflict, Model, OperationType
 from memtui.paths import sync_folder
 from memtui.store.appending import Stored, handle_rows, operation_row, usage_rows
 from memtui.store.columns import UtcMicroseconds
-from memtui.store.database import Connection, Database, quoted
+from memtui.store.database import Database, DatabaseConnection, quoted
 from memtui.store.digest import is_intact
 from memtui.store.erasing import erased, newly_absent
 from memtui.store.log import company_salt, parts
@@ -67,7 +67,7 @@ class SealReport(Model):
     operations: int
     segments: tuple[Segment, ...] = ()
     sealed_through: int
-    held_up_by: int | None = None
+    blocked_by: int | None = None
     """The first operation that is too new, where older ones stand behind it in the log."""
     waiting: int = 0
     """How many of those there are."""
@@ -82,7 +82,7 @@ def seal(
     now: datetime | None = None,
     segment_rows: int = SEGMENT_ROWS,
     principal: str = MEMTUI,
-    door: str = MEMTUI,
+    channel: str = MEMTUI,
     step: Step = lambda _name: None,
 ) -> SealReport:
     """Seal the operations that began before a moment, all of them when it is None. Blocking.
@@ -98,14 +98,14 @@ def seal(
         now: What to note as the time of sealing, UTC; None is this moment.
         segment_rows: The most operations in one segment.
         principal: Who seals.
-        door: Through what.
+        channel: Through what.
         step: Called at every step; a test stops there.
 
     Raises:
         Conflict: another process seals this log, its chain is broken, or somebody altered it.
         Unavailable: the database or the archive cannot be read or written.
     """
-    folder = Folder(root, company_id)
+    folder = ArchiveFolder(root, company_id)
     with usable(folder):
         folder.create()
     with locked(folder), closing(Engine(memory_mb=_MEMORY_MB)) as engine:
@@ -135,15 +135,15 @@ def seal(
             manifest = manifest.with_segment(segment)
             folder.write(manifest)
             step("named")
-            remove_hot(database, company_id, segment, door, step)
+            remove_hot(database, company_id, segment, channel, step)
             step("removed")
             fresh.append(segment)
-        held_up_by, waiting = _waiting(database, company_id, before)
+        blocked_by, waiting = _waiting(database, company_id, before)
     return SealReport(
         operations=sum(segment.count for segment in fresh),
         segments=tuple(fresh),
         sealed_through=manifest.sealed_through,
-        held_up_by=held_up_by,
+        blocked_by=blocked_by,
         waiting=waiting,
     )
 
@@ -185,7 +185,7 @@ def _last_to_seal(database: Database, company_id: str, before: datetime | None) 
     return int(last if kept is None else min(last, kept - 1))
 
 
-def _first_kept(connection: Connection, company_id: str, before: datetime) -> int | None:
+def _first_kept(connection: DatabaseConnection, company_id: str, before: datetime) -> int | None:
     """Return the first operation that began at a moment or later; None: there is none."""
     column = OPERATIONS.c
     newer = (column.company_id == company_id, column.started_at >= before)
@@ -310,7 +310,7 @@ class Rewritten(NamedTuple):
 
 
 def rewrite(
-    folder: Folder,
+    folder: ArchiveFolder,
     manifest: Manifest,
     segment: Segment,
     doomed: Mapping[int, Collection[str]],
@@ -393,7 +393,7 @@ def _load_erased(
     return gone
 
 
-def replace_waiting(folder: Folder) -> None:
+def replace_waiting(folder: ArchiveFolder) -> None:
     """Let the waiting manifest count, and remove what it does not name any more."""
     folder.waiting_file.replace(folder.manifest_file)
     sync_folder(folder.path)

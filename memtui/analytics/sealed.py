@@ -15,11 +15,11 @@ from sqlalchemy.dialects.postgresql.base import PGCompiler, PGDialect
 from sqlalchemy.engine.result import IteratorResult, SimpleResultMetaData
 
 from memtui.analytics.engine import Engine
-from memtui.analytics.layout import Folder, Manifest
+from memtui.analytics.layout import ArchiveFolder, Manifest
 from memtui.analytics.rows import load_of
 from memtui.analytics.source import HOT
 from memtui.store.conditions import BEGUN
-from memtui.store.database import Connection
+from memtui.store.database import DatabaseConnection
 
 if TYPE_CHECKING:
     import duckdb
@@ -42,7 +42,7 @@ class Archive:
 
     def of(self, company_id: str) -> Sealed:
         """Return a company's sealed operations; raises `Unavailable`."""
-        folder = Folder(self._root, company_id)
+        folder = ArchiveFolder(self._root, company_id)
         return Sealed(self._engine, folder, folder.read())
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class Archive:
 class Sealed:
     """What is sealed of one log at one moment. Blocking; where nothing is sealed, it is empty."""
 
-    def __init__(self, engine: Engine, folder: Folder, manifest: Manifest) -> None:
+    def __init__(self, engine: Engine, folder: ArchiveFolder, manifest: Manifest) -> None:
         self._engine = engine
         self._folder = folder
         self.manifest = manifest
@@ -64,7 +64,7 @@ class Sealed:
         return self.manifest.sealed_through
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> Iterator[DatabaseConnection]:
         """A connection, where something is sealed, for what of `memtui.store` reads the log.
 
         Raises:
@@ -78,7 +78,7 @@ class Sealed:
         with self._engine.asking() as cursor:
             yield _Connection(cursor, views)
 
-    def ask(self, question: Callable[[Connection], T]) -> T | None:
+    def ask(self, question: Callable[[DatabaseConnection], T]) -> T | None:
         """Return what a question finds; None where nothing is sealed."""
         if not self.manifest.segments:
             return None
@@ -86,7 +86,7 @@ class Sealed:
             return question(connection)
 
 
-class _Connection(Connection):
+class _Connection(DatabaseConnection):
     """DuckDB as a connection of the control plane's: it reads, and nothing else."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, views: dict[str, str]) -> None:

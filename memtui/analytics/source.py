@@ -21,7 +21,7 @@ from sqlalchemy.types import TypeDecorator
 from memtui.contract import Unavailable
 from memtui.store import compiled
 from memtui.store.columns import ForeignText
-from memtui.store.database import Connection, quoted
+from memtui.store.database import DatabaseConnection, quoted
 from memtui.store.digest import GENESIS
 from memtui.store.operation import why_damaged
 from memtui.store.tables import HANDLES, HEADS, OPERATIONS, USAGE
@@ -56,7 +56,7 @@ def create_raw(duck: Any, only: Mapping[str, Sequence[str]] | None = None) -> No
 
 def load_raw(
     duck: Any,
-    connection: Connection,
+    connection: DatabaseConnection,
     company_id: str,
     first: int,
     last: int,
@@ -153,7 +153,7 @@ class Head(NamedTuple):
     """The oldest operation in the database; one more than `seq` where none is."""
 
 
-def head(connection: Connection, company_id: str) -> Head:
+def head(connection: DatabaseConnection, company_id: str) -> Head:
     """Return where a company's log ends and where its hot table begins, in one view of both."""
     columns = HEADS.c
     asked = select(columns.seq, columns.digest, columns.salt)

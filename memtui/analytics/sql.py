@@ -19,7 +19,7 @@ from memtui.store import bindings
 from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import Database
 from memtui.store.operation import OWN, OperationDraft, why_damaged
-from memtui.store.sight import Sight
+from memtui.store.visibility import Visibility
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,7 +44,7 @@ _MEANINGS = {
     "seq": "Place in the log, from 1 without a gap.",
     "operation_id": "Unique in the company.",
     "operation_type": "`write`, `query`, `get`, `correct`, `forget`, `browse` …",
-    "status": "`ok`, `error`, `denied`, `conflict`, `cancelled`, `held` or `unknown`.",
+    "status": "`ok`, `error`, `denied`, `conflict`, `cancelled`, `pending` or `unknown`.",
     "binding_key": "The binding that served it; NULL where none did.",
     "provider_key": "The binding's provider.",
     "agent_id": "Whose memory was asked.",
@@ -60,7 +60,7 @@ _MEANINGS = {
     "source_activity_id": _SOURCE,
     "source_external_ref": "A URL, or a path.",
     "principal": "Who asked, such as `user:ana` or `agent:bob`.",
-    "door": "Through what: `cli`, `tui`, `http` …",
+    "channel": "Through what: `cli`, `tui`, `http` …",
     "error_kind": "What failed, as a word; NULL where nothing did.",
     "error_message": "What failed, as a sentence.",
     "result_count": "Records returned or touched, listed or not.",
@@ -141,7 +141,7 @@ RECORDS = (
 """The query of the view `records`, over the views of the log: successful operations only."""
 
 
-class Column(Model):
+class ViewColumn(Model):
     """A column of a view, for completion and documentation."""
 
     name: str
@@ -159,7 +159,7 @@ def _meanings(table: str) -> dict[str, str]:
 
 
 VIEWS = {
-    view: tuple(Column(name=name, meaning=meaning) for name, meaning in meanings.items())
+    view: tuple(ViewColumn(name=name, meaning=meaning) for name, meaning in meanings.items())
     for view, meanings in {
         "operations": _meanings("operations") | _DERIVED,
         "usage": _meanings("usage"),
@@ -245,10 +245,16 @@ class SqlConsole(LogEngine):
         *,
         zone: str = "UTC",
         memory_mb: int = MEMORY_MB,
-        sight: Sight | None = None,
+        visibility: Visibility | None = None,
     ) -> None:
         super().__init__(
-            database, root, company_id, sight=sight, zone=zone, memory_mb=memory_mb, locked=True
+            database,
+            root,
+            company_id,
+            visibility=visibility,
+            zone=zone,
+            memory_mb=memory_mb,
+            locked=True,
         )
         self._ceiling_mb = _CEILING * memory_mb
         self._preparing = threading.Lock()

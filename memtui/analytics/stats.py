@@ -23,8 +23,8 @@ from memtui.analytics.figures import (
     TOKENS,
     Bucket,
     Cut,
+    FigureGroup,
     Figures,
-    Group,
     HitSign,
     Latency,
     Stats,
@@ -62,7 +62,7 @@ class Dashboard(Model):
 
     stats: Stats
     """Totals and bindings; `groups` are the buckets of time."""
-    spending: tuple[Group, ...]
+    spending: tuple[FigureGroup, ...]
     """By bucket of time and provider, where anything was used: tokens, cost and usage only."""
 
 
@@ -130,15 +130,15 @@ class Rollups:
 
     def _exact(
         self, state: State, chosen: Filter, hit_sign: HitSign | None, cuts: Sequence[Cut]
-    ) -> tuple[Stats, list[tuple[Group, ...]]]:
+    ) -> tuple[Stats, list[tuple[FigureGroup, ...]]]:
         """Return the figures in all and by binding, and the groups of each cut."""
         cursor, manifest, last = state
         sign = hit_sign or self._sign(cursor, manifest)
         asked = _Exact(self, state, condition(chosen), sign)
         [total], bindings, *groups = asked.groups((Cut(), Cut(("binding",)), *cuts))
         left_out = 0
-        if chosen.leaves_out_own:
-            where = " AND ".join(filter(None, (OWN, condition(chosen.with_own()))))
+        if chosen.excludes_internal:
+            where = " AND ".join(filter(None, (OWN, condition(chosen.with_internal()))))
             own = self.log.everything(manifest, "operations", "1", where, last=last)
             [(left_out,)] = cursor.execute(f"SELECT count(*) FROM ({own})").fetchall()
         stats = _answer(total, sign, bindings)
@@ -245,15 +245,17 @@ class Rollups:
         return HitSign.USED if found else HitSign.SCORE
 
 
-def _answer(total: Group, sign: HitSign, bindings: tuple[Group, ...]) -> Stats:
+def _answer(total: FigureGroup, sign: HitSign, bindings: tuple[FigureGroup, ...]) -> Stats:
     own = {name: getattr(total, name) for name in Figures.model_fields}
     return Stats(**own, hit_sign=sign, bindings=bindings)
 
 
-def _group(row: Mapping[str, Any], cut: Cut, zone: str, latency: Mapping[str, float]) -> Group:
+def _group(
+    row: Mapping[str, Any], cut: Cut, zone: str, latency: Mapping[str, float]
+) -> FigureGroup:
     """Return the group of a row of sums and of the columns of its cut."""
     begun = None if cut.bucket is None else row[f"by_{cut.bucket}"]
-    return Group(
+    return FigureGroup(
         **{name: int(row[name]) for name in Figures.model_fields if name in row},
         cost_usd=Decimal(int(row["cost_pico"])).scaleb(-12),
         latency_ms=Latency(**latency),
@@ -297,7 +299,7 @@ class _Exact:
             last_word="seq IN (SELECT seq FROM said)",
         )
 
-    def groups(self, cuts: Sequence[Cut]) -> list[tuple[Group, ...]]:
+    def groups(self, cuts: Sequence[Cut]) -> list[tuple[FigureGroup, ...]]:
         """Return the groups of each cut, in order.
 
         A log of up to `TOGETHER` operations is read once for all cuts of operations, a longer one
@@ -310,7 +312,7 @@ class _Exact:
                 [found[cut]] = self._read([cut])
         return [found[cut] for cut in cuts]
 
-    def _read(self, cuts: Sequence[Cut]) -> list[tuple[Group, ...]]:
+    def _read(self, cuts: Sequence[Cut]) -> list[tuple[FigureGroup, ...]]:
         columns: dict[str, str] = {}
         for cut in cuts:
             columns |= cut.columns(self._zone)
@@ -384,13 +386,13 @@ class _Exact:
         )
 
     def _used(self) -> str:
-        """The queries of which a record was opened later, soon enough and through any door."""
+        """The queries of which a record was opened later, soon enough and through any channel."""
         of_reads = f"operation_type = 'query' OR {is_use('operation_type')}"
         opening = "seq, started_at, operation_type, status"
         operations, handles = (
             self._rows.log.everything(self._manifest, table, columns, of_reads)
             for table, columns in (
-                ("operations", f"{opening}, door, to_show"),
+                ("operations", f"{opening}, channel, to_show"),
                 ("handles", "seq, binding_key, provider_record_id"),
             )
         )
@@ -410,7 +412,7 @@ class _Painted:
         self._zone = zone
         self._sign = sign
 
-    def groups(self, table: str, cut: Cut, *, latency: bool = True) -> tuple[Group, ...]:
+    def groups(self, table: str, cut: Cut, *, latency: bool = True) -> tuple[FigureGroup, ...]:
         """Return the figures of a table's rows by a cut, in order."""
         keys = cut.columns_of_days()
         named = "".join(f"{sql} AS {name}, " for name, sql in keys.items())

@@ -49,7 +49,7 @@ class Trace(Model):
     times: int = 1
 
 
-class Found(Model):
+class TraceReport(Model):
     """What a search found; `traces` empty: nothing."""
 
     texts: int
@@ -72,7 +72,9 @@ def searchable(texts: Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def look(places: Sequence[Path], texts: Sequence[str], database: Database | None = None) -> Found:
+def look(
+    places: Sequence[Path], texts: Sequence[str], database: Database | None = None
+) -> TraceReport:
     """Look for texts in files and folders, and in a PostgreSQL control plane. Blocking.
 
     Args:
@@ -81,14 +83,14 @@ def look(places: Sequence[Path], texts: Sequence[str], database: Database | None
         database: The control plane's; a SQLite one is read as the file that it is.
     """
     if not texts:
-        return Found(texts=0)
+        return TraceReport(texts=0)
     with closing(Engine()) as engine:
         search = _Search(texts, engine)
         for path in _files(places):
             search.file(path)
     if database is not None and database.dialect == "postgresql":
         search.control_plane(database)
-    return Found(
+    return TraceReport(
         texts=len(texts),
         files=search.files,
         bytes=search.bytes,

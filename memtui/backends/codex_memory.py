@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from memtui.backends.files.adapter import FilesAdapter, FilesConfig
-from memtui.backends.files.markdown import Section, sections
+from memtui.backends.files.markdown import MarkdownSection, sections
 from memtui.backends.files.reading import (
     FileReader,
     Flaw,
@@ -81,7 +81,7 @@ def parse_sections(text: str, name: str, kind: str) -> ParsedFile:
 
 
 def _distilled(
-    section: Section, name: str, kind: str, pointers: str, keywords: str
+    section: MarkdownSection, name: str, kind: str, pointers: str, keywords: str
 ) -> ParsedRecord:
     group = section.trail[0].removeprefix(_GROUP).strip() if section.trail else None
     sessions = [dict(_POINTED.findall(line)) for line in pointers.split("\n")]

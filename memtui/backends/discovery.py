@@ -99,7 +99,7 @@ _HOW_MEM0 = {
 }
 
 
-class Finding(Model):
+class DiscoveredMemory(Model):
     """A memory on this machine that could become a read-only binding."""
 
     provider: str
@@ -137,7 +137,7 @@ def discover(
     *,
     managed: Path | None = None,
     seconds: float = _SECONDS,
-) -> list[Finding]:
+) -> list[DiscoveredMemory]:
     """Return the memories found on this machine, the nearest to `cwd` first. Blocking.
 
     Looks at `cwd` and its parents up to the git root, at the known folders of `home`, at the
@@ -148,7 +148,7 @@ def discover(
     says so: a file system that does not answer cannot hold it.
     """
     place = resolved(home) or home, resolved(cwd) or cwd
-    found: list[Finding] = []
+    found: list[DiscoveredMemory] = []
     search = _Search(*place, managed or managed_folder(), env).findings()
     threads = LooseThreads(1)
     searching = threads.submit(found.extend, search)
@@ -163,7 +163,7 @@ def discover(
     return _with_keys(found)
 
 
-def discover_here() -> list[Finding]:
+def discover_here() -> list[DiscoveredMemory]:
     """Discover from this person's home and from the working folder up. Blocking."""
     home = Path.home()
     try:
@@ -173,9 +173,9 @@ def discover_here() -> list[Finding]:
     return discover(home, cwd, os.environ)
 
 
-def _with_keys(findings: Iterable[Finding]) -> list[Finding]:
+def _with_keys(findings: Iterable[DiscoveredMemory]) -> list[DiscoveredMemory]:
     """Return the findings in order, each place once, each with a key of its own."""
-    kept: dict[tuple[str, str], Finding] = {}
+    kept: dict[tuple[str, str], DiscoveredMemory] = {}
     taken: set[str] = set()
     for finding in findings:
         place = (finding.provider, finding.path)
@@ -244,8 +244,8 @@ def _count(paths: Sequence[Path], what: re.Pattern[bytes], least: int = 0) -> in
 def _found(
     provider: str, path: Path, key: str, title: str, why: str, *,
     problems: tuple[str, ...] = (), records: int | None = None, **config: str,
-) -> Finding:  # fmt: skip
-    return Finding(
+) -> DiscoveredMemory:  # fmt: skip
+    return DiscoveredMemory(
         provider=provider,
         key=key,
         title=title,
@@ -257,15 +257,17 @@ def _found(
     )
 
 
-def _named(provider: str, path: Path | str, title: str, why: str, problem: str) -> Finding:
+def _named(provider: str, path: Path | str, title: str, why: str, problem: str) -> DiscoveredMemory:
     """Return the finding of what cannot be opened."""
     key = Path(path).name or provider
-    return Finding(
+    return DiscoveredMemory(
         provider=provider, key=key, title=title, path=str(path), why=why, problems=(problem,)
     )
 
 
-def _settings(provider: str, file: Path, title: str, why: str) -> tuple[Json, list[Finding]]:
+def _settings(
+    provider: str, file: Path, title: str, why: str
+) -> tuple[Json, list[DiscoveredMemory]]:
     """Return what a program's file says, or the finding that tells why it cannot be read."""
     config = read_configuration(file)
     broken = [_named(provider, file, title, why, config)] if isinstance(config, str) else []
@@ -298,7 +300,7 @@ class _Search:
             for one in {*_HOMES, *beside}
         )
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[DiscoveredMemory]:
         """Yield what is there, the nearest first."""
         yield from self._in_projects()
         yield from self._in_home()
@@ -322,7 +324,7 @@ class _Search:
                 problem = f"memtui has no provider for {title} yet."
                 yield _named(system, path, title, "It is a usual place for it.", problem)
 
-    def _in_projects(self) -> Iterator[Finding]:
+    def _in_projects(self) -> Iterator[DiscoveredMemory]:
         for number, folder in enumerate(self._projects):
             why = "It is above the folder you are in." if number else "You are in this folder."
             if not self._home.is_relative_to(folder):
@@ -339,7 +341,7 @@ class _Search:
             yield from self._instructions(folder, own, "project", why, **whose)
             yield from self._agent_memories(folder / ".claude", why, **whose)
 
-    def _in_home(self) -> Iterator[Finding]:
+    def _in_home(self) -> Iterator[DiscoveredMemory]:
         why = "It is a usual place for it."
         for name in _VAULTS:
             yield from self._vault(self._home / name, why)
@@ -359,7 +361,7 @@ class _Search:
             codex / "memories", "codex", "Codex memories", "Codex writes it.", "codex-memory"
         )
 
-    def _in_known_projects(self, known: list[str]) -> Iterator[Finding]:
+    def _in_known_projects(self, known: list[str]) -> Iterator[DiscoveredMemory]:
         """Look at what agents wrote in the other projects that their programs name."""
         why = "An agent's program has worked there."
         for folder in map(Path, known[:_PROJECT_LIMIT]):
@@ -379,14 +381,14 @@ class _Search:
 
     def _notes(
         self, folder: Path, key: str, title: str, why: str, provider: str = "vault"
-    ) -> Iterator[Finding]:
+    ) -> Iterator[DiscoveredMemory]:
         """Look for a folder of markdown, which a vault can open; what is another's is named."""
         if self._is_anothers(folder):
             yield _named(provider, folder, title, why, _ANOTHERS)
         elif is_folder(folder):
             yield _found(provider, folder, key, title, why)
 
-    def _agent_memories(self, folder: Path, why: str, **config: str) -> Iterator[Finding]:
+    def _agent_memories(self, folder: Path, why: str, **config: str) -> Iterator[DiscoveredMemory]:
         """Look for what subagents of Claude Code remember, a folder each."""
         for root in (folder / name for name in _AGENT_MEMORIES):
             for agent in _list_folder(root).names if is_folder(root) else ():
@@ -396,7 +398,7 @@ class _Search:
 
     def _claude_memory(
         self, path: Path, key: str, title: str, why: str, **config: str
-    ) -> Iterator[Finding]:
+    ) -> Iterator[DiscoveredMemory]:
         held = self._listed(path)
         if (memories := held.documents()) or held.problems:
             count = len([name for name in memories if name != INDEX]) or 1
@@ -405,7 +407,7 @@ class _Search:
                 problems=held.problems, records=count, **config,
             )  # fmt: skip
 
-    def _moved_memories(self) -> Iterator[Finding]:
+    def _moved_memories(self) -> Iterator[DiscoveredMemory]:
         """Look where the settings of Claude Code put its auto memory."""
         everybodys = (self._managed / "managed-settings.json", self._claude / "settings.json")
         settings: dict[Path, dict[str, str]] = {file: {} for file in everybodys}
@@ -427,7 +429,7 @@ class _Search:
             else:
                 yield from self._claude_memory(path, path.name, title, why, **whose)
 
-    def _obsidian(self) -> Iterator[Finding]:
+    def _obsidian(self) -> Iterator[DiscoveredMemory]:
         """Look for the vaults that Obsidian lists, and for others where people keep them."""
         lists = [folder / "obsidian" / "obsidian.json" for folder in
                  program_folders(self._home, self._env)]  # fmt: skip
@@ -447,7 +449,7 @@ class _Search:
                     title, why = f"Obsidian vault {path}", "It holds a folder .obsidian."
                     yield from self._notes(path, path.name, title, why)
 
-    def _basic_memory(self) -> Iterator[Finding]:
+    def _basic_memory(self) -> Iterator[DiscoveredMemory]:
         """Look for the projects of basic-memory: folders of markdown."""
         own = self._env.get("BASIC_MEMORY_CONFIG_DIR")
         file = (Path(own) if own else self._home / ".basic-memory") / "config.json"
@@ -461,18 +463,18 @@ class _Search:
                 folder, title = self._expanded(path), f"basic-memory project {name}"
                 yield from self._notes(folder, f"basic-{name}", title, "basic-memory lists it.")
 
-    def _letta(self) -> Iterator[Finding]:
+    def _letta(self) -> Iterator[DiscoveredMemory]:
         root = self._home / ".letta" / "agents"
         for agent in _list_folder(root).names:
             title, why = f"Letta memory of {agent}", "Letta keeps its agents' memory there."
             yield from self._notes(root / agent / "memory", f"letta-{agent}", title, why)
 
-    def _mem0(self) -> Iterator[Finding]:
+    def _mem0(self) -> Iterator[DiscoveredMemory]:
         """Look for an account of mem0, and name what its library left."""
         if self._env.get(_MEM0_KEY):
             why = f"The environment variable {_MEM0_KEY} is set."
             config = {"url": _MEM0, "api_key_secret": _MEM0_KEY}
-            yield Finding(
+            yield DiscoveredMemory(
                 provider="mem0", key="platform", title="mem0 platform", path=_MEM0, why=why,
                 config=config,
             )  # fmt: skip
@@ -487,7 +489,7 @@ class _Search:
         return self._home / written[2:] if written.startswith("~/") else Path(written)
 
     @staticmethod
-    def _vault(folder: Path, why: str) -> Iterator[Finding]:
+    def _vault(folder: Path, why: str) -> Iterator[DiscoveredMemory]:
         """Recognise a vault: a known part of it that holds `facts.md` or `memory/`."""
         tops = (part.partition("/") for part in _VAULT_PARTS)
         parts = (
@@ -505,7 +507,7 @@ class _Search:
             why = f"{why} It holds {', '.join(marks)}."
             yield _found("vault", folder, folder.name or "root", f"Vault {folder}", why)
 
-    def _memsearch(self, folder: Path, why: str) -> Iterator[Finding]:
+    def _memsearch(self, folder: Path, why: str) -> Iterator[DiscoveredMemory]:
         path = folder / ".memsearch" / "memory"
         held = self._listed(path)
         logs = [path / name for name in held.documents()]
@@ -517,7 +519,7 @@ class _Search:
                 problems=held.problems, records=count, **self._project(folder),
             )  # fmt: skip
 
-    def _milvus(self, folder: Path, why: str) -> Iterator[Finding]:
+    def _milvus(self, folder: Path, why: str) -> Iterator[DiscoveredMemory]:
         """Look for files of Milvus Lite, which are folders, and tell what they hold."""
         for place in _MILVUS:
             files = (name for name in self._listed(folder / place).names if name.endswith(".db"))
@@ -539,7 +541,7 @@ class _Search:
 
     def _instructions(
         self, folder: Path, files: list[Path], layout: str, why: str, **config: str
-    ) -> Iterator[Finding]:
+    ) -> Iterator[DiscoveredMemory]:
         if files:
             is_own = layout == "user" and folder != self._managed
             title = "Your own agent instructions" if is_own else f"Agent instructions of {folder}"
@@ -551,7 +553,7 @@ class _Search:
                 problems=(), records=count, layout=layout, **config,
             )  # fmt: skip
 
-    def _claude_memories(self, known: list[str]) -> Iterator[Finding]:
+    def _claude_memories(self, known: list[str]) -> Iterator[DiscoveredMemory]:
         """Look for auto memories; their folders name a project by its slug."""
         yield from self._moved_memories()
         known = [*map(str, self._projects), *known]
@@ -571,7 +573,9 @@ class _Search:
             path = root / slug / "memory"
             yield from self._claude_memory(path, name, title, why, project_id=name)
 
-    def _in_configuration(self, path: Path, config: Json | str | None) -> Iterator[Finding]:
+    def _in_configuration(
+        self, path: Path, config: Json | str | None
+    ) -> Iterator[DiscoveredMemory]:
         """Look at every server of one client's configuration."""
         if isinstance(config, str):
             title, why = f"MCP servers in {path}", "An MCP client keeps its servers there."
@@ -588,7 +592,7 @@ class _Search:
                 title = f"{_HOSTED[mark]} of the MCP server {name}"
                 yield _named("mem0", path, title, why, _HOW_MEM0[_HOSTED[mark]])
 
-    def _default_graphs(self) -> Iterator[Finding]:
+    def _default_graphs(self) -> Iterator[DiscoveredMemory]:
         """Look where the server keeps its file when it is told no path and was started by npx."""
         cache = self._home / ".npm" / "_npx"
         for name in _list_folder(cache).names:
@@ -598,7 +602,9 @@ class _Search:
                     why = "The MCP memory server keeps its file there unless it is given a path."
                     yield self._graph(str(path), why, {})
 
-    def _graph(self, written: str, why: str, env: Mapping[str, str] | None = None) -> Finding:
+    def _graph(
+        self, written: str, why: str, env: Mapping[str, str] | None = None
+    ) -> DiscoveredMemory:
         """Return the finding of a knowledge graph's file, as somebody wrote its path."""
         variables = {**(self._env if env is None else env), "HOME": str(self._home)}
         expanded = _PLACEHOLDER.sub(

@@ -17,10 +17,26 @@ from typing import Any, Literal
 from memtui.contract import Invalid, Json, Model, Unavailable
 
 from .checks import CHECKS
-from .probe import MARK, Check, Probe, Spaces
-from .wire import Failed, Reply, SeenReply, SentRequest, Silent, Wire, checked_url, readable
+from .probe import MARK, ContractCheck, Probe, Spaces
+from .wire import (
+    Exchange,
+    Failed,
+    ProbeClient,
+    SeenReply,
+    SentRequest,
+    Silent,
+    checked_url,
+    readable,
+)
 
-__all__ = ["CHECKS", "CheckResult", "Outcome", "Report", "choose_checks", "run_conformance"]
+__all__ = [
+    "CHECKS",
+    "CheckResult",
+    "ConformanceReport",
+    "Outcome",
+    "choose_checks",
+    "run_conformance",
+]
 
 Outcome = Literal["pass", "fail", "not_applicable"]
 
@@ -50,7 +66,7 @@ class ServerSeen(Model):
     capabilities: tuple[str, ...] = ()
 
 
-class Report(Model):
+class ConformanceReport(Model):
     """One run of the checks against one server."""
 
     url: str
@@ -91,7 +107,7 @@ async def run_conformance(
     on_leftovers: OnLeftovers | None = None,
     timeout_s: float = TIMEOUT_S,
     ttl_s: float = TTL_S,
-) -> Report:
+) -> ConformanceReport:
     """Check a running server against the memory plugin contract v1.
 
     It works in namespaces of its own and removes them, also when it is cancelled; what cannot be
@@ -106,7 +122,7 @@ async def run_conformance(
     """
     chosen = choose_checks(only)
     started = perf_counter()
-    async with aclosing(Wire(checked_url(base_url), uds, timeout_s)) as wire:
+    async with aclosing(ProbeClient(checked_url(base_url), uds, timeout_s)) as wire:
         server = await _greet(wire, str(uds or base_url))
         spaces = Spaces(wire)
         tell = on_result or (lambda _result: None)
@@ -118,7 +134,7 @@ async def run_conformance(
             if spaces.leftovers and on_leftovers is not None:
                 on_leftovers(spaces.leftovers)
     outcomes = Counter(result.outcome for result in results)
-    return Report(
+    return ConformanceReport(
         url=str(uds or base_url),
         server=server,
         passed=outcomes["pass"],
@@ -130,7 +146,7 @@ async def run_conformance(
     )
 
 
-def choose_checks(only: Sequence[str] | None = None) -> tuple[Check, ...]:
+def choose_checks(only: Sequence[str] | None = None) -> tuple[ContractCheck, ...]:
     """Return the checks of these names, or whose names begin so; all of them for no wish.
 
     Raises:
@@ -152,7 +168,7 @@ class _Run:
     """One run over an open connection."""
 
     def __init__(
-        self, spaces: Spaces, wire: Wire, capabilities: frozenset[str], ttl_s: float,
+        self, spaces: Spaces, wire: ProbeClient, capabilities: frozenset[str], ttl_s: float,
         tell: OnResult,
     ) -> None:  # fmt: skip
         self._wire, self._spaces, self._tell = wire, spaces, tell
@@ -160,7 +176,7 @@ class _Run:
         self._gate = asyncio.Semaphore(_SIDE_BY_SIDE)
         self._found: dict[str, CheckResult] = {}
 
-    async def all(self, checks: Sequence[Check]) -> list[CheckResult]:
+    async def all(self, checks: Sequence[ContractCheck]) -> list[CheckResult]:
         """Return the results, in the order of the checks."""
         async with asyncio.TaskGroup() as group:
             for check in checks:
@@ -189,7 +205,7 @@ class _Run:
                 return True
         return False
 
-    async def _one(self, check: Check) -> None:
+    async def _one(self, check: ContractCheck) -> None:
         missing = [name for name in check.needs if name not in self._capabilities]
         if missing:
             lacking = f"The server does not list {' and '.join(missing)}."
@@ -211,7 +227,12 @@ class _Run:
                 self._note(check, "pass", probe.remark, started)
 
     def _note(
-        self, check: Check, outcome: Outcome, detail: str, started: float | None = None, **seen: Any
+        self,
+        check: ContractCheck,
+        outcome: Outcome,
+        detail: str,
+        started: float | None = None,
+        **seen: Any,
     ) -> None:
         self._found[check.name] = CheckResult(
             name=check.name,
@@ -225,7 +246,7 @@ class _Run:
         self._tell(self._found[check.name])
 
 
-async def _greet(wire: Wire, place: str) -> ServerSeen:
+async def _greet(wire: ProbeClient, place: str) -> ServerSeen:
     """Return what health says, as far as it can be read; the checks judge the rest."""
     try:
         reply = await wire.send("GET", "/v1/health")
@@ -262,7 +283,7 @@ async def _greet(wire: Wire, place: str) -> ServerSeen:
     )
 
 
-def _speaks(reply: Reply) -> bool:
+def _speaks(reply: Exchange) -> bool:
     """Whether an answer can be a plugin's: JSON, and one of success."""
     with suppress(Failed):
         _ = reply.document

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeVar
 
 from memtui.contract import Json
 
-from .wire import JSON_TYPE, Failed, Reply, Wire, memory_path, namespace_path, readable
+from .wire import JSON_TYPE, Exchange, Failed, ProbeClient, memory_path, namespace_path, readable
 
 # Where the contract states its rules: in the guide for plugin authors or the OpenAPI file.
 GUIDE = "Writing a Memory Plugin"
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ContractCheck:
     """One rule of the contract."""
 
     name: str
@@ -69,7 +69,7 @@ class Check:
 
 Try = Callable[["Probe"], Awaitable[None]]
 """Tries a rule; returns where it holds, raises `Failed` where it is broken."""
-DEFINED: list[Check] = []
+DEFINED: list[ContractCheck] = []
 
 
 def check(source: str, *needs: str, alone: bool = False) -> Callable[[Try], Try]:
@@ -78,7 +78,7 @@ def check(source: str, *needs: str, alone: bool = False) -> Callable[[Try], Try]
     def add(function: Try) -> Try:
         name = str(getattr(function, "__name__", "")).replace("_", "-")
         rule = " ".join((inspect.getdoc(function) or "").split())
-        DEFINED.append(Check(name, rule, source, needs, alone, function))
+        DEFINED.append(ContractCheck(name, rule, source, needs, alone, function))
         return function
 
     return add
@@ -87,7 +87,7 @@ def check(source: str, *needs: str, alone: bool = False) -> Callable[[Try], Try]
 class Spaces:
     """Keeps account of the namespaces that a run made, so that they can go."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: ProbeClient) -> None:
         self._wire = wire
         self._run = secrets.token_hex(4)
         self._made: dict[str, bool] = {}
@@ -170,7 +170,7 @@ class Spaces:
         reply = await self._ask("DELETE", path, body)
         return reply is not None and (reply.is_ok or reply.status in {400, 404, 410})
 
-    async def _ask(self, method: str, path: str, body: Json | None = None) -> Reply | None:
+    async def _ask(self, method: str, path: str, body: Json | None = None) -> Exchange | None:
         async with self._gate:
             try:
                 return await self._wire.send(method, path, body)
@@ -179,11 +179,11 @@ class Spaces:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class SearchRows:
     """A search's rows, and the reply that held them."""
 
     rows: list[Json]
-    reply: Reply
+    reply: Exchange
 
     @property
     def ids(self) -> list[str]:
@@ -206,14 +206,14 @@ class Rows:
 class Probe:
     """One check's way to the server."""
 
-    wire: Wire
+    wire: ProbeClient
     spaces: Spaces
     capabilities: frozenset[str]
     ttl_s: float
     """How far ahead a short expiry lies."""
     remark: str = ""
     """What a person should know although the check passes."""
-    _last: Reply | None = field(default=None, init=False)
+    _last: Exchange | None = field(default=None, init=False)
 
     async def call(
         self,
@@ -222,7 +222,7 @@ class Probe:
         body: Json | bytes | None = None,
         content_type: str | None = JSON_TYPE,
         patience: float = 1.0,
-    ) -> Reply:
+    ) -> Exchange:
         """Send one request. Raises `Silent` where no whole reply comes."""
         self._last = await self.wire.send(method, path, body, content_type, patience)
         return self._last
@@ -237,7 +237,7 @@ class Probe:
         """Return the name of a namespace that nobody has; what is made of it is removed."""
         return self.spaces.name(kind)
 
-    async def put(self, name: str, body: Json) -> Reply:
+    async def put(self, name: str, body: Json) -> Exchange:
         """Create or replace a namespace; it is removed when the run is over."""
         is_new = self.spaces.add(name)
         reply = await self.call("PUT", namespace_path(name), body)
@@ -251,11 +251,11 @@ class Probe:
         (await self.put(name, {"kind": kind, **fields})).expect_ok()
         return name
 
-    async def delete(self, space: str) -> Reply:
+    async def delete(self, space: str) -> Exchange:
         """Ask to remove a namespace."""
         return await self.call("DELETE", namespace_path(space))
 
-    async def post(self, space: str, body: Json | bytes, patience: float = 1.0) -> Reply:
+    async def post(self, space: str, body: Json | bytes, patience: float = 1.0) -> Exchange:
         """Send one memory to a namespace."""
         path = f"{namespace_path(space)}/memories"
         return await self.call("POST", path, body, patience=patience)
@@ -278,7 +278,7 @@ class Probe:
 
         return await together(one(content) for content in contents)
 
-    async def search(self, *spaces: str, **fields: Any) -> Rows:
+    async def search(self, *spaces: str, **fields: Any) -> SearchRows:
         """Search namespaces, with a limit of 100 unless told otherwise; null counts as no rows."""
         reply = await self.call(
             "POST", "/v1/search", {"namespaces": list(spaces), "limit": 100, **fields}
@@ -286,13 +286,13 @@ class Probe:
         rows = reply.expect(200).fields.get("memories") or []
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             reply.fail("memories is not a list of objects.")
-        return Rows(rows, reply)
+        return SearchRows(rows, reply)
 
     async def stored(self, space: str, identity: str) -> Json:
         """Return a memory as a search without a query returns it."""
         return (await self.search(space)).row(identity)
 
-    async def forget(self, identity: str, space: str) -> Reply:
+    async def forget(self, identity: str, space: str) -> Exchange:
         """Ask to remove a memory on behalf of a namespace."""
         body = {"requested_by_namespace": space}
         return await self.call("DELETE", memory_path(identity), body)

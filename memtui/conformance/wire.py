@@ -55,7 +55,7 @@ class Silent(Failed):
 
 
 @dataclass(frozen=True)
-class Reply:
+class Exchange:
     """A request and what came back."""
 
     request: SentRequest
@@ -140,7 +140,7 @@ class Reply:
         raise Failed(sentence, self.request, seen)
 
 
-class Wire:
+class ProbeClient:
     """Kept connections to one server."""
 
     def __init__(self, base_url: str, uds: Path | None, timeout_s: float) -> None:
@@ -174,7 +174,7 @@ class Wire:
         body: Json | bytes | None = None,
         content_type: str | None = JSON_TYPE,
         patience: float = 1.0,
-    ) -> Reply:
+    ) -> Exchange:
         """Send one request and return its reply, whatever the status.
 
         `patience` stretches the time that it may take.
@@ -202,7 +202,7 @@ class Wire:
                 "long": f"The reply is longer than {_MOST_BYTES // 1_000_000} MB.",
             }
             raise Silent(sentences[error.why], sent) from error
-        return Reply(sent, reply.status, reply.headers.get("content-type"), reply.body)
+        return Exchange(sent, reply.status, reply.headers.get("content-type"), reply.body)
 
     def _answered(self, request: asyncio.Task[HttpReply]) -> None:
         self._under_way.discard(request)

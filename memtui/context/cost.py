@@ -9,7 +9,7 @@ from functools import cache
 from importlib import import_module
 
 from memtui.contract import Invalid, Model, Usd
-from memtui.prices import Call, cost_of, table_name
+from memtui.prices import ModelCall, cost_of, table_name
 
 DEFAULT_TOKENIZER = "o200k_base"
 
@@ -145,8 +145,8 @@ def price(model: str, input_tokens: int, *, at: datetime | None = None) -> Price
         raise Invalid("A request cannot have fewer than 0 input tokens; give a count.")
     moment = at or datetime.now(UTC)
     # One token more is asked for, so that a model without a price for input has none for nothing.
-    is_priced = cost_of(Call(model, None, moment, 1)) is not None
-    found = cost_of(Call(model, None, moment, input_tokens)) if is_priced else None
+    is_priced = cost_of(ModelCall(model, None, moment, 1)) is not None
+    found = cost_of(ModelCall(model, None, moment, input_tokens)) if is_priced else None
     provider, cost = found or (None, None)
     return Price(
         model=model,

@@ -76,7 +76,7 @@ _AS_WRITTEN = (
 
 
 class Trouble(StrEnum):
-    """`DOWN`: refused at the door. `SLOW`: done, and the answer is lost. `LAG`: forgets wait."""
+    """`DOWN`: refused at the channel. `SLOW`: done, and the answer is lost. `LAG`: forgets wait."""
 
     DOWN = "down"
     SLOW = "slow"
@@ -137,7 +137,7 @@ class HostedConfig(Model):
         )
 
 
-class Held(Model):
+class HostedRecord(Model):
     """A record, and from when on it is no longer returned (None: it stays)."""
 
     record: Record
@@ -148,7 +148,7 @@ class Contents(Model):
     """The whole file: how many changes there were, and the records that are kept."""
 
     stored: int = 0
-    held: tuple[Held, ...] = ()
+    held: tuple[HostedRecord, ...] = ()
 
 
 class HostedStore:
@@ -360,7 +360,7 @@ class HostedAdapter(Adapter):
             **{name: getattr(request, name) for name in _AS_WRITTEN},
         )
         kept = tuple(held for held in contents.held if held.record.handle != handle)
-        return Contents(stored=number, held=(*kept, Held(record=record))), handle
+        return Contents(stored=number, held=(*kept, HostedRecord(record=record))), handle
 
     def _removed(
         self, contents: Contents, request: ForgetRequest
@@ -377,7 +377,9 @@ class HostedAdapter(Adapter):
             seen = request.revisions.get(handle.provider_record_id)
             check_revision(present[handle], seen)
         held = tuple(
-            Held(record=one.record, gone_at=lag and lag.end) if one.record.handle in going else one
+            HostedRecord(record=one.record, gone_at=lag and lag.end)
+            if one.record.handle in going
+            else one
             for one in contents.held
             if lag or one.record.handle not in going
         )
@@ -401,7 +403,9 @@ class HostedAdapter(Adapter):
             given["expires_at"] = request.expires_at
         update = {**given, "updated_at": self._context.now(), "revision": f"r{number}"}
         changed = record.model_copy(update=update)
-        held = tuple(Held(record=changed) if one is mine[0] else one for one in contents.held)
+        held = tuple(
+            HostedRecord(record=changed) if one is mine[0] else one for one in contents.held
+        )
         return Contents(stored=number, held=held), changed
 
 
@@ -425,7 +429,7 @@ def _summed_up(records: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
-def _is_returned(held: Held, now: datetime) -> bool:
+def _is_returned(held: HostedRecord, now: datetime) -> bool:
     expires = held.record.expires_at
     return (held.gone_at is None or now < held.gone_at) and (expires is None or now < expires)
 

@@ -28,7 +28,7 @@ from memtui.paths import HOME_VARIABLE, replacing
 from memtui.service import Caller, open_service
 from memtui.service.home import find_remains
 from memtui.store import bindings
-from memtui.store.database import Connection, Database, alone, current_revision
+from memtui.store.database import Database, DatabaseConnection, alone, current_revision
 
 T = TypeVar("T")
 
@@ -238,7 +238,7 @@ def _binding_ids() -> tuple[str, ...]:
     return tuple(f"{COMPANY}/{key}" for key in keys)
 
 
-def _own_settings(connection: Connection, made: Collection[str]) -> list[str]:
+def _own_settings(connection: DatabaseConnection, made: Collection[str]) -> list[str]:
     """Name what the demo's database has of a person's own."""
     companies = bindings.companies(connection)
     return [
@@ -295,7 +295,7 @@ async def _make(
     try:
         with closing(Database.open(paths.database)) as database:
             company = load().company
-            admin = Caller(company_id=company.id, principal="user:bo", door="cli")
+            admin = Caller(company_id=company.id, principal="user:bo", channel="cli")
             await service.companies.add(admin, company.name, link_templates=company.link_templates)
             recall = Recall(database, timeline(), new_id)
             player = Player(service, recall, clock, end, seeded(_SEED))

@@ -179,7 +179,7 @@ class TakeBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class HistoryStep:
     """Ask for the history of a record."""
 
     name: str
@@ -192,18 +192,18 @@ class Sync:
     key: str
 
 
-Read = Ask | Explain | Open | Look | Hydrate | Trace
+Read = Ask | Explain | Open | Look | Hydrate | HistoryStep
 Change = Write | Edit | Drop | TakeBack
 Action = Read | Change | Race | AddBinding | SwitchBinding | Sync
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlannedStep:
     """One thing that somebody does, `ago` before the end of the demo."""
 
     ago: timedelta
     principal: str
-    door: str
+    channel: str
     scope: Scope
     action: Action
     may_fail: bool = False

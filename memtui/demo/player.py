@@ -27,15 +27,15 @@ from memtui.demo.plan import (
     Drop,
     Edit,
     Explain,
+    HistoryStep,
     Hydrate,
     Look,
     Open,
+    PlannedStep,
     Race,
-    Step,
     SwitchBinding,
     Sync,
     TakeBack,
-    Trace,
     Write,
     is_hosted,
 )
@@ -44,7 +44,7 @@ from memtui.demo.timeline import OUTAGES
 from memtui.service import Caller, ContextRequest, MemoryService, MutationAnswer, Resolution
 
 _TYPICAL_MS: dict[type[Action], float] = {Ask: 9, Look: 14, Open: 1.5, Write: 11, Explain: 13}
-_Do = Callable[["Player", Step, Caller, Any], Awaitable[MutationAnswer | None]]
+_Do = Callable[["Player", PlannedStep, Caller, Any], Awaitable[MutationAnswer | None]]
 _OTHER_MS, _HOSTED_MS, _LOST_MS = 8.0, 170.0, 10_000.0
 
 
@@ -99,7 +99,7 @@ class Player:
         self._last_mutation: dict[str, str] = {}
         self._resolutions: dict[tuple[str | None, str | None], Resolution] = {}
 
-    async def play(self, step: Step) -> None:
+    async def play(self, step: PlannedStep) -> None:
         """Do one step at its time.
 
         Raises:
@@ -108,7 +108,9 @@ class Player:
         takes = timedelta(milliseconds=round(self._latency_ms(step), 3))
         self._clock.move_to(self._end - step.ago, takes=takes)
         action = step.action
-        caller = Caller(company_id=step.scope.company_id, principal=step.principal, door=step.door)
+        caller = Caller(
+            company_id=step.scope.company_id, principal=step.principal, channel=step.channel
+        )
         read = None if step.may_fail else self._everyday(action)
         if read is not None:
             where = await self._resolved(caller, step)
@@ -132,13 +134,13 @@ class Player:
             return None
         return action if isinstance(action, Ask | Look) else None
 
-    async def _resolved(self, caller: Caller, step: Step) -> Resolution:
+    async def _resolved(self, caller: Caller, step: PlannedStep) -> Resolution:
         place = step.scope.project_id, step.scope.agent_id
         if place not in self._resolutions:
             self._resolutions[place] = await self._service.resolve(caller, step.scope)
         return self._resolutions[place]
 
-    def _latency_ms(self, step: Step) -> float:
+    def _latency_ms(self, step: PlannedStep) -> float:
         hosted = is_hosted(step.scope)
         typical = _HOSTED_MS if hosted else _TYPICAL_MS.get(type(step.action), _OTHER_MS)
         # Half of all take less than typical, some take a few times as long, a few are outliers.
@@ -148,7 +150,7 @@ class Player:
             return _LOST_MS
         return typical * factor * (9 if self._random.random() < 0.004 else 1)
 
-    async def _ask(self, step: Step, caller: Caller, action: Ask) -> None:
+    async def _ask(self, step: PlannedStep, caller: Caller, action: Ask) -> None:
         request = QueryRequest(
             scope=step.scope,
             query=action.text,
@@ -159,25 +161,25 @@ class Player:
         )
         await self._service.query(caller, request)
 
-    async def _explain(self, step: Step, caller: Caller, action: Explain) -> None:
+    async def _explain(self, step: PlannedStep, caller: Caller, action: Explain) -> None:
         await self._service.explain(caller, QueryRequest(scope=step.scope, query=action.text))
 
-    async def _open(self, step: Step, caller: Caller, action: Open) -> None:
+    async def _open(self, step: PlannedStep, caller: Caller, action: Open) -> None:
         await self._service.get(caller, self._named(action.name), step.scope)
 
-    async def _look(self, step: Step, caller: Caller, action: Look) -> None:
+    async def _look(self, step: PlannedStep, caller: Caller, action: Look) -> None:
         request = BrowseRequest(scope=step.scope, sort=action.sort, limit=action.limit)
         await self._service.browse(caller, request)
 
-    async def _hydrate(self, step: Step, caller: Caller, action: Hydrate) -> None:
+    async def _hydrate(self, step: PlannedStep, caller: Caller, action: Hydrate) -> None:
         request = ContextRequest(scope=step.scope, prompt=action.prompt, delivered=True)
         await self._service.context(caller, request)
 
-    async def _trace(self, step: Step, caller: Caller, action: Trace) -> None:
+    async def _trace(self, step: PlannedStep, caller: Caller, action: HistoryStep) -> None:
         if action.name not in self._gone:
             await self._service.history(caller, self._named(action.name), step.scope)
 
-    async def _write(self, step: Step, caller: Caller, action: Write) -> MutationAnswer:
+    async def _write(self, step: PlannedStep, caller: Caller, action: Write) -> MutationAnswer:
         expires = action.expires_after_end
         request = WriteRequest(
             scope=step.scope,
@@ -198,7 +200,7 @@ class Player:
         self._handles[action.name] = answer.handles[0]
         return answer
 
-    async def _edit(self, step: Step, caller: Caller, action: Edit) -> MutationAnswer | None:
+    async def _edit(self, step: PlannedStep, caller: Caller, action: Edit) -> MutationAnswer | None:
         handle = self._handles.get(action.name)
         if handle is None:
             return None
@@ -213,7 +215,7 @@ class Player:
         )
         return await self._service.correct(caller, request)
 
-    async def _drop(self, step: Step, caller: Caller, action: Drop) -> MutationAnswer | None:
+    async def _drop(self, step: PlannedStep, caller: Caller, action: Drop) -> MutationAnswer | None:
         there = {name: self._handles[name] for name in action.names if name in self._handles}
         if not there:
             return None
@@ -224,7 +226,7 @@ class Player:
             del self._handles[name]
         return answer
 
-    async def _take_back(self, step: Step, caller: Caller, _: TakeBack) -> MutationAnswer:
+    async def _take_back(self, step: PlannedStep, caller: Caller, _: TakeBack) -> MutationAnswer:
         answer = await self._service.undo(caller, self._last_mutation[step.principal])
         back = set(answer.handles)
         for name, handle in list(self._gone.items()):
@@ -235,9 +237,9 @@ class Player:
                 del self._gone[name]
         return answer
 
-    async def _race(self, step: Step, caller: Caller, action: Race) -> None:
+    async def _race(self, step: PlannedStep, caller: Caller, action: Race) -> None:
         handle = self._handles[action.name]
-        late = caller.model_copy(update={"principal": action.late, "door": "mcp"})
+        late = caller.model_copy(update={"principal": action.late, "channel": "mcp"})
         seen = (await self._service.get(caller, handle, step.scope)).record
         also_seen = (await self._service.get(late, handle, step.scope)).record
         for who, record, sentence in (
@@ -256,7 +258,7 @@ class Player:
                 if who is caller:
                     raise
 
-    async def _add_binding(self, _: Step, caller: Caller, action: AddBinding) -> None:
+    async def _add_binding(self, _: PlannedStep, caller: Caller, action: AddBinding) -> None:
         outages = tuple(
             Outage(kind=one.kind, start=self._end - one.start, end=self._end - one.end)
             for one in OUTAGES
@@ -268,12 +270,12 @@ class Player:
         for kind, target in action.targets:
             await self._service.bindings.set_target(caller, kind, target, action.key)
 
-    async def _switch(self, _: Step, caller: Caller, action: SwitchBinding) -> None:
+    async def _switch(self, _: PlannedStep, caller: Caller, action: SwitchBinding) -> None:
         await self._service.bindings.update(
             caller, action.key, enabled=action.enabled, read_only=action.read_only
         )
 
-    async def _sync(self, _: Step, caller: Caller, action: Sync) -> None:
+    async def _sync(self, _: PlannedStep, caller: Caller, action: Sync) -> None:
         await self._service.sync(caller, action.key)
 
     def _named(self, name: str) -> RecordHandle | str:
@@ -282,7 +284,7 @@ class Player:
     _DO: ClassVar[dict[type[Action], _Do]] = {
         AddBinding: _add_binding, Ask: _ask, Drop: _drop, Edit: _edit, Explain: _explain,
         Hydrate: _hydrate, Look: _look, Open: _open, Race: _race, SwitchBinding: _switch,
-        Sync: _sync, TakeBack: _take_back, Trace: _trace, Write: _write,
+        Sync: _sync, TakeBack: _take_back, HistoryStep: _trace, Write: _write,
     }  # fmt: skip
 
 

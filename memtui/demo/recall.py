@@ -21,7 +21,7 @@ from memtui.contract import (
     Usage,
 )
 from memtui.demo import hosted
-from memtui.demo.plan import DEFAULT, HOSTED, Ask, Look, Open, Step, Write, is_hosted
+from memtui.demo.plan import DEFAULT, HOSTED, Ask, Look, Open, PlannedStep, Write, is_hosted
 from memtui.provider_kit.search import TextIndex
 from memtui.service import Resolution
 from memtui.store.appending import append_all
@@ -35,7 +35,7 @@ class Recall:
     """Knows what will be written, and what was read and is not in the log yet."""
 
     def __init__(
-        self, database: Database, steps: Iterable[Step], new_id: Callable[[], str]
+        self, database: Database, steps: Iterable[PlannedStep], new_id: Callable[[], str]
     ) -> None:
         self.there: dict[str, RecordHandle] = {}
         """The records that there are at the time, by name."""
@@ -53,7 +53,7 @@ class Recall:
         for key, index in self._indexes.items():
             index.fill(self._records[key])
 
-    def _add(self, step: Step, write: Write) -> None:
+    def _add(self, step: PlannedStep, write: Write) -> None:
         key = write.binding_key or (HOSTED if is_hosted(step.scope) else DEFAULT)
         self._texts[write.name], self._sources[write.name] = write.text, write.source
         if key in self._records:
@@ -70,7 +70,7 @@ class Recall:
 
     def note(
         self,
-        step: Step,
+        step: PlannedStep,
         read: Ask | Look | Open,
         where: Resolution,
         now: datetime,
@@ -109,7 +109,7 @@ class Recall:
             binding_reason=where.reason,
             source=source,
             principal=step.principal,
-            door=step.door,
+            channel=step.channel,
             request=asked,
             result_count=count,
             handles=tuple(
@@ -134,7 +134,7 @@ class Recall:
         return (one for one in records if one.handle.provider_record_id in self.there)
 
     def _search(
-        self, step: Step, text: str, where: Resolution
+        self, step: PlannedStep, text: str, where: Resolution
     ) -> Iterable[tuple[str, float | None]]:
         seen: set[str] = set()
         for record, score in self._indexes[where.binding_key].scored(text):

@@ -7,7 +7,7 @@ from datetime import timedelta
 from random import Random
 
 from memtui.contract import Scope, SourceKind, SourceRef, WriteMode
-from memtui.demo.content import About, Content, Fact, Issue, Note
+from memtui.demo.content import About, Content, DemoFact, DemoNote, Issue
 from memtui.demo.plan import (
     DAYS,
     DEFAULT,
@@ -17,7 +17,7 @@ from memtui.demo.plan import (
     AddBinding,
     Ask,
     Drop,
-    Step,
+    PlannedStep,
     SwitchBinding,
     Write,
     at,
@@ -42,7 +42,7 @@ class Records:
             for number, issue in enumerate(content.issues)
         }
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[PlannedStep]:
         """Yield every content step but those that a run takes, in no order of time."""
         yield from self._bindings()
         for issue in self._content.issues:
@@ -57,7 +57,7 @@ class Records:
             write = Write(
                 name, known.text, source, kind="fact", topic=known.topic, binding_key=DEFAULT
             )
-            yield Step(at(57 - number, 11.2), "user:mei", "tui", self._scope(), write)
+            yield PlannedStep(at(57 - number, 11.2), "user:mei", "tui", self._scope(), write)
         for number, guidance in enumerate(self._content.guidance):
             write = Write(
                 name=f"guidance/{number}",
@@ -70,7 +70,7 @@ class Records:
                 binding_key=DEFAULT,
             )
             scope = self._scope(agent_id=guidance.agent)
-            yield Step(at(58, 9 + number % 8), "user:bo", "cli", scope, write)
+            yield PlannedStep(at(58, 9 + number % 8), "user:bo", "cli", scope, write)
         for number, note in enumerate(self._content.notes):
             yield self._note(note, number)
         for poison in self._content.poison:
@@ -82,10 +82,10 @@ class Records:
                 source=self._external(f"https://forum.acme.example/t/{7000 + poison.day}"),
             )
             scope = self._scope(project_id=poison.project)
-            yield Step(at(poison.day, 11.7), "agent:orchestrator", "hook", scope, write)
+            yield PlannedStep(at(poison.day, 11.7), "agent:orchestrator", "hook", scope, write)
         yield from self._digests()
 
-    def leftovers(self) -> Iterator[Step]:
+    def leftovers(self) -> Iterator[PlannedStep]:
         """Yield what is written that the company could do without, in no order of time."""
         for number, left in enumerate(self._content.leftovers):
             name, who = f"leftover/{number}", self._principal(left.by)
@@ -103,12 +103,12 @@ class Records:
                 topic=left.topic,
                 expires_after_end=None if left.expires is None else -timedelta(days=left.expires),
             )
-            door = "mcp" if is_agent else "tui"
-            yield Step(at(left.day, 14.6), who, door, scope, write)
+            channel = "mcp" if is_agent else "tui"
+            yield PlannedStep(at(left.day, 14.6), who, channel, scope, write)
             if left.asked is not None:
-                yield Step(at(left.day - 1, 10.3), who, door, scope, Ask(left.asked))
+                yield PlannedStep(at(left.day - 1, 10.3), who, channel, scope, Ask(left.asked))
             if left.forgotten is not None:
-                yield Step(at(left.forgotten, 9.4), "user:ana", "tui", scope, Drop((name,)))
+                yield PlannedStep(at(left.forgotten, 9.4), "user:ana", "tui", scope, Drop((name,)))
 
     def _scope(self, **ids: str | None) -> Scope:
         return Scope(company_id=self._company, **ids)
@@ -125,16 +125,16 @@ class Records:
     def _principal(self, who: str) -> str:
         return f"user:{who}" if who in self._people else f"agent:{who}"
 
-    def _bindings(self) -> Iterator[Step]:
+    def _bindings(self) -> Iterator[PlannedStep]:
         """Two bindings in use, one read-only, one given up."""
         bo, mei = ("user:bo", "cli", self._scope()), ("user:mei", "cli", self._scope())
         first = timedelta(days=DAYS)
-        yield Step(first, *bo, AddBinding(DEFAULT, "vault", (("company", self._company),)))
+        yield PlannedStep(first, *bo, AddBinding(DEFAULT, "vault", (("company", self._company),)))
         served = (("project", HOSTED_PROJECT), ("agent", HOSTED_AGENT))
         ten_minutes = timedelta(minutes=10)
-        yield Step(first - ten_minutes, *bo, AddBinding(HOSTED, "demo-hosted", served))
+        yield PlannedStep(first - ten_minutes, *bo, AddBinding(HOSTED, "demo-hosted", served))
 
-        yield Step(at(59, 7), *bo, AddBinding("handbook", "vault"))
+        yield PlannedStep(at(59, 7), *bo, AddBinding("handbook", "vault"))
         for number, page in enumerate(self._content.handbook, start=1):
             write = Write(
                 name=f"handbook/{number}",
@@ -143,10 +143,10 @@ class Records:
                 topic="handbook",
                 binding_key="handbook",
             )
-            yield Step(at(59, 7.5), *bo, write)
-        yield Step(at(59, 8), *bo, SwitchBinding("handbook", read_only=True))
+            yield PlannedStep(at(59, 7.5), *bo, write)
+        yield PlannedStep(at(59, 8), *bo, SwitchBinding("handbook", read_only=True))
 
-        yield Step(at(52, 9), *mei, AddBinding("trial-kb", "demo-hosted"))
+        yield PlannedStep(at(52, 9), *mei, AddBinding("trial-kb", "demo-hosted"))
         for number, note in enumerate(self._content.trial):
             write = Write(
                 name=f"trial/{number}",
@@ -155,11 +155,13 @@ class Records:
                 mode=WriteMode.SUMMARIZE,
                 binding_key="trial-kb",
             )
-            yield Step(at(51 - number, 10), *mei, write)
-            yield Step(at(51 - number, 10.1), *mei, Ask("trial recall", binding_key="trial-kb"))
-        yield Step(at(46, 15), *mei, SwitchBinding("trial-kb", enabled=False))
+            yield PlannedStep(at(51 - number, 10), *mei, write)
+            yield PlannedStep(
+                at(51 - number, 10.1), *mei, Ask("trial recall", binding_key="trial-kb")
+            )
+        yield PlannedStep(at(46, 15), *mei, SwitchBinding("trial-kb", enabled=False))
 
-    def _issue(self, issue: Issue) -> Iterator[Step]:
+    def _issue(self, issue: Issue) -> Iterator[PlannedStep]:
         scope = self._scope(project_id=issue.project, issue_id=issue.id)
         authors = [self._principal(comment.by) for comment in issue.comments]
         ago = self.opened[issue.id]
@@ -171,7 +173,7 @@ class Records:
             tags=(issue.topic,),
             source=self._source(SourceKind.ISSUE, issue_id=issue.id),
         )
-        yield Step(ago, authors[0], "hook", scope, write)
+        yield PlannedStep(ago, authors[0], "hook", scope, write)
         for number, comment in enumerate(issue.comments, start=1):
             ago = later(ago, 60 * self._random.randrange(3 * 60, 20 * 60))
             decides = comment.text.startswith(("Decision", "Rule", "Agreed"))
@@ -184,7 +186,7 @@ class Records:
                 source=self._comment(issue.id, number),
             )
             own = scope.model_copy(update={"agent_id": comment.by}) if by_agent else scope
-            yield Step(ago, authors[number - 1], "hook", own, write)
+            yield PlannedStep(ago, authors[number - 1], "hook", own, write)
         if (document := issue.document) is not None:
             write = Write(
                 name=f"{issue.id}/document",
@@ -198,12 +200,12 @@ class Records:
                 ),
             )
             ago = later(ago, 60 * self._random.randrange(6 * 60, 40 * 60))
-            yield Step(ago, authors[-1], "hook", scope, write)
+            yield PlannedStep(ago, authors[-1], "hook", scope, write)
 
     def _comment(self, issue_id: str, number: int) -> SourceRef:
         return self._source(SourceKind.ISSUE_COMMENT, issue_id=issue_id, comment_id=str(number))
 
-    def _fact(self, fact: Fact) -> Iterator[Step]:
+    def _fact(self, fact: DemoFact) -> Iterator[PlannedStep]:
         agent = "ops" if fact.project == "infra" else "coding"
         comments = {issue.id: len(issue.comments) for issue in self._content.issues}
         for number, (day, value) in enumerate(fact.values, start=1):
@@ -220,22 +222,22 @@ class Records:
                 source=source,
             )
             scope = self._scope(project_id=fact.project, agent_id=agent)
-            yield Step(
+            yield PlannedStep(
                 at(day, self._random.randrange(8, 16)), f"agent:{agent}", "mcp", scope, write
             )
 
-    def _about(self, about: About) -> Iterator[Step]:
+    def _about(self, about: About) -> Iterator[PlannedStep]:
         scope = self._scope(subject_id=about.subject)
         for number, text in enumerate(about.facts):
             in_run = self._random.randrange(2)
             ago = at(57 - 6 * number + self._random.randrange(3), 9 + number)
-            who, door = ("agent:orchestrator", "mcp") if in_run else ("user:mei", "tui")
+            who, channel = ("agent:orchestrator", "mcp") if in_run else ("user:mei", "tui")
             chat = self._activity(f"chat-{about.subject}-{number}")
             source = chat if in_run else self._source(SourceKind.MANUAL_NOTE)
             name = f"about/{about.subject}/{number}"
-            yield Step(ago, who, door, scope, Write(name, text, source, kind="fact"))
+            yield PlannedStep(ago, who, channel, scope, Write(name, text, source, kind="fact"))
 
-    def _note(self, note: Note, number: int) -> Step:
+    def _note(self, note: DemoNote, number: int) -> PlannedStep:
         is_person = note.by in self._people
         is_activity = note.kind is SourceKind.ACTIVITY
         expires = note.expires_in
@@ -255,12 +257,12 @@ class Records:
                 activity_id=f"act-{1000 + number}" if is_activity else None,
             ),
         )
-        door = ("tui" if number % 3 else "cli") if is_person else "mcp"
+        channel = ("tui" if number % 3 else "cli") if is_person else "mcp"
         scope = self._scope(project_id=note.project, agent_id=None if is_person else note.by)
         ago = at(note.day, 8 + (number * 5) % 8 + 0.4)
-        return Step(ago, self._principal(note.by), door, scope, write)
+        return PlannedStep(ago, self._principal(note.by), channel, scope, write)
 
-    def _digests(self) -> Iterator[Step]:
+    def _digests(self) -> Iterator[PlannedStep]:
         """What the orchestrator writes each week about a project's open issues: long notes."""
         for week in range(1, 8):
             for project in self._content.company.projects:
@@ -278,4 +280,4 @@ class Records:
                 source = self._activity(name)
                 write = Write(name, text, source, topic="planning", tags=("digest",))
                 scope = self._scope(project_id=project, agent_id="orchestrator")
-                yield Step(ago, "agent:orchestrator", "mcp", scope, write)
+                yield PlannedStep(ago, "agent:orchestrator", "mcp", scope, write)

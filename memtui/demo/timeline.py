@@ -17,17 +17,17 @@ from memtui.demo.plan import (
     Ask,
     Drop,
     Explain,
+    HistoryStep,
     Hydrate,
     Look,
     Open,
     PlannedOutage,
+    PlannedStep,
     Race,
     Shelf,
     Shelves,
-    Step,
     Sync,
     TakeBack,
-    Trace,
     Write,
     at,
     is_hosted,
@@ -35,7 +35,7 @@ from memtui.demo.plan import (
     shelf,
 )
 from memtui.demo.records import Records
-from memtui.demo.work import Runs, Sessions
+from memtui.demo.work import RunPlanner, SessionPlanner
 
 OUTAGES = (
     PlannedOutage(Trouble.DOWN, at(41, 10.0), at(41, 10.3)),
@@ -55,17 +55,17 @@ _BREAKER_OPEN = timedelta(minutes=2)
 
 
 @cache
-def timeline() -> tuple[Step, ...]:
+def timeline() -> tuple[PlannedStep, ...]:
     """Return every step, the oldest first."""
     content = load()
     company = content.company.id
     random = seeded(_SEED)
     records = Records(content, random)
     steps = list(records.steps())
-    runs = list(Runs(content, records.opened, _by_shelf(steps), random).steps())
+    runs = list(RunPlanner(content, records.opened, _by_shelf(steps), random).steps())
     steps += runs
-    closing = _by_shelf(step for step in runs if step.door == "hook")
-    steps += Sessions(content, _by_shelf(steps), closing, random).steps()
+    closing = _by_shelf(step for step in runs if step.channel == "hook")
+    steps += SessionPlanner(content, _by_shelf(steps), closing, random).steps()
     names = {
         start: f"note/{number}"
         for number, note in enumerate(content.notes)
@@ -79,12 +79,12 @@ def timeline() -> tuple[Step, ...]:
         company_id=company, project_id="mech-fighters", agent_id="coding", issue_id="ISS-53"
     )
     ask = Ask("which branch do we deploy from")
-    steps.append(Step(timedelta(0), "agent:coding", "mcp", last, ask))
+    steps.append(PlannedStep(timedelta(0), "agent:coding", "mcp", last, ask))
     steps.sort(key=lambda step: step.ago, reverse=True)
     return tuple(map(_settled, steps))
 
 
-def _told(runs: Iterable[Step], people: Sequence[Person]) -> Iterator[Step]:
+def _told(runs: Iterable[PlannedStep], people: Sequence[Person]) -> Iterator[PlannedStep]:
     """Yield what runs are told as they begin: of two people's one every other day, and the newest.
 
     Each is told for somebody who works in its project.
@@ -92,7 +92,7 @@ def _told(runs: Iterable[Step], people: Sequence[Person]) -> Iterator[Step]:
     begun = [
         one
         for one in runs
-        if one.door == "hook" and isinstance(one.action, Ask) and not is_hosted(one.scope)
+        if one.channel == "hook" and isinstance(one.action, Ask) and not is_hosted(one.scope)
     ]
     chosen = {one.scope.run_id: one for one in begun[-_NEWEST_TOLD:]}
     for project, hour in (("mech-fighters", 9.2), ("infra", 10.6)):
@@ -108,7 +108,7 @@ def _told(runs: Iterable[Step], people: Sequence[Person]) -> Iterator[Step]:
             yield replace(first, ago=first.ago + _BEFORE_ASKING, scope=scope, action=told)
 
 
-def _by_shelf(steps: Iterable[Step]) -> Shelves:
+def _by_shelf(steps: Iterable[PlannedStep]) -> Shelves:
     written: dict[Shelf, list[tuple[timedelta, str]]] = defaultdict(list)
     for step in sorted(steps, key=lambda step: step.ago, reverse=True):
         if isinstance(step.action, Write) and step.action.binding_key is None:
@@ -116,12 +116,12 @@ def _by_shelf(steps: Iterable[Step]) -> Shelves:
     return written
 
 
-def _settled(step: Step) -> Step:
+def _settled(step: PlannedStep) -> PlannedStep:
     """Return the step as the hosted stand-in takes it: it condenses what hooks hand in."""
     if not is_hosted(step.scope):
         return step
     action = step.action
-    if isinstance(action, Write) and step.door == "hook":
+    if isinstance(action, Write) and step.channel == "hook":
         action = replace(action, mode=WriteMode.SUMMARIZE)
     in_trouble = any(one.start >= step.ago > one.end - _BREAKER_OPEN for one in OUTAGES)
     return replace(step, action=action, may_fail=step.may_fail or in_trouble)
@@ -137,7 +137,7 @@ class Mishaps:
         self._company = company
         self._names = names
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[PlannedStep]:
         """Yield every step, in no order of time."""
         yield from self._refused()
         yield from self._raced_and_regretted()
@@ -146,7 +146,7 @@ class Mishaps:
         for week in range(0, 8, 2):
             yield self._step(at(7 * week + 1, 5.5), "agent:ops", "cli", Sync("default"))
 
-    def _refused(self) -> Iterator[Step]:
+    def _refused(self) -> Iterator[PlannedStep]:
         for day, who in ((50, "agent:coding"), (28, "agent:orchestrator"), (4, "agent:coding")):
             text = "Handbook: agents may also approve their own expenses."
             note = self._note(f"refused/{day}", text, binding_key="handbook")
@@ -158,7 +158,7 @@ class Mishaps:
             yield self._step(at(day, 10.7), "user:mei", "cli", ask)
         yield self._step(at(13, 9.9), "agent:docs", "hook", self._note("refused/empty", " \n"))
 
-    def _raced_and_regretted(self) -> Iterator[Step]:
+    def _raced_and_regretted(self) -> Iterator[PlannedStep]:
         race = Race(
             name=self._names[_BALANCE],
             first="Ana froze it until the tournament is over.",
@@ -175,7 +175,7 @@ class Mishaps:
             yield self._step(at(day, hour), who, "tui", Drop(names), project=project)
             yield self._step(at(day, soon), who, "tui", TakeBack())
 
-    def _late_provider(self) -> Iterator[Step]:
+    def _late_provider(self) -> Iterator[PlannedStep]:
         for hour in (10.05, 10.1, 10.2):
             yield self._docs(at(41, hour), Ask("search ranking"))
         for hour in (13.05, 13.1):
@@ -187,7 +187,7 @@ class Mishaps:
         for hour in (11.02, 11.1):
             yield self._docs(at(2, hour), Ask("voice and tone"))
 
-    def _not_there(self) -> Iterator[Step]:
+    def _not_there(self) -> Iterator[PlannedStep]:
         for number, day in enumerate((55, 40, 27, 11, 1)):
             name = f"projects/infra/memory/2025-01-0{number + 1}-a-dream.md"
             yield self._step(at(day, 12.4), "agent:ops", "mcp", Open(name), project="infra")
@@ -196,26 +196,26 @@ class Mishaps:
         for hour, action in (
             (10.3, Explain(branch)),
             (10.35, Ask(branch, as_of=then)),
-            (10.4, Trace("fact/mech-fighters/deploy_branch")),
+            (10.4, HistoryStep("fact/mech-fighters/deploy_branch")),
         ):
             yield self._step(at(7, hour), "user:ana", "tui", action, project="mech-fighters")
         yield self._step(at(7, 10.5), "user:bo", "cli", Look(sort="colour"), project="infra")
 
-    def _docs(self, ago: timedelta, action: Action) -> Step:
+    def _docs(self, ago: timedelta, action: Action) -> PlannedStep:
         return self._step(ago, "agent:docs", "mcp", action, project="docs-site", agent="docs")
 
     def _step(
         self,
         ago: timedelta,
         principal: str,
-        door: str,
+        channel: str,
         action: Action,
         *,
         project: str | None = None,
         agent: str | None = None,
-    ) -> Step:
+    ) -> PlannedStep:
         scope = Scope(company_id=self._company, project_id=project, agent_id=agent)
-        return Step(ago, principal, door, scope, action, may_fail=True)
+        return PlannedStep(ago, principal, channel, scope, action, may_fail=True)
 
     def _note(self, name: str, text: str, binding_key: str | None = None) -> Write:
         source = SourceRef(

@@ -14,12 +14,12 @@ from memtui.demo.plan import (
     Ask,
     Drop,
     Edit,
+    HistoryStep,
     Look,
     Open,
+    PlannedStep,
     Shelf,
     Shelves,
-    Step,
-    Trace,
     Write,
     is_night,
     later,
@@ -34,7 +34,7 @@ _LEARNED_AFTER = timedelta(days=2)
 _PRUNED_AFTER = timedelta(days=12)
 
 
-class Run(NamedTuple):
+class PlannedRun(NamedTuple):
     """One run of an agent on an issue."""
 
     id: str
@@ -44,7 +44,7 @@ class Run(NamedTuple):
     scope: Scope
 
 
-class Runs:
+class RunPlanner:
     """Plans the runs: recall before, searches during, a note after.
 
     `opened` says when each issue was, `written` which records a run may look at.
@@ -60,7 +60,7 @@ class Runs:
         self._random = random
         self._learned: set[str] = set()
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[PlannedStep]:
         """Yield the steps of every run."""
         for number, ago in enumerate(moments(RUNS, self._random), start=_FIRST_RUN):
             issue = self._issue_at(ago)
@@ -73,7 +73,7 @@ class Runs:
                 issue_id=issue.id,
                 run_id=run_id,
             )
-            yield from self._run(Run(run_id, issue, agent, ago, scope))
+            yield from self._run(PlannedRun(run_id, issue, agent, ago, scope))
 
     def _issue_at(self, ago: timedelta) -> Issue:
         known = [issue for issue in self._content.issues if self._opened[issue.id] > ago]
@@ -96,7 +96,7 @@ class Runs:
         ]
         return self._random.choice(agents or ["orchestrator"])
 
-    def _run(self, run: Run) -> Iterator[Step]:
+    def _run(self, run: PlannedRun) -> Iterator[PlannedStep]:
         random, ago = self._random, run.ago
         recall = Ask(run.issue.title, top_k=8, intent=QueryIntent.AGENT_PREAMBLE)
         yield _of_run(run, ago, "hook", recall)
@@ -111,7 +111,7 @@ class Runs:
             yield _of_run(run, later(ago, 5), "mcp", Look(limit=20))
         yield from self._notes(run, later(ago, random.randrange(20, 200)))
 
-    def _notes(self, run: Run, ago: timedelta) -> Iterator[Step]:
+    def _notes(self, run: PlannedRun, ago: timedelta) -> Iterator[PlannedStep]:
         age = self._opened[run.issue.id] - run.ago
         if run.issue.id not in self._learned and age > _LEARNED_AFTER:
             self._learned.add(run.issue.id)
@@ -121,11 +121,13 @@ class Runs:
         if self._random.random() < 0.42:
             yield self._write(run, later(ago, 4), "hook", run.id, self._closing_note(run))
 
-    def _write(self, run: Run, ago: timedelta, door: str, name: str, text: str) -> Step:
+    def _write(
+        self, run: PlannedRun, ago: timedelta, channel: str, name: str, text: str
+    ) -> PlannedStep:
         topic, ids = run.issue.topic, {"run_id": run.id, "issue_id": run.issue.id}
         source = SourceRef(kind=SourceKind.RUN, company_id=self._company.id, **ids)
-        tags = ("run-summary",) if door == "hook" else (topic, "learned")
-        return _of_run(run, ago, door, Write(name, text, source, topic=topic, tags=tags))
+        tags = ("run-summary",) if channel == "hook" else (topic, "learned")
+        return _of_run(run, ago, channel, Write(name, text, source, topic=topic, tags=tags))
 
     def _query_of(self, issue: Issue) -> str:
         queries, random = self._content.queries, self._random
@@ -141,7 +143,7 @@ class Runs:
         others = [one for one in self._content.issues if one.project == issue.project]
         return random.choice(random.choice(others).asks)
 
-    def _known_name(self, run: Run) -> str | None:
+    def _known_name(self, run: PlannedRun) -> str | None:
         written = self._written.get(shelf(run.scope), ())
         names = [name for ago, name in written if ago > run.ago]
         return self._random.choice(names) if names else None
@@ -156,7 +158,7 @@ class Runs:
         )
         return self._random.choice(variants)
 
-    def _closing_note(self, run: Run) -> str:
+    def _closing_note(self, run: PlannedRun) -> str:
         parts, random = self._content.runs, self._random
         done = sorted({random.randrange(len(parts.did)) for _ in range(2)})
         sentences = [
@@ -179,11 +181,11 @@ class Runs:
         )
 
 
-def _of_run(run: Run, ago: timedelta, door: str, action: Action) -> Step:
-    return Step(ago, f"agent:{run.agent}", door, run.scope, action)
+def _of_run(run: PlannedRun, ago: timedelta, channel: str, action: Action) -> PlannedStep:
+    return PlannedStep(ago, f"agent:{run.agent}", channel, run.scope, action)
 
 
-class Sessions:
+class SessionPlanner:
     """Plans the sessions: read, correct, prune.
 
     `written` are all records, `old_runs` those of them that people prune: closing notes of runs.
@@ -198,19 +200,19 @@ class Sessions:
         self._random = random
         self._pinned: set[str] = set()
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[PlannedStep]:
         """Yield the steps of every session."""
         for ago in moments(SESSIONS, self._random, nights=False):
             person = self._random.choice(self._content.company.person)
             yield from self._session(person, ago)
 
-    def _session(self, person: Person, ago: timedelta) -> Iterator[Step]:
+    def _session(self, person: Person, ago: timedelta) -> Iterator[PlannedStep]:
         random = self._random
         project = random.choice(person.projects)
         scope = Scope(company_id=self._content.company.id, project_id=project)
-        door = "cli" if random.random() < 0.3 else "tui"
+        channel = "cli" if random.random() < 0.3 else "tui"
         for action in self._actions(scope, ago):
-            yield Step(ago, f"user:{person.id}", door, scope, action)
+            yield PlannedStep(ago, f"user:{person.id}", channel, scope, action)
             ago = later(ago, random.randrange(6, 90))
 
     def _actions(self, scope: Scope, ago: timedelta) -> Iterator[Action]:
@@ -228,7 +230,7 @@ class Sessions:
         if dice < 0.4:
             yield self._edit(random.choice(known))
         elif dice < 0.6:
-            yield Trace(random.choice(known))
+            yield HistoryStep(random.choice(known))
         elif dice < 0.78 and (names := self._prunable(place, ago)):
             yield Drop(names)
 

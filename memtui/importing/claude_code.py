@@ -25,7 +25,7 @@ from memtui.importing.projects import project_of
 from memtui.importing.rows import json_lines
 from memtui.importing.staging import ParsedOperation, key_of
 from memtui.importing.translating import DOOR, PRICED_BY
-from memtui.prices import Call, cost_of, table_name
+from memtui.prices import ModelCall, cost_of, table_name
 from memtui.service.imports import IMPORTED
 from memtui.store.operation import OperationDraft, OperationHandle
 
@@ -251,7 +251,7 @@ class Transcripts:
                 external_ref=f"{path.absolute()}:{number}",
             ),
             "principal": f"agent:{AGENT}",
-            "door": DOOR,
+            "channel": DOOR,
         }
 
     def _latency(self, message: _Message) -> float | None:
@@ -285,7 +285,7 @@ class Transcripts:
         cost = None if told is None else values.money(told)
         if cost is None:
             found = cost_of(
-                Call(
+                ModelCall(
                     model=model,
                     provider=_PROVIDER,
                     at=message.started_at,

@@ -93,8 +93,8 @@ FIELDS: dict[str, Field] = {
         "Who did it; `agent:` and the agent where it is left out, else `import`.",
         ("user", "username", "actor", "caller", "author"),
     ),
-    "door": Field(
-        "id", "What it came in through; `import` where it is left out.", ("channel", "interface")
+    "channel": Field(
+        "id", "What it came in through; `import` where it is left out.", ("door", "interface")
     ),
     "query": Field(
         "text",

@@ -16,7 +16,7 @@ from memtui.importing.claude_code import Transcripts, transcripts_in
 from memtui.importing.columns import ColumnMap
 from memtui.importing.rows import FormatName, format_of, read
 from memtui.importing.staging import ParsedOperation, Staging
-from memtui.importing.translating import PRICED_BY, LeftOut, Translator
+from memtui.importing.translating import PRICED_BY, SkippedRow, Translator
 from memtui.service import Caller, ForeignOperation, MemoryService
 from memtui.store.operation import OperationDraft
 
@@ -232,7 +232,7 @@ class Import:
                 continue
             try:
                 yield self._translator.entry(path.name, row)
-            except LeftOut as error:
+            except SkippedRow as error:
                 self._left_out[f"type {error}"] += 1
             except ValueError as error:
                 self._refuse(path, row.line, str(error))

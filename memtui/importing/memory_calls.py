@@ -132,7 +132,7 @@ _OWN = {
     "save_memory": OperationType.WRITE,
     "remove_memory": OperationType.FORGET,
 }
-"""memtui's own (`memtui.doors.mcp.tools`)."""
+"""memtui's own (`memtui.channels.mcp.tools`)."""
 
 
 def _request(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from memtui.importing import values
 from memtui.importing.columns import DROP, FIELDS, KEEP, ColumnMap
 from memtui.importing.rows import Row
 from memtui.importing.staging import ParsedOperation, key_of, key_of_id, made, scope_of
-from memtui.prices import Call, cost_of, table_name
+from memtui.prices import ModelCall, cost_of, table_name
 from memtui.service.imports import IMPORTED
 from memtui.store.operation import OWN_FIELDS, TITLES, OperationDraft, OperationHandle
 from memtui.wording import misfit
@@ -57,7 +57,7 @@ _READERS = {
 """What reads the value of a field; the others depend on more than the value."""
 
 
-class LeftOut(Exception):
+class SkippedRow(Exception):
     """A row of a type that the person wants no operation of; its text is the word."""
 
 
@@ -142,7 +142,7 @@ class Translator:
             "scope": scope_of((self.company_id, *map(get, _SCOPE))),
             "source": self._source(given),
             "principal": get("principal") or (f"agent:{agent}" if agent else DOOR),
-            "door": get("door") or DOOR,
+            "channel": get("channel") or DOOR,
             "request": {**_request(given), IMPORTED: origin},
             "result_count": get("result_count", len(handles)),
             "handles": handles,
@@ -155,7 +155,7 @@ class Translator:
     def _type(self, value: Any) -> OperationType:
         word = values.text(value).strip()
         if word in self.columns.left_out:
-            raise LeftOut(word)
+            raise SkippedRow(word)
         return _known(word, self.types, self.columns.types, values.operation_type)
 
     def _status(self, given: Given, *, failed: bool) -> OperationStatus:
@@ -252,7 +252,9 @@ def _price(
         return None
     if sum(cached.values()) > read + embedded:
         raise ValueError("cache_read_tokens and cache_write_tokens are more than input_tokens")
-    return cost_of(Call(model, provider, at, read + embedded, counts["output_tokens"], **cached))
+    return cost_of(
+        ModelCall(model, provider, at, read + embedded, counts["output_tokens"], **cached)
+    )
 
 
 def _request(given: Given) -> dict[str, Any]:

@@ -9,15 +9,15 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from memtui.contract import Scope, Unavailable
-from memtui.migration.parcel import Parcel, differing, identity_of, print_of
+from memtui.migration.envelope import Envelope, differing, identity_of, print_of
 from memtui.scratch import Scratch
 
 _SCHEMA = """
 CREATE TABLE held (row INTEGER PRIMARY KEY, id BLOB, prints BLOB, identity TEXT, state TEXT,
     scope TEXT, revision TEXT, origin TEXT, alike BLOB, has_metadata INTEGER, taken INTEGER);
-CREATE INDEX held_id ON held (id);
-CREATE INDEX held_identity ON held (identity);
-CREATE INDEX held_alike ON held (alike);
+CREATE INDEX pending_id ON held (id);
+CREATE INDEX pending_identity ON held (identity);
+CREATE INDEX pending_alike ON held (alike);
 CREATE TABLE wanted (row INTEGER PRIMARY KEY, id BLOB, prints BLOB, identity TEXT, home BLOB,
     origin BLOB, alike BLOB, scope TEXT);
 CREATE TABLE pair (wanted INTEGER PRIMARY KEY, held INTEGER UNIQUE);
@@ -50,7 +50,7 @@ _ALL = -1
 """SQLite's word for no limit."""
 
 
-class Held(NamedTuple):
+class DestinationRecord(NamedTuple):
     """A record of the destination."""
 
     id: str
@@ -63,11 +63,17 @@ class Held(NamedTuple):
     revision: str | None
 
     @classmethod
-    def of(cls, parcel: Parcel) -> Held:
-        """Return what the index knows of a parcel."""
-        record, passport = parcel.record, parcel.passport
-        identity, state = (passport.identity, passport.state) if passport else (None, None)
-        return cls(parcel.record_id, parcel.prints, identity, state, record.scope, record.revision)
+    def of(cls, envelope: Envelope) -> DestinationRecord:
+        """Return what the index knows of a envelope."""
+        record, migration_record = envelope.record, envelope.migration_record
+        identity, state = (
+            (migration_record.identity, migration_record.state)
+            if migration_record
+            else (None, None)
+        )
+        return cls(
+            envelope.record_id, envelope.prints, identity, state, record.scope, record.revision
+        )
 
 
 def _unusable(error: Exception) -> Unavailable:
@@ -77,7 +83,7 @@ def _unusable(error: Exception) -> Unavailable:
     )
 
 
-class Index:
+class RecordIndex:
     """The destination's records, and the source's beside them. The file goes with the context."""
 
     def __init__(self, source_key: str, destination_key: str) -> None:
@@ -107,64 +113,70 @@ class Index:
         if isinstance(error, sqlite3.Error):
             raise _unusable(error) from error
 
-    def add(self, parcels: Iterable[Parcel]) -> None:
+    def add(self, envelopes: Iterable[Envelope]) -> None:
         """Remember records of the destination."""
-        self._insert("held VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)", self._held_row, parcels)
+        self._insert("held VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)", self._held_row, envelopes)
 
-    def add_source(self, parcels: Iterable[Parcel]) -> None:
+    def add_source(self, envelopes: Iterable[Envelope]) -> None:
         """Remember records of the source."""
-        self._insert("wanted VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", self._wanted_row, parcels)
+        self._insert("wanted VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", self._wanted_row, envelopes)
 
     def _insert(
-        self, into: str, row: Callable[[Parcel], tuple[object, ...]], parcels: Iterable[Parcel]
+        self,
+        into: str,
+        row: Callable[[Envelope], tuple[object, ...]],
+        envelopes: Iterable[Envelope],
     ) -> None:
         self._database.execute("BEGIN")
-        self._database.executemany(f"INSERT INTO {into}", map(row, parcels))
+        self._database.executemany(f"INSERT INTO {into}", map(row, envelopes))
         self._database.execute("COMMIT")
 
-    def _held_row(self, parcel: Parcel) -> tuple[object, ...]:
-        held, passport = Held.of(parcel), parcel.passport
+    def _held_row(self, envelope: Envelope) -> tuple[object, ...]:
+        held, migration_record = DestinationRecord.of(envelope), envelope.migration_record
         return (
             _storable(held.id),
             *held[1:4],
             held.scope.model_dump_json(),
             held.revision,
-            passport.binding if passport else None,
-            _alike(parcel.prints),
-            bool(passport or parcel.record.metadata),
+            migration_record.binding if migration_record else None,
+            _alike(envelope.prints),
+            bool(migration_record or envelope.record.metadata),
         )
 
-    def _wanted_row(self, parcel: Parcel) -> tuple[object, ...]:
-        passport = parcel.passport
-        is_home = passport is not None and passport.binding == self._destination
+    def _wanted_row(self, envelope: Envelope) -> tuple[object, ...]:
+        migration_record = envelope.migration_record
+        is_home = migration_record is not None and migration_record.binding == self._destination
         return (
-            _storable(parcel.record_id),
-            parcel.prints,
-            identity_of(self._source, parcel.record_id),
-            _storable(passport.record_id) if passport and is_home else None,
-            _storable(passport.origin_id if passport else parcel.record_id),
-            _alike(parcel.prints),
-            parcel.record.scope.model_dump_json(),
+            _storable(envelope.record_id),
+            envelope.prints,
+            identity_of(self._source, envelope.record_id),
+            _storable(migration_record.record_id) if migration_record and is_home else None,
+            _storable(migration_record.origin_id if migration_record else envelope.record_id),
+            _alike(envelope.prints),
+            envelope.record.scope.model_dump_json(),
         )
 
-    def migrated(self, identity: str) -> Held | None:
+    def migrated(self, identity: str) -> DestinationRecord | None:
         """Return the record that was migrated from one of that identity."""
         return self._one("identity = ?", identity)
 
-    def named(self, record_id: str) -> Held | None:
+    def named(self, record_id: str) -> DestinationRecord | None:
         """Return the destination's record of an id."""
         return self._one("id = ?", _storable(record_id))
 
-    def take_alike(self, prints: bytes) -> Held | None:
+    def take_alike(self, prints: bytes) -> DestinationRecord | None:
         """Return a record of the same text and scope, each only once.
 
-        There is none where anything in the destination has metadata: that keeps passports then.
+        There is none where anything in the destination has metadata: that keeps migration records
+        then.
         """
         if self._database.execute("SELECT 1 FROM held WHERE has_metadata LIMIT 1").fetchone():
             return None
         return self._one("alike = ? AND NOT taken", _alike(prints), take=True)
 
-    def _one(self, condition: str, value: object, *, take: bool = False) -> Held | None:
+    def _one(
+        self, condition: str, value: object, *, take: bool = False
+    ) -> DestinationRecord | None:
         row = self._database.execute(
             "SELECT row, id, prints, identity, state, scope, revision FROM held WHERE "  # noqa: S608 — constants
             f"{condition} ORDER BY row LIMIT 1",
@@ -176,7 +188,7 @@ class Index:
         if take:
             self._database.execute("UPDATE held SET taken = 1 WHERE row = ?", (number,))
         own = _text_of(record_id), prints, identity, state
-        return Held(*own, Scope.model_validate_json(scope), revision)
+        return DestinationRecord(*own, Scope.model_validate_json(scope), revision)
 
     def pair(self, *, sampled: bool) -> None:
         """Pair both sides; `sampled`: the source's other records are not known."""

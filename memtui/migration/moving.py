@@ -1,7 +1,8 @@
 """Move records. Stopped at any moment and run again, it goes on and doubles nothing.
 
-What the destination holds decides what is left to do: each migrated record carries its passport,
-so a run begins by reading those, and needs no ledger that could disagree with the truth.
+What the destination holds decides what is left to do: each migrated record carries its
+migration_record, so a run begins by reading those, and needs no ledger that could disagree with the
+truth.
 """
 
 from __future__ import annotations
@@ -30,11 +31,10 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
-from memtui.migration.ends import Ends, MigrationState, ProgressFile, check_writable
-from memtui.migration.index import Held, Index
-from memtui.migration.parcel import (
+from memtui.migration.endpoints import Endpoints, MigrationState, ProgressFile, check_writable
+from memtui.migration.envelope import (
+    Envelope,
     Loss,
-    Parcel,
     differing,
     digest_of,
     fields_held,
@@ -49,6 +49,7 @@ from memtui.migration.parcel import (
     unpack_clean,
     why_left,
 )
+from memtui.migration.index import DestinationRecord, RecordIndex
 from memtui.service import MutationAnswer
 
 _BETWEEN_SECONDS = 0.1
@@ -60,10 +61,10 @@ _LISTED_FAILURES = 1_000
 _FAILURES_TO_STOP = 10
 
 _Outcome = Literal["written", "replaced", "unchanged"]
-_Found = tuple[Held | None, str | None]
+_Found = tuple[DestinationRecord | None, str | None]
 
 
-class Progress(Model):
+class MigrationProgress(Model):
     """How far a run has come."""
 
     done: int
@@ -81,7 +82,7 @@ class Pace:
     """Counts finished records, and reports them at most ten times a second."""
 
     def __init__(
-        self, report: Callable[[Progress], None], clock: Callable[[], float] = monotonic
+        self, report: Callable[[MigrationProgress], None], clock: Callable[[], float] = monotonic
     ) -> None:
         self.done = 0
         self.failed = 0
@@ -100,7 +101,9 @@ class Pace:
 
     def search(self, found: int) -> None:
         """Report that the source is still searched."""
-        nothing = Progress(done=0, total=None, found=found, failed=0, rate=0.0, seconds_left=None)
+        nothing = MigrationProgress(
+            done=0, total=None, found=found, failed=0, rate=0.0, seconds_left=None
+        )
         self._report(nothing)
 
     def tell(self) -> None:
@@ -113,7 +116,7 @@ class Pace:
         rate = (self.done - before) / max(now - began, 1e-6)
         left = None if self.total is None or not rate else max(0, self.total - self.done) / rate
         self._report(
-            Progress(
+            MigrationProgress(
                 done=self.done, total=self.total, failed=self.failed, rate=rate, seconds_left=left
             )
         )
@@ -157,7 +160,9 @@ class Applied(Model):
 
 
 async def apply(
-    ends: Ends, data: Path, report: Callable[[Progress], None] = lambda _progress: None
+    endpoints: Endpoints,
+    data: Path,
+    report: Callable[[MigrationProgress], None] = lambda _progress: None,
 ) -> Applied:
     """Write every record of the source into the destination; the source stays as it is.
 
@@ -170,17 +175,17 @@ async def apply(
         Unsupported: a second run could not tell what the first has moved.
         Unavailable: a provider failed ten times in a row; run it again to go on.
     """
-    await check_writable(ends)
-    kept = ProgressFile(data, ends)
-    with kept.alone(), Index(ends.source.key, ends.destination.key) as index:
+    await check_writable(endpoints)
+    kept = ProgressFile(data, endpoints)
+    with kept.alone(), RecordIndex(endpoints.source.key, endpoints.destination.key) as index:
         known = await asyncio.to_thread(kept.read)
-        await _read_destination(ends, index)
+        await _read_destination(endpoints, index)
         begun = MigrationState(
             begun_at=datetime.now(UTC), switched=known.switched, closed=known.closed
         )
         await asyncio.to_thread(kept.write, begun)
-        mover = _Mover(ends, index, Pace(report))
-        async for page in ends.pages(ends.source, mover.pace.search):
+        mover = _Mover(endpoints, index, Pace(report))
+        async for page in endpoints.pages(endpoints.source, mover.pace.search):
             if page.total is not None and not page.at_least:
                 mover.pace.total = page.total
             await mover.move_all(page.records, page.problems)
@@ -199,12 +204,12 @@ async def apply(
     )
 
 
-async def _read_destination(ends: Ends, index: Index) -> None:
-    async for page in ends.pages(ends.destination):
-        if page.at_least and not ends.destination.capabilities.keeps_ids:
+async def _read_destination(endpoints: Endpoints, index: RecordIndex) -> None:
+    async for page in endpoints.pages(endpoints.destination):
+        if page.at_least and not endpoints.destination.capabilities.keeps_ids:
             raise Unsupported(
-                f"{ends.destination.key} keeps no ids and cannot be listed whole, so nobody can "
-                "tell what was moved before; migrate into an empty namespace."
+                f"{endpoints.destination.key} keeps no ids and cannot be listed whole, so nobody "
+                "can tell what was moved before; migrate into an empty namespace."
             )
         await asyncio.to_thread(index.add, map(unpack, page.records))
 
@@ -212,16 +217,16 @@ async def _read_destination(ends: Ends, index: Index) -> None:
 class _Mover:
     """Moves records of one source, counts them, and learns what the destination cannot hold."""
 
-    def __init__(self, ends: Ends, index: Index, pace: Pace) -> None:
+    def __init__(self, endpoints: Endpoints, index: RecordIndex, pace: Pace) -> None:
         self.pace = pace
         self.counts: Counter[str] = Counter()
         self.failures: list[Failure] = []
-        self._ends = ends
+        self._endpoints = endpoints
         self._index = index
         self._facts = asyncio.Lock()
         self._in_a_row = 0
         """Failures one after the other because the provider was not available."""
-        self._unable = unable(ends.destination.capabilities)
+        self._unable = unable(endpoints.destination.capabilities)
         self._lost: set[tuple[str, str]] = set()
         self._added: set[str] = set()
         self._lacking: Counter[str] = Counter()
@@ -238,68 +243,71 @@ class _Mover:
         """Move a page of records, several at once."""
         room = asyncio.Semaphore(_AT_ONCE)
 
-        async def one(parcel: Parcel, found: _Found) -> None:
+        async def one(envelope: Envelope, found: _Found) -> None:
             async with room:
                 try:
-                    if why := why_left(parcel.record, problems):
+                    if why := why_left(envelope.record, problems):
                         raise Invalid(why)
-                    outcome = await self._move(parcel, found)
+                    outcome = await self._move(envelope, found)
                 except MemtuiError as error:
-                    self._fail(parcel, error)
+                    self._fail(envelope, error)
                 else:
                     self._in_a_row = 0
                     self.counts[outcome] += 1
                     if outcome != "unchanged":
-                        self._count(parcel)
+                        self._count(envelope)
                     self.pace.add()
 
-        parcels = await asyncio.to_thread(living, records, unpack_clean)
-        looked = await asyncio.to_thread(lambda: [(one, self._find(one)) for one in parcels])
+        envelopes = await asyncio.to_thread(living, records, unpack_clean)
+        looked = await asyncio.to_thread(lambda: [(one, self._find(one)) for one in envelopes])
         self.pace.add(len(records) - len(looked))  # those that should have expired
         try:
             async with asyncio.TaskGroup() as group:
-                for parcel, found in looked:
-                    group.create_task(one(parcel, found))
+                for envelope, found in looked:
+                    group.create_task(one(envelope, found))
         except ExceptionGroup as stopped:
             error: Exception = stopped
             while isinstance(error, ExceptionGroup):
                 error = error.exceptions[0]
             raise error from stopped
 
-    def _count(self, parcel: Parcel) -> None:
-        self.counts["redacted"] += bool(parcel.redacted)
-        self._lacking.update(fields_held(parcel.record, self._lost_of(parcel)))
-        self._lacking["id"] += not self._ends.destination.capabilities.keeps_ids
+    def _count(self, envelope: Envelope) -> None:
+        self.counts["redacted"] += bool(envelope.redacted)
+        self._lacking.update(fields_held(envelope.record, self._lost_of(envelope)))
+        self._lacking["id"] += not self._endpoints.destination.capabilities.keeps_ids
 
-    def _lost_of(self, parcel: Parcel) -> set[str]:
-        return {name for kind, name in self._lost if kind == parcel.record.kind} | self._unable
+    def _lost_of(self, envelope: Envelope) -> set[str]:
+        return {name for kind, name in self._lost if kind == envelope.record.kind} | self._unable
 
-    def _fail(self, parcel: Parcel, error: MemtuiError) -> None:
+    def _fail(self, envelope: Envelope, error: MemtuiError) -> None:
         self.pace.failed += 1
         self.pace.add()
         self._in_a_row = self._in_a_row + 1 if isinstance(error, Unavailable) else 0
         if len(self.failures) < _LISTED_FAILURES:
-            self.failures.append(Failure(record_id=parcel.record_id, reason=str(error)))
+            self.failures.append(Failure(record_id=envelope.record_id, reason=str(error)))
         if self._in_a_row >= _FAILURES_TO_STOP:
             raise error
 
-    def _find(self, parcel: Parcel) -> _Found:
+    def _find(self, envelope: Envelope) -> _Found:
         """Return the record's like in the destination, and the state that both began with.
 
-        That state is None where neither has a passport: nothing tells then who changed what, and
-        the record stays.
+        That state is None where neither has a migration record: nothing tells then who changed
+        what, and the record stays.
         """
-        held = self._index.migrated(identity_of(self._ends.source.key, parcel.record_id))
+        held = self._index.migrated(identity_of(self._endpoints.source.key, envelope.record_id))
         if held is not None:
             return held, held.state
-        passport = parcel.passport
-        if passport is not None and passport.binding == self._ends.destination.key:
-            held = self._index.named(passport.record_id)
+        migration_record = envelope.migration_record
+        if (
+            migration_record is not None
+            and migration_record.binding == self._endpoints.destination.key
+        ):
+            held = self._index.named(migration_record.record_id)
             if held is not None:
-                return held, passport.state
-        return self._index.take_alike(parcel.prints), None
+                return held, migration_record.state
+        return self._index.take_alike(envelope.prints), None
 
-    async def _move(self, parcel: Parcel, found: _Found) -> _Outcome:
+    async def _move(self, envelope: Envelope, found: _Found) -> _Outcome:
         """Bring the destination to hold a record as the source does.
 
         Raises:
@@ -308,25 +316,25 @@ class _Mover:
         """
         held, base = found
         if held is None:
-            held = await self._write_new(parcel)
+            held = await self._write_new(envelope)
             if held is None:
                 return "written"
             base = held.state
-        if held.prints == parcel.prints or base is None:
+        if held.prints == envelope.prints or base is None:
             return "unchanged"
-        self._refuse_edited(parcel, held, base)
-        await self._settle(parcel, await self._replace(parcel, held))
+        self._refuse_edited(envelope, held, base)
+        await self._settle(envelope, await self._replace(envelope, held))
         return "replaced"
 
-    def _refuse_edited(self, parcel: Parcel, held: Held, base: str) -> None:
+    def _refuse_edited(self, envelope: Envelope, held: DestinationRecord, base: str) -> None:
         if digest_of(held.prints) == base:
             return
-        destination = self._ends.destination
+        destination = self._endpoints.destination
         can = destination.capabilities
         kept = {"text": True, "pinned": can.pin, "expires_at": can.expiry}
         edited = [
             name
-            for name in differing(held.prints, parcel.prints)
+            for name in differing(held.prints, envelope.prints)
             if kept.get(name, name in {"topic", "tags"} and not is_empty(held.prints, name))
         ]
         if edited:
@@ -335,22 +343,22 @@ class _Mover:
                 f"(as {held.id}) since it was migrated; forget it there to have the source's again."
             )
 
-    async def _write_new(self, parcel: Parcel) -> Held | None:
+    async def _write_new(self, envelope: Envelope) -> DestinationRecord | None:
         """Write a record; returns the one that stands in its place if it is this very record."""
-        request = self._packed(parcel)
+        request = self._packed(envelope)
         try:
             answer = await self._write(request)
         except Conflict as error:
-            own = identity_of(self._ends.source.key, parcel.record_id)
-            occupant = error.current and Held.of(unpack(error.current))
+            own = identity_of(self._endpoints.source.key, envelope.record_id)
+            occupant = error.current and DestinationRecord.of(unpack(error.current))
             if occupant and occupant.identity == own:
                 return occupant
             # Another record has the id, so this one gets one of its own.
             answer = await self._write(request.model_copy(update={"record_id": own}))
-        await self._settle(parcel, answer)
+        await self._settle(envelope, answer)
         return None
 
-    async def _settle(self, parcel: Parcel, answer: MutationAnswer) -> None:
+    async def _settle(self, envelope: Envelope, answer: MutationAnswer) -> None:
         """Compare what is stored with what was sent, and carry what was not kept.
 
         Raises:
@@ -358,44 +366,44 @@ class _Mover:
         """
         if not answer.records:
             return
-        key, metadata = self._ends.destination.key, parcel.record.metadata
+        key, metadata = self._endpoints.destination.key, envelope.record.metadata
         stored = unpack(answer.records[0])
-        if print_of(stored.prints, "text") != print_of(parcel.prints, "text"):
+        if print_of(stored.prints, "text") != print_of(envelope.prints, "text"):
             raise Invalid(f"{key} stored another text than it was given.")
         if "metadata" in answer.filled_in:  # what is read back is whole by memtui's log alone
             self._carries = False
-            self._lost |= {(parcel.record.kind, name) for name in answer.not_kept}
+            self._lost |= {(envelope.record.kind, name) for name in answer.not_kept}
             return
-        lost = set(differing(stored.prints, parcel.prints))
-        if stored.passport is None:
+        lost = set(differing(stored.prints, envelope.prints))
+        if stored.migration_record is None:
             self._carries = False
-            self._lost |= {(parcel.record.kind, name) for name in lost}
-        if stored.passport is None or not lost:
+            self._lost |= {(envelope.record.kind, name) for name in lost}
+        if stored.migration_record is None or not lost:
             return
         held = stored.record.metadata
         extra = held.keys() - metadata.keys()
         if extra and all(held.get(name) == value for name, value in metadata.items()):
             self._added |= extra
             lost.discard("metadata")
-        self._lost |= {(parcel.record.kind, name) for name in lost}
-        again = await self._replace(parcel, Held.of(stored))
+        self._lost |= {(envelope.record.kind, name) for name in lost}
+        again = await self._replace(envelope, DestinationRecord.of(stored))
         left = unpack(again.records[0]) if again.records else stored
-        if left.prints != parcel.prints:
-            names = ", ".join(differing(left.prints, parcel.prints)).replace("_", " ")
+        if left.prints != envelope.prints:
+            names = ", ".join(differing(left.prints, envelope.prints)).replace("_", " ")
             raise Invalid(f"{key} did not keep its {names}.")
 
-    async def _replace(self, parcel: Parcel, held: Held) -> MutationAnswer:
-        request, destination = self._packed(parcel), self._ends.destination
+    async def _replace(self, envelope: Envelope, held: DestinationRecord) -> MutationAnswer:
+        request, destination = self._packed(envelope), self._endpoints.destination
         can = destination.capabilities
         # A fact that is forgotten and written again has a past that it did not have.
         in_place = can.keeps_ids or (can.validity and request.kind == "fact")
-        if in_place and held.scope == parcel.record.scope:
+        if in_place and held.scope == envelope.record.scope:
             update = {"record_id": held.id, "mode": WriteMode.UPSERT}
             return await self._write(request.model_copy(update=update))
         # What is taken away is written again at once; the source still has it.
         handle = RecordHandle(provider_key=destination.provider_key, provider_record_id=held.id)
-        await self._ends.service.forget(
-            self._ends.caller,
+        await self._endpoints.service.forget(
+            self._endpoints.caller,
             ForgetRequest(
                 scope=held.scope.outside_run(),
                 handles=(handle,),
@@ -407,10 +415,10 @@ class _Mover:
 
     async def _write(self, request: WriteRequest) -> MutationAnswer:
         if request.kind != "fact":
-            return await self._ends.service.write(self._ends.caller, request, copied=True)
+            return await self._endpoints.service.write(self._endpoints.caller, request, copied=True)
         async with self._facts:  # their number is limited, so each must see the one before
-            return await self._ends.service.write(self._ends.caller, request, copied=True)
+            return await self._endpoints.service.write(self._endpoints.caller, request, copied=True)
 
-    def _packed(self, parcel: Parcel) -> WriteRequest:
-        ends, lost = self._ends, self._lost_of(parcel)
-        return pack(parcel, ends.source.key, ends.destination.key, lost, self._added)
+    def _packed(self, envelope: Envelope) -> WriteRequest:
+        endpoints, lost = self._endpoints, self._lost_of(envelope)
+        return pack(envelope, endpoints.source.key, endpoints.destination.key, lost, self._added)

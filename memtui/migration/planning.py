@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pydantic import computed_field
 
 from memtui.contract import Adapter, BrowseRequest, Invalid, Model, Problem, Record, owner_words
-from memtui.migration.ends import Ends
-from memtui.migration.parcel import (
+from memtui.migration.endpoints import Endpoints
+from memtui.migration.envelope import (
     Loss,
     fields_held,
     living,
@@ -44,7 +44,7 @@ class Refusal(Model):
     reason: str
 
 
-class Plan(Model):
+class MigrationPlan(Model):
     """What a migration would do."""
 
     source: str
@@ -81,14 +81,18 @@ class _Survey:
     """What the records of the source come to, page by page."""
 
     def __init__(
-        self, ends: Ends, limits: FactLimits, provider: type[Adapter], lacks: frozenset[str]
+        self,
+        endpoints: Endpoints,
+        limits: FactLimits,
+        provider: type[Adapter],
+        lacks: frozenset[str],
     ) -> None:
-        self._ends = ends
+        self._endpoints = endpoints
         self._limits = limits
         self._provider = provider
         self.has: Counter[str] = Counter()
         """Records by what is to be said of them."""
-        self._lacks = unable(ends.destination.capabilities) | lacks
+        self._lacks = unable(endpoints.destination.capabilities) | lacks
         self._lacking: Counter[str] = Counter()
         """Records by what the destination will not keep of them."""
         self.scopes: Counter[tuple[str, str, str]] = Counter()
@@ -100,15 +104,15 @@ class _Survey:
         self.has["staying"] += files
 
     def add(self, records: Sequence[Record], problems: Sequence[Problem]) -> None:
-        for parcel in living(records, unpack_clean):
-            record = parcel.record
+        for envelope in living(records, unpack_clean):
+            record = envelope.record
             label = "company" if is_org(record.scope) else owner_words(record.scope)
             self.has["record"] += 1
             self.has["undated"] += record.created_at is None
-            self.has["history"] += self._ends.source.capabilities.history
+            self.has["history"] += self._endpoints.source.capabilities.history
             self._lacking.update(fields_held(record, self._lacks))
-            self._lacking["id"] += not self._ends.destination.capabilities.keeps_ids
-            self.has["secret"] += bool(parcel.redacted)
+            self._lacking["id"] += not self._endpoints.destination.capabilities.keeps_ids
+            self.has["secret"] += bool(envelope.redacted)
             home, no_home = self._home(record)
             key = (label, record.kind, home or "")
             if key in self.scopes or len(self.scopes) < _COUNTED:
@@ -121,11 +125,11 @@ class _Survey:
             if reason is not None:
                 self.has["refused"] += 1
                 if len(self.refusals) < _LISTED:
-                    self.refusals.append(Refusal(record_id=parcel.record_id, reason=reason))
+                    self.refusals.append(Refusal(record_id=envelope.record_id, reason=reason))
 
     def _home(self, record: Record) -> tuple[str | None, str | None]:
         """Where the destination will keep a record, and why there is no place for it."""
-        destination = self._ends.destination
+        destination = self._endpoints.destination
         try:
             return self._provider.home_of(destination.config, record.scope), None
         except Invalid as error:
@@ -138,7 +142,7 @@ class _Survey:
         try:
             if record.kind == FACT:
                 check_text(record.text, self._limits)
-            self._provider.check_record(self._ends.destination.config, record)
+            self._provider.check_record(self._endpoints.destination.config, record)
             record.text.encode()
         except Invalid as error:
             return str(error)
@@ -173,25 +177,28 @@ class _Survey:
 
 
 async def plan(
-    ends: Ends, limits: FactLimits, report: Callable[[int], None] = lambda _read: None
-) -> Plan:
+    endpoints: Endpoints, limits: FactLimits, report: Callable[[int], None] = lambda _read: None
+) -> MigrationPlan:
     """Read the source and say what would happen; nothing but pages is asked of either side.
 
     `limits` are those that the service holds facts to.
     """
-    load, key = ends.service.bindings.provider, ends.destination.provider_key
-    lacks = await ends.service.bindings.lacks(ends.caller, ends.destination.key)
-    survey = _Survey(ends, limits, await asyncio.to_thread(load, key), lacks)
-    async for page in ends.pages(ends.source, report, survey.stay):
+    load, key = endpoints.service.bindings.provider, endpoints.destination.provider_key
+    lacks = await endpoints.service.bindings.lacks(endpoints.caller, endpoints.destination.key)
+    survey = _Survey(endpoints, limits, await asyncio.to_thread(load, key), lacks)
+    async for page in endpoints.pages(endpoints.source, report, survey.stay):
         await asyncio.to_thread(survey.add, page.records, page.problems)
         report(survey.has["record"])
     asked = BrowseRequest(
-        scope=ends.scope, binding_key=ends.destination.key, filter=ends.part.filter, limit=1
+        scope=endpoints.scope,
+        binding_key=endpoints.destination.key,
+        filter=endpoints.part.filter,
+        limit=1,
     )
-    there = await ends.service.browse(ends.caller, asked)
-    return Plan(
-        source=ends.source.key,
-        destination=ends.destination.key,
+    there = await endpoints.service.browse(endpoints.caller, asked)
+    return MigrationPlan(
+        source=endpoints.source.key,
+        destination=endpoints.destination.key,
         records=survey.has["record"],
         source_at_least=page.at_least,
         source_unread=page.unread,

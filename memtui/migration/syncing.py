@@ -37,10 +37,10 @@ from memtui.contract import (
     owner_of,
 )
 from memtui.fact_values import entry_of, pair_of, value_of
-from memtui.migration.ends import Ends, ProgressFile, check_writable
-from memtui.migration.moving import Failure, Pace, Progress
-from memtui.migration.parcel import as_json, why_left
-from memtui.service.in_step import InStep, Pair
+from memtui.migration.endpoints import Endpoints, ProgressFile, check_writable
+from memtui.migration.envelope import as_json, why_left
+from memtui.migration.moving import Failure, MigrationProgress, Pace
+from memtui.service.in_sync import InSync, SyncedRecord
 from memtui.service.undo import as_write
 
 _COMPARED = (
@@ -52,7 +52,7 @@ _OF_TEXT = frozenset({"entry_type", "key", "value"})
 """What a provider says in the metadata of a `key: value` fact, and its text says too."""
 _ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 _BYTES = 8
-_Doomed = tuple[list[tuple[Pair, Record]], list[tuple[Pair, Record]]]
+_Doomed = tuple[list[tuple[SyncedRecord, Record]], list[tuple[SyncedRecord, Record]]]
 """Records of each side whose like is gone from the other."""
 _MOST_DELETED = 0.05
 """The share of the records in sync that may be deleted without being asked for."""
@@ -94,7 +94,7 @@ class Synced(Model):
     right: str
     records: tuple[int, int] = (0, 0)
     """How many each side holds."""
-    in_step: int = 0
+    in_sync: int = 0
     """Records that were the same already."""
     written: dict[str, int] = {}
     changed: dict[str, int] = {}
@@ -145,24 +145,24 @@ class _Side:
 class _Known:
     """A record of a pair on each side, and which of its fields changed since the last time."""
 
-    pair: Pair
+    pair: SyncedRecord
     records: tuple[Record | None, Record | None]
     changed: tuple[frozenset[str], frozenset[str]]
 
 
 async def sync(
-    ends: Ends,
+    endpoints: Endpoints,
     data: Path,
     *,
     dry_run: bool = False,
     delete: int | None = None,
     rebuild: bool = False,
-    report: Callable[[Progress], None] = lambda _progress: None,
+    report: Callable[[MigrationProgress], None] = lambda _progress: None,
 ) -> Synced:
     """Sync two bindings.
 
     Args:
-        ends: The vault, and the binding that is kept in sync with it.
+        endpoints: The vault, and the binding that is kept in sync with it.
         data: memtui's data folder.
         dry_run: Only say what would be done.
         delete: Let deletions pass that were held back, where they are exactly so many.
@@ -176,17 +176,17 @@ async def sync(
         Unavailable: a provider failed ten times in a row; run it again to go on.
     """
     if not dry_run:
-        for one in (ends, _turned(ends)):
+        for one in (endpoints, _turned(endpoints)):
             await check_writable(one)
-    with ProgressFile(data, ends).alone():
-        return await _Sync(ends, Pace(report), dry_run=dry_run, rebuild=rebuild).run(delete)
+    with ProgressFile(data, endpoints).alone():
+        return await _Sync(endpoints, Pace(report), dry_run=dry_run, rebuild=rebuild).run(delete)
 
 
 BOTH = "both"
 """What `resolve` keeps where each side is to get the other's version as well."""
 
 
-async def resolve(ends: Ends, data: Path, record_id: str, keep: str) -> Synced:
+async def resolve(endpoints: Endpoints, data: Path, record_id: str, keep: str) -> Synced:
     """Decide a conflict.
 
     Both sides get what the binding `keep` holds, or lose what it lost; with `BOTH` they get both
@@ -196,25 +196,30 @@ async def resolve(ends: Ends, data: Path, record_id: str, keep: str) -> Synced:
         NotFound: there is no such conflict.
         Invalid: `keep` is neither of the two, or both versions cannot be kept.
     """
-    keys = (ends.source.key, ends.destination.key)
+    keys = (endpoints.source.key, endpoints.destination.key)
     if keep not in {*keys, BOTH}:
         raise Invalid(f"Keep {keys[0]}, {keys[1]} or {BOTH}; {keep} is none of them.")
-    for one in (ends, _turned(ends)):
+    for one in (endpoints, _turned(endpoints)):
         await check_writable(one)
-    with ProgressFile(data, ends).alone():
+    with ProgressFile(data, endpoints).alone():
         kept = keys.index(keep) if keep in keys else None
-        return await _Sync(ends, Pace(lambda _progress: None)).decide(record_id, kept)
+        return await _Sync(endpoints, Pace(lambda _progress: None)).decide(record_id, kept)
 
 
 class _Sync:
     """One run. The sides are 0, the vault, and 1, so that both ways are the same code."""
 
     def __init__(
-        self, ends: Ends, pace: Pace, *, dry_run: bool = False, rebuild: bool = False
+        self, endpoints: Endpoints, pace: Pace, *, dry_run: bool = False, rebuild: bool = False
     ) -> None:
-        self._ends, self._pace, self._dry_run, self._rebuild = ends, pace, dry_run, rebuild
-        self._service, self._caller = ends.service, ends.caller
-        self._bindings = ends.source, ends.destination
+        self._endpoints, self._pace, self._dry_run, self._rebuild = (
+            endpoints,
+            pace,
+            dry_run,
+            rebuild,
+        )
+        self._service, self._caller = endpoints.service, endpoints.caller
+        self._bindings = endpoints.source, endpoints.destination
         self._sides = tuple(_Side(one.key) for one in self._bindings)
         self._counts: dict[str, dict[str, int]] = {
             name: defaultdict(int) for name in ("written", "changed", "deleted")
@@ -223,9 +228,9 @@ class _Sync:
         self._failures: list[Failure] = []
         self._failed = self._in_a_row = self._same = 0
         self._held: list[HeldBack] = []
-        self._noted: list[Pair] = []
-        self._dropped: list[Pair] = []
-        self._state: InStep
+        self._noted: list[SyncedRecord] = []
+        self._dropped: list[SyncedRecord] = []
+        self._state: InSync
         self._sees_all = False
 
     async def run(self, delete: int | None) -> Synced:
@@ -291,7 +296,7 @@ class _Sync:
         self._state = state
         self._sees_all = await self._service.pairs.sees_all(self._caller)
         for side, binding in zip(self._sides, self._bindings, strict=True):
-            async for page in self._ends.pages(binding, all_problems=True):
+            async for page in self._endpoints.pages(binding, all_problems=True):
                 side.records |= {one.handle.provider_record_id: one for one in page.records}
                 side.is_whole, side.unread = not page.at_least, page.unread
                 side.problems |= dict.fromkeys(page.problems)
@@ -309,7 +314,7 @@ class _Sync:
         # In a thread: hashing thousands of records takes a while, and an app is drawn meanwhile.
         return await asyncio.to_thread(lambda: [self._known(pair) for pair in pairs])
 
-    def _known(self, pair: Pair) -> _Known:
+    def _known(self, pair: SyncedRecord) -> _Known:
         left, right = (
             side.records.pop(name, None) for side, name in zip(self._sides, pair.ids, strict=True)
         )
@@ -331,8 +336,8 @@ class _Sync:
             for name in _COMPARED
         )  # fmt: skip
 
-    def _pair_of(self, left: Record, right: Record) -> Pair:
-        return Pair(
+    def _pair_of(self, left: Record, right: Record) -> SyncedRecord:
+        return SyncedRecord(
             ids=(left.handle.provider_record_id, right.handle.provider_record_id),
             prints=(self._prints(left), self._prints(right)),
         )
@@ -388,7 +393,7 @@ class _Sync:
                 del side.records[moved.handle.provider_record_id]
                 both = (moved, record) if there == 1 else (record, moved)
                 ids = (both[0].handle.provider_record_id, both[1].handle.provider_record_id)
-                now = Pair(ids=ids, prints=pair.prints)
+                now = SyncedRecord(ids=ids, prints=pair.prints)
                 self._dropped.append(pair)
                 self._noted.append(now)
                 left, right = (
@@ -644,7 +649,7 @@ class _Sync:
                 await self._try(self._forget(pair, record, there), record, "deleted", there)
 
     def _why_held(  # noqa: PLR0911 — one reason after the other
-        self, gone: int, ones: Sequence[tuple[Pair, Record]], pairs: int
+        self, gone: int, ones: Sequence[tuple[SyncedRecord, Record]], pairs: int
     ) -> str | None:
         """Say why what is gone on a side is not deleted on the other; None: it may be."""
         side = self._sides[gone]
@@ -669,7 +674,7 @@ class _Sync:
         many = f"{len(ones)} of {pairs} records are gone from {side.key}, more than 5%."
         return many if len(ones) > _MOST_DELETED * pairs else None
 
-    async def _forget(self, pair: Pair, record: Record, there: int) -> None:
+    async def _forget(self, pair: SyncedRecord, record: Record, there: int) -> None:
         await self._forget_record(record, there)
         self._dropped.append(pair)
 
@@ -717,7 +722,7 @@ class _Sync:
         return Synced(
             left=self._sides[0].key, right=self._sides[1].key,
             records=(self._sides[0].count, self._sides[1].count),
-            in_step=self._same, failed=self._failed, failures=tuple(self._failures),
+            in_sync=self._same, failed=self._failed, failures=tuple(self._failures),
             conflicts=tuple(self._conflicts), held_back=tuple(self._held), dry_run=self._dry_run,
             **{name: dict(counts) for name, counts in self._counts.items()},
         )  # fmt: skip
@@ -758,8 +763,10 @@ def _begin(record: Record) -> datetime | None:
     return record.valid_from or (_ALWAYS if record.kind == "fact" else None)
 
 
-def _turned(ends: Ends) -> Ends:
-    return Ends(ends.service, ends.caller, ends.destination, ends.source, ends.part)
+def _turned(endpoints: Endpoints) -> Endpoints:
+    return Endpoints(
+        endpoints.service, endpoints.caller, endpoints.destination, endpoints.source, endpoints.part
+    )
 
 
 def _says(record: Record) -> tuple[object, ...]:

@@ -17,9 +17,9 @@ from pathlib import Path
 from pydantic import computed_field
 
 from memtui.contract import Model, NotFound, QueryRequest, Record, Scope
-from memtui.migration.ends import Ends, ProgressFile
-from memtui.migration.index import Index
-from memtui.migration.parcel import Parcel, living, unpack, unpack_clean
+from memtui.migration.endpoints import Endpoints, ProgressFile
+from memtui.migration.envelope import Envelope, living, unpack, unpack_clean
+from memtui.migration.index import RecordIndex
 from memtui.service import BindingView, BrowseAnswer
 
 _LISTED = 1_000
@@ -101,7 +101,7 @@ def verdict(found: Verified, source: str, destination: str) -> str:
 
 
 async def verify(
-    ends: Ends,
+    endpoints: Endpoints,
     data: Path,
     *,
     sample: int | None = None,
@@ -115,29 +115,29 @@ async def verify(
     """
     drawn = seed if seed is not None or sample is None else random.SystemRandom().getrandbits(32)
     chosen = None if sample is None else _Sample(sample, drawn or 0)
-    with Index(ends.source.key, ends.destination.key) as index:
+    with RecordIndex(endpoints.source.key, endpoints.destination.key) as index:
 
         def take_source(records: Sequence[Record]) -> int:
-            parcels = living(records, unpack_clean)
-            (chosen.offer if chosen else index.add_source)(parcels)
-            return len(parcels)
+            envelopes = living(records, unpack_clean)
+            (chosen.offer if chosen else index.add_source)(envelopes)
+            return len(envelopes)
 
         def take_destination(records: Sequence[Record]) -> int:
             index.add(living(records, unpack))
             return len(records)
 
-        read, source = await _read(ends, ends.source, take_source, report)
+        read, source = await _read(endpoints, endpoints.source, take_source, report)
         if chosen:
             await asyncio.to_thread(index.add_source, chosen.taken())
         _, destination = await _read(
-            ends, ends.destination, take_destination, lambda there: report(read + there)
+            endpoints, endpoints.destination, take_destination, lambda there: report(read + there)
         )
         await asyncio.to_thread(index.pair, sampled=sample is not None)
         if destination.at_least:
-            await _look_for_missing(ends, index)
+            await _look_for_missing(endpoints, index)
             await asyncio.to_thread(index.pair, sampled=sample is not None)
         if source.at_least and sample is None:
-            read += await _look_for_extra(ends, index)
+            read += await _look_for_extra(endpoints, index)
             await asyncio.to_thread(index.pair, sampled=False)
         counts, mismatches = await asyncio.to_thread(lambda: (index.counts(), _mismatches(index)))
     answer = Verified(
@@ -152,8 +152,8 @@ async def verify(
         sample=sample,
         seed=drawn,
     )
-    if ends.part.is_all:
-        await asyncio.to_thread(_note, ProgressFile(data, ends), answer)
+    if endpoints.part.is_all:
+        await asyncio.to_thread(_note, ProgressFile(data, endpoints), answer)
     return answer
 
 
@@ -166,7 +166,7 @@ def _note(kept: ProgressFile, answer: Verified) -> None:
 
 
 async def _read(
-    ends: Ends,
+    endpoints: Endpoints,
     binding: BindingView,
     take: Callable[[Sequence[Record]], int],
     report: Callable[[int], None],
@@ -176,62 +176,66 @@ async def _read(
     Returns how many those are, and the last page.
     """
     read = 0
-    async for page in ends.pages(binding, report):
+    async for page in endpoints.pages(binding, report):
         read += await asyncio.to_thread(take, page.records)
         report(read)
     return read, page
 
 
-async def _look_for_missing(ends: Ends, index: Index) -> None:
+async def _look_for_missing(endpoints: Endpoints, index: RecordIndex) -> None:
     """Ask by id for what a destination that does not list everything did not list."""
     for own, names, scope in await asyncio.to_thread(index.missing):
-        found = await _found_by_id(ends, ends.destination, names, scope)
-        if found is None and (known := await _found_by_id(ends, ends.source, [own], scope)):
-            await _search_for(ends, ends.destination, known)
-            found = await _found_by_id(ends, ends.destination, names, scope)
+        found = await _found_by_id(endpoints, endpoints.destination, names, scope)
+        if found is None and (
+            known := await _found_by_id(endpoints, endpoints.source, [own], scope)
+        ):
+            await _search_for(endpoints, endpoints.destination, known)
+            found = await _found_by_id(endpoints, endpoints.destination, names, scope)
         if found is None:
             continue
-        parcel = unpack(found)
-        if await asyncio.to_thread(index.named, parcel.record_id) is None:
-            await asyncio.to_thread(index.add, [parcel])
+        envelope = unpack(found)
+        if await asyncio.to_thread(index.named, envelope.record_id) is None:
+            await asyncio.to_thread(index.add, [envelope])
 
 
-async def _look_for_extra(ends: Ends, index: Index) -> int:
+async def _look_for_extra(endpoints: Endpoints, index: RecordIndex) -> int:
     """Ask a source that does not list everything for what was migrated and it did not list.
 
     Returns how many records it has after all.
     """
     added = 0
     for name, scope in await asyncio.to_thread(index.surplus):
-        held = await _found_by_id(ends, ends.destination, [name], scope)
-        passport = unpack(held).passport if held else None
-        if held is None or passport is None:
+        held = await _found_by_id(endpoints, endpoints.destination, [name], scope)
+        migration_record = unpack(held).migration_record if held else None
+        if held is None or migration_record is None:
             continue
-        names = [passport.record_id]
-        found = await _found_by_id(ends, ends.source, names, scope)
+        names = [migration_record.record_id]
+        found = await _found_by_id(endpoints, endpoints.source, names, scope)
         if found is None:
-            await _search_for(ends, ends.source, held)
-            found = await _found_by_id(ends, ends.source, names, scope)
-        parcels = living([found] if found else [], unpack_clean)
-        await asyncio.to_thread(index.add_source, parcels)
-        added += len(parcels)
+            await _search_for(endpoints, endpoints.source, held)
+            found = await _found_by_id(endpoints, endpoints.source, names, scope)
+        envelopes = living([found] if found else [], unpack_clean)
+        await asyncio.to_thread(index.add_source, envelopes)
+        added += len(envelopes)
     return added
 
 
 async def _found_by_id(
-    ends: Ends, binding: BindingView, names: Sequence[str], scope: Scope
+    endpoints: Endpoints, binding: BindingView, names: Sequence[str], scope: Scope
 ) -> Record | None:
     asked = scope.outside_run()
     for name in names:
         try:
-            answer = await ends.service.get(ends.caller, name, asked, binding_key=binding.key)
+            answer = await endpoints.service.get(
+                endpoints.caller, name, asked, binding_key=binding.key
+            )
         except NotFound:
             continue
         return answer.record
     return None
 
 
-async def _search_for(ends: Ends, binding: BindingView, record: Record) -> None:
+async def _search_for(endpoints: Endpoints, binding: BindingView, record: Record) -> None:
     """Let a provider meet a record by its first words: then it can be asked for by its id.
 
     An explained query is not a retrieval, so the record's history stays as it is.
@@ -241,10 +245,10 @@ async def _search_for(ends: Ends, binding: BindingView, record: Record) -> None:
     if words and binding.capabilities.explain:
         scope = record.scope.outside_run()
         asked = QueryRequest(scope=scope, query=words, binding_key=binding.key, top_k=99)
-        await ends.service.explain(ends.caller, asked)
+        await endpoints.service.explain(endpoints.caller, asked)
 
 
-def _mismatches(index: Index) -> tuple[Mismatch, ...]:
+def _mismatches(index: RecordIndex) -> tuple[Mismatch, ...]:
     found = [
         *(Mismatch(what="missing", source_id=one) for one, _, _ in index.missing(_LISTED)),
         *(
@@ -262,16 +266,16 @@ class _Sample:
     def __init__(self, size: int, seed: int) -> None:
         self._size = size
         self._key = seed.to_bytes(16, "big", signed=True)
-        self._heap: list[tuple[int, int, Parcel]] = []
+        self._heap: list[tuple[int, int, Envelope]] = []
         self._count = itertools.count()
 
-    def offer(self, parcels: Iterable[Parcel]) -> None:
-        for parcel in parcels:
-            name = parcel.record_id.encode("utf-8", "surrogatepass")
+    def offer(self, envelopes: Iterable[Envelope]) -> None:
+        for envelope in envelopes:
+            name = envelope.record_id.encode("utf-8", "surrogatepass")
             digest = blake2b(name, key=self._key, digest_size=8).digest()
-            heapq.heappush(self._heap, (-int.from_bytes(digest), next(self._count), parcel))
+            heapq.heappush(self._heap, (-int.from_bytes(digest), next(self._count), envelope))
             if len(self._heap) > self._size:
                 heapq.heappop(self._heap)
 
-    def taken(self) -> list[Parcel]:
-        return [parcel for _, _, parcel in self._heap]
+    def taken(self) -> list[Envelope]:
+        return [envelope for _, _, envelope in self._heap]

@@ -15,9 +15,9 @@ from pydantic import Field
 from memtui.contract import Model, Record, RecordHandle, UtcDatetime, owner_of
 from memtui.pruning.duplicates import (
     DuplicateIndex,
-    Form,
     Item,
     Likeness,
+    TextForm,
     Vectors,
     compare,
     find_clusters,
@@ -99,7 +99,7 @@ class PruneRules(Model):
     """Cosine from which on two vectors mean the same (seed 002)."""
 
 
-class Retrieval(Model):
+class RetrievalTally(Model):
     """How often queries returned a record, when last, and to whom."""
 
     count: int = 0
@@ -133,7 +133,7 @@ def find_candidates(
     *,
     now: datetime,
     tokens_of: Callable[[str], int],
-    retrievals: Mapping[RecordHandle, Retrieval] | None = None,
+    retrievals: Mapping[RecordHandle, RetrievalTally] | None = None,
     forgotten: Mapping[str, datetime] | None = None,
     rules: PruneRules | None = None,
     vectors: Vectors | None = None,
@@ -187,7 +187,7 @@ class Repeats:
         records: Iterable[Record],
         *,
         now: datetime,
-        retrievals: Mapping[RecordHandle, Retrieval],
+        retrievals: Mapping[RecordHandle, RetrievalTally],
         vectors: Vectors | None = None,
     ) -> frozenset[RecordHandle]:
         """Return the records that `find_candidates` would say repeat another one."""
@@ -224,7 +224,7 @@ class _Search:
     now: datetime
     tokens_of: Callable[[str], int]
     secrets_of: Callable[[str], Sequence[str]]
-    retrievals: Mapping[RecordHandle, Retrieval] | None
+    retrievals: Mapping[RecordHandle, RetrievalTally] | None
     rules: PruneRules
 
     def _found(
@@ -270,7 +270,7 @@ class _Search:
                 yield self._found(record, Reason.TOO_LONG, sentence)
             yield from self._of_text(record)
             if self.retrievals is not None:
-                use = self.retrievals.get(record.handle, Retrieval())
+                use = self.retrievals.get(record.handle, RetrievalTally())
                 yield from self._of_use(record, use)
 
     def _of_text(self, record: Record) -> Iterator[PruneCandidate]:
@@ -289,7 +289,7 @@ class _Search:
             sentence = f"It has {characters} that a person does not see and a model reads."
             yield self._found(record, Reason.POISONED, sentence)
 
-    def _of_use(self, record: Record, use: Retrieval) -> Iterator[PruneCandidate]:
+    def _of_use(self, record: Record, use: RetrievalTally) -> Iterator[PruneCandidate]:
         made, rules = record.created_at, self.rules
         if use.not_helped > use.helped:
             words = f"As a result it did not help {_times(use.not_helped)}"
@@ -318,7 +318,7 @@ class _Search:
                 text=record.text,
                 group=_owner(record),
                 pinned=record.pinned,
-                reads=(self.retrievals or {}).get(record.handle, Retrieval()).count,
+                reads=(self.retrievals or {}).get(record.handle, RetrievalTally()).count,
                 at=record.updated_at or record.created_at,
             )
             for record in records
@@ -397,7 +397,7 @@ class _Search:
             for record in records
             if (at := record.valid_from or record.updated_at or record.created_at) is not None
         ]
-        later: dict[tuple[str, str], list[tuple[datetime, Form, Record]]] = defaultdict(list)
+        later: dict[tuple[str, str], list[tuple[datetime, TextForm, Record]]] = defaultdict(list)
         for at, _, record in sorted(dated, key=lambda one: one[:2], reverse=True):
             form, scope = form_of(record.text), _owner(record)
             if form.key and record.kind == "fact":

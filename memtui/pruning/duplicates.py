@@ -110,7 +110,7 @@ _TABLE = _Table()
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class TextForm:
     """A text reduced to words. Two texts of the same `words` are the same but for their dress."""
 
     text: str
@@ -125,7 +125,7 @@ class Form:
     order and spacing, or the same words but for what a spelling slip changes."""
 
 
-def form_of(text: str) -> Form:
+def form_of(text: str) -> TextForm:
     """Reduce a text to its words.
 
     NFKC, case and apostrophes are folded; punctuation and spacing separate words, except inside a
@@ -135,10 +135,10 @@ def form_of(text: str) -> Form:
     key = _KEY.match(text)
     folded_key = key[1].casefold() if key else None
     if len(text) > MAX_CHARACTERS:
-        return Form(text, tuple(text.casefold().split()), (), folded_key, ())
+        return TextForm(text, tuple(text.casefold().split()), (), folded_key, ())
     words = tuple(_words(text)) or (text.strip(),)
     content = _content(words)
-    return Form(text, words, content, folded_key, _blocks(content))
+    return TextForm(text, words, content, folded_key, _blocks(content))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -228,7 +228,7 @@ class Match:
     sentence: str
 
 
-def compare(one: Form, other: Form) -> Match | None:
+def compare(one: TextForm, other: TextForm) -> Match | None:
     """Return why two texts say the same, or None where they do not or nobody can tell."""
     if one.key and other.key and one.key != other.key:
         return None
@@ -241,7 +241,7 @@ def compare(one: Form, other: Form) -> Match | None:
     return None if reason is None else Match(Likeness.NEAR, reason)
 
 
-def _near_reason(one: Form, other: Form) -> str | None:
+def _near_reason(one: TextForm, other: TextForm) -> str | None:
     mine, theirs = _without(one.content, other.content), _without(other.content, one.content)
     # Of a word that one text has more often, the last occurrence is what is left over.
     shared_one = _without(one.content[::-1], mine)[::-1]
@@ -341,7 +341,7 @@ _ROWS = 512
 
 
 def join_by_meaning(
-    forms: Sequence[Form], vectors: Vectors, threshold: float
+    forms: Sequence[TextForm], vectors: Vectors, threshold: float
 ) -> Iterator[tuple[int, int, float]]:
     """Yield (joined, kept, cosine) for each text that repeats an earlier one in other words.
 
@@ -381,7 +381,7 @@ def join_by_meaning(
                     yield numbers[start + row], numbers[best], cosine
 
 
-def guard(form: Form) -> Hashable:
+def guard(form: TextForm) -> Hashable:
     """Return what must not differ between duplicates: numbers, negations and names.
 
     What is written with a capital is a name, anywhere but at the beginning.
@@ -437,15 +437,15 @@ class Cluster:
 class DuplicateIndex:
     """Finds the earlier text that a text repeats, in time that does not grow with their number.
 
-    A text is looked up by its exact words, then by what likeness leaves alone (`Form.blocks`). The
-    few texts found are compared.
+    A text is looked up by its exact words, then by what likeness leaves alone (`TextForm.blocks`).
+    The few texts found are compared.
     """
 
     def __init__(self) -> None:
-        self._forms: list[Form] = []
+        self._forms: list[TextForm] = []
         self._places: dict[str, tuple[int, ...]] = {}
 
-    def add(self, form: Form) -> None:
+    def add(self, form: TextForm) -> None:
         """Add a text; the first is number 0."""
         for key in _keys(form):
             places = self._places.get(key, ())
@@ -453,7 +453,7 @@ class DuplicateIndex:
                 self._places[key] = (*places, len(self._forms))
         self._forms.append(form)
 
-    def find(self, form: Form) -> tuple[int, Match] | None:
+    def find(self, form: TextForm) -> tuple[int, Match] | None:
         """Return the first added text that says the same, exact ones before near ones."""
         seen: set[int] = set()
         for key in _keys(form):
@@ -485,7 +485,7 @@ def find_clusters(
     """
     ranked = sorted(entries, key=_preference)
     indexes: dict[str, DuplicateIndex] = defaultdict(DuplicateIndex)
-    leaders: dict[str, list[tuple[Item, Form]]] = defaultdict(list)
+    leaders: dict[str, list[tuple[Item, TextForm]]] = defaultdict(list)
     members: dict[str, list[Duplicate]] = {}
     for entry in ranked:
         form = form_of(entry.text)
@@ -538,7 +538,7 @@ def _why(survivor: Item, others: Sequence[Item]) -> str:
     return "It is the first; nothing else tells them apart."
 
 
-def _keys(form: Form) -> tuple[str, ...]:
+def _keys(form: TextForm) -> tuple[str, ...]:
     return (f"={' '.join(form.words)}", *form.blocks)
 
 

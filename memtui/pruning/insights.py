@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from memtui.contract import Model, Record, Scope, owner_of, owner_scope, owner_words
-from memtui.pruning.candidates import Retrieval
+from memtui.pruning.candidates import RetrievalTally
 
 _WEEK = timedelta(days=7)
 
@@ -64,16 +64,16 @@ class Insight(Model):
     sentence: str
 
 
-class Known(NamedTuple):
+class RatedRecord(NamedTuple):
     """A record with what is known of it."""
 
     record: Record
     tokens: int
-    use: Retrieval
+    use: RetrievalTally
 
 
 def find_insights(
-    known: Iterable[Known], *, now: datetime, rules: InsightRules | None = None
+    known: Iterable[RatedRecord], *, now: datetime, rules: InsightRules | None = None
 ) -> tuple[Insight, ...]:
     """Return what shows, by kind, and the most tokens of a kind first.
 
@@ -83,7 +83,7 @@ def find_insights(
         rules: What counts.
     """
     rules = rules or InsightRules()
-    owners: dict[tuple[str, str], list[Known]] = defaultdict(list)
+    owners: dict[tuple[str, str], list[RatedRecord]] = defaultdict(list)
     for one in known:
         ends = (one.record.valid_to, one.record.expires_at)
         if all(end is None or end > now for end in ends):
@@ -104,7 +104,9 @@ def find_insights(
     )
 
 
-def _not_updated(own: Sequence[Known], now: datetime, rules: InsightRules) -> Iterator[Insight]:
+def _not_updated(
+    own: Sequence[RatedRecord], now: datetime, rules: InsightRules
+) -> Iterator[Insight]:
     times = [one.record.updated_at or one.record.created_at for one in own]
     last = max((at for at in times if at is not None), default=None)
     if last is not None and None not in times and now - last >= timedelta(rules.still_days):
@@ -115,7 +117,9 @@ def _not_updated(own: Sequence[Known], now: datetime, rules: InsightRules) -> It
         yield _insight(InsightKind.NOT_UPDATED, own, own, sentence)
 
 
-def _never_read(own: Sequence[Known], now: datetime, rules: InsightRules) -> Iterator[Insight]:
+def _never_read(
+    own: Sequence[RatedRecord], now: datetime, rules: InsightRules
+) -> Iterator[Insight]:
     old = now - timedelta(rules.unread_days)
     unread = [
         one
@@ -130,9 +134,9 @@ def _never_read(own: Sequence[Known], now: datetime, rules: InsightRules) -> Ite
         yield _insight(InsightKind.NEVER_READ, own, unread, sentence)
 
 
-def _read_by_one(own: Sequence[Known], rules: InsightRules) -> Iterator[Insight]:
+def _read_by_one(own: Sequence[RatedRecord], rules: InsightRules) -> Iterator[Insight]:
     owner = owner_of(own[0].record.scope)
-    by_agent: dict[str, list[Known]] = defaultdict(list)
+    by_agent: dict[str, list[RatedRecord]] = defaultdict(list)
     for one in own:
         if len(one.use.agents) == 1:
             by_agent[one.use.agents[0]].append(one)
@@ -142,8 +146,8 @@ def _read_by_one(own: Sequence[Known], rules: InsightRules) -> Iterator[Insight]
             yield _insight(InsightKind.READ_BY_ONE, own, alone, sentence, agent_id=agent)
 
 
-def _growing(own: Sequence[Known], now: datetime, rules: InsightRules) -> Iterator[Insight]:
-    topics: dict[str, list[tuple[Known, timedelta]]] = defaultdict(list)
+def _growing(own: Sequence[RatedRecord], now: datetime, rules: InsightRules) -> Iterator[Insight]:
+    topics: dict[str, list[tuple[RatedRecord, timedelta]]] = defaultdict(list)
     for one in own:
         if one.record.created_at is not None:
             topics[one.record.topic or ""].append((one, now - one.record.created_at))
@@ -160,11 +164,11 @@ def _growing(own: Sequence[Known], now: datetime, rules: InsightRules) -> Iterat
             yield _insight(InsightKind.GROWING, own, new, sentence, topic=topic or None)
 
 
-def _owner(own: Sequence[Known]) -> str:
+def _owner(own: Sequence[RatedRecord]) -> str:
     return owner_words(own[0].record.scope)
 
 
-def _figures(showing: Sequence[Known], of: Sequence[Known] = ()) -> str:
+def _figures(showing: Sequence[RatedRecord], of: Sequence[RatedRecord] = ()) -> str:
     count = len(of) or len(showing)
     share = f"{len(showing):,} of {count:,}" if of else f"{count:,}"
     tokens = sum(one.tokens for one in showing)
@@ -173,8 +177,8 @@ def _figures(showing: Sequence[Known], of: Sequence[Known] = ()) -> str:
 
 def _insight(
     kind: InsightKind,
-    own: Sequence[Known],
-    showing: Sequence[Known],
+    own: Sequence[RatedRecord],
+    showing: Sequence[RatedRecord],
     sentence: str,
     *,
     topic: str | None = None,

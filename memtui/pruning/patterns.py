@@ -45,7 +45,7 @@ class PatternRules(Model):
     """For so many days the change of one is told of."""
 
 
-class Version(Model):
+class FactVersion(Model):
     """A version of a fact, and the binding that holds it."""
 
     binding_key: str
@@ -59,13 +59,13 @@ class Pattern(Model):
     namespace: str | None
     key: str
     sentence: str
-    versions: tuple[Version, ...]
+    versions: tuple[FactVersion, ...]
     """Of a key that changed the values that it had, the oldest first; of one on which scopes
     disagree what each says, the nearest scope first."""
 
 
 def find_patterns(
-    versions: Iterable[Version], *, now: datetime, rules: PatternRules | None = None
+    versions: Iterable[FactVersion], *, now: datetime, rules: PatternRules | None = None
 ) -> tuple[Pattern, ...]:
     """Return what is to see in the versions of facts, by kind, namespace and key.
 
@@ -78,14 +78,14 @@ def find_patterns(
         rules: What counts.
     """
     rules = rules or PatternRules()
-    histories: dict[tuple[str, tuple[str, str], Entry], list[Version]] = defaultdict(list)
+    histories: dict[tuple[str, tuple[str, str], Entry], list[FactVersion]] = defaultdict(list)
     for one in versions:
         entry, record = entry_of(one.record), one.record
         begun = record.valid_from is None or record.valid_from <= now
         if entry and begun and (record.valid_to is None or record.valid_from != record.valid_to):
             histories[one.binding_key, owner_of(record.scope), entry].append(one)
     found: list[Pattern] = []
-    holding: dict[Entry, list[Version]] = defaultdict(list)
+    holding: dict[Entry, list[FactVersion]] = defaultdict(list)
     for (_, _, entry), known in histories.items():
         values = _values(known)
         if holds_at(values[-1][-1].record, now):
@@ -99,9 +99,9 @@ def find_patterns(
     )
 
 
-def _values(known: Iterable[Version]) -> list[list[Version]]:
+def _values(known: Iterable[FactVersion]) -> list[list[FactVersion]]:
     """Return the values that a key had, the oldest first: versions that say the same, together."""
-    values: list[list[Version]] = []
+    values: list[list[FactVersion]] = []
     for one in sorted(known, key=lambda one: one.record.valid_from or _EARLIEST):
         if values and _said(values[-1][-1].record) == _said(one.record):
             values[-1].append(one)
@@ -111,7 +111,7 @@ def _values(known: Iterable[Version]) -> list[list[Version]]:
 
 
 def _changes(
-    values: Sequence[Sequence[Version]], now: datetime, rules: PatternRules
+    values: Sequence[Sequence[FactVersion]], now: datetime, rules: PatternRules
 ) -> Iterator[Pattern]:
     """Yield what the changes of one key show."""
     since = now - timedelta(days=rules.often_days)
@@ -137,7 +137,7 @@ def _changes(
         )
 
 
-def _disagreeing(rivals: Sequence[Version]) -> Iterator[Pattern]:
+def _disagreeing(rivals: Sequence[FactVersion]) -> Iterator[Pattern]:
     """Yield where those that hold a key now say different things to somebody who is told both."""
     together: dict[int, set[int]] = {}
     for (left, one), (right, other) in combinations(enumerate(rivals), 2):
@@ -163,12 +163,12 @@ def _are_told_together(one: Record, other: Record) -> bool:
     return "agent_id" in {left[0], right[0]} and len(agents) == 1
 
 
-def _nearness(one: Version) -> tuple[int, str, str]:
+def _nearness(one: FactVersion) -> tuple[int, str, str]:
     field, name = owner_of(one.record.scope)
     return _NEAREST_FIRST.index(field), name, one.binding_key
 
 
-def _pattern(kind: PatternKind, sentence: str, versions: Sequence[Version]) -> Pattern:
+def _pattern(kind: PatternKind, sentence: str, versions: Sequence[FactVersion]) -> Pattern:
     record = versions[-1].record
     pair = pair_of(record.text)
     return Pattern(
@@ -180,7 +180,7 @@ def _pattern(kind: PatternKind, sentence: str, versions: Sequence[Version]) -> P
     )
 
 
-def _place(one: Version) -> str:
+def _place(one: FactVersion) -> str:
     return f"{owner_words(one.record.scope)} in {one.binding_key}"
 
 

@@ -27,7 +27,7 @@ class PlanItem(Model):
     """How it is used."""
 
 
-class DiffLine(Model):
+class PlanLine(Model):
     """One line of the review: `-` goes; a blank sign stays and says what a duplicate said."""
 
     sign: Literal["-", " "]
@@ -109,13 +109,13 @@ class PrunePlan(Model):
         }
         return self._marking(lambda item: item.record.handle in wanted and not item.kept)
 
-    def diff(self) -> tuple[DiffLine, ...]:
+    def diff(self) -> tuple[PlanLine, ...]:
         """Return what goes, and after the first duplicate of a survivor the survivor that stays."""
         reasons: dict[RecordHandle, list[PruneCandidate]] = defaultdict(list)
         for candidate in self.candidates:
             reasons[candidate.record.handle].append(candidate)
         staying = {item.record.handle: item for item in self.items if not item.marked}
-        lines: list[DiffLine] = []
+        lines: list[PlanLine] = []
         for item in self.items:
             if not item.marked:
                 continue
@@ -175,6 +175,6 @@ def make_plan(
     return plan
 
 
-def _line(sign: Literal["-", " "], item: PlanItem, why: str) -> DiffLine:
+def _line(sign: Literal["-", " "], item: PlanItem, why: str) -> PlanLine:
     record = item.record
-    return DiffLine(sign=sign, text=record.text, handle=record.handle, tokens=item.tokens, why=why)
+    return PlanLine(sign=sign, text=record.text, handle=record.handle, tokens=item.tokens, why=why)

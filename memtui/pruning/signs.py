@@ -10,8 +10,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 
-from memtui.fact_values import Pair
-from memtui.pruning.duplicates import NEGATIONS, Form, form_of, is_number
+from memtui.fact_values import FactPair
+from memtui.pruning.duplicates import NEGATIONS, TextForm, form_of, is_number
 from memtui.pruning.folding import alike, joined, plain, spaced, without_markup, without_tags
 
 _QUOTED = 60
@@ -161,7 +161,7 @@ def key_words(key: str) -> str:
     return "".join(_PART.findall(plain(key)))
 
 
-def denied(texts: Iterable[str], facts: Sequence[Pair]) -> list[bool]:
+def denied(texts: Iterable[str], facts: Sequence[FactPair]) -> list[bool]:
     """Return of each fact whether one of the texts says another value of its key.
 
     A text says a value as `key: value`, `key = value`, `key → value`, `"key": "value"` or
@@ -247,7 +247,7 @@ _MOST_WORDS = 60
 """Words of texts that are compared in more than one place."""
 
 
-def topic_keys(form: Form) -> tuple[str, ...]:
+def topic_keys(form: TextForm) -> tuple[str, ...]:
     """Return what two texts of the same thing share one of; nothing of one too short to tell."""
     words, ends = tuple(map(alike, form.content)), _SHARED - 1
     if len(words) <= _SHARED:
@@ -263,7 +263,7 @@ def disagreeing(texts: Iterable[str], known: Sequence[str]) -> list[bool]:
     """Return of each known text whether one of the texts, or of their sentences, says otherwise."""
     found = [False] * len(known)
     whole = [form_of(without_markup(one)) for one in known]
-    parts: dict[str, list[tuple[int, Form]]] = {}
+    parts: dict[str, list[tuple[int, TextForm]]] = {}
     for place, text in enumerate(known):
         for form in map(form_of, _sentences(text)):
             for key in topic_keys(form):
@@ -294,7 +294,7 @@ def _sentences(text: str) -> Iterable[str]:
     return dict.fromkeys(filter(None, split))
 
 
-def otherwise(earlier: Form, later: Form, *, places: int = 1) -> str | None:
+def otherwise(earlier: TextForm, later: TextForm, *, places: int = 1) -> str | None:
     """Return how a later text says otherwise than an earlier one, as the rest of a sentence.
 
     None where nobody can tell.

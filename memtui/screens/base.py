@@ -60,7 +60,13 @@ from textual.widget import Widget
 
 from memtui.actions import ACTIONS, INPUT_GROUPS, Action, Need, footer_actions, groups_on
 from memtui.contract import Conflict, Filter, Invalid, MemtuiError, NotFound, OperationStatus
-from memtui.filters import Taker, format_filter, not_held, parse_filter, refuse_not_held
+from memtui.filters import (
+    FilterTarget,
+    format_filter,
+    parse_filter,
+    refuse_unsupported,
+    unsupported,
+)
 from memtui.screens.dialogs import Confirm, Dialog, Prompt, Waiting
 from memtui.screens.following import News
 from memtui.screens.kept import SavedView
@@ -178,14 +184,14 @@ class ServiceScreen(SizedScreen[None]):
         return typed.get(chosen) or format_filter(chosen, state.zone)
 
     async def ask_filter(
-        self, title: str, hint: str, chosen: Filter, taker: Taker = Taker.OPERATIONS
+        self, title: str, hint: str, chosen: Filter, target: FilterTarget = FilterTarget.OPERATIONS
     ) -> Filter | None:
         """Return what to narrow a list by instead of `chosen`, which is offered as it was typed."""
         state = self.state
 
         def parsed(text: str) -> Filter:
             found = parse_filter(text, now=state.clock(), zone=state.zone or UTC)
-            refuse_not_held(found, taker)
+            refuse_unsupported(found, target)
             return found
 
         prompt = Prompt(title, value=self.line_of(chosen), hint=hint, check=parsed)
@@ -365,9 +371,9 @@ class ServiceScreen(SizedScreen[None]):
         records = settings = waiting = 0
         for answer in answers:
             records += len(answer.handles)
-            held = sum(one.setting == "held" for one in answer.settings)
-            settings += len(answer.settings) - held
-            waiting += 0 if answer.handles else held  # a record that waits again is counted
+            pending = sum(one.setting == "pending" for one in answer.settings)
+            settings += len(answer.settings) - pending
+            waiting += 0 if answer.handles else pending  # a record that waits again is counted
         if settings:
             self.post_message(ConfigurationChanged())
         if (records, settings, waiting) == (1, 0, 0) and (name := await self._name_of(answers)):
@@ -490,7 +496,7 @@ class MemtuiScreen(ServiceScreen):
     MODE: ClassVar[str]
     FILTERED: ClassVar[bool] = True
     """Whether the filter line narrows what this screen shows; without it there is none."""
-    NARROWS: ClassVar[Taker] = Taker.OPERATIONS
+    NARROWS: ClassVar[FilterTarget] = FilterTarget.OPERATIONS
     """What the filter line narrows here; terms that say nothing about it are named."""
     EVERYWHERE: ClassVar[bool] = False
     """Whether it can show all bindings at once."""
@@ -605,7 +611,7 @@ class MemtuiScreen(ServiceScreen):
         A field of the filter that does not narrow this screen is named, or it would seem to.
         """
         chosen = self.state.filter
-        idle = not_held(chosen, self.NARROWS)
+        idle = unsupported(chosen, self.NARROWS)
         note = f"not by {', '.join(term.rstrip(':') for term in idle)}" if idle else ""
         for filter_line in self.query(FilterLine):
             filter_line.count = "  ".join(filter(None, [note, text]))

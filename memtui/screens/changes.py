@@ -13,7 +13,7 @@ from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import MemtuiError, NotFound, Record
-from memtui.filters import Taker, held_by, parse_when
+from memtui.filters import FilterTarget, parse_when, supported_by
 from memtui.record_changes import changed_fields
 from memtui.screens.base import conversation
 from memtui.screens.exports import export
@@ -21,7 +21,7 @@ from memtui.screens.modal import ModalListScreen, show_over
 from memtui.screens.open_source import open_source
 from memtui.screens.past import ChooseMoment
 from memtui.screens.state import GoTo
-from memtui.screens.timeline import NO_OPERATION, Timeline
+from memtui.screens.timeline import NO_OPERATION, TimelineScreen
 from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import (
@@ -61,7 +61,7 @@ _EXPORTED = ("csv", "json", "parquet")
 _HINT = "topic:deploy tag:release words ~fuzzy; empty: all   enter filter   esc go back"
 
 
-class Changes(ModalListScreen["Difference"]):
+class ChangesScreen(ModalListScreen["Difference"]):
     """What is other at the later of two moments than at the earlier one."""
 
     ACTION_GROUP = "changes"
@@ -73,7 +73,7 @@ class Changes(ModalListScreen["Difference"]):
         self._earlier = parse_when(SINCE, now=state.clock(), zone=state.local_zone)
         self._later = state.as_of
         """None: now."""
-        self._filter = held_by(state.filter, Taker.RECORDS)
+        self._filter = supported_by(state.filter, FilterTarget.RECORDS)
         self._answer: CompareAnswer | None = None
         self._rows: AppendedRows[Difference] = AppendedRows(_key)
 
@@ -179,7 +179,7 @@ class Changes(ModalListScreen["Difference"]):
     async def action_filter(self) -> None:
         """Ask which records to compare."""
         title = "Compare the records that pass"
-        chosen = await self.ask_filter(title, _HINT, self._filter, Taker.RECORDS)
+        chosen = await self.ask_filter(title, _HINT, self._filter, FilterTarget.RECORDS)
         if chosen is not None:
             self._filter = chosen
             self.action_read()
@@ -190,7 +190,7 @@ class Changes(ModalListScreen["Difference"]):
         answer = self._answer
         if answer is not None:
             record = _record(self.row)
-            await show_over(self, Timeline(self.state, answer.binding_key, record))
+            await show_over(self, TimelineScreen(self.state, answer.binding_key, record))
 
     def action_record(self) -> None:
         """Show the record in Records."""

@@ -27,7 +27,7 @@ from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
-    from memtui.conformance import CheckResult, Outcome, Report
+    from memtui.conformance import CheckResult, ConformanceReport, Outcome
     from memtui.screens.state import AppState
     from memtui.service.answers import BindingView
 
@@ -64,7 +64,7 @@ class Conformance(RunScreen["CheckResult"]):
         self._results: list[CheckResult] = []
         self._rows: AppendedRows[CheckResult] = AppendedRows(lambda one: one.name)
         self._state: State = ""
-        self._report: Report | None = None
+        self._report: ConformanceReport | None = None
         self._leftovers: tuple[str, ...] = ()
         self._failed_only = False
 
@@ -154,7 +154,7 @@ class Conformance(RunScreen["CheckResult"]):
             self._show()
             self.ended()
 
-        def done(report: Report) -> None:
+        def done(report: ConformanceReport) -> None:
             self._report = report
             self._results = sorted(report.checks, key=lambda one: self._order[one.name])
             ended("done", "Nothing failed.", "f shows all checks.")

@@ -33,7 +33,7 @@ class KeptDraft(Model):
     """That record, as it was when the text was begun."""
     new: NewRecord | None = None
     """What was to be written anew."""
-    held_id: str = ""
+    pending_id: str = ""
     """What waits for review, and was to be accepted with it."""
 
 
@@ -41,7 +41,7 @@ def keep_draft(home: Path, draft: KeptDraft) -> None:
     """Keep a draft in a folder of its own, for this person alone. Raises `OSError`, `Invalid`."""
     folder = Path(tempfile.mkdtemp(prefix="draft-", dir=home))
     began = draft.began_from
-    name = draft.held_id if began is None else began.handle.provider_record_id
+    name = draft.pending_id if began is None else began.handle.provider_record_id
     for file, content in (
         (DRAFT_TEXT, draft.text.encode("utf-8", "surrogatepass")),
         (DRAFT_OF, json.dumps((draft.binding_key, name)).encode("ascii")),
@@ -71,7 +71,7 @@ def offered(drafts: Sequence[KeptDraft]) -> str:
         key = "a on screen 4"
         if draft.began_from is not None:
             key = f"e on {fmt.quoted(fmt.record_name(draft.began_from))}"
-        elif draft.held_id:
+        elif draft.pending_id:
             key = "e on it in the review"
         said.append(f"{fmt.quoted(draft.text)} (to go on: {key})")
     if len(drafts) > _NAMED:

@@ -76,7 +76,7 @@ def refused_by(binding: BindingView | None) -> dict[Need, str]:
     return missing
 
 
-class Named(NamedTuple):
+class RecordName(NamedTuple):
     """What names a record among those of all bindings."""
 
     binding_key: str
@@ -99,9 +99,9 @@ class EditingScreen(ListScreen[R]):
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
-        self.stats: dict[Named, RetrievalCount] = {}
+        self.stats: dict[RecordName, RetrievalCount] = {}
         """How often each record was read; one that is missing never was."""
-        self.ghosts: set[Named] = set()
+        self.ghosts: set[RecordName] = set()
         """Forgotten records that their provider still returns."""
         self.left_review: LeftReview | None = None
         """The prune review that a key led away from, which goes on when it is opened again."""
@@ -110,7 +110,7 @@ class EditingScreen(ListScreen[R]):
         self._goes_on: NewRecord | None = None
         """Which of these a new record was begun with last."""
         self._last: tuple[str, ...] = ()
-        self._drafts: dict[tuple[str, Named], Draft] = {}
+        self._drafts: dict[tuple[str, RecordName], Draft] = {}
         """By company and record."""
         self._counting = Background(self, "reads-of-records")
         self._following: dict[tuple[str, str], Background] = {}
@@ -146,7 +146,7 @@ class EditingScreen(ListScreen[R]):
         unwritten = [kept_new(one) for one in self._unwritten if one is not begun]
         return [*drafts, *unwritten, *written]
 
-    def _draft_of(self, record: Record) -> tuple[str, Named]:
+    def _draft_of(self, record: Record) -> tuple[str, RecordName]:
         return record.scope.company_id, self.name_of(record)
 
     def _draft(self, record: Record) -> Draft | None:
@@ -161,9 +161,9 @@ class EditingScreen(ListScreen[R]):
                 break
         return self._drafts.get(place)
 
-    def name_of(self, record: Record) -> Named:
+    def name_of(self, record: Record) -> RecordName:
         """Return what names a record among those of all bindings."""
-        return Named(self.binding_of(record), record_key(record))
+        return RecordName(self.binding_of(record), record_key(record))
 
     async def records_of(self, rows: Sequence[R]) -> list[Record]:
         """Return the records of rows, with the revisions that a change is based on."""
@@ -173,16 +173,16 @@ class EditingScreen(ListScreen[R]):
         """Return the key of the binding that holds a record; None asks for that of new ones."""
         raise NotImplementedError
 
-    def changed(self, now: Mapping[Named, Record]) -> None:
+    def changed(self, now: Mapping[RecordName, Record]) -> None:
         """Show records as they are now, by what they were called until then."""
         raise NotImplementedError
 
-    def lists(self, name: Named) -> bool:
+    def lists(self, name: RecordName) -> bool:
         """Return whether a record stands in the list, where `changed` leaves it in its place."""
         del name
         return False
 
-    def gone(self, names: set[Named], ghosts: set[Named]) -> None:
+    def gone(self, names: set[RecordName], ghosts: set[RecordName]) -> None:
         """Let go of forgotten records; ghosts stay, shown as such."""
         raise NotImplementedError
 
@@ -198,14 +198,14 @@ class EditingScreen(ListScreen[R]):
         """Read how often records were read, by the key of their binding; not an operation."""
         session, asked_in = self.session, _held_in(self.state)
 
-        async def count() -> dict[Named, RetrievalCount]:
-            found: dict[Named, RetrievalCount] = {}
+        async def count() -> dict[RecordName, RetrievalCount]:
+            found: dict[RecordName, RetrievalCount] = {}
             for key, names in ids.items():
                 counts = await session.service.log.retrieval_stats(session.caller, key, names)
-                found |= {Named(key, name): one for name, one in counts.items()}
+                found |= {RecordName(key, name): one for name, one in counts.items()}
             return found
 
-        def show(found: dict[Named, RetrievalCount]) -> None:
+        def show(found: dict[RecordName, RetrievalCount]) -> None:
             if asked_in == _held_in(self.state):
                 self.stats.update(found)
                 self.reorder()
@@ -564,7 +564,7 @@ class EditingScreen(ListScreen[R]):
         for folder, one in list(self.state.left.items()):
             new, began = one.new, one.began_from
             if began is not None and began.scope.company_id == company:
-                is_listed = self.lists(Named(one.binding_key, record_key(began)))
+                is_listed = self.lists(RecordName(one.binding_key, record_key(began)))
                 if not is_listed and await self._as_it_is(began, one.binding_key) is None:
                     new = _as_new(began, one.text)
             if new is not None and new.scope.company_id == company:
@@ -604,7 +604,7 @@ class EditingScreen(ListScreen[R]):
         self.let_go(new)
         self.own(answer)
         if answer.records:
-            there = {Named(answer.binding_key, record_key(one)): one for one in answer.records}
+            there = {RecordName(answer.binding_key, record_key(one)): one for one in answer.records}
             self.changed(there)
             self.select(record_key(answer.records[0]))
         if answer.similar:
@@ -630,7 +630,7 @@ class EditingScreen(ListScreen[R]):
         self.own(*undone, answer)
         self._show_reversed(undone)
         for now in answer.records:
-            self.changed({Named(answer.binding_key, record_key(record)): now})
+            self.changed({RecordName(answer.binding_key, record_key(record)): now})
             self.select(record_key(now))
         self.toast("Changed that one, and the new one is gone. u takes both back.")
 
@@ -729,7 +729,7 @@ class EditingScreen(ListScreen[R]):
             )
         )  # fmt: skip
         forgot = merged.forgot
-        if forgot.held:
+        if forgot.pending:
             self.toast(said("", forgot))
             return False
         if self.is_attached:
@@ -848,11 +848,11 @@ class EditingScreen(ListScreen[R]):
 
         As after an edit, those that are all listed stay in their places until the list is read.
         """
-        named: set[Named] = set()
-        now: dict[Named, Record] = {}
+        named: set[RecordName] = set()
+        now: dict[RecordName, Record] = {}
         for answer in answers:
             named |= names_in(answer, answer.handles)
-            now |= {Named(answer.binding_key, record_key(one)): one for one in answer.records}
+            now |= {RecordName(answer.binding_key, record_key(one)): one for one in answer.records}
         self.ghosts -= named
         if now.keys() == named and all(map(self.lists, named)):
             self.changed(now)
@@ -885,11 +885,11 @@ def _as_kept(binding_key: str, record: Record, text: str) -> KeptDraft:
     return KeptDraft(text=text, binding_key=binding_key, began_from=Record.like(record))
 
 
-def _name_of(draft: KeptDraft) -> tuple[str, Named] | None:
+def _name_of(draft: KeptDraft) -> tuple[str, RecordName] | None:
     """Return company and name of the record that a draft is of; None for a new one."""
     if (began := draft.began_from) is None:
         return None
-    return began.scope.company_id, Named(draft.binding_key, record_key(began))
+    return began.scope.company_id, RecordName(draft.binding_key, record_key(began))
 
 
 def kept_new(new: NewRecord) -> KeptDraft:
@@ -917,14 +917,14 @@ def record_key(record: Record) -> str:
     return record.handle.provider_record_id
 
 
-def names_in(answer: MutationAnswer, handles: Iterable[RecordHandle]) -> set[Named]:
+def names_in(answer: MutationAnswer, handles: Iterable[RecordHandle]) -> set[RecordName]:
     """Return the names of records that an answer is about."""
-    return {Named(answer.binding_key, one.provider_record_id) for one in handles}
+    return {RecordName(answer.binding_key, one.provider_record_id) for one in handles}
 
 
 def read_column(
-    name_of: Callable[[R], Named],
-    stats: Mapping[Named, RetrievalCount],
+    name_of: Callable[[R], RecordName],
+    stats: Mapping[RecordName, RetrievalCount],
     now: Callable[[], datetime],
 ) -> Column[R]:
     """Return the column of how often each record was read; `name_of` names that of a row."""
@@ -950,7 +950,7 @@ _SIMILAR_CHARS = 60
 
 def said(done: str, *answers: MutationAnswer) -> str:
     """Return what was done, and what a person has to know about it; or that it waits for one."""
-    if waiting := [answer.held.sentence for answer in answers if answer.held]:
+    if waiting := [answer.pending.sentence for answer in answers if answer.pending]:
         return waiting[0]
     words = [done]
     redacted = dict.fromkeys(label for answer in answers for label in answer.redacted)

@@ -85,8 +85,8 @@ def tells_of_review(operation: Operation) -> bool:
     """Whether an operation may have changed what waits for review; to look at it does not."""
     done = operation.operation_type
     return (
-        operation.status is OperationStatus.HELD
-        or (done.mutates and "held" in operation.request)
+        operation.status is OperationStatus.PENDING
+        or (done.mutates and "pending" in operation.request)
         or done in {OperationType.UNDO, OperationType.CHECK}
     )
 
@@ -214,7 +214,7 @@ def _words(saved: list[Operation]) -> str:
 
 def _by_whom(saved: list[Operation]) -> str:
     names = list(dict.fromkeys(one.principal.partition(":")[2] or one.principal for one in saved))
-    doors = list(dict.fromkeys(one.door for one in saved))
+    channels = list(dict.fromkeys(one.channel for one in saved))
     if len(names) > 1:
         return f"{names[0]} and {count(len(names) - 1)} more"
-    return f"{names[0]} · {doors[0]}" if len(doors) == 1 else names[0]
+    return f"{names[0]} · {channels[0]}" if len(channels) == 1 else names[0]

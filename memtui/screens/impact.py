@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from memtui.screens.state import AppState
     from memtui.service import Effect
-    from memtui.service.impact import Impact, Progress, Told
+    from memtui.service.impact import AnsweredRecord, Impact, ReplayProgress
 
 State = Literal["running", "stopped", "failed", "done"]
 _MOST = 10_000
@@ -64,7 +64,7 @@ class ImpactScreen(RunScreen["Effect"]):
         self._last = 500
         self._filter = Filter()
         self._state: State = "running"
-        self._progress: Progress | None = None
+        self._progress: ReplayProgress | None = None
         self._told_at = 0.0
         self._impact: Impact | None = None
         self._rows: AppendedRows[Effect] = AppendedRows(lambda one: one.operation_ids[0])
@@ -145,7 +145,7 @@ class ImpactScreen(RunScreen["Effect"]):
             failed=failed,
         )
 
-    def _tell(self, so_far: Progress) -> None:
+    def _tell(self, so_far: ReplayProgress) -> None:
         self._progress = so_far
         if self.is_attached and monotonic() - self._told_at > _TOLD_SECONDS:
             self._told_at = monotonic()
@@ -270,7 +270,7 @@ def effect_content(one: Effect | None, now: datetime, zone: tzinfo | None, width
     return joined(blocks, width)
 
 
-def _told(told: Told, sign: str, style: str, note: str = "") -> Content:
+def _told(told: AnsweredRecord, sign: str, style: str, note: str = "") -> Content:
     words = " ".join(told.text[:_TEXT_CHARS].split())
     return line(
         display(f"{sign}{told.rank:>3}", style=style or DIM),

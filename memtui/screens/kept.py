@@ -98,7 +98,7 @@ def load_session(path: Path) -> SavedSession:
 _LONGEST_NAME = 60
 
 
-class Named(Model):
+class NamedItem(Model):
     """What a person keeps under a name."""
 
     NOUN: ClassVar[str]
@@ -106,7 +106,7 @@ class Named(Model):
     name: str
 
 
-class SavedView(Named):
+class SavedView(NamedItem):
     """What a screen shows, and how."""
 
     NOUN = "view"
@@ -122,7 +122,7 @@ class SavedView(Named):
     """Cells that were added to the width of a column, or taken off it."""
 
 
-class SavedStatement(Named):
+class SavedStatement(NamedItem):
     """A statement in SQL."""
 
     NOUN = "statement"
@@ -130,7 +130,7 @@ class SavedStatement(Named):
     statement: str
 
 
-N = TypeVar("N", bound=Named)
+N = TypeVar("N", bound=NamedItem)
 
 
 class _Kept(Model, Generic[N]):

@@ -29,15 +29,15 @@ from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
     from memtui.migration.cutover import Switched
-    from memtui.migration.ends import Ends, MigrationState
-    from memtui.migration.moving import Applied, Progress
-    from memtui.migration.parcel import Loss
-    from memtui.migration.planning import Plan
+    from memtui.migration.endpoints import Endpoints, MigrationState
+    from memtui.migration.envelope import Loss
+    from memtui.migration.moving import Applied, MigrationProgress
+    from memtui.migration.planning import MigrationPlan
     from memtui.migration.verifying import Verified
     from memtui.screens.state import AppState
     from memtui.service.answers import BindingView
 
-_Step = Callable[["Ends"], Coroutine[Any, Any, Any]]
+_Step = Callable[["Endpoints"], Coroutine[Any, Any, Any]]
 _SAMPLES = (100, 1_000)
 _ALL = 0
 _BAR_CELLS = 20
@@ -69,12 +69,12 @@ class Migration(RunScreen[StepRow]):
         self._source = source
         self._destination = destination
         self._rows: AppendedRows[StepRow] = AppendedRows(lambda row: str(row.number))
-        self._plan: Plan | None = None
+        self._plan: MigrationPlan | None = None
         self._state: MigrationState | None = None
         self._status = Content("")
         self._switching = False
         """Whether what runs changes who is served, which is not broken off."""
-        self._ends: Ends | None = None
+        self._endpoints: Endpoints | None = None
         self._looking = Background(self, "migration-state")
 
     def make_list(self) -> VirtualList[StepRow]:
@@ -85,8 +85,8 @@ class Migration(RunScreen[StepRow]):
         """Return from where to where, the steps, and what goes on."""
         del width
         steps = steps_content(self._state, self.state.clock(), planned=self._plan is not None)
-        ends = (f"{one.provider_key}·{one.key}" for one in (self._source, self._destination))
-        names = Content(" → ").join(display(one, limit=100, style=STRONG) for one in ends)
+        endpoints = (f"{one.provider_key}·{one.key}" for one in (self._source, self._destination))
+        names = Content(" → ").join(display(one, limit=100, style=STRONG) for one in endpoints)
         return lines([line("migrate", names), steps, self._status])
 
     def draw_row(self, width: int) -> Content:
@@ -126,20 +126,20 @@ class Migration(RunScreen[StepRow]):
         self, step: _Step, show: Callable[[Any], None], waiting: Content, stopped_words: str = ""
     ) -> None:
         """Open both ends, take a step, and read how far the migration is."""
-        from memtui.migration.ends import ProgressFile, open_ends
+        from memtui.migration.endpoints import ProgressFile, open_endpoints
 
         session, data = self.session, self.state.paths.data
         keys = self._source.key, self._destination.key
 
-        async def work() -> tuple[Any, Ends, MigrationState]:
-            ends = await open_ends(session.service, session.caller, *keys)
-            answer = await step(ends)
-            after = await open_ends(session.service, session.caller, *keys)
+        async def work() -> tuple[Any, Endpoints, MigrationState]:
+            endpoints = await open_endpoints(session.service, session.caller, *keys)
+            answer = await step(endpoints)
+            after = await open_endpoints(session.service, session.caller, *keys)
             return answer, after, await asyncio.to_thread(ProgressFile(data, after).read)
 
-        def done(found: tuple[Any, Ends, MigrationState]) -> None:
-            answer, self._ends, self._state = found
-            self._source, self._destination = self._ends.source, self._ends.destination
+        def done(found: tuple[Any, Endpoints, MigrationState]) -> None:
+            answer, self._endpoints, self._state = found
+            self._source, self._destination = self._endpoints.source, self._endpoints.destination
             show(answer)
             self.ended()
 
@@ -163,16 +163,16 @@ class Migration(RunScreen[StepRow]):
 
     def _look(self) -> None:
         """Read how far the migration is, after a step that did not end well."""
-        from memtui.migration.ends import ProgressFile
+        from memtui.migration.endpoints import ProgressFile
 
-        if self._ends is None or not self.is_attached:
+        if self._endpoints is None or not self.is_attached:
             return
 
         def show(found: MigrationState) -> None:
             self._state = found
             self.draw()
 
-        kept = ProgressFile(self.state.paths.data, self._ends)
+        kept = ProgressFile(self.state.paths.data, self._endpoints)
         self._looking.latest(lambda: asyncio.to_thread(kept.read), show, self.fail)
 
     def _show(self, rows: Iterable[StepRow], status: Content) -> None:
@@ -199,13 +199,13 @@ class Migration(RunScreen[StepRow]):
         limits = FactLimits.of(self.state.settings)
         self.rows_list.notice = ("Reading the source …", "Nothing is written by a dry run.")
 
-        def show(found: Plan) -> None:
+        def show(found: MigrationPlan) -> None:
             self._plan = found
             self.rows_list.notice = (f"{found.source} holds nothing to move.", "esc goes back.")
             self._show(planned(found), _planned_words(found))
 
         self._take(
-            lambda ends: plan(ends, limits, partial(self._tell_read, "dry run")),
+            lambda endpoints: plan(endpoints, limits, partial(self._tell_read, "dry run")),
             show,
             display("… reading the source", style=WARN),
         )
@@ -213,14 +213,14 @@ class Migration(RunScreen[StepRow]):
     @conversation
     async def action_apply(self) -> None:
         """Move the records, after a yes."""
-        from memtui.migration.moving import Progress, apply
+        from memtui.migration.moving import MigrationProgress, apply
 
         found = self._plan
         if found is None:
             return
         data = self.state.paths.data
 
-        def progress(now: Progress) -> None:
+        def progress(now: MigrationProgress) -> None:
             self._tell(progress_content("moving", now))
 
         def show(done: Applied) -> None:
@@ -231,7 +231,9 @@ class Migration(RunScreen[StepRow]):
             )
             self._show(applied(done), display(words + tail, style=BAD if done.failed else OK))
 
-        begun = Progress(done=0, total=found.records, failed=0, rate=0.0, seconds_left=None)
+        begun = MigrationProgress(
+            done=0, total=found.records, failed=0, rate=0.0, seconds_left=None
+        )
         number = fmt.counted(found.records - found.refused, "record")
         question = Confirm(
             f"Move {number} from {found.source} into {found.destination}?",
@@ -242,7 +244,7 @@ class Migration(RunScreen[StepRow]):
         )
         if await self.ask(question):
             self._take(
-                lambda ends: apply(ends, data, progress),
+                lambda endpoints: apply(endpoints, data, progress),
                 show,
                 progress_content("moving", begun),
                 "Stopped; what was moved stays, and a continues.",
@@ -279,7 +281,7 @@ class Migration(RunScreen[StepRow]):
 
         report = partial(self._tell_read, "comparing")
         self._take(
-            lambda ends: verify(ends, data, sample=sample, report=report),
+            lambda endpoints: verify(endpoints, data, sample=sample, report=report),
             show,
             display("… reading both sides", style=WARN),
         )
@@ -323,10 +325,10 @@ class Migration(RunScreen[StepRow]):
             self._show(switched(done), display(words, style=OK))
             self.post_message(ConfigurationChanged())
 
-        async def step(ends: Ends) -> Switched:
+        async def step(endpoints: Endpoints) -> Switched:
             self._switching = True
             try:
-                return await switch(ends, data, back=back, force=force)
+                return await switch(endpoints, data, back=back, force=force)
             finally:
                 self._switching = False
 
@@ -347,7 +349,7 @@ class Migration(RunScreen[StepRow]):
             self.copy(words, "Copied the row.")
 
 
-def _planned_words(plan: Plan) -> Content:
+def _planned_words(plan: MigrationPlan) -> Content:
     there = plan.destination_records
     least = "" if plan.complete else "at least "
     parts = [f"{least}{fmt.counted(plan.records, 'record')} to move"]
@@ -379,7 +381,7 @@ def _records(one: StepRow) -> Cell:
     return Cell("" if one.records is None else fmt.count(one.records), one.tone)
 
 
-def planned(plan: Plan) -> Iterator[StepRow]:
+def planned(plan: MigrationPlan) -> Iterator[StepRow]:
     """Yield where the records go, then what will be lost and what is refused."""
     yield from _unread((*plan.source_unread, *plan.problems))
     if plan.refused:
@@ -496,7 +498,7 @@ def _step(word: str, *, done: bool, note: str) -> Content:
     return line(display(f"● {word}", style=OK), display(note, style=DIM))
 
 
-def progress_content(doing: str, progress: Progress) -> Content:
+def progress_content(doing: str, progress: MigrationProgress) -> Content:
     """Return how much of a run is done, how fast it goes and how long it takes."""
     done = fmt.of_total(progress.done, progress.total)
     if progress.found:

@@ -33,7 +33,7 @@ _FOREVER = "for good"
 _WHEN = "30d, 6h, 2027-01-31T14:30; empty: never   enter set   esc go back"
 
 
-class Namespaces(ModalListScreen[Namespace]):
+class NamespacesScreen(ModalListScreen[Namespace]):
     """List the namespaces of a binding and change them; nothing is deleted without its name."""
 
     ACTION_GROUP = "namespaces"

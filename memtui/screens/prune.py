@@ -32,15 +32,23 @@ from memtui.contract import (
     owner_of,
     owner_words,
 )
-from memtui.filters import Taker
+from memtui.filters import FilterTarget
 from memtui.pruning.candidates import PruneRules, Reason
 from memtui.pruning.insights import InsightKind
 from memtui.screens.base import conversation
 from memtui.screens.budget.view import COMPANY, by_words, section_word
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
-from memtui.screens.editing import Named
+from memtui.screens.editing import RecordName
 from memtui.screens.modal import ModalListScreen, show_over
-from memtui.screens.prune_review import WORDS, Line, Narrowing, Part, Review, Size, Sort
+from memtui.screens.prune_review import (
+    WORDS,
+    Narrowing,
+    PlanPart,
+    ReviewedPlans,
+    ReviewLine,
+    Size,
+    Sort,
+)
 from memtui.screens.readers import choose_reader
 from memtui.screens.state import GoTo, PruneFigures, PrunePlanned
 from memtui.widgets import format as fmt
@@ -94,13 +102,13 @@ class LeftReview(NamedTuple):
     """A review that a key led away from: where it was begun, and where it stood."""
 
     begun: tuple[object, ...]
-    review: Review
+    review: ReviewedPlans
     everything: bool
     key: str
     """The row that the cursor was on."""
 
 
-class PruneReview(ModalListScreen[Line]):
+class PruneReview(ModalListScreen[ReviewLine]):
     """Review what could go, of a context or of everything; nothing goes without a yes."""
 
     ACTION_GROUP = "prune"
@@ -126,12 +134,12 @@ class PruneReview(ModalListScreen[Line]):
         self._view = view
         self._everything = view is None
         self._rules = rules_of(self.state)
-        self._review = Review(narrowing=narrowing or Narrowing())
+        self._review = ReviewedPlans(narrowing=narrowing or Narrowing())
         self._doing: Doing = "looking"
         self._unread: Sequence[str] = ()
         self._nothing: tuple[str, ...] = ()
         """What is said where there are no candidates."""
-        self._rows: AppendedRows[Line] = AppendedRows(lambda row: row.key)
+        self._rows: AppendedRows[ReviewLine] = AppendedRows(lambda row: row.key)
         """The candidates, the diff or the insights."""
         self._shown: Shown = "list"
         self._tried: tuple[frozenset[RecordHandle], str] = frozenset(), ""
@@ -150,7 +158,7 @@ class PruneReview(ModalListScreen[Line]):
         self._coming = Background(self, "prune-so-far")
         self._arranging = Background(self, "prune-arrange")
 
-    def make_list(self) -> VirtualList[Line]:
+    def make_list(self) -> VirtualList[ReviewLine]:
         """Return the list, which shows the candidates, the diff or the insights."""
         columns = review_columns(lambda: self._review)
         return VirtualList(columns, self._rows, name="prune-list")
@@ -182,12 +190,12 @@ class PruneReview(ModalListScreen[Line]):
         plan = self._plan_everything if self._everything else self._plan_context
         self.reads.latest(plan, self._done, self._failed)
 
-    async def _plan_context(self) -> Review:
+    async def _plan_context(self) -> ReviewedPlans:
         from memtui.service.pruning import PruneRequest
 
         session, view = self.session, self._view
         if view is None:
-            return Review()
+            return ReviewedPlans()
         parts = []
         for place in view.places:
             request = PruneRequest(
@@ -198,11 +206,11 @@ class PruneReview(ModalListScreen[Line]):
                 only_company=place.word == COMPANY,
             )
             answer = await session.service.pruning.plan(session.caller, request)
-            parts.append(Part(answer.binding_key, answer.plan, place))
+            parts.append(PlanPart(answer.binding_key, answer.plan, place))
         now = self.state.clock()
         return await asyncio.to_thread(self._taking_over, lambda: context_review(view, parts, now))
 
-    async def _plan_everything(self) -> Review:
+    async def _plan_everything(self) -> ReviewedPlans:
         found = await look_through_everything(self.state, self._so_far)
         self._coming.forget()
         review = await asyncio.to_thread(self._taking_over, lambda: review_of(found))
@@ -218,22 +226,22 @@ class PruneReview(ModalListScreen[Line]):
         if not self._unread:
             return
 
-        async def review() -> Review:
+        async def review() -> ReviewedPlans:
             await asyncio.sleep(_SOON_SECONDS)
             return await asyncio.to_thread(self._taking_over, lambda: review_of(found))
 
         self._coming.latest(review, self._show, self._failed)
 
-    def _taking_over(self, make: Callable[[], Review]) -> Review:
+    def _taking_over(self, make: Callable[[], ReviewedPlans]) -> ReviewedPlans:
         """Make a review that looks at what is looked at now, with its marks. Blocking."""
         found = make()
         found.take_over(self._review)
         return found
 
     def _failed(self, error: MemtuiError) -> None:
-        self._done(Review(), f"✗ {error}")
+        self._done(ReviewedPlans(), f"✗ {error}")
 
-    def _done(self, review: Review, *nothing: str) -> None:
+    def _done(self, review: ReviewedPlans, *nothing: str) -> None:
         self._doing = ""
         said = nothing or ("Nothing could go.", "Every record says something of its own.")
         self._nothing = (*said, "esc goes back.")
@@ -242,7 +250,7 @@ class PruneReview(ModalListScreen[Line]):
 
     # Drawing.
 
-    def _show(self, review: Review) -> None:
+    def _show(self, review: ReviewedPlans) -> None:
         at_top = self.rows_list.cursor == 0
         self._review = review
         self._draw_rows()
@@ -335,7 +343,7 @@ class PruneReview(ModalListScreen[Line]):
         if current.sort is not Sort.GROUP:
             self.rows_list.move(1)
 
-    def _turn(self, row: Line) -> None:
+    def _turn(self, row: ReviewLine) -> None:
         if row.kept:
             self.toast(row.kept, severity="warning")
         self._review.turn(row)
@@ -405,7 +413,7 @@ class PruneReview(ModalListScreen[Line]):
         """Look at another part, from the first of some groups on."""
         review = self._review
 
-        def show(found: Review) -> None:
+        def show(found: ReviewedPlans) -> None:
             found.marks = self._review.marks
             self._show(found)
             self._draw_columns()
@@ -431,7 +439,7 @@ class PruneReview(ModalListScreen[Line]):
         everything, narrowing = found
         if everything != self._everything:
             self._everything = everything
-            self._review = Review(narrowing=narrowing, by_owner=review.by_owner)
+            self._review = ReviewedPlans(narrowing=narrowing, by_owner=review.by_owner)
             self._read()
         else:
             self._narrow(narrowing)
@@ -457,7 +465,7 @@ class PruneReview(ModalListScreen[Line]):
         """Ask which of the records to review."""
         narrowing = self._review.narrowing
         title = "Review the records that pass"
-        chosen = await self.ask_filter(title, _HINT, narrowing.filter, Taker.RECORDS)
+        chosen = await self.ask_filter(title, _HINT, narrowing.filter, FilterTarget.RECORDS)
         if chosen is not None:
             self._narrow(replace(narrowing, filter=chosen, now=self.state.clock()))
 
@@ -565,10 +573,10 @@ class PruneReview(ModalListScreen[Line]):
     @conversation
     async def action_history(self) -> None:
         """Show every version of the record."""
-        from memtui.screens.timeline import Timeline
+        from memtui.screens.timeline import TimelineScreen
 
         name, record = self._at
-        await show_over(self, Timeline(self.state, name.binding_key, record))
+        await show_over(self, TimelineScreen(self.state, name.binding_key, record))
 
     @conversation
     async def action_queries(self) -> None:
@@ -579,14 +587,14 @@ class PruneReview(ModalListScreen[Line]):
     @conversation
     async def action_runs(self) -> None:
         """Show the runs that were told the record."""
-        from memtui.screens.runs import Runs
+        from memtui.screens.runs import RunsScreen
 
         name, record = self._at
         told = (name.binding_key, record.handle, record.text)
-        await show_over(self, Runs(self.state, told))
+        await show_over(self, RunsScreen(self.state, told))
 
     @property
-    def _at(self) -> tuple[Named, Record]:
+    def _at(self) -> tuple[RecordName, Record]:
         """The record under the cursor; raises `NotFound` on a line that stands for none."""
         current = self.rows_list.current
         if current is None or current.name is None or current.record is None:
@@ -615,7 +623,7 @@ class PruneReview(ModalListScreen[Line]):
 # What is reviewed. Both are blocking.
 
 
-def context_review(view: BudgetView, parts: Sequence[Part], now: datetime) -> Review:
+def context_review(view: BudgetView, parts: Sequence[PlanPart], now: datetime) -> ReviewedPlans:
     """Review the plans for a context; what is not a fact of them stays in it as it was.
 
     What is counted is the whole context as one text, as the Budget screen counts it.
@@ -631,7 +639,7 @@ def context_review(view: BudgetView, parts: Sequence[Part], now: datetime) -> Re
         if one.kind not in reviewed
     ]
 
-    def size_of(gone: frozenset[Named]) -> Size:
+    def size_of(gone: frozenset[RecordName]) -> Size:
         kept = [
             section_of_records(
                 section,
@@ -639,7 +647,8 @@ def context_review(view: BudgetView, parts: Sequence[Part], now: datetime) -> Re
                     [
                         one.record
                         for one in part.plan.items
-                        if Named(part.binding_key, one.record.handle.provider_record_id) not in gone
+                        if RecordName(part.binding_key, one.record.handle.provider_record_id)
+                        not in gone
                     ]
                 ),
                 now=now,
@@ -652,7 +661,7 @@ def context_review(view: BudgetView, parts: Sequence[Part], now: datetime) -> Re
             {section_word(one.kind): (one.tokens, one.budget) for one in context.sections},
         )
 
-    return Review(parts, size_of)
+    return ReviewedPlans(parts, size_of)
 
 
 _MOST_UNASKED = 2_000
@@ -681,7 +690,7 @@ async def look_through_everything(
     return await session.service.pruning.everything(session.caller, request, so_far=so_far)
 
 
-def figures_of(review: Review, state: AppState) -> PruneFigures:
+def figures_of(review: ReviewedPlans, state: AppState) -> PruneFigures:
     """Return how much of each owner a review of everything says could go. Blocking."""
     unread = tuple(one.binding_key for one in review.failed)
     return PruneFigures(state.scope.company_id, state.clock(), review.owners(), unread)
@@ -699,22 +708,22 @@ async def count_unasked(state: AppState) -> PruneFigures | None:
     return await asyncio.to_thread(lambda: figures_of(review_of(found), state))
 
 
-def review_of(found: PruneEverywhere) -> Review:
+def review_of(found: PruneEverywhere) -> ReviewedPlans:
     """Review the plans of all bindings; what is counted is the sum of their records' lines."""
-    parts = [Part(one.binding_key, one.plan) for one in found.answers]
-    return Review(parts, failed=found.failed, insights=found.insights)
+    parts = [PlanPart(one.binding_key, one.plan) for one in found.answers]
+    return ReviewedPlans(parts, failed=found.failed, insights=found.insights)
 
 
 # How a review reads.
 
 
-def review_columns(review: Callable[[], Review]) -> list[Column[Line]]:
+def review_columns(review: Callable[[], ReviewedPlans]) -> list[Column[ReviewLine]]:
     """Return the columns of the candidates, marked as in the review there is now.
 
     Beside a text stands its owner, or in a list by owner its surest reason.
     """
-    whose: Column[Line] = Column("whose", "whose", _whose, 20, keep=40, tone="muted")
-    reason: Column[Line] = Column(
+    whose: Column[ReviewLine] = Column("whose", "whose", _whose, 20, keep=40, tone="muted")
+    reason: Column[ReviewLine] = Column(
         "reason", "reason", lambda line: line.reason, 18, keep=95, tone="muted"
     )
     return [
@@ -728,7 +737,7 @@ def review_columns(review: Callable[[], Review]) -> list[Column[Line]]:
     ]  # fmt: skip
 
 
-def diff_columns() -> list[Column[Line]]:
+def diff_columns() -> list[Column[ReviewLine]]:
     """Return the columns of the diff."""
     return [
         Column("tokens", "tok", _tokens, 5, "right", keep=90),
@@ -737,7 +746,7 @@ def diff_columns() -> list[Column[Line]]:
     ]
 
 
-def insight_columns() -> list[Column[Line]]:
+def insight_columns() -> list[Column[ReviewLine]]:
     """Return the columns of the insights."""
     return [
         Column("kind", "what", lambda line: line.group, 12, keep=90, tone="muted"),
@@ -746,13 +755,13 @@ def insight_columns() -> list[Column[Line]]:
     ]
 
 
-def group_words(line: Line, review: Review) -> str:
+def group_words(line: ReviewLine, review: ReviewedPlans) -> str:
     """Return a reason or an owner with how many of its candidates are marked."""
     marked, of = review.chosen(line.group)
     return f"{line.text}, {marked:,} of {of:,} marked"
 
 
-def _mark(line: Line, review: Review) -> Cell:
+def _mark(line: ReviewLine, review: ReviewedPlans) -> Cell:
     if line.sort is Sort.STAYS:
         return Cell(" · ", "muted")
     if line.kept:
@@ -764,15 +773,15 @@ def _mark(line: Line, review: Review) -> Cell:
     return Cell("[ ]")
 
 
-def _tokens(line: Line) -> Cell:
+def _tokens(line: ReviewLine) -> Cell:
     return Cell(fmt.count(line.tokens), "muted" if line.sort is Sort.STAYS else "")
 
 
-def _whose(line: Line) -> str:
+def _whose(line: ReviewLine) -> str:
     return owner_words(line.record.scope) if line.record is not None else ""
 
 
-def _text(line: Line, review: Review) -> Cell:
+def _text(line: ReviewLine, review: ReviewedPlans) -> Cell:
     if line.sort is Sort.GROUP:
         return Cell(group_words(line, review), "accent")
     words = " ".join(line.text[:2_000].split())
@@ -782,12 +791,12 @@ def _text(line: Line, review: Review) -> Cell:
     return Cell(f"  {pin}{words}", "muted" if line.kept else "")
 
 
-def _diff(line: Line) -> Cell:
+def _diff(line: ReviewLine) -> Cell:
     words = " ".join(line.text[:2_000].split())
     return Cell(f"- {words}", "error") if line.sort is Sort.GOES else Cell(f"  {words}", "muted")
 
 
-def head_content(heading: Heading, review: Review, width: int) -> Content:
+def head_content(heading: Heading, review: ReviewedPlans, width: int) -> Content:
     """Return whose records are reviewed, how many are marked and what that saves."""
     title = line("prune", display(heading.whose, limit=120, style=STRONG))
     marked, saved = len(review.going), review.saved
@@ -818,7 +827,7 @@ def head_content(heading: Heading, review: Review, width: int) -> Content:
     return lines(told)
 
 
-def _sums(heading: Heading, review: Review) -> Content:
+def _sums(heading: Heading, review: ReviewedPlans) -> Content:
     """Return the figures; beside them, while they are not final, what is still to come."""
     if heading.of_context:
         before = fmt.counted(review.before, "token")
@@ -839,7 +848,9 @@ def _reading(bindings: Sequence[str]) -> str:
     return f"reading {len(bindings)} more bindings…" if bindings else ""
 
 
-def line_content(shown: Line | None, review: Review, now: datetime, width: int) -> Content:
+def line_content(
+    shown: ReviewLine | None, review: ReviewedPlans, now: datetime, width: int
+) -> Content:
     """Return a line of the review whole."""
     if shown is None:
         return Content("")

@@ -19,14 +19,14 @@ from memtui.contract import Filter, Record, RecordHandle, Scope, owner_of, owner
 from memtui.provider_kit.matching import matcher
 from memtui.pruning.candidates import REPEATS, PruneCandidate, Reason
 from memtui.pruning.uses import is_used_as
-from memtui.screens.editing import Named
+from memtui.screens.editing import RecordName
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from memtui.pruning.insights import Insight
     from memtui.pruning.plan import PlanItem, PrunePlan
-    from memtui.screens.budget.view import Place
+    from memtui.screens.budget.view import FactsPlace
     from memtui.service.everywhere import BindingOutcome, ListedRecord
 
 WORDS = {
@@ -65,7 +65,7 @@ class Sort(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ReviewLine:
     """A group, one candidate in it, the record that says it and stays, or an insight."""
 
     key: str
@@ -73,7 +73,7 @@ class Line:
     group: str
     """The reason or owner that it stands under."""
     text: str
-    name: Named | None = None
+    name: RecordName | None = None
     record: Record | None = None
     sentence: str = ""
     tokens: int = 0
@@ -86,12 +86,12 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PlanPart:
     """The plan for one place of a context, or for all that one binding holds."""
 
     binding_key: str
     plan: PrunePlan
-    place: Place | None = None
+    place: FactsPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +131,11 @@ class Narrowing:
 class _Going:
     """A record that could go, under the surest of its reasons."""
 
-    name: Named
+    name: RecordName
     item: PlanItem
     first: PruneCandidate
     sentence: str
-    survivor: Named | None
+    survivor: RecordName | None
 
     @property
     def is_free(self) -> bool:
@@ -143,7 +143,7 @@ class _Going:
         return not self.item.kept and not self.item.record.pinned
 
 
-class Section(NamedTuple):
+class BudgetSection(NamedTuple):
     """A section of the context that is over its budget, before and without what is marked."""
 
     word: str
@@ -160,7 +160,7 @@ class Size(NamedTuple):
     """The tokens and the budget of each section of a context."""
 
 
-class Review:
+class ReviewedPlans:
     """The plans of several places or bindings, under one set of marks.
 
     `size_of` returns what is left once some records are gone. Of a part that it is
@@ -169,8 +169,8 @@ class Review:
 
     def __init__(
         self,
-        parts: Sequence[Part] = (),
-        size_of: Callable[[frozenset[Named]], Size] | None = None,
+        parts: Sequence[PlanPart] = (),
+        size_of: Callable[[frozenset[RecordName]], Size] | None = None,
         *,
         failed: Sequence[BindingOutcome] = (),
         insights: Sequence[Insight] = (),
@@ -179,28 +179,28 @@ class Review:
     ) -> None:
         self.failed, self.insights = failed, insights
         self._items = {
-            Named(part.binding_key, item.record.handle.provider_record_id): item
+            RecordName(part.binding_key, item.record.handle.provider_record_id): item
             for part in parts
             for item in part.plan.items
         }
         self._size_of = lru_cache(maxsize=4)(size_of or self._sum_without)
-        self._clusters: dict[str, list[Named]] = defaultdict(list)
-        self._survivors: list[tuple[Named, Named]] = []
+        self._clusters: dict[str, list[RecordName]] = defaultdict(list)
+        self._survivors: list[tuple[RecordName, RecordName]] = []
         """Each duplicate with the record that says the same."""
-        self._chosen_to_stay: tuple[Named, ...] = ()
+        self._chosen_to_stay: tuple[RecordName, ...] = ()
         """The duplicates that stay because the person said so, the last choice last."""
         self._going = sorted((one for part in parts for one in self._of(part)), key=_placed)
         self.before = self._size_of(frozenset()).tokens
         self.marks = {name for name, item in self._items.items() if item.marked}
         self._arrange(narrowing, by_owner=by_owner)
 
-    def _of(self, part: Part) -> Iterator[_Going]:
+    def _of(self, part: PlanPart) -> Iterator[_Going]:
         reasons: dict[RecordHandle, list[PruneCandidate]] = defaultdict(list)
         for one in part.plan.candidates:
             reasons[one.record.handle].append(one)
 
-        def named(handle: RecordHandle) -> Named:
-            return Named(part.binding_key, handle.provider_record_id)
+        def named(handle: RecordHandle) -> RecordName:
+            return RecordName(part.binding_key, handle.provider_record_id)
 
         for handle, found in reasons.items():
             name, first = named(handle), min(found, key=lambda one: _ORDER[one.reason])
@@ -219,12 +219,12 @@ class Review:
                 survivor=named(first.survivor) if first.survivor else None,
             )
 
-    def _sum_without(self, gone: frozenset[Named]) -> Size:
+    def _sum_without(self, gone: frozenset[RecordName]) -> Size:
         return Size(sum(item.tokens for name, item in self._items.items() if name not in gone))
 
     # What is looked at.
 
-    def arranged(self, narrowing: Narrowing, *, by_owner: bool) -> Review:
+    def arranged(self, narrowing: Narrowing, *, by_owner: bool) -> ReviewedPlans:
         """Return this part of it, in groups by owner or by reason."""
         found = copy(self)
         found._arrange(narrowing, by_owner=by_owner)  # noqa: SLF001 — its own copy
@@ -244,11 +244,11 @@ class Review:
         names = sorted(self.groups) if by_owner else list(self.groups)
         self.lines = [line for name in names for line in self._lines(name)]
 
-    def _lines(self, group: str) -> Iterator[Line]:
+    def _lines(self, group: str) -> Iterator[ReviewLine]:
         own = self.groups[group]
         tokens = sum(one.item.tokens for one in own)
-        yield Line(f"group\x1f{group}", Sort.GROUP, group, group, tokens=tokens)
-        survivor: Named | None = None
+        yield ReviewLine(f"group\x1f{group}", Sort.GROUP, group, group, tokens=tokens)
+        survivor: RecordName | None = None
         for one in own:
             if one.survivor is not None and one.survivor != survivor:
                 stays = self._items[one.survivor]
@@ -256,11 +256,11 @@ class Review:
             survivor = one.survivor
             yield _line(Sort.GOES, group, one, one.name, one.item)
 
-    def insight_lines(self) -> list[Line]:
+    def insight_lines(self) -> list[ReviewLine]:
         """Return what shows over the owners that are looked at."""
         owner = self.narrowing.owner and owner_of(self.narrowing.owner)
         return [
-            Line(
+            ReviewLine(
                 f"insight\x1f{number}",
                 Sort.INSIGHT,
                 one.kind.replace("_", " "),
@@ -326,7 +326,7 @@ class Review:
         return Counter(one.item.kept for one in self._shown.values() if one.item.kept)
 
     @property
-    def going(self) -> set[Named]:
+    def going(self) -> set[RecordName]:
         """The marks on what is looked at."""
         return self.marks & self._shown.keys()
 
@@ -347,11 +347,11 @@ class Review:
         return self.before - self._size_of(frozenset(self.going)).tokens
 
     @property
-    def over_budget(self) -> list[Section]:
+    def over_budget(self) -> list[BudgetSection]:
         """The sections of the context that are over their budget, as they are now."""
         now, then = (self._size_of(gone).sections for gone in (frozenset(), frozenset(self.going)))
         return [
-            Section(word, tokens, then.get(word, (0, 0))[0], budget)
+            BudgetSection(word, tokens, then.get(word, (0, 0))[0], budget)
             for word, (tokens, budget) in now.items()
             if tokens > budget
         ]
@@ -384,14 +384,14 @@ class Review:
         own = self.groups[group]
         return sum(one.name in self.marks for one in own), len(own)
 
-    def is_marked(self, line: Line) -> bool:
+    def is_marked(self, line: ReviewLine) -> bool:
         """Return whether a candidate, or every one of a group, is marked."""
         if line.sort is Sort.GROUP:
             marked, of = self.chosen(line.group)
             return marked == of
         return line.sort is Sort.GOES and line.name in self.marks
 
-    def turn(self, line: Line) -> None:
+    def turn(self, line: ReviewLine) -> None:
         """Mark a candidate, or all of a group, or take the marks away where they are there.
 
         Of a group pinned ones are left as they are: they are marked one by one.
@@ -405,22 +405,22 @@ class Review:
             else:
                 self.marks |= free
 
-    def staying_for(self, name: Named | None) -> Named | None:
+    def staying_for(self, name: RecordName | None) -> RecordName | None:
         """Return what stays in place of a duplicate; None for what repeats nothing."""
         one = self._shown.get(name) if name is not None else None
         return one.survivor if one is not None and one.first.reason in REPEATS else None
 
-    def is_repeated(self, name: Named | None) -> bool:
+    def is_repeated(self, name: RecordName | None) -> bool:
         """Return whether a record stays in place of a duplicate."""
         return any(
             one.survivor == name and one.first.reason in REPEATS for one in self._shown.values()
         )
 
-    def kept(self, name: Named) -> str:
+    def kept(self, name: RecordName) -> str:
         """Return why a record cannot be forgotten; empty where it can."""
         return self._items[name].kept
 
-    def let_stay(self, name: Named) -> None:
+    def let_stay(self, name: RecordName) -> None:
         """Let a duplicate stay; what was to stay goes in its place, marked as it was."""
         before = self.staying_for(name)
         if before is None:
@@ -464,10 +464,10 @@ class Review:
         """Mark what was suggested, and no other."""
         self._mark(name for name, one in self._shown.items() if one.item.marked)
 
-    def _mark(self, names: Iterable[Named]) -> None:
+    def _mark(self, names: Iterable[RecordName]) -> None:
         self.marks = (self.marks - self._shown.keys()) | set(names)
 
-    def take_over(self, before: Review) -> None:
+    def take_over(self, before: ReviewedPlans) -> None:
         """Look at what `before` looked at, with its marks on what is as it was.
 
         What was not there before is marked as suggested.
@@ -493,10 +493,10 @@ class Review:
             for one in self._clusters.get(name, ())
         ]
 
-    def diff(self) -> list[Line]:
+    def diff(self) -> list[ReviewLine]:
         """Return what goes, and before the first of those that say the same what stays."""
-        found: list[Line] = []
-        stays: Line | None = None
+        found: list[ReviewLine] = []
+        stays: ReviewLine | None = None
         for one in self.lines:
             goes = one.name is not None and one.name in self.marks
             if one.sort is not Sort.GOES:
@@ -518,10 +518,10 @@ def _cluster(binding_key: str, one: PruneCandidate) -> str:
     return f"{binding_key}\x1f{one.cluster_id}" if one.cluster_id else ""
 
 
-def _line(sort: Sort, group: str, one: _Going, name: Named, item: PlanItem) -> Line:
+def _line(sort: Sort, group: str, one: _Going, name: RecordName, item: PlanItem) -> ReviewLine:
     of = f"{group}\x1f" if sort is Sort.STAYS else ""
     stays = _REPEATED if one.first.reason in REPEATS else _CONTRADICTED
-    return Line(
+    return ReviewLine(
         key=f"{sort}\x1f{of}{name.binding_key}\x1f{name.record_id}",
         sort=sort,
         group=group,

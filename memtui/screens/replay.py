@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from memtui.screens.following import News
     from memtui.screens.state import AppState
+    from memtui.service.runs import AssembledNow, Run, RunRecord, RunStep
     from memtui.service.runs import Replay as Played
-    from memtui.service.runs import Run, RunRecord, RunStep, ToldNow
 
 _STATE_STYLES = {"unchanged": OK, "changed": WARN, "gone": BAD, "there": DIM, "unread": WARN}
 _NOTHING = (
@@ -52,7 +52,7 @@ _TEXT_CHARS = 400
 """Of a record beside others; the context's own text stands whole."""
 
 
-class Replay(ModalListScreen["RunStep"]):
+class ReplayScreen(ModalListScreen["RunStep"]):
     """What a run was given and did, in order; what is there of it today is read once a page."""
 
     ACTION_GROUP = "replay"
@@ -103,11 +103,11 @@ class Replay(ModalListScreen["RunStep"]):
     def refusal(self, verb: str) -> str:
         """Return why an action cannot run now."""
         step = self.rows_list.current
-        if verb in {"operation", "copy", "record", "told", "told_now"} and step is None:
+        if verb in {"operation", "copy", "record", "told", "assembled_now"} and step is None:
             return self.none_selected
         if verb in {"record", "told"} and step is not None and not step.records:
             return "This step touched no record."
-        if verb == "told_now" and step is not None and step.context is None:
+        if verb == "assembled_now" and step is not None and step.context is None:
             return "This step delivered no context."
         return ""
 
@@ -161,13 +161,13 @@ class Replay(ModalListScreen["RunStep"]):
         if not self.reads.busy and self._after is not None:
             self._read(self._after, self._add)
 
-    def action_told_now(self) -> None:
+    def action_assembled_now(self) -> None:
         """Show what the run would be told now, as a difference to what it was told."""
         session, operation = self.session, self.row.operation
 
         async def compared() -> Callable[[int], Content]:
-            found = await session.service.runs.told_now(session.caller, operation.operation_id)
-            return partial(told_now_content, found)
+            found = await session.service.runs.assembled_now(session.caller, operation.operation_id)
+            return partial(assembled_now_content, found)
 
         title = f"What would be told now, instead of #{fmt.count(operation.seq)}"
         waiting = display("… assembling the context again", style=DIM)
@@ -188,13 +188,13 @@ class Replay(ModalListScreen["RunStep"]):
     @conversation
     async def action_told(self) -> None:
         """Show the other runs that were told a record of the step."""
-        from memtui.screens.runs import Runs
+        from memtui.screens.runs import RunsScreen
 
         record = await self._chosen("Runs that were told")
         if record is None or record.binding_key is None:
             return
         told = (record.binding_key, record.handle, record.text or "")
-        await show_over(self, Runs(self.state, told))
+        await show_over(self, RunsScreen(self.state, told))
 
     async def _chosen(self, title: str) -> RunRecord | None:
         """Return the only record of the step, else the one that the person chooses."""
@@ -326,7 +326,7 @@ def _record(record: RunRecord) -> list[Line]:
     return found
 
 
-def told_now_content(found: ToldNow, width: int) -> Content:
+def assembled_now_content(found: AssembledNow, width: int) -> Content:
     """Return what a context would be now, against what it was."""
     counts = f"{fmt.counted(found.tokens, 'token')} then, {fmt.count(found.now.tokens)} now"
     if not found.difference:

@@ -27,9 +27,9 @@ from memtui.screens.modal import ModalListScreen
 from memtui.screens.open_source import edited_outside, open_source
 from memtui.screens.state import ConfigurationChanged
 from memtui.service import ReviewRule, RuleAction, RuleTest
-from memtui.service.review import HeldDetails, HeldWrite, passed_over
+from memtui.service.review import PendingDetails, PendingWrite, passed_over
 from memtui.widgets import format as fmt
-from memtui.widgets import held
+from memtui.widgets import pending
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Column
 from memtui.widgets.detail_lines import MAX_CHARACTERS, Line, diff_lines, heading, joined, labelled
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _ABOUT = "Nothing of this is in any memory, query or context until a person accepts it."
 _DRAFT = "This is your draft, which was not accepted."
 _UNCHANGED = "Unchanged; a accepts it as it is."
-_GONE = f"{held.GONE}: d refuses it."
+_GONE = f"{pending.GONE}: d refuses it."
 _MOST_LINES = 2_000
 _LONGER = f"Only its first {MAX_CHARACTERS:,} characters are here; memtui review show prints all."
 _WARNING = frozenset({"not yours", "unknown"})
@@ -58,7 +58,7 @@ _DECIDES = {"accept", "fix", "fix_external", "refuse", "rule"}
 _TESTS = (RuleTest.AGENT, RuleTest.DOOR, RuleTest.TEXT, RuleTest.SUBJECT)
 
 
-class ReviewScreen(ModalListScreen[HeldWrite]):
+class ReviewScreen(ModalListScreen[PendingWrite]):
     """List what waits for review, the oldest first, and decide on it."""
 
     ACTION_GROUP = "review"
@@ -67,8 +67,8 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
-        self._rows: AppendedRows[HeldWrite] = AppendedRows(lambda one: one.held_id)
-        self._details: HeldDetails | None = None
+        self._rows: AppendedRows[PendingWrite] = AppendedRows(lambda one: one.pending_id)
+        self._details: PendingDetails | None = None
         self._asked = ""
         """What was asked for its details since the queue was read; each asking is in the log."""
         self._problem = ""
@@ -76,15 +76,15 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         self._looking = Background(self, "review-details")
         self._turn = asyncio.Lock()
 
-    def make_list(self) -> VirtualList[HeldWrite]:
+    def make_list(self) -> VirtualList[PendingWrite]:
         """Return the list."""
         return VirtualList(columns(self._age), self._rows, name="review-list")
 
-    def _age(self, one: HeldWrite) -> str:
-        return fmt.ago(one.held_at, self.state.true_clock())
+    def _age(self, one: PendingWrite) -> str:
+        return fmt.ago(one.pending_since, self.state.true_clock())
 
     @property
-    def _marked(self) -> list[HeldWrite]:
+    def _marked(self) -> list[PendingWrite]:
         """What a decision is about: all that is marked, else the row."""
         return list(self.rows_list.selection.marks.values()) or [self.row]
 
@@ -102,7 +102,9 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         """Return what waits under the cursor, and the difference it would make."""
         if (one := self.rows_list.current) is None:
             return Content("")
-        found = self._details if self._details and self._details.held_id == one.held_id else None
+        found = (
+            self._details if self._details and self._details.pending_id == one.pending_id else None
+        )
         blocks = [about(one, self.state)]
         if found is not None:
             blocks = [difference(found, self.state.zone), *blocks, *beside(found)]
@@ -151,8 +153,8 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         work = partial(session.service.review.waiting, session.caller)
         self.reads.latest(work, self._show, self._not_read)
 
-    def _show(self, found: list[HeldWrite]) -> None:
-        gone = set(self.rows_list.selection.marks) - {one.held_id for one in found}
+    def _show(self, found: list[PendingWrite]) -> None:
+        gone = set(self.rows_list.selection.marks) - {one.pending_id for one in found}
         self.rows_list.selection.drop(gone)
         nothing = "Nothing waits for review.", "w chooses which writes of agents are held."
         self.fill(self._rows, found, *nothing)
@@ -165,11 +167,11 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
     def _look(self) -> None:
         """Read what is there now of the row under the cursor."""
         one = self.rows_list.current
-        if one is None or one.held_id == self._asked:
+        if one is None or one.pending_id == self._asked:
             return
-        session, self._problem, self._asked = self.session, "", one.held_id
+        session, self._problem, self._asked = self.session, "", one.pending_id
 
-        def show(found: HeldDetails) -> None:
+        def show(found: PendingDetails) -> None:
             self._details = found
             self.draw()
 
@@ -177,7 +179,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
             self._problem = f"✗ {error}"
             self.draw()
 
-        work = partial(session.service.review.show, session.caller, one.held_id)
+        work = partial(session.service.review.show, session.caller, one.pending_id)
         self._looking.latest(work, show, failed)
 
     @on(MarkAsked)
@@ -214,7 +216,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
             await self._accept_one(chosen[0], None)
 
     async def _accept_one(
-        self, one: HeldWrite, text: str | None, together: str | None = None
+        self, one: PendingWrite, text: str | None, together: str | None = None
     ) -> bool:
         """Accept it, after a yes where what it would change has changed; return whether it was."""
         if (found := self._shown_of(one)) is None:  # it is just being read, perhaps again
@@ -233,7 +235,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         seen = found.seen if found is not None else None
         accept = partial(self._accept, text=text, seen=seen, together=together)
         accepted = await self._decide([one], accept, done)
-        if accepted and text is not None and (gone := held.left_out(one, text)):
+        if accepted and text is not None and (gone := pending.left_out(one, text)):
             self.toast(gone)
         return accepted
 
@@ -242,12 +244,14 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         await self.reads.delivered()
         await self._looking.delivered()
 
-    def _shown_of(self, one: HeldWrite) -> HeldDetails | None:
-        return self._details if self._details and self._details.held_id == one.held_id else None
+    def _shown_of(self, one: PendingWrite) -> PendingDetails | None:
+        return (
+            self._details if self._details and self._details.pending_id == one.pending_id else None
+        )
 
     async def _accept(
         self,
-        one: HeldWrite,
+        one: PendingWrite,
         *,
         text: str | None,
         seen: str | None = None,
@@ -257,11 +261,11 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
 
         def ended(accepting: asyncio.Task[MutationAnswer]) -> None:
             if not accepting.cancelled() and accepting.exception() is None:
-                mended.pop(one.held_id, None)
+                mended.pop(one.pending_id, None)
 
         accept = session.service.review.accept
         accepting = asyncio.create_task(
-            accept(session.caller, one.held_id, text=text, seen=seen, together=together)
+            accept(session.caller, one.pending_id, text=text, seen=seen, together=together)
         )
         accepting.add_done_callback(ended)
         return await asyncio.shield(accepting)  # the screen may be left before it has ended
@@ -270,7 +274,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
     async def action_fix(self) -> None:
         """Edit the text and accept it."""
         one = self.row
-        draft = self.state.mended.get(one.held_id)
+        draft = self.state.mended.get(one.pending_id)
         if not keeps(one.text) or (draft is not None and not keeps(draft)):
             raise Invalid("This text cannot be edited in place; E opens it in your editor.")
         edit = EditText(
@@ -282,9 +286,9 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
             unchanged=_UNCHANGED,
             one_line=_is_fact(one, self._shown_of(one)),
         )
-        text = await self.ask_text(edit, partial(_kept, one.held_id))
+        text = await self.ask_text(edit, partial(_kept, one.pending_id))
         if text is None:
-            self.state.mended.pop(one.held_id, None)
+            self.state.mended.pop(one.pending_id, None)
         else:
             await self._accept_fixed(one, text)
 
@@ -292,21 +296,21 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
     async def action_fix_external(self) -> None:
         """Change the text in the person's own editor and let it in."""
         one = self.row
-        begin = self.state.mended.get(one.held_id, one.text)
-        with edited_outside(self, begin, (one.binding_key, one.held_id)) as text:
+        begin = self.state.mended.get(one.pending_id, one.text)
+        with edited_outside(self, begin, (one.binding_key, one.pending_id)) as text:
             if text == one.text:
-                self.state.mended.pop(one.held_id, None)
+                self.state.mended.pop(one.pending_id, None)
                 self.toast(_UNCHANGED)
             else:
                 await self._accept_fixed(one, text)
 
-    async def _accept_fixed(self, one: HeldWrite, text: str) -> None:
+    async def _accept_fixed(self, one: PendingWrite, text: str) -> None:
         """Accept it with another text, which is kept until it is accepted."""
-        self.state.mended[one.held_id] = text
+        self.state.mended[one.pending_id] = text
         if await self._accept_one(one, text):
             return
         await self.reads.delivered()
-        if self._rows.index_of(one.held_id) is None:
+        if self._rows.index_of(one.pending_id) is None:
             self.copy(text, "It does not wait any more; your text is copied.")
         else:
             self.toast("Your text is kept; e on the write takes it up.")
@@ -324,22 +328,25 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
 
         together = uuid4().hex if len(chosen) > 1 else None
 
-        async def refuse(one: HeldWrite) -> str:
+        async def refuse(one: PendingWrite) -> str:
             session = self.session
             return await session.service.review.refuse(
-                session.caller, one.held_id, reason, together=together
+                session.caller, one.pending_id, reason, together=together
             )
 
         await self._decide(chosen, refuse, "Refused")
 
     async def _decide(
-        self, chosen: list[HeldWrite], decide: Callable[[HeldWrite], Awaitable[object]], said: str
+        self,
+        chosen: list[PendingWrite],
+        decide: Callable[[PendingWrite], Awaitable[object]],
+        said: str,
     ) -> bool:
         """Decide on each; what cannot be stays, and the first reason is told.
 
         Returns whether all was decided on.
         """
-        self._let_go({one.held_id for one in chosen})
+        self._let_go({one.pending_id for one in chosen})
         done, errors = 0, []
         for one in chosen:
             try:
@@ -357,7 +364,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         return not errors
 
     async def _in_turn(
-        self, decide: Callable[[HeldWrite], Awaitable[object]], one: HeldWrite
+        self, decide: Callable[[PendingWrite], Awaitable[object]], one: PendingWrite
     ) -> object:
         """Decide after what was decided before, so that what `u` undoes is the last."""
         async with self._turn:
@@ -398,7 +405,7 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
                 reason=rule.name,
                 together=together,
             )
-            await self._decide([one], lambda held: refuse(held.held_id), "Refused")
+            await self._decide([one], lambda pending: refuse(pending.pending_id), "Refused")
 
     async def _add(self, key: str, rule: ReviewRule, together: str | None = None) -> None:
         review, caller = self.session.service.review, self.session.caller
@@ -479,12 +486,12 @@ class ReviewScreen(ModalListScreen[HeldWrite]):
         """Show the operation that asked for it."""
         from memtui.screens.state import GoTo
 
-        self.post_message(GoTo("operations", filter_line="", select=self.row.held_id))
+        self.post_message(GoTo("operations", filter_line="", select=self.row.pending_id))
 
     def action_copy(self) -> None:
         """Copy the text, or the id where there is none."""
         one = self.row
-        self.copy(one.text or one.held_id, "Copied the text." if one.text else "Copied the id.")
+        self.copy(one.text or one.pending_id, "Copied the text." if one.text else "Copied the id.")
 
 
 _SOME = (RuleAction.HOLD, RuleAction.REFUSE)
@@ -501,7 +508,7 @@ _WORDS = {
     RuleTest.INSTRUCTION: "text that looks like an instruction",
     RuleTest.PER_RUN: "what a run writes after its first {}",
     RuleTest.AGENT: "what the agent {} writes",
-    RuleTest.DOOR: "what comes through the door {}",
+    RuleTest.DOOR: "what comes through the channel {}",
     RuleTest.TEXT: "text that contains “{}”",
     RuleTest.SUBJECT: "what is about {}",
 }
@@ -540,40 +547,40 @@ def _with_rules(binding: BindingView) -> str:
 # How what waits reads.
 
 
-def columns(age: Callable[[HeldWrite], str]) -> list[Column[HeldWrite]]:
+def columns(age: Callable[[PendingWrite], str]) -> list[Column[PendingWrite]]:
     """Return the columns of the list."""
     return [
         Column("age", "waits", age, 6, "right", keep=80, tone="muted"),
         Column("by", "by", lambda one: one.principal, 12, flexible=True, keep=90, share=0.15),
         Column("does", "asks to", lambda one: one.operation_type.value, 7, keep=85, share=0.05),
-        Column("of", "of", held.owners_of, 14, flexible=True, keep=60, share=0.15),
+        Column("of", "of", pending.owners_of, 14, flexible=True, keep=60, share=0.15),
         Column("why", "rule", lambda one: ", ".join(one.reasons), 12, flexible=True, keep=70,
                share=0.2),
-        Column("what", "what", held.briefly, 16, flexible=True, keep=100, share=0.5),
+        Column("what", "what", pending.briefly, 16, flexible=True, keep=100, share=0.5),
     ]  # fmt: skip
 
 
-def _kept(held_id: str, text: str) -> KeptDraft:
+def _kept(pending_id: str, text: str) -> KeptDraft:
     """Return what is kept of a text that was to be accepted with what waits."""
     from memtui.screens.drafts import KeptDraft
 
-    return KeptDraft(text=text, held_id=held_id)
+    return KeptDraft(text=text, pending_id=pending_id)
 
 
-def _stays(one: HeldWrite) -> str:
+def _stays(one: PendingWrite) -> str:
     """Return what is stored with another text as the agent gave it, and what is not."""
-    kept = held.kept_with(one)
-    return " ".join(filter(None, (held.left_out(one, ""), f"Stays: {kept}." if kept else "")))
+    kept = pending.kept_with(one)
+    return " ".join(filter(None, (pending.left_out(one, ""), f"Stays: {kept}." if kept else "")))
 
 
-def _is_fact(one: HeldWrite, found: HeldDetails | None) -> bool:
+def _is_fact(one: PendingWrite, found: PendingDetails | None) -> bool:
     """Whether it would be a fact, as far as is known by now."""
     if one.operation_type is OperationType.WRITE:
         return getattr(one.request, "kind", "") == "fact"
     return found is not None and any(there.kind == "fact" for there in found.changes)
 
 
-def difference(found: HeldDetails, zone: tzinfo | None) -> list[Line]:
+def difference(found: PendingDetails, zone: tzinfo | None) -> list[Line]:
     """Return what it would make of what is there now."""
     if found.gone:
         return [display(_GONE, style=WARN)]
@@ -590,14 +597,14 @@ def difference(found: HeldDetails, zone: tzinfo | None) -> list[Line]:
             told.append(display(_LONGER, style=WARN))
         told += [
             labelled(name, display(value, limit=MAX_CHARACTERS, keep_newlines=True))
-            for name, value in held.fields(one, zone)
+            for name, value in pending.fields(one, zone)
         ]
     return told
 
 
-def about(one: HeldWrite, state: AppState) -> list[Line]:
+def about(one: PendingWrite, state: AppState) -> list[Line]:
     """Return who asked for it, when, where from, and why it waits."""
-    told = held.about(one, state.true_clock(), state.zone)
+    told = pending.about(one, state.true_clock(), state.zone)
     return [
         labelled(
             name,
@@ -609,11 +616,11 @@ def about(one: HeldWrite, state: AppState) -> list[Line]:
     ]
 
 
-def beside(found: HeldDetails) -> Iterator[list[Line]]:
+def beside(found: PendingDetails) -> Iterator[list[Line]]:
     """Yield what to beware of: an order, what says otherwise, what has changed since."""
     if found.orders:
-        yield [display(held.ORDERS, style=WARN)]
-    for title, records in held.beside(found):
+        yield [display(pending.ORDERS, style=WARN)]
+    for title, records in pending.beside(found):
         if records:
             yield [heading(title), *(one for record in records for one in _record_lines(record))]
 
@@ -625,7 +632,7 @@ def _record_lines(record: Record) -> Iterator[Line]:
         yield labelled(name, display(value, limit=MAX_CHARACTERS))
 
 
-def _versions(found: HeldDetails, text: str | None) -> Iterator[str]:
+def _versions(found: PendingDetails, text: str | None) -> Iterator[str]:
     yield "When it was held:"
     yield from (f"  {one.text}" for one in found.then)
     yield "Now:"

@@ -12,7 +12,7 @@ from memtui.contract import Filter, MemtuiError, NotFound, RecordHandle
 from memtui.filters import format_filter
 from memtui.screens.base import conversation
 from memtui.screens.modal import ModalListScreen, show_over
-from memtui.screens.replay import Replay
+from memtui.screens.replay import ReplayScreen
 from memtui.screens.state import GoTo
 from memtui.widgets import format as fmt
 from memtui.widgets import runs as words
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     from memtui.screens.state import AppState
     from memtui.service.runs import Run, RunPage
 
-Told = tuple[str, RecordHandle, str]
+RecordAt = tuple[str, RecordHandle, str]
 """The key of a binding, a record there, and its text."""
 
 _PAGE = 100
 _HINT = "agent:coding since:7d type:write; empty: all   enter filter   esc go back"
 
 
-class Runs(ModalListScreen["Run"]):
+class RunsScreen(ModalListScreen["Run"]):
     """List runs, the last to do something first; `enter` replays one."""
 
     ACTION_GROUP = "runs"
     NOUN = "run"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("runs")
 
-    def __init__(self, state: AppState, told: Told | None = None) -> None:
+    def __init__(self, state: AppState, told: RecordAt | None = None) -> None:
         """Set it up; `told` is a record: only runs that were told it or got it."""
         super().__init__(state)
         self._told = told
@@ -156,7 +156,7 @@ class Runs(ModalListScreen["Run"]):
     @conversation
     async def action_replay(self) -> None:
         """Replay the run under the cursor."""
-        await show_over(self, Replay(self.state, self._run.run_id))
+        await show_over(self, ReplayScreen(self.state, self._run.run_id))
 
     def action_operations(self) -> None:
         """Show all operations of the run."""
@@ -217,7 +217,7 @@ def run_content(run: Run | None, now: datetime, zone: tzinfo | None, width: int)
         labelled("user", ", ".join(run.subjects)),
         labelled("issue", ", ".join(run.issues)),
         labelled("by", ", ".join(run.principals)),
-        labelled("through", ", ".join(run.doors)),
+        labelled("through", ", ".join(run.channels)),
     ]
     did: list[Line] = [
         labelled("given", words.given(run)),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from memtui.service.answers import WriteSource
 
 _MOST = 500
-_HINT = "agent:coding since:7d door:hook; empty: all   enter filter   esc go back"
+_HINT = "agent:coding since:7d channel:hook; empty: all   enter filter   esc go back"
 
 
 class Sources(ModalListScreen["WriteSource"]):
@@ -163,7 +163,7 @@ def columns(clock: Callable[[], datetime]) -> list[Column[WriteSource]]:
         Column("agent", "agent", lambda one: one.agent_id, 9, flexible=True, keep=82),
         Column("by", "by", lambda one: by_cell(one.principal, one.agent_id), 10, flexible=True,
                keep=80),
-        Column("door", "through", lambda one: one.door, 7, keep=60),
+        Column("channel", "through", lambda one: one.channel, 7, keep=60),
         Column("binding", "binding", lambda one: one.binding_key, 9, keep=40),
     ]  # fmt: skip
 
@@ -188,7 +188,7 @@ def source_content(
             ],
             [
                 display("the last write", style=DIM),
-                labelled("by", f"{one.principal} at {one.door}"),
+                labelled("by", f"{one.principal} at {one.channel}"),
                 labelled("agent", one.agent_id),
                 labelled("run", one.run_id),
                 labelled("binding", one.binding_key),

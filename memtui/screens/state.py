@@ -39,7 +39,7 @@ from memtui.widgets.format import counted
 from memtui.wording import unknown
 
 if TYPE_CHECKING:
-    from memtui.backends.discovery import Finding
+    from memtui.backends.discovery import DiscoveredMemory
     from memtui.contract import Embedding
     from memtui.screens.drafts import KeptDraft
     from memtui.service import MemoryService
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         Resolution,
     )
     from memtui.service.limits import SpendingStatus
-    from memtui.service.review import HeldWrite
+    from memtui.service.review import PendingWrite
     from memtui.service.visibility import Caller
 
 K = TypeVar("K")
@@ -379,9 +379,9 @@ class StateController:
 
     def _session_of(self, service: MemoryService, company: CompanyView) -> ServiceSession:
         from memtui.service import caller_of
-        from memtui.store.operation import APP_DOOR
+        from memtui.store.operation import APP_CHANNEL
 
-        caller = caller_of(self._settings, company.company_id, APP_DOOR)
+        caller = caller_of(self._settings, company.company_id, APP_CHANNEL)
         caller = caller.model_copy(update={"as_of": self.state.as_of})
         return ServiceSession(service, caller, company)
 
@@ -625,7 +625,7 @@ class StateController:
         if session is None or self.state.as_of is not None or not session.caller.by_person:
             return
 
-        def show(found: list[HeldWrite]) -> None:
+        def show(found: list[PendingWrite]) -> None:
             if self.state.waiting != len(found):
                 self._set(replace(self.state, waiting=len(found)))
 
@@ -694,7 +694,7 @@ class StateController:
             if is_first_start(state):
                 self._finding.latest(find_memories, self._offer, self._failed)
 
-    def _offer(self, findings: tuple[Finding, ...]) -> None:
+    def _offer(self, findings: tuple[DiscoveredMemory, ...]) -> None:
         if said := offer(findings, self.state.keymap.label("app.go_bindings")):
             toast(self._app, said, title="Memories on this machine", timeout=12)
 
@@ -782,7 +782,7 @@ async def _resolve(session: ServiceSession, wanted: AppState) -> AppState:
     )
 
 
-async def find_memories() -> tuple[Finding, ...]:
+async def find_memories() -> tuple[DiscoveredMemory, ...]:
     """Look for memories on this machine, off the event loop; it reads and adds nothing."""
     from memtui.backends.discovery import discover_here
 
@@ -795,7 +795,7 @@ def is_first_start(state: AppState) -> bool:
     return len(state.bindings) <= 1 and health is not None and health.health.records == 0
 
 
-def offer(findings: tuple[Finding, ...], key: str) -> str:
+def offer(findings: tuple[DiscoveredMemory, ...], key: str) -> str:
     """Return the sentence that points at what was found; empty where nothing can be added."""
     usable = sum(1 for one in findings if one.usable)
     if not usable:

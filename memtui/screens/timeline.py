@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 NO_OPERATION = "memtui's log does not say."
 
 
-class Version(NamedTuple):
+class TimelineVersion(NamedTuple):
     """A version of the record, and the text that it took the place of."""
 
     number: int
@@ -140,10 +140,10 @@ class OtherChange(NamedTuple):
         return actor(self.made_by)
 
 
-Row: TypeAlias = Version | OtherChange
+Row: TypeAlias = TimelineVersion | OtherChange
 
 
-class Timeline(ModalListScreen[Row]):
+class TimelineScreen(ModalListScreen[Row]):
     """Every version of a record that is known, and every other change, the newest first."""
 
     ACTION_GROUP = "timeline"
@@ -268,7 +268,7 @@ def rows_of(answer: TimelineAnswer) -> list[Row]:
             rows.append(others.pop(0))
         made = changes.get(entry.made_by.operation_id) if entry.made_by else None
         fields = _fields(made) if made else ()
-        rows.append(Version(len(entries) - place, entry, before, fields))
+        rows.append(TimelineVersion(len(entries) - place, entry, before, fields))
     if entries and entries[-1].valid_from is None:
         rows[-1:-1] = others
         return rows
@@ -344,7 +344,7 @@ def _texts(change: Change) -> Iterator[Line]:
         yield from change_lines(change)
 
 
-def _held(version: Version, now: datetime, zone: tzinfo | None) -> list[Line]:
+def _held(version: TimelineVersion, now: datetime, zone: tzinfo | None) -> list[Line]:
     """Return from when until when a version held."""
     entry = version.entry
     began = moment(entry.valid_from, now, zone) if entry.valid_from else "nobody knows since when"
@@ -364,7 +364,7 @@ def _made(row: Row, now: datetime) -> list[Line]:
     if row.source is not None:
         source = display(fmt.source_line(row.source), limit=200)
         found.append(labelled("why", line(source, key_hint("o", "open"), gap="   ")))
-    if isinstance(row, Version) and row.entry.ended_by is not None:
+    if isinstance(row, TimelineVersion) and row.entry.ended_by is not None:
         found.append(labelled("ended", _by(row.entry.ended_by, now)))
     return found
 

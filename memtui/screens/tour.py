@@ -18,7 +18,7 @@ from memtui.widgets.display import ACCENT, DIM, STRONG, display, hanging, line, 
 from memtui.widgets.format import counted
 
 if TYPE_CHECKING:
-    from memtui.backends.discovery import Finding
+    from memtui.backends.discovery import DiscoveredMemory
     from memtui.screens.base import MemtuiScreen
     from memtui.screens.state import AppState
 
@@ -80,7 +80,7 @@ class Tour(Sheet):
         state = frame.state
         self._frame = frame
         self._is_demo = state.paths.demo_file.exists()
-        self._findings: Sequence[Finding] | None = None
+        self._findings: Sequence[DiscoveredMemory] | None = None
         self._looking = Background(self, "discovery")
         self._chosen: int | None = None
         """The thing to try that waits for the service to be open."""
@@ -93,7 +93,7 @@ class Tour(Sheet):
         if not self._is_demo:
             self._looking.latest(find_memories, self._show_findings, self._frame.fail)
 
-    def _show_findings(self, findings: Sequence[Finding]) -> None:
+    def _show_findings(self, findings: Sequence[DiscoveredMemory]) -> None:
         self._findings = findings
         self.show(self._drawn)
 

@@ -1,4 +1,4 @@
-"""The service: what every door asks, and the only way to a provider."""
+"""The service: what every channel asks, and the only way to a provider."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,9 @@ from memtui.service.answers import (
     Erasure,
     ExplainAnswer,
     GetAnswer,
-    Held,
     HistoryAnswer,
     MutationAnswer,
+    PendingChange,
     ProfileAnswer,
     Provenance,
     QueryAnswer,
@@ -63,8 +63,16 @@ if TYPE_CHECKING:
     )
     from memtui.service.patterns import PatternRequest, PatternsAnswer
     from memtui.service.pruning import PruneAnswer, PruneEverywhere, PruneRequest
-    from memtui.service.review import HeldDetails, HeldWrite
-    from memtui.service.runs import RecordState, Replay, Run, RunPage, RunRecord, RunStep, ToldNow
+    from memtui.service.review import PendingDetails, PendingWrite
+    from memtui.service.runs import (
+        AssembledNow,
+        RecordState,
+        Replay,
+        Run,
+        RunPage,
+        RunRecord,
+        RunStep,
+    )
     from memtui.service.stored_secrets import StoredSecret
     from memtui.service.survey import PurgeAnswer, PurgeRequest
 
@@ -95,8 +103,8 @@ _MODULES = {
     ),
     "patterns": ("PatternRequest", "PatternsAnswer"),
     "pruning": ("PruneAnswer", "PruneEverywhere", "PruneRequest"),
-    "review": ("HeldDetails", "HeldWrite"),
-    "runs": ("RecordState", "Replay", "Run", "RunPage", "RunRecord", "RunStep", "ToldNow"),
+    "review": ("PendingDetails", "PendingWrite"),
+    "runs": ("RecordState", "Replay", "Run", "RunPage", "RunRecord", "RunStep", "AssembledNow"),
     "survey": ("PurgeAnswer", "PurgeRequest"),
     "stored_secrets": ("StoredSecret",),
 }

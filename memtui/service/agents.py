@@ -1,6 +1,6 @@
-"""The agents that are connected now, through whatever door, and what each was told last.
+"""The agents that are connected now, through whatever channel, and what each was told last.
 
-A door with sessions announces who is connected (`memtui.service.sessions`), which tells this
+A channel with sessions announces who is connected (`memtui.service.sessions`), which tells this
 machine's, also before they ask anything. The log tells all others: whoever did something lately.
 """
 
@@ -24,10 +24,10 @@ from memtui.contract import (
     UtcDatetime,
 )
 from memtui.json_text import json_text
-from memtui.service.core import Group
+from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller
 from memtui.store.operation import Operation
-from memtui.store.sight import Sight
+from memtui.store.visibility import Visibility
 
 if TYPE_CHECKING:
     from memtui.service.sessions import Sessions
@@ -50,7 +50,7 @@ _MOST = 500
 """Operations that are looked through, of the last minutes and of a session."""
 
 
-class Told(Model):
+class LastAnswer(Model):
     """The last answer that an agent got."""
 
     operation_id: str
@@ -70,7 +70,7 @@ class Connected(Model):
     principal: str
     acts_for: str | None = None
     """Known of one that has a session open."""
-    door: str
+    channel: str
     client: str | None = None
     """The program and its version, as it says itself."""
     project_id: str | None = None
@@ -80,7 +80,7 @@ class Connected(Model):
     since: UtcDatetime
     """When its session began, or the first of its operations that is of the last minutes."""
     last_seen: UtcDatetime
-    told: Told | None = None
+    last_answer: LastAnswer | None = None
     """None: nothing lately."""
 
 
@@ -92,7 +92,7 @@ class _Announcement(Model):
     about: Connected
 
 
-class Agents(Group):
+class Agents(ServiceModule):
     """Who is connected."""
 
     async def seen(
@@ -114,24 +114,26 @@ class Agents(Group):
         about = Connected(
             principal=caller.principal,
             acts_for=caller.acts_for,
-            door=caller.door,
+            channel=caller.channel,
             client=client,
             project_id=scope.project_id,
             run_id=caller.run_id,
             is_open=True,
-            since=self._core.clock(),
-            last_seen=self._core.clock(),
+            since=self._runtime.clock(),
+            last_seen=self._runtime.clock(),
         )
         said = _Announcement(company_id=caller.company_id, may_vanish=may_vanish, about=about)
         document = said.model_dump(mode="json")
         try:
-            await asyncio.to_thread(self._core.recorder.sessions.announce, _name(caller), document)
+            await asyncio.to_thread(
+                self._runtime.recorder.sessions.announce, _name(caller), document
+            )
         except OSError as error:  # a full disk keeps nobody from being answered
             _log.warning("who is connected cannot be noted: %s", error)
 
     async def left(self, caller: Caller) -> None:
         """Note that the session of a caller's run has ended."""
-        await asyncio.to_thread(self._core.recorder.sessions.withdraw, _name(caller))
+        await asyncio.to_thread(self._runtime.recorder.sessions.withdraw, _name(caller))
 
     async def connected(self, caller: Caller, within: timedelta = RECENT) -> list[Connected]:
         """Return who is connected, the last seen first, as far as the caller may see it.
@@ -140,29 +142,29 @@ class Agents(Group):
             caller: Who asks.
             within: How long ago somebody without an open session may have done something.
         """
-        sessions = self._core.recorder.sessions
+        sessions = self._runtime.recorder.sessions
 
         def read() -> list[Connected]:
-            sight = self._core.sight(caller)
-            log = self._core.log(caller.company_id, sight)
-            since = self._core.clock() - within
+            visibility = self._runtime.visibility(caller)
+            log = self._runtime.log(caller.company_id, visibility)
+            since = self._runtime.clock() - within
             lately = Filter(since=since, own=True)
             recent = log.page(lately, limit=_MOST, strict=False).operations
-            open_here = self._announced(sessions, caller.company_id, sight, since)
+            open_here = self._announced(sessions, caller.company_id, visibility, since)
             found = {(one.principal, one.run_id): one for one in open_here}
             for place, own in _by_run(recent).items():
                 found[place] = _joined(found.get(place), own)
             for place, one in found.items():
-                if one.told is None and one.run_id is not None and one.is_open:
+                if one.last_answer is None and one.run_id is not None and one.is_open:
                     of_run = Filter(run_id=one.run_id, own=True)
                     older = log.page(of_run, limit=_MOST, strict=False).operations
-                    found[place] = one.model_copy(update={"told": _told(older)})
+                    found[place] = one.model_copy(update={"last_answer": _told(older)})
             return sorted(found.values(), key=lambda one: one.last_seen, reverse=True)
 
         return await asyncio.to_thread(read)
 
     def _announced(
-        self, sessions: Sessions, company_id: str, sight: Sight | None, since: datetime
+        self, sessions: Sessions, company_id: str, visibility: Visibility | None, since: datetime
     ) -> Iterator[Connected]:
         for document, seen in sessions.announced():
             try:
@@ -173,15 +175,19 @@ class Agents(Group):
             if said.company_id != company_id or not is_there:
                 continue
             one = said.about.model_copy(update={"last_seen": seen})
-            if _may_see(sight, one):
+            if _may_see(visibility, one):
                 yield one
 
 
-def _may_see(sight: Sight | None, one: Connected) -> bool:
+def _may_see(visibility: Visibility | None, one: Connected) -> bool:
     """Whether somebody may know of a session: its person, its project's members, who manages."""
-    if sight is None or sight.manages or sight.person in {one.principal, one.acts_for}:
+    if (
+        visibility is None
+        or visibility.manages
+        or visibility.person in {one.principal, one.acts_for}
+    ):
         return True
-    return one.project_id is not None and sight.reads(
+    return one.project_id is not None and visibility.reads(
         Scope(company_id="-", project_id=one.project_id)
     )
 
@@ -190,7 +196,7 @@ def _by_run(recent: Sequence[Operation]) -> dict[tuple[str, str | None], list[Op
     """Return what agents did, the newest first, by principal and run."""
     found: dict[tuple[str, str | None], list[Operation]] = {}
     for one in recent:
-        if one.door in _DOORS or one.principal.startswith("agent:"):
+        if one.channel in _DOORS or one.principal.startswith("agent:"):
             found.setdefault((one.principal, one.scope.run_id), []).append(one)
     return found
 
@@ -201,18 +207,18 @@ def _joined(session: Connected | None, own: Sequence[Operation]) -> Connected:
     seen = _end_of(newest)
     if session is not None:
         return session.model_copy(
-            update={"last_seen": max(session.last_seen, seen), "told": _told(own)}
+            update={"last_seen": max(session.last_seen, seen), "last_answer": _told(own)}
         )
     projects = (one.scope.project_id for one in own if one.scope.project_id)
     return Connected(
         principal=newest.principal,
-        door=newest.door,
+        channel=newest.channel,
         project_id=next(projects, None),
         run_id=newest.scope.run_id,
         is_open=False,
         since=oldest.started_at,
         last_seen=seen,
-        told=_told(own),
+        last_answer=_told(own),
     )
 
 
@@ -220,13 +226,13 @@ def _end_of(operation: Operation) -> datetime:
     return operation.started_at + timedelta(milliseconds=operation.latency_ms or 0)
 
 
-def _told(operations: Sequence[Operation]) -> Told | None:
+def _told(operations: Sequence[Operation]) -> LastAnswer | None:
     """Return the newest answer among operations, newest first."""
     for one in operations:
         if one.operation_type in _TOLD and one.status is OperationStatus.OK:
             asked = one.request.get("query") or one.request.get("prompt")
             tokens = one.request.get("tokens")
-            return Told(
+            return LastAnswer(
                 operation_id=one.operation_id,
                 operation_type=one.operation_type,
                 at=one.started_at,

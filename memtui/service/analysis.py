@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar, cast
 
 from memtui.contract import Denied, Filter, Invalid, OperationType, Unavailable
-from memtui.service.core import Group, in_thread
+from memtui.service.runtime import ServiceModule, in_thread
 from memtui.service.visibility import Caller, person_of
 from memtui.store.database import Database
 from memtui.store.operation import Operation
-from memtui.store.sight import Sight
+from memtui.store.visibility import Visibility
 
 if TYPE_CHECKING:
     from memtui.analytics.archive import ArchiveCheck
     from memtui.analytics.audit import AuditCheck, Watch
     from memtui.analytics.export import Exported, ExportFormat
     from memtui.analytics.figures import Bucket, HitSign, Stats
-    from memtui.analytics.layout import Folder, Manifest, Segment
+    from memtui.analytics.layout import ArchiveFolder, Manifest, Segment
     from memtui.analytics.objects import ObjectStore
     from memtui.analytics.reading import Tail, View
     from memtui.analytics.rows import LogEngine
@@ -91,26 +91,27 @@ class LogView:
         self._view.close()
 
 
-class Analysis(Group):
+class Analysis(ServiceModule):
     """Questions about a company's operations, hot and sealed alike. None of them is an operation.
 
-    Answers and figures are of what the caller may see (`memtui.store.sight.Sight`). What tells of
-    no operation but how many there are - segments, whether they are whole, whether the chain is -
-    every member may ask. Each raises `Denied` where the company has members and the caller is none.
+    Answers and figures are of what the caller may see (`memtui.store.visibility.Visibility`). What
+    tells of no operation but how many there are - segments, whether they are whole, whether the
+    chain is - every member may ask. Each raises `Denied` where the company has members and the
+    caller is none.
 
     DuckDB starts with the first question that needs it and stays until `close`.
     """
 
     def __init__(self, service: MemoryService) -> None:
         super().__init__(service)
-        self.database: Database = self._core.database
+        self.database: Database = self._runtime.database
         """The control plane's."""
-        self.archive_folder: Path = self._core.archive
+        self.archive_folder: Path = self._runtime.archive
         """Where sealed operations lie."""
         self.archive_url = service.settings.archive_url
         """The object store that has a copy of it; empty: none."""
         self._making = threading.Lock()
-        self._engines: dict[tuple[type[LogEngine], str, Sight | None, str], LogEngine] = {}
+        self._engines: dict[tuple[type[LogEngine], str, Visibility | None, str], LogEngine] = {}
         """By kind, company, what may be seen, and time zone."""
 
     @in_thread
@@ -163,13 +164,13 @@ class Analysis(Group):
             loop.call_soon_threadsafe(show, found)
 
         def open_view() -> tuple[View, Callable[[], None]]:
-            sight = self._core.sight(caller)
+            visibility = self._runtime.visibility(caller)
 
             def check() -> None:
-                if self._core.sight(caller) != sight:
+                if self._runtime.visibility(caller) != visibility:
                     raise Denied("What you may see has changed; open the operations again.")
 
-            log = self._engine(OperationLog, caller.company_id, sight)
+            log = self._engine(OperationLog, caller.company_id, visibility)
             told = None if early is None else tell
             return log.open(asked, sort, stop=stop, early=told), check
 
@@ -193,7 +194,7 @@ class Analysis(Group):
         zone: str = "UTC",
     ) -> Stats:
         """Return the exact figures of what a filter lets through (`Rollups.stats`)."""
-        figures = self.figures(caller.company_id, self._core.sight(caller), zone)
+        figures = self.figures(caller.company_id, self._runtime.visibility(caller), zone)
         return figures.stats(caller.by_then(chosen), by=by, bucket=bucket, hit_sign=hit_sign)
 
     @in_thread
@@ -211,14 +212,14 @@ class Analysis(Group):
 
         To who looks at the past they are those of what had begun by then.
         """
-        figures = self.figures(caller.company_id, self._core.sight(caller), zone)
+        figures = self.figures(caller.company_id, self._runtime.visibility(caller), zone)
         end = caller.by_then(None).until
         return figures.dashboard(bucket, since=since, until=until, before=end, hit_sign=hit_sign)
 
     @in_thread
     def prepare(self, caller: Caller, *, zone: str = "UTC") -> None:
         """Make the dashboard's figures of what is sealed, so that its first painting is quick."""
-        self.figures(caller.company_id, self._core.sight(caller), zone).prepare()
+        self.figures(caller.company_id, self._runtime.visibility(caller), zone).prepare()
 
     @in_thread
     def sql(
@@ -243,7 +244,9 @@ class Analysis(Group):
                 "what started before."
             )
 
-        console = self._engine(SqlConsole, caller.company_id, self._core.sight(caller), zone)
+        console = self._engine(
+            SqlConsole, caller.company_id, self._runtime.visibility(caller), zone
+        )
         return console.run(statement, time_limit_s=time_limit_s, max_rows=max_rows)
 
     def cancel_sql(self, caller: Caller) -> None:
@@ -251,15 +254,17 @@ class Analysis(Group):
         from memtui.analytics.sql import SqlConsole
 
         person = person_of(caller)
-        for (_, company_id, sight, _), engine in tuple(self._engines.items()):
-            is_own = company_id == caller.company_id and (sight is None or sight.person == person)
+        for (_, company_id, visibility, _), engine in tuple(self._engines.items()):
+            is_own = company_id == caller.company_id and (
+                visibility is None or visibility.person == person
+            )
             if is_own and isinstance(engine, SqlConsole):
                 engine.cancel()
 
     @in_thread
     def segments(self, caller: Caller) -> Manifest:
         """Return what is sealed, oldest first."""
-        self._core.sight(caller)
+        self._runtime.visibility(caller)
         return self._folder(caller.company_id).read()
 
     async def seal(
@@ -280,12 +285,12 @@ class Analysis(Group):
         """
         from memtui.analytics import seal
 
-        now = self._core.clock()
+        now = self._runtime.clock()
         limit = (
             None if everything else before or now - timedelta(days=self._service.settings.hot_days)
         )
         asked = {"seal": "everything" if limit is None else limit.isoformat()}
-        async with self._core.configured(caller, asked, in_read_only=True):
+        async with self._runtime.configured(caller, asked, in_read_only=True):
             done = await asyncio.to_thread(
                 lambda: seal.seal(
                     self.database,
@@ -294,7 +299,7 @@ class Analysis(Group):
                     before=limit,
                     now=now,
                     principal=caller.principal,
-                    door=caller.door,
+                    channel=caller.channel,
                 )
             )
             if self.archive_url:
@@ -311,7 +316,7 @@ class Analysis(Group):
             Unavailable: the store cannot be reached, or a file in it is damaged.
         """
         asked = {"fetch": self.archive_url}
-        async with self._core.configured(caller, asked, in_read_only=True):
+        async with self._runtime.configured(caller, asked, in_read_only=True):
             return await asyncio.to_thread(self._store().fetch, self._folder(caller.company_id))
 
     @in_thread
@@ -319,7 +324,7 @@ class Analysis(Group):
         """Check the sealed files against their manifest, and the manifest against the log."""
         from memtui.analytics import archive
 
-        self._core.sight(caller)
+        self._runtime.visibility(caller)
         return archive.verify(self.archive_folder, caller.company_id, self.database)
 
     async def verify_chain(
@@ -351,7 +356,7 @@ class Analysis(Group):
     def _verify_chain(self, caller: Caller, watch: Watch) -> AuditCheck:
         from memtui.analytics import audit
 
-        self._core.sight(caller)
+        self._runtime.visibility(caller)
         company_id, notes = caller.company_id, self.database.notes
         noted = (
             notes.read(company_id) if notes else None
@@ -360,7 +365,7 @@ class Analysis(Group):
         if found.problem is not None:
             return found
         chosen = Filter(operation_type=OperationType.REPAIR)
-        repairs = self._core.log(caller.company_id).page(chosen, limit=_SHOWN_GAPS).operations
+        repairs = self._runtime.log(caller.company_id).page(chosen, limit=_SHOWN_GAPS).operations
         gaps = tuple(
             audit.Gap.like(
                 one,
@@ -380,13 +385,13 @@ class Analysis(Group):
         """
         from memtui.analytics import audit
 
-        sight = self._core.sight(caller)
+        visibility = self._runtime.visibility(caller)
         return audit.export(
             self.database,
             self.archive_folder,
             caller.company_id,
             target,
-            visible=lambda operation: sight is None or sight.sees(operation),
+            visible=lambda operation: visibility is None or visibility.sees(operation),
         )
 
     async def export(
@@ -405,8 +410,10 @@ class Analysis(Group):
         """
         from memtui.analytics.export import Exporter
 
-        sight = await asyncio.to_thread(self._core.sight, caller)
-        exporter = Exporter(self.database, self.archive_folder, caller.company_id, sight=sight)
+        visibility = await asyncio.to_thread(self._runtime.visibility, caller)
+        exporter = Exporter(
+            self.database, self.archive_folder, caller.company_id, visibility=visibility
+        )
         asked = caller.by_then(chosen)
 
         def export() -> Exported:
@@ -452,26 +459,26 @@ class Analysis(Group):
                     f"({error.strerror}); make that possible and ask again."
                 ) from error
 
-    def figures(self, company_id: str, sight: Sight | None, zone: str = "UTC") -> Rollups:
+    def figures(self, company_id: str, visibility: Visibility | None, zone: str = "UTC") -> Rollups:
         """Return who adds up what may be seen of a log. Only the service's own parts call it."""
         from memtui.analytics.reading import OperationLog
         from memtui.analytics.stats import Rollups
 
         return Rollups(
-            self._engine(OperationLog, company_id, sight),
+            self._engine(OperationLog, company_id, visibility),
             zone=zone,
             score_threshold=self._service.settings.score_threshold,
             thresholds=self._service.settings.score_thresholds,
         )
 
     def _engine(
-        self, kind: type[EngineT], company_id: str, sight: Sight | None, zone: str = "UTC"
+        self, kind: type[EngineT], company_id: str, visibility: Visibility | None, zone: str = "UTC"
     ) -> EngineT:
-        place = kind, company_id, sight, zone
+        place = kind, company_id, visibility, zone
         with self._making:
             if place not in self._engines:
                 self._engines[place] = kind(
-                    self.database, self.archive_folder, company_id, sight=sight, zone=zone
+                    self.database, self.archive_folder, company_id, visibility=visibility, zone=zone
                 )
             return cast("EngineT", self._engines[place])
 
@@ -480,7 +487,7 @@ class Analysis(Group):
         for place in [place for place in self._engines if place[1] == company_id]:
             del self._engines[place]
 
-    def renew_store(self, folder: Folder) -> None:
+    def renew_store(self, folder: ArchiveFolder) -> None:
         """Bring segments that were written anew to the object store, if there is one. Blocking.
 
         Raises:
@@ -497,10 +504,10 @@ class Analysis(Group):
             raise Invalid("No object store is set; give its URL in the setting archive_url.")
         return ObjectStore(self.archive_url)
 
-    def _folder(self, company_id: str) -> Folder:
-        from memtui.analytics.layout import Folder
+    def _folder(self, company_id: str) -> ArchiveFolder:
+        from memtui.analytics.layout import ArchiveFolder
 
-        return Folder(self.archive_folder, company_id)
+        return ArchiveFolder(self.archive_folder, company_id)
 
     @in_thread
     def close(self) -> None:

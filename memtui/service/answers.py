@@ -88,8 +88,8 @@ class RuleTest(StrEnum):
     """What is written after so many memories of one run; without a run, of one hour."""
     AGENT = "agent"
     """What this agent writes."""
-    DOOR = "door"
-    """What comes through this door: mcp, http, hook, cli."""
+    DOOR = "channel"
+    """What comes through this channel: mcp, http, hook, cli."""
     TEXT = "text"
     """What has these words in it."""
     SUBJECT = "subject"
@@ -120,10 +120,10 @@ class ReviewRule(Model):
         return " ".join(filter(None, (self.action, self.test, self.value)))
 
 
-class Held(Model):
+class PendingChange(Model):
     """What an agent is told whose write waits for a person."""
 
-    held_id: str
+    pending_id: str
     """What `memtui review show` takes."""
     reasons: tuple[str, ...]
     """The names of the rules that hold it."""
@@ -133,9 +133,9 @@ class Held(Model):
     @property
     def sentence(self) -> str:
         """What to tell whoever asked for it."""
-        already = "It waits already: held" if self.again else "Held"
+        already = "It waits already: held" if self.again else "PendingChange"
         return (
-            f"{already} for review as {self.held_id} ({', '.join(self.reasons)}). Nothing is "
+            f"{already} for review as {self.pending_id} ({', '.join(self.reasons)}). Nothing is "
             "changed until a person accepts it; do not try again."
         )
 
@@ -262,7 +262,7 @@ class MutationAnswer(Answer):
     linked: dict[str, str] = {}
     """Old record id to new, where the provider could not restore an id."""
     undoes: str | None = None
-    held: Held | None = None
+    pending: PendingChange | None = None
     """Nothing was changed: it waits for a person; None: it does not."""
     settings: tuple[SettingChange, ...] = ()
     """Settings that an undo put back, and what waits for review again or no more; `before` is what
@@ -367,7 +367,7 @@ class WriteSource(Model):
     """The last write; who did it, for which agent, through what and where, follows."""
     principal: str
     agent_id: str | None
-    door: str
+    channel: str
     binding_key: str | None
     problem: str | None = None
     """Why nothing more is known of the last write: it is damaged."""

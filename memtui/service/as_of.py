@@ -393,7 +393,7 @@ class BindingThen:
         top = max((score for _, score in scored), default=0.0) or 1.0
         shares = [(round(score / top, _DIGITS), one) for one, score in scored]
         shares.sort(key=lambda pair: (-pair[0], _id(pair[1])))
-        return [one.model_copy(update={"score": share}) for share, one in shares]
+        return [one.model_copy(update={"score": fan_out}) for fan_out, one in shares]
 
     async def explain(self, request: QueryRequest) -> Explanation:
         """Trace how the provider answers for the moment, and what is ranked here instead."""

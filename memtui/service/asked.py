@@ -14,8 +14,8 @@ from memtui.contract import (
     Scope,
 )
 from memtui.service.context import ContextRequest
-from memtui.service.core import EXPLICIT_KEY
 from memtui.service.log import CompanyLog
+from memtui.service.runtime import EXPLICIT_KEY
 from memtui.store.given import texts_given
 from memtui.store.operation import Operation
 

@@ -146,7 +146,7 @@ def backup(
 def _unchanged(log: SealedLog) -> Iterator[None]:
     """Keep a log from being sealed; where nobody can write, nobody seals either."""
     from memtui.analytics.archive import locked
-    from memtui.analytics.layout import Folder
+    from memtui.analytics.layout import ArchiveFolder
 
     if log.manifest is None:
         raise Unavailable(
@@ -156,7 +156,7 @@ def _unchanged(log: SealedLog) -> Iterator[None]:
     if not is_writable(log.folder):
         yield
         return
-    with locked(Folder(log.folder.parent, log.manifest.company_id)):
+    with locked(ArchiveFolder(log.folder.parent, log.manifest.company_id)):
         yield
 
 
@@ -238,9 +238,9 @@ class _Writer:
     def _refuse_damage(self, company_id: str, ends: LogEnds) -> None:
         """A backup of damaged segments would only be found out when it is needed."""
         from memtui.analytics.archive import refuse_gap
-        from memtui.analytics.layout import Folder
+        from memtui.analytics.layout import ArchiveFolder
 
-        folder = Folder(self._paths.archive, company_id)
+        folder = ArchiveFolder(self._paths.archive, company_id)
         manifest = folder.read()
         refuse_gap(manifest, ends)
         for segment in manifest.segments:

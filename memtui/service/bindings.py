@@ -30,9 +30,10 @@ from memtui.service.answers import (
     ReviewRule,
     TargetView,
 )
-from memtui.service.core import (
-    Core,
-    Group,
+from memtui.service.redaction import redact_config
+from memtui.service.runtime import (
+    ServiceModule,
+    ServiceRuntime,
     at_once,
     check_key,
     check_target_id,
@@ -40,18 +41,17 @@ from memtui.service.core import (
     find_company,
     to_its_end,
 )
-from memtui.service.redaction import redact_config
 from memtui.service.visibility import Caller
 from memtui.store import bindings as table
 from memtui.store import settings
 from memtui.store.compiled import BindingRow, TargetRow
-from memtui.store.database import Connection
+from memtui.store.database import DatabaseConnection
 
 if TYPE_CHECKING:
-    from memtui.backends.discovery import Finding
+    from memtui.backends.discovery import DiscoveredMemory
     from memtui.service.provider_views import ProviderView
 
-Look: TypeAlias = "Callable[[Connection], None]"
+Look: TypeAlias = "Callable[[DatabaseConnection], None]"
 """Looks at the database once more, in the transaction that changes it, and may refuse."""
 
 _TARGET_TYPES = ("company", "project", "agent")
@@ -59,16 +59,16 @@ _LATENCIES = 60
 _SEEN_BY_ADAPTERS = {"config", "enabled", "read_only"}
 
 
-class Bindings(Group):
+class Bindings(ServiceModule):
     """The bindings of companies: those there are, and changing them."""
 
     def providers(self) -> list[str]:
         """Return the installed providers' names."""
-        return self._core.providers.names()
+        return self._runtime.providers.names()
 
     def provider(self, name: str) -> type[Adapter]:
         """Return the class of a provider. Blocking; raises `Invalid` if there is none."""
-        return self._core.providers.load(name)
+        return self._runtime.providers.load(name)
 
     async def provider_view(self, name: str) -> ProviderView:
         """Say what a provider opens, what can be set and what it can do; or why it is not used.
@@ -76,18 +76,18 @@ class Bindings(Group):
         Raises:
             Invalid: there is no such provider.
         """
-        return await self._core.providers.view(name)
+        return await self._runtime.providers.view(name)
 
     def is_plugin(self, name: str) -> bool:
         """Whether behind a provider is a memory plugin; no for one not loaded yet. Blocking."""
-        providers = self._core.providers
+        providers = self._runtime.providers
         load = providers.loaded if providers.is_foreign(name) else providers.load
         found = load(name)
         return found is not None and found.speaks_plugin_contract
 
     async def provider_problems(self) -> list[str]:
         """Say which installed providers of other packages are not used, and why."""
-        return await self._core.providers.problems()
+        return await self._runtime.providers.problems()
 
     async def all(self, caller: Caller) -> list[BindingView]:
         """Return the company's bindings, the oldest first, each with what it serves.
@@ -95,11 +95,11 @@ class Bindings(Group):
         Raises:
             Denied: the company has members, and the caller is none.
         """
-        await asyncio.to_thread(self._core.sight, caller)
-        rows = await self._core.ask(table.bindings, caller.company_id)
-        targets = await self._core.ask(table.targets, caller.company_id)
-        others = await self._core.ask(_of_others, caller.company_id)
-        in_both = await _shared(self._core, rows, others)
+        await asyncio.to_thread(self._runtime.visibility, caller)
+        rows = await self._runtime.ask(table.bindings, caller.company_id)
+        targets = await self._runtime.ask(table.targets, caller.company_id)
+        others = await self._runtime.ask(_of_others, caller.company_id)
+        in_both = await _shared(self._runtime, rows, others)
         return [_view(row, targets, shared=row.binding_id in in_both) for row in rows]
 
     @to_its_end
@@ -120,30 +120,30 @@ class Bindings(Group):
             Unavailable: the provider cannot be opened.
             Conflict: the key is taken, or another company's memories lie there.
         """
-        core = self._core
+        runtime = self._runtime
         asked = {
             "add_binding": key,
             "provider": provider_key,
             "enabled": enabled,
             "read_only": read_only,
         }
-        async with core.configured(caller, asked) as entry:
+        async with runtime.configured(caller, asked) as entry:
             row = await self._new(caller, key, provider_key, config)
             row = replace(row, enabled=enabled, read_only=read_only)
-            look_again = await refuse_shared(core, row)
-            connection = await core.connections.to(row, read_only=read_only)
+            look_again = await refuse_shared(runtime, row)
+            connection = await runtime.connections.to(row, read_only=read_only)
             row.capabilities = connection.adapter.capabilities.model_dump()
             entry.binding = row
 
-            def keep(database: Connection) -> None:
+            def keep(database: DatabaseConnection) -> None:
                 look_again(database)
                 _forget_namesake(database, row)
                 table.add_binding(database, row)
 
-            await core.configure(entry, keep, kinds=(*settings.COMMON, settings.NAMESPACE))
+            await runtime.configure(entry, keep, kinds=(*settings.COMMON, settings.NAMESPACE))
         return _view(row, [])
 
-    async def add_found(self, caller: Caller, findings: Sequence[Finding]) -> FoundAdded:
+    async def add_found(self, caller: Caller, findings: Sequence[DiscoveredMemory]) -> FoundAdded:
         """Add what was found on this machine and no binding reads yet, each read-only.
 
         What cannot be opened is left out, and the answer says why; the rest is added all the same.
@@ -193,15 +193,15 @@ class Bindings(Group):
             Conflict: the key is taken, or another company's memories lie there.
             NotFound: there is no such binding to configure.
         """
-        core = self._core
-        await core.refuse_configuring(caller)
+        runtime = self._runtime
+        await runtime.refuse_configuring(caller)
         if configures:
-            row = await core.ask(find_binding, caller.company_id, key)
+            row = await runtime.ask(find_binding, caller.company_id, key)
             row = replace(row, config=await self._checked(provider_key, config))
         else:
             row = await self._new(caller, key, provider_key, config)
-        await refuse_shared(core, row)
-        return await core.connections.trial(row, read_only=read_only)
+        await refuse_shared(runtime, row)
+        return await runtime.connections.trial(row, read_only=read_only)
 
     async def _new(self, caller: Caller, key: str, provider_key: str, config: Json) -> BindingRow:
         """Return the row of a binding that is to be added.
@@ -210,9 +210,9 @@ class Bindings(Group):
             Invalid: the key is not a slug, the config does not fit or holds a secret itself.
             Conflict: the key is taken.
         """
-        core = self._core
-        await core.ask(find_company, caller.company_id)
-        if await core.ask(table.binding, caller.company_id, key) is not None:
+        runtime = self._runtime
+        await runtime.ask(find_company, caller.company_id)
+        if await runtime.ask(table.binding, caller.company_id, key) is not None:
             raise Conflict(f"There is already a binding {key}; choose another key.")
         return BindingRow(
             binding_id=_id(caller, key),
@@ -224,7 +224,7 @@ class Bindings(Group):
             enabled=True,
             read_only=False,
             review=[],
-            created_at=core.clock(),
+            created_at=runtime.clock(),
         )
 
     @to_its_end
@@ -249,29 +249,29 @@ class Bindings(Group):
             Invalid: the config does not fit.
             Conflict: another company's memories lie there.
         """
-        core = self._core
+        runtime = self._runtime
         changes: dict[str, Any] = {"enabled": enabled, "read_only": read_only, "embeds": embeds}
         changes = {name: value for name, value in changes.items() if value is not None}
         changes |= {one.switch: is_on for one, is_on in (capture or {}).items()}
         asked = {"update_binding": key, **changes, **at_once(together)}
         if config is not None:
             asked["config"] = sorted(config)
-        async with core.configured(caller, asked) as entry:
-            row = entry.binding = await core.ask(find_binding, caller.company_id, key)
+        async with runtime.configured(caller, asked) as entry:
+            row = entry.binding = await runtime.ask(find_binding, caller.company_id, key)
             look_again: Look | None = None
             if config is not None:
                 changes["config"] = await self._checked(row.provider_key, config)
-                look_again = await refuse_shared(core, replace(row, config=changes["config"]))
+                look_again = await refuse_shared(runtime, replace(row, config=changes["config"]))
 
-            def keep(database: Connection) -> None:
+            def keep(database: DatabaseConnection) -> None:
                 if look_again is not None:
                     look_again(database)
                 table.update_binding(database, row.binding_id, changes)
 
             if changes:
-                await core.configure(entry, keep)
+                await runtime.configure(entry, keep)
             if changes.keys() & _SEEN_BY_ADAPTERS:
-                await core.reopen(row)
+                await runtime.reopen(row)
         return next(view for view in await self.all(caller) if view.key == key)
 
     @to_its_end
@@ -281,11 +281,11 @@ class Bindings(Group):
         Raises:
             NotFound: no such binding.
         """
-        core = self._core
+        runtime = self._runtime
         binding_id = _id(caller, key)
-        async with core.configured(caller, {"remove_binding": key}, binding_key=key) as entry:
-            await core.configure(entry, lambda database: _remove(database, binding_id))
-            await core.connections.drop(binding_id)
+        async with runtime.configured(caller, {"remove_binding": key}, binding_key=key) as entry:
+            await runtime.configure(entry, lambda database: _remove(database, binding_id))
+            await runtime.connections.drop(binding_id)
 
     async def set_target(
         self,
@@ -306,7 +306,7 @@ class Bindings(Group):
         """
         asked = {"set_target": target_type, "target_id": target_id, "key": key, **at_once(together)}
 
-        def change(database: Connection) -> None:
+        def change(database: DatabaseConnection) -> None:
             kind, place = _target(caller, target_type, target_id)
             target = TargetRow(
                 company_id=caller.company_id,
@@ -316,7 +316,7 @@ class Bindings(Group):
             )
             table.set_target(database, target)
 
-        await self._core.change(caller, asked, change, binding_key=key)
+        await self._runtime.change(caller, asked, change, binding_key=key)
 
     async def clear_target(self, caller: Caller, target_type: str, target_id: str) -> None:
         """Let a project or an agent fall back to the next rule.
@@ -325,13 +325,13 @@ class Bindings(Group):
             NotFound: nothing serves that target by a rule of its own.
         """
 
-        def clear(database: Connection) -> None:
+        def clear(database: DatabaseConnection) -> None:
             place = _target(caller, target_type, target_id)
             if not table.clear_target(database, caller.company_id, *place):
                 raise NotFound(f"No binding is set for the {target_type} {target_id}.")
 
         asked = {"clear_target": target_type, "target_id": target_id}
-        await self._core.change(caller, asked, clear)
+        await self._runtime.change(caller, asked, clear)
 
     async def health(self, caller: Caller, key: str) -> BindingHealth:
         """Ask a binding's provider how it is; one that is down says so instead of raising.
@@ -342,27 +342,27 @@ class Bindings(Group):
             Denied: the company has members, and the caller is none.
             NotFound: no such binding.
         """
-        core = self._core
-        sight = await asyncio.to_thread(core.sight, caller)
-        row = await core.ask(find_binding, caller.company_id, key)
-        breaker = core.connections.breaker(row.binding_id)
+        runtime = self._runtime
+        visibility = await asyncio.to_thread(runtime.visibility, caller)
+        row = await runtime.ask(find_binding, caller.company_id, key)
+        breaker = runtime.connections.breaker(row.binding_id)
         if not row.enabled:
             found = Health(status="down", message="disabled")
         else:
             try:
-                own = await core.ask(find_company, caller.company_id)
-                connection = await core.open(row, company_read_only=own.read_only)
+                own = await runtime.ask(find_company, caller.company_id)
+                connection = await runtime.open(row, company_read_only=own.read_only)
                 found = await connection.read(connection.adapter.health)
             except MemtuiError as error:
                 found = Health(status="down", message=str(error))
 
         latencies = await asyncio.to_thread(
-            core.log(row.company_id, sight).latencies, key, _LATENCIES
+            runtime.log(row.company_id, visibility).latencies, key, _LATENCIES
         )
         return BindingHealth(
             key=key,
             health=found,
-            checked_at=core.clock(),
+            checked_at=runtime.clock(),
             latencies_ms=tuple(latencies),
             breaker_open=breaker.is_open,
         )
@@ -374,11 +374,11 @@ class Bindings(Group):
             Denied: the company has members, and the caller is none.
             NotFound: no such binding.
         """
-        core = self._core
-        await asyncio.to_thread(core.sight, caller)
-        row = await core.ask(find_binding, caller.company_id, key)
-        own = await core.ask(find_company, caller.company_id)
-        return (await core.open(row, company_read_only=own.read_only)).adapter.lacks
+        runtime = self._runtime
+        await asyncio.to_thread(runtime.visibility, caller)
+        row = await runtime.ask(find_binding, caller.company_id, key)
+        own = await runtime.ask(find_company, caller.company_id)
+        return (await runtime.open(row, company_read_only=own.read_only)).adapter.lacks
 
     async def _checked(self, provider_key: str, config: Json) -> Json:
         if redact_config(config)[1]:
@@ -386,23 +386,23 @@ class Bindings(Group):
                 "The config holds a secret; keep it in the system keyring or an environment "
                 "variable and give its name, in capitals, instead."
             )
-        return await self._core.connections.check_config(provider_key, config)
+        return await self._runtime.connections.check_config(provider_key, config)
 
 
-async def refuse_shared(core: Core, row: BindingRow) -> Look:
+async def refuse_shared(runtime: ServiceRuntime, row: BindingRow) -> Look:
     """Raise `Conflict` where a binding would lie in the store of another company's.
 
     Returns what looks again in the transaction that keeps the binding: it raises `Conflict` where
     another company's bindings have changed since, as providers cannot be asked in there.
     """
-    theirs = await core.ask(_of_others, row.company_id)
-    if row.binding_id in await _shared(core, [row], theirs, load=True):
+    theirs = await runtime.ask(_of_others, row.company_id)
+    if row.binding_id in await _shared(runtime, [row], theirs, load=True):
         raise Conflict(
             f"Where {row.key} would keep its memories, another company's already lie, in the same "
             "place or inside it or around it; companies share no store, so choose another place."
         )
 
-    def look_again(database: Connection) -> None:
+    def look_again(database: DatabaseConnection) -> None:
         table.hold_bindings(database)
         if list(map(_store_of, _of_others(database, row.company_id))) != [*map(_store_of, theirs)]:
             raise Conflict(
@@ -413,7 +413,7 @@ async def refuse_shared(core: Core, row: BindingRow) -> Look:
     return look_again
 
 
-def _of_others(database: Connection, company_id: str) -> list[BindingRow]:
+def _of_others(database: DatabaseConnection, company_id: str) -> list[BindingRow]:
     """Return the bindings of all companies but one."""
     others = [one.company_id for one in table.companies(database) if one.company_id != company_id]
     return [row for other in others for row in table.bindings(database, other)]
@@ -425,16 +425,20 @@ def _store_of(row: BindingRow) -> tuple[str, str, Json]:
 
 
 async def _shared(
-    core: Core, rows: Sequence[BindingRow], others: Sequence[BindingRow], *, load: bool = False
+    runtime: ServiceRuntime,
+    rows: Sequence[BindingRow],
+    others: Sequence[BindingRow],
+    *,
+    load: bool = False,
 ) -> set[str]:
     """Return the ids of those bindings, of one company, that share a store with another's.
 
     Another package's provider that is not loaded is asked only where it is to be.
     """
-    theirs = {place for row in others for place in await core.connections.places(row, load=load)}
+    theirs = {place for row in others for place in await runtime.connections.places(row, load=load)}
     if not theirs:
         return set()
-    mine = {row.binding_id: await core.connections.places(row, load=load) for row in rows}
+    mine = {row.binding_id: await runtime.connections.places(row, load=load) for row in rows}
     return {
         binding_id
         for binding_id, places in mine.items()
@@ -446,7 +450,7 @@ async def _shared(
     }
 
 
-def _forget_namesake(database: Connection, row: BindingRow) -> None:
+def _forget_namesake(database: DatabaseConnection, row: BindingRow) -> None:
     """Forget what a memory plugin kept beside a removed binding of the same key.
 
     It stays until then, so that undoing the removal brings it back.
@@ -456,7 +460,7 @@ def _forget_namesake(database: Connection, row: BindingRow) -> None:
     plugins.forget_binding(database, (row.company_id, row.binding_id))
 
 
-def _remove(database: Connection, binding_id: str) -> None:
+def _remove(database: DatabaseConnection, binding_id: str) -> None:
     from memtui.store import pairs  # imports SQLAlchemy, which few commands need
 
     table.remove_binding(database, binding_id)

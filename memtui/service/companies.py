@@ -22,13 +22,20 @@ from memtui.contract import (
     SourceRef,
 )
 from memtui.service.answers import LINK_PLACE, CompanyView
-from memtui.service.core import Core, Group, check_key, find_company, in_thread, to_its_end
 from memtui.service.imports import OLDEST, refuse_lived_in, was_imported
 from memtui.service.redaction import redact
+from memtui.service.runtime import (
+    ServiceModule,
+    ServiceRuntime,
+    check_key,
+    find_company,
+    in_thread,
+    to_its_end,
+)
 from memtui.service.visibility import Caller
 from memtui.store import bindings
 from memtui.store.compiled import CompanyRow
-from memtui.store.database import Connection, Database
+from memtui.store.database import Database, DatabaseConnection
 
 _LONGEST_NAME = 200
 _LONGEST_LINK = 2_000
@@ -47,27 +54,27 @@ class CompanyContent(Model):
     sealed: int
 
 
-class Companies(Group):
+class Companies(ServiceModule):
     """The companies of one control plane."""
 
     @in_thread
     def all(self, principal: str | None = None, acts_for: str | None = None) -> list[CompanyView]:
         """Return the companies that a principal may enter, the oldest first; None: all there are.
 
-        All are for a door to find the one that was asked for, not to be shown.
+        All are for a channel to find the one that was asked for, not to be shown.
         """
 
         def may_enter(row: CompanyRow) -> bool:
             caller = Caller(
-                company_id=row.company_id, principal=principal or "", acts_for=acts_for, door=""
+                company_id=row.company_id, principal=principal or "", acts_for=acts_for, channel=""
             )
             try:
-                self._core.sight(caller)
+                self._runtime.visibility(caller)
             except Denied:
                 return False
             return True
 
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             rows = bindings.companies(database)
         return [CompanyView.like(row) for row in rows if principal is None or may_enter(row)]
 
@@ -79,9 +86,9 @@ class Companies(Group):
             Denied: it has members, and the caller is none.
             NotFound: there is none of this id.
         """
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             row = find_company(database, caller.company_id)
-        self._core.sight(caller)
+        self._runtime.visibility(caller)
         return CompanyView.like(row)
 
     async def add(
@@ -103,19 +110,19 @@ class Companies(Group):
             name=_checked_name(name),
             read_only=read_only,
             link_templates=_changed_links({}, link_templates or {}),
-            created_at=self._core.clock(),
+            created_at=self._runtime.clock(),
         )
-        await self._core.change(
+        await self._runtime.change(
             caller,
             {"add_company": caller.company_id},
             lambda database: bindings.add_company(database, row),
-            lasting="A company stays once it was added; only what is in it changes.",
+            irreversible="A company stays once it was added; only what is in it changes.",
         )
         return CompanyView.like(row)
 
     async def backed_up(self, caller: Caller, file: str) -> None:
         """Log that a backup of the home was made, which holds everything of the company."""
-        async with self._core.configured(caller, {"backup": file}, in_read_only=True):
+        async with self._runtime.configured(caller, {"backup": file}, in_read_only=True):
             pass
 
     async def update(
@@ -141,7 +148,7 @@ class Companies(Group):
         new_name = None if name is None else _checked_name(name)
         asked = {"update_company": company_id, "name": new_name, "links": sorted(links)}
 
-        def change(database: Connection) -> CompanyRow:
+        def change(database: DatabaseConnection) -> CompanyRow:
             row = find_company(database, company_id)
             changed = replace(
                 row,
@@ -152,7 +159,7 @@ class Companies(Group):
             bindings.update_company(database, company_id, values)
             return changed
 
-        return CompanyView.like(await self._core.change(caller, asked, change))
+        return CompanyView.like(await self._runtime.change(caller, asked, change))
 
     @to_its_end
     async def set_read_only(self, caller: Caller, *, read_only: bool) -> CompanyView:
@@ -163,18 +170,18 @@ class Companies(Group):
                 until it has an owner.
             NotFound: there is no such company.
         """
-        core, company_id = self._core, caller.company_id
+        runtime, company_id = self._runtime, caller.company_id
         asked = {"set_read_only": read_only}
-        async with core.configured(caller, asked, in_read_only=True) as entry:
-            if await asyncio.to_thread(awaits_owner, core, company_id):
+        async with runtime.configured(caller, asked, in_read_only=True) as entry:
+            if await asyncio.to_thread(awaits_owner, runtime, company_id):
                 raise Denied(
                     "A repair closed this company; give it an owner with memtui members add."
                 )
-            await core.configure(
+            await runtime.configure(
                 entry,
                 lambda database: bindings.set_read_only(database, company_id, read_only=read_only),
             )
-        return CompanyView.like(await core.ask(find_company, company_id))
+        return CompanyView.like(await runtime.ask(find_company, company_id))
 
     async def content(self, caller: Caller) -> CompanyContent:
         """Return what removing the caller's company would remove.
@@ -184,20 +191,20 @@ class Companies(Group):
             Denied: it has members, and the caller is none.
             NotFound: there is none of this id, and nothing is left of one.
         """
-        core, company_id = self._core, caller.company_id
+        runtime, company_id = self._runtime, caller.company_id
         try:
             found = await self.get(caller)
         except NotFound:
             # Its rows go before its files: whoever was killed between the two asks again.
             left = (await self._service.analysis.segments(caller)).sealed_through
-            oldest = await asyncio.to_thread(core.log(company_id).oldest_sealed, OLDEST)
+            oldest = await asyncio.to_thread(runtime.log(company_id).oldest_sealed, OLDEST)
             if not oldest or not was_imported(oldest):
                 raise
             return CompanyContent(
                 company_id=company_id, name=company_id, operations=left, sealed=left
             )
-        await refuse_lived_in(core, company_id, "only one that an import made can be removed")
-        page = await asyncio.to_thread(core.log(company_id).page, EVERYTHING, limit=1)
+        await refuse_lived_in(runtime, company_id, "only one that an import made can be removed")
+        page = await asyncio.to_thread(runtime.log(company_id).page, EVERYTHING, limit=1)
         sealed = (await self._service.analysis.segments(caller)).sealed_through
         return CompanyContent(
             company_id=company_id, name=found.name, operations=page.total, sealed=sealed
@@ -216,21 +223,23 @@ class Companies(Group):
             NotFound: there is none of this id.
             Unavailable: the object store with the copy cannot be reached; nothing was removed.
         """
-        core = self._core
+        runtime = self._runtime
         if company_id == caller.company_id:
             raise Invalid(
                 f"{company_id} is the company that you work in, where its removal would be "
                 "recorded; say --company with another one."
             )
-        async with core.configured(caller, {"remove_company": company_id}) as entry:
-            entry.lasting = "A company that was removed is gone; its log can be imported again."
+        async with runtime.configured(caller, {"remove_company": company_id}) as entry:
+            entry.irreversible = (
+                "A company that was removed is gone; its log can be imported again."
+            )
             there = caller.model_copy(update={"company_id": company_id})
-            await core.may_configure(there)
+            await runtime.may_configure(there)
             gone = await self.content(there)
             entry.request = {**entry.request, "operations": gone.operations, "name": gone.name}
             entry.result_count = gone.operations
             await self._service.analysis.remove(
-                company_id, partial(_remove_rows, core.database, company_id)
+                company_id, partial(_remove_rows, runtime.database, company_id)
             )
         return gone
 
@@ -275,15 +284,15 @@ def link_problem(kind: str, template: str) -> str:
     return next((sentence for sentence, holds in problems.items() if holds), "")
 
 
-def awaits_owner(core: Core, company_id: str) -> bool:
+def awaits_owner(runtime: ServiceRuntime, company_id: str) -> bool:
     """Whether a repair left a company read-only until it has an owner again. Blocking."""
-    with core.database.read() as database:
+    with runtime.database.read() as database:
         if not find_company(database, company_id).read_only:
             return False
         if bindings.members(database, company_id):
             return False
     repairs = Filter(operation_type=OperationType.REPAIR)
-    return core.log(company_id).page(repairs, limit=1).total > 0
+    return runtime.log(company_id).page(repairs, limit=1).total > 0
 
 
 def _remove_rows(database: Database, company_id: str) -> None:

@@ -55,13 +55,13 @@ from memtui.contract import (
     owner_of,
 )
 from memtui.service.connections import Connection
-from memtui.service.core import Core, Group, Routed, first_of_many, problems
 from memtui.service.recorder import RunningOperation
 from memtui.service.redaction import redact
+from memtui.service.runtime import Routed, ServiceModule, ServiceRuntime, first_of_many, problems
 from memtui.service.visibility import Caller, as_agents_read, is_org, readable
 from memtui.store import given
 from memtui.store.operation import OperationHandle
-from memtui.store.sight import Sight
+from memtui.store.visibility import Visibility
 
 DEFAULT_MODEL = "claude-sonnet-4-5"
 _PROMPT_CHARS = 4_000
@@ -158,7 +158,7 @@ class _Reading:
     others from the model.
     """
 
-    core: Core
+    runtime: ServiceRuntime
     entry: RunningOperation
     request: ContextRequest
     started: float
@@ -204,8 +204,8 @@ class _Reading:
         run_id, company_id = self.entry.scope.run_id, self.entry.caller.company_id
         if not self.request.skip_given or run_id is None:
             return list(self.request.given)
-        texts, is_whole = await self.core.ask(given.texts_of_run, company_id, run_id)
-        if not is_whole and await asyncio.to_thread(self.core.archive.is_dir):
+        texts, is_whole = await self.runtime.ask(given.texts_of_run, company_id, run_id)
+        if not is_whole and await asyncio.to_thread(self.runtime.archive.is_dir):
             texts = await self._within((), lambda: self._given_by_now(run_id)) or texts
         return [*self.request.given, *texts]
 
@@ -213,7 +213,7 @@ class _Reading:
         contexts = Filter(
             run_id=run_id, operation_type=OperationType.CONTEXT, status=OperationStatus.OK
         )
-        log = self.core.log(self.entry.caller.company_id)
+        log = self.runtime.log(self.entry.caller.company_id)
         page = await asyncio.to_thread(log.page, contexts, limit=_CONTEXTS_OF_RUN)
         own = (one.request for one in page.operations if one.scope.run_id == run_id)
         return given.texts_given(own)[0]
@@ -226,7 +226,7 @@ class _Reading:
                 served[scope] = routed
                 continue
             try:
-                served[scope] = await self.core.resolve(self.entry.caller, scope, None)
+                served[scope] = await self.runtime.resolve(self.entry.caller, scope, None)
             except NotFound:
                 continue
             except Denied as error:
@@ -240,7 +240,7 @@ class _Reading:
             kinds.append(SectionKind.RELATED)
         if whole and self.request.profile:
             kinds.append(SectionKind.PROFILE)
-        opening = partial(self.core.open_for, self.entry.caller, routed)
+        opening = partial(self.runtime.open_for, self.entry.caller, routed)
         connection = await self._within(kinds, opening, opens=True)
         if connection is None:
             return
@@ -297,7 +297,7 @@ class _Reading:
         self.found += [_Found(part.kind, key, records[owner_of(part.scope)]) for part in parts]
         owners, is_kept = [part.scope for part in parts], False
         async for page, own in own_records(
-            connection, owners, self.entry.sight, kind=first.record_kind, topic=first.topic
+            connection, owners, self.entry.visibility, kind=first.record_kind, topic=first.topic
         ):
             is_kept = True
             self.usage += page.usage
@@ -320,7 +320,7 @@ class _Reading:
         self.usage += bundle.usage
         if self.request.profile and self.profile is None:
             self.profile = bundle.profile_summary
-        seen = readable(bundle.snippets, scope, self.entry.sight)
+        seen = readable(bundle.snippets, scope, self.entry.visibility)
         own_run = self.entry.scope.run_id if self.request.skip_given else None
         mine = [
             one
@@ -339,7 +339,7 @@ class _Reading:
         return True
 
 
-class Contexts(Group):
+class Contexts(ServiceModule):
     """What models will see, and what of it could be pruned."""
 
     async def context(self, caller: Caller, request: ContextRequest) -> ContextAnswer:
@@ -350,13 +350,13 @@ class Contexts(Group):
                 is to be left out, and no run is named.
             Unavailable: nothing of it could be read.
         """
-        core = self._core
+        runtime = self._runtime
         started = asyncio.get_running_loop().time()
         asked = _asked(request)
-        async with core.recorder.recorded(
+        async with runtime.recorder.recorded(
             OperationType.CONTEXT, caller, request.scope, asked, request.source
         ) as entry:
-            routed = await core.admit(entry, request.binding_key)
+            routed = await runtime.admit(entry, request.binding_key)
             parts = _parts(request)
             if not parts:
                 raise Invalid(
@@ -366,10 +366,10 @@ class Contexts(Group):
                 raise Invalid("A model is told only the present; leave out --delivered.")
             if request.skip_given and entry.scope.run_id is None:
                 raise Invalid("Name the run, so that it shows what it was given already.")
-            reading = _Reading(core, entry, request, started)
+            reading = _Reading(runtime, entry, request, started)
             texts, _ = await asyncio.gather(reading.given(), reading.read(routed, parts))
             assembled = await asyncio.to_thread(
-                _assembled, reading, texts, caller.as_of or core.clock()
+                _assembled, reading, texts, caller.as_of or runtime.clock()
             )
             told = tuple(dict.fromkeys(reading.problems))
             late = tuple(kind for kind in SectionKind if kind in reading.late)
@@ -399,7 +399,7 @@ class Contexts(Group):
             problems=told,
             operation_id=entry.operation_id,
             model=request.model,
-            assembled_at=core.clock(),
+            assembled_at=runtime.clock(),
             as_of=caller.as_of,
             share=share_of_prompt(assembled.tokens),
         )
@@ -466,7 +466,7 @@ def _alike(parts: Sequence[_Part], *, together: bool) -> list[list[_Part]]:
 async def own_records(
     connection: Connection,
     owners: Sequence[Scope],
-    sight: Sight | None,
+    visibility: Visibility | None,
     *,
     kind: str | None,
     topic: str | None = None,
@@ -500,7 +500,7 @@ async def own_records(
             request = request.model_copy(update={"namespace": home})
     names, is_all = {owner_of(one) for one in owners}, is_org(base) and everybodys
     async for page in connection.pages(request):
-        seen = readable(page.records, base, sight)
+        seen = readable(page.records, base, visibility)
         mine = (one for one in seen if is_all or owner_of(one.scope) in names)
         yield page, [one for one in mine if not one.read_only]
 

@@ -30,9 +30,9 @@ from memtui.contract import (
 from memtui.embedding import STATIC
 from memtui.service.answers import BindingView
 from memtui.service.connections import Connection
-from memtui.service.core import Group, find_binding, find_company, to_its_end
 from memtui.service.recorder import RunningOperation
 from memtui.service.redaction import redact_config
+from memtui.service.runtime import ServiceModule, find_binding, find_company, to_its_end
 from memtui.service.visibility import Caller
 from memtui.store import bindings as table
 
@@ -46,7 +46,7 @@ _LOOK_SECONDS = 5.0
 _PAUSE_SECONDS, _LONGEST_PAUSE = 10.0, 300.0
 
 
-class Embeddings(Group):
+class BindingEmbeddings(ServiceModule):
     """The embedding of bindings' texts."""
 
     def __init__(self, service: MemoryService) -> None:
@@ -62,11 +62,11 @@ class Embeddings(Group):
             NotFound: no such binding.
             Unsupported: it has no embedding.
         """
-        core = self._core
-        await asyncio.to_thread(core.sight, caller)
-        row = await core.ask(find_binding, caller.company_id, key)
-        own = await core.ask(find_company, caller.company_id)
-        connection = await core.open(row, company_read_only=own.read_only)
+        runtime = self._runtime
+        await asyncio.to_thread(runtime.visibility, caller)
+        row = await runtime.ask(find_binding, caller.company_id, key)
+        own = await runtime.ask(find_company, caller.company_id)
+        connection = await runtime.open(row, company_read_only=own.read_only)
         return await _state(connection)
 
     async def build(
@@ -109,16 +109,16 @@ class Embeddings(Group):
         in_background: bool,
     ) -> tuple[Embedding, Embedding]:
         """Embed some texts as one operation; return how far that was before and after."""
-        core, asked = self._core, {"what": "embedding"}
-        core.refuse_read_only()
+        runtime, asked = self._runtime, {"what": "embedding"}
+        runtime.refuse_read_only()
         scope = Scope(company_id=caller.company_id)
-        async with core.connected(OperationType.EMBED, caller, scope, asked, key) as (
+        async with runtime.connected(OperationType.EMBED, caller, scope, asked, key) as (
             entry,
             connection,
         ):
             before = found = await _state(connection)
             asked["embedding"] = found.model
-            await core.recorder.begin(entry, [])
+            await runtime.recorder.begin(entry, [])
             for _ in range(_CALLS_AN_OPERATION):
                 last = found
                 found = await _step(entry, connection, found)
@@ -131,7 +131,7 @@ class Embeddings(Group):
         return before, found
 
     async def _is_on(self, caller: Caller, key: str) -> bool:
-        row = await self._core.ask(find_binding, caller.company_id, key)
+        row = await self._runtime.ask(find_binding, caller.company_id, key)
         return row.enabled and row.embeds
 
     async def catch_up(
@@ -163,7 +163,7 @@ class Embeddings(Group):
             except Unsupported:  # its provider embeds nothing itself
                 self._waits[view.key] = (time.monotonic() + _LONGEST_PAUSE, pause)
             except MemtuiError as error:
-                now = await self._core.ask(find_binding, caller.company_id, view.key)
+                now = await self._runtime.ask(find_binding, caller.company_id, view.key)
                 if redact_config(now.config)[0] != view.config:
                     continue  # it was given other settings, and was closed for that
                 self._waits[view.key] = (time.monotonic() + pause, min(2 * pause, _LONGEST_PAUSE))
@@ -196,11 +196,11 @@ class Embeddings(Group):
             NotFound: no such binding.
             Invalid: its model is not at this address.
         """
-        core, wanted = self._core, address.rstrip("/")
+        runtime, wanted = self._runtime, address.rstrip("/")
         what = "texts_may_go_to" if agreed else "texts_no_longer_go_to"
         asked = {what: wanted, "update_binding": key}
-        async with core.configured(caller, asked, binding_key=key) as entry:
-            row = await core.ask(find_binding, caller.company_id, key)
+        async with runtime.configured(caller, asked, binding_key=key) as entry:
+            row = await runtime.ask(find_binding, caller.company_id, key)
             kept = [one for one in row.agreed.split() if one != wanted]
             if agreed:
                 found = await self.state(caller, key)
@@ -210,13 +210,13 @@ class Embeddings(Group):
                 kept.append(wanted)
             elif len(kept) == len(row.agreed.split()):
                 raise NotFound(f"Nobody had agreed that texts of {key} go to {address}.")
-            await core.configure(
+            await runtime.configure(
                 entry,
                 lambda database: table.update_binding(
                     database, row.binding_id, {"agreed": " ".join(kept)}
                 ),
             )
-            await core.connections.drop(row.binding_id)
+            await runtime.connections.drop(row.binding_id)
 
 
 def _not_embedded(key: str, error: MemtuiError) -> None:

@@ -48,16 +48,16 @@ from memtui.provider_kit.matching import ENOUGH_OF_TOPIC
 from memtui.provider_kit.pages import first_of, read_cursor, write_cursor
 from memtui.provider_kit.search import take_apart
 from memtui.service.answers import Answer, BrowseAnswer, MutationAnswer, QueryAnswer
-from memtui.service.core import Group, Share, to_its_end
 from memtui.service.fact_limits import FACT
 from memtui.service.querying import of_topic
+from memtui.service.runtime import FanOut, ServiceModule, to_its_end
 from memtui.service.visibility import Caller, without_prefix
 from memtui.store import bindings as table
 from memtui.store.compiled import BindingRow, TargetRow
-from memtui.store.sight import Sight
+from memtui.store.visibility import Visibility
 
 if TYPE_CHECKING:
-    from memtui.service.uses import Told
+    from memtui.service.uses import ReportProgress
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
@@ -72,7 +72,7 @@ RANK_CONSTANT = 2
 the company would ever stand before the project's hundredth."""
 
 
-class Place(Model):
+class FoundAt(Model):
     """Where a text was found, and what the binding there said of it."""
 
     binding_key: str
@@ -95,7 +95,7 @@ class FoundSnippet(Snippet):
     """A record that a query over all bindings found; `score` is the joined one."""
 
     binding_key: str
-    places: tuple[Place, ...] = ()
+    places: tuple[FoundAt, ...] = ()
     """Where this text was found, the best first; each adds to the score."""
 
 
@@ -201,7 +201,7 @@ class ForgottenEverywhere(EverywhereAnswer):
 class Asked:
     """The bindings that are asked, and what came of each so far."""
 
-    share: Share
+    fan_out: FanOut
     outcomes: dict[str, BindingOutcome]
     started: float = field(default_factory=perf_counter)
     errors: dict[str, MemtuiError] = field(default_factory=dict)
@@ -209,7 +209,7 @@ class Asked:
     def values(self) -> dict[str, Any]:
         """Return what every answer says of them."""
         return {
-            "together": self.share.together,
+            "together": self.fan_out.together,
             "bindings": tuple(self.outcomes.values()),
             "latency_ms": round((perf_counter() - self.started) * 1000, 3),
         }
@@ -297,7 +297,7 @@ async def gather(
             group.create_task(one(key))
 
 
-class Everywhere(Group):
+class Everywhere(ServiceModule):
     """What is asked of all bindings of a company at once."""
 
     async def query(
@@ -336,7 +336,7 @@ class Everywhere(Group):
 
         def ask(key: str) -> Awaitable[QueryAnswer]:
             routed = request.model_copy(update={"binding_key": key})
-            return self._service.query(caller, routed, share=asked.share)
+            return self._service.query(caller, routed, fan_out=asked.fan_out)
 
         calls = {key: partial(ask, key) for key in asked.outcomes}
         await gather(asked, calls, answered, lambda: so_far(joined()))
@@ -350,7 +350,7 @@ class Everywhere(Group):
         *,
         within_ms: int | None = None,
         so_far: Callable[[EverywherePage], None] = lambda _page: None,
-        told: Told = lambda _read, _total: None,
+        told: ReportProgress = lambda _read, _total: None,
         seen_only: bool = False,
     ) -> EverywherePage:
         """Return one page of what is stored, wherever it is kept, in one order.
@@ -380,7 +380,7 @@ class Everywhere(Group):
             update = {"binding_key": key, "cursor": joined.lists[key].progress.cursor}
             routed = request.model_copy(update=update)
             tell = partial(joined.tell_reading, key)
-            return self._service.browse(caller, routed, share=asked.share, told=tell)
+            return self._service.browse(caller, routed, fan_out=asked.fan_out, told=tell)
 
         def tell_first() -> None:
             if not records:
@@ -425,22 +425,24 @@ class Everywhere(Group):
         """
         if not all(records.values()) or not records:
             raise Invalid("Nothing to forget; name at least one record.")
-        sight = await asyncio.to_thread(self._core.sight, caller)
+        visibility = await asyncio.to_thread(self._runtime.visibility, caller)
         company = Scope(company_id=caller.company_id)
         requests = {
-            key: _forgetting(key, found, company if sight is None or sight.manages else None)
+            key: _forgetting(
+                key, found, company if visibility is None or visibility.manages else None
+            )
             for key, found in records.items()
         }
         rows = {row.key: row.provider_key for row in await self._bindings(caller)}
         asked = Asked(
-            share=Share(self._core.new_id(), 0),
+            fan_out=FanOut(self._runtime.new_id(), 0),
             outcomes={
                 key: BindingOutcome(binding_key=key, provider_key=rows.get(key, ""))
                 for key in requests
             },
         )
         several = sum(map(len, requests.values())) > 1
-        together = together or (asked.share.together if several else None)
+        together = together or (asked.fan_out.together if several else None)
         answers: list[MutationAnswer] = []
 
         async def forget_from(key: str) -> MutationAnswer:
@@ -477,13 +479,13 @@ class Everywhere(Group):
         Raises:
             Denied: the company has members, and the caller is none.
         """
-        core = self._core
-        sight = await asyncio.to_thread(core.sight, caller)
-        rows = await core.ask(table.bindings, caller.company_id)
+        runtime = self._runtime
+        visibility = await asyncio.to_thread(runtime.visibility, caller)
+        rows = await runtime.ask(table.bindings, caller.company_id)
         served = defaultdict(list)
-        for target in await core.ask(table.targets, caller.company_id):
+        for target in await runtime.ask(table.targets, caller.company_id):
             served[target.binding_id].append(target)
-        return [row for row in rows if row.enabled and _is_for(served[row.binding_id], sight)]
+        return [row for row in rows if row.enabled and _is_for(served[row.binding_id], visibility)]
 
     async def _asked(
         self,
@@ -513,7 +515,7 @@ class Everywhere(Group):
             raise NotFound("There is no binding to ask; `memtui bindings enable` turns one on.")
         limit = within_ms or self._service.settings.all_bindings_timeout_ms
         return Asked(
-            share=Share(self._core.new_id(), limit, seen_only),
+            fan_out=FanOut(self._runtime.new_id(), limit, seen_only),
             outcomes={
                 row.key: BindingOutcome(binding_key=row.key, provider_key=row.provider_key)
                 for row in rows
@@ -550,12 +552,14 @@ def _whose(scope: Scope) -> str:
     return _OWNERS.get(field_name, "company")
 
 
-def _is_for(served: Sequence[TargetRow], sight: Sight | None) -> bool:
+def _is_for(served: Sequence[TargetRow], visibility: Visibility | None) -> bool:
     """Whether a binding serves what somebody may see; one that serves nobody yet is everybody's."""
-    if sight is None or not served:
+    if visibility is None or not served:
         return True
     return any(
-        one.target_type != "project" or sight.projects is None or one.target_id in sight.projects
+        one.target_type != "project"
+        or visibility.projects is None
+        or one.target_id in visibility.projects
         for one in served
     )
 
@@ -595,8 +599,8 @@ def _join(
     )
 
 
-def _place(key: str, rank: int, found: Snippet, weight: float) -> Place:
-    return Place(
+def _place(key: str, rank: int, found: Snippet, weight: float) -> FoundAt:
+    return FoundAt(
         binding_key=key,
         handle=found.handle,
         rank=rank,
@@ -606,9 +610,9 @@ def _place(key: str, rank: int, found: Snippet, weight: float) -> Place:
     )
 
 
-def _same_texts_once(placed: Sequence[tuple[Snippet, Place]]) -> list[FoundSnippet]:
+def _same_texts_once(placed: Sequence[tuple[Snippet, FoundAt]]) -> list[FoundSnippet]:
     """Return each text once, in its best place, with all the places where it was found."""
-    by_text: dict[str, list[tuple[Snippet, Place]]] = defaultdict(list)
+    by_text: dict[str, list[tuple[Snippet, FoundAt]]] = defaultdict(list)
     for one, place in placed:
         by_text[" ".join(without_prefix(one.text).split()).casefold()].append((one, place))
     merged = []
@@ -684,7 +688,7 @@ def _asking(asked: Asked) -> ExplainStage:
     """Say who was asked, what each found, and why some have no answer."""
     outcomes = asked.outcomes.values()
     told = [f"{one.binding_key} found {one.found}" for one in outcomes if one.status == "ok"]
-    lead = f"All {len(outcomes)} at once, each for at most {asked.share.within_ms / 1000:g} s"
+    lead = f"All {len(outcomes)} at once, each for at most {asked.fan_out.within_ms / 1000:g} s"
     silent = [one.sentence for one in outcomes if one.sentence]
     return ExplainStage(name="bindings", detail=" ".join([f"{lead}: {', '.join(told)}.", *silent]))
 
@@ -835,7 +839,7 @@ class _JoinedList:
         asked: Asked,
         request: BrowseRequest,
         begun: Mapping[str, _Progress] | None,
-        told: Told,
+        told: ReportProgress,
     ) -> None:
         """Begin, or go on where `begun` says: with the bindings of then."""
         if begun is not None:

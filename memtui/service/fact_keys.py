@@ -1,6 +1,6 @@
 """A write of `key: value` where that key stands already is a change of it (seed 002 §6).
 
-So a key has one value in a scope, whoever writes it and by whatever door.
+So a key has one value in a scope, whoever writes it and by whatever channel.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from memtui.contract import (
     owner_scope,
     owner_words,
 )
-from memtui.fact_values import Pair, entry_of, pair_of
+from memtui.fact_values import FactPair, entry_of, pair_of
 from memtui.service.fact_limits import FACT
 
 if TYPE_CHECKING:
     from memtui.service.connections import Connection
-    from memtui.store.sight import Sight
+    from memtui.store.visibility import Visibility
 
 
 async def own_facts(
-    connection: Connection, scope: Scope, sight: Sight | None = None
+    connection: Connection, scope: Scope, visibility: Visibility | None = None
 ) -> list[Record]:
     """Return the facts that the owner of a scope has; none where the provider lists nothing."""
     from memtui.service.context import own_records
 
     if not connection.adapter.capabilities.browse:
         return []
-    pages = own_records(connection, [owner_scope(scope)], sight, kind=FACT)
+    pages = own_records(connection, [owner_scope(scope)], visibility, kind=FACT)
     return [one async for _, records in pages for one in records]
 
 
@@ -89,7 +89,7 @@ def as_change(
         Unsupported: the provider cannot change all of it.
     """
     able, standing = connection.adapter.capabilities, pair_of(old.text)
-    key, value = pair_of(request.content.strip()) or Pair("", "")
+    key, value = pair_of(request.content.strip()) or FactPair("", "")
     text = f"{standing.key if standing else key}: {value}".rstrip()
     tags = tuple(dict.fromkeys((*old.tags, *request.tags)))
     has_window = request.valid_from is not None or request.valid_to is not None

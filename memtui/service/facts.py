@@ -38,9 +38,9 @@ from memtui.contract import (
 from memtui.fact_values import Entry, entry_of, pair_of, value_of
 from memtui.service.answers import MutationAnswer
 from memtui.service.context import own_records
-from memtui.service.core import Group
 from memtui.service.fact_limits import FACT
 from memtui.service.redaction import redact
+from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller, for_caller, note_owner
 from memtui.store import bindings
 
@@ -154,7 +154,7 @@ class _Read:
     problems: tuple[Problem, ...]
 
 
-class Facts(Group):
+class Facts(ServiceModule):
     """Facts by their key."""
 
     async def get(self, caller: Caller, key: str, request: FactRequest) -> FactAnswer:
@@ -258,7 +258,7 @@ class Facts(Group):
         fields = _of_all(survivor, others, text)
         if fields:
             await self._refuse_reviewed(caller, scope, binding_key)
-        together = self._core.new_id() if fields else None
+        together = self._runtime.new_id() if fields else None
         request = ForgetRequest.of(others, scope, binding_key)
         # Before the correction, as a store may not hold one text or key twice.
         forgot = await self._service.forget(caller, request, staying=[survivor], together=together)
@@ -280,7 +280,7 @@ class Facts(Group):
 
     async def _refuse_reviewed(self, caller: Caller, scope: Scope, binding_key: str | None) -> None:
         """Refuse an agent a merge of which one part may wait while the other is done."""
-        binding = (await self._core.resolve(caller, scope, binding_key)).binding
+        binding = (await self._runtime.resolve(caller, scope, binding_key)).binding
         if binding.review and not caller.by_person:
             raise Denied(
                 f"What agents write to {binding.key} is reviewed, so an agent cannot merge facts "
@@ -314,7 +314,7 @@ class Facts(Group):
         async def one(
             binding_key: str | None, places: Sequence[_Place]
         ) -> tuple[list[_Held], tuple[Problem, ...]]:
-            async with self._core.connected(
+            async with self._runtime.connected(
                 operation_type, caller, request.scope, asked, binding_key, needs="browse"
             ) as (entry, connection):
                 ids.append(entry.operation_id)
@@ -323,7 +323,7 @@ class Facts(Group):
                 owners = [place.owner for place in places]
                 together = bool(owners) and connection.adapter.capabilities.chosen_owners
                 for part in [owners] if together else [[owner] for owner in owners]:
-                    own = own_records(connection, part, entry.sight, kind=FACT)
+                    own = own_records(connection, part, entry.visibility, kind=FACT)
                     async for _, records in own:
                         held += [
                             _Held(of[owner_of(record.scope)], connection.binding.key, record)
@@ -369,7 +369,7 @@ class Facts(Group):
         whole = await self._key_of(caller, request.scope)
         for rank, owner in owners:
             try:
-                routed = await self._core.resolve(caller, owner, None)
+                routed = await self._runtime.resolve(caller, owner, None)
             except NotFound:
                 continue
             except Denied as error:
@@ -378,7 +378,7 @@ class Facts(Group):
             key = serving[rank] = routed.binding.key
             routes[None if key == whole else key].append(_Place((rank, 0), owner, routed.reason))
         if request.all_bindings:
-            rows = await self._core.ask(bindings.bindings, caller.company_id)
+            rows = await self._runtime.ask(bindings.bindings, caller.company_id)
             for number, row in enumerate((row for row in rows if row.enabled), start=1):
                 routes[None if row.key == whole else row.key] += [
                     _Place((rank, number), owner, "one of all bindings")
@@ -389,7 +389,7 @@ class Facts(Group):
 
     async def _key_of(self, caller: Caller, scope: Scope) -> str | None:
         try:
-            return (await self._core.resolve(caller, scope, None)).binding.key
+            return (await self._runtime.resolve(caller, scope, None)).binding.key
         except MemtuiError:
             return None
 

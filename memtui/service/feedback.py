@@ -21,7 +21,7 @@ from memtui.contract import (
     RecordHandle,
     Scope,
 )
-from memtui.service.core import Group
+from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller
 from memtui.store import bindings
 from memtui.store.operation import READS, Operation, OperationHandle
@@ -52,7 +52,7 @@ class FeedbackAnswer(Model):
     verdict: Verdict
 
 
-class Feedback(Group):
+class Feedback(ServiceModule):
     """Whether results helped."""
 
     async def say(
@@ -79,11 +79,11 @@ class Feedback(Group):
             Invalid: the operation is none that returns results.
             Denied: the caller was not given it, or looks at the past.
         """
-        core = self._core
+        runtime = self._runtime
         name = record if isinstance(record, str) else record.provider_record_id
         asked: Json = {"verdict": verdict.value}
         scope = Scope(company_id=caller.company_id)
-        async with core.recorder.recorded(OperationType.FEEDBACK, caller, scope, asked) as entry:
+        async with runtime.recorder.recorded(OperationType.FEEDBACK, caller, scope, asked) as entry:
             judged = await asyncio.to_thread(self._judged, caller, name, operation_id, binding_key)
             entry.request = asked | {"operation_id": judged.operation_id}
             returned = _returned(judged, name, binding_key)
@@ -93,7 +93,7 @@ class Feedback(Group):
                 )
             handle, key = returned
             entry.scope = judged.asked_scope.model_copy(update={"run_id": entry.scope.run_id})
-            await core.admit(entry, key)
+            await runtime.admit(entry, key)
             entry.binding_reason = None  # nothing chose it: the record is there
             told = {"rank": 1, "score": _SCORES[verdict], "binding_key": None}
             entry.handles = (handle.model_copy(update=told),)
@@ -110,7 +110,7 @@ class Feedback(Group):
         self, caller: Caller, name: str, operation_id: str | None, binding_key: str | None
     ) -> Operation:
         """Return the query or context that a caller speaks of."""
-        log = self._core.log_of(caller)
+        log = self._runtime.log_of(caller)
         keys = [binding_key] if binding_key else self._keys(caller)
         reads = (
             read.operation
@@ -142,7 +142,7 @@ class Feedback(Group):
         return judged
 
     def _keys(self, caller: Caller) -> Iterable[str]:
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             return [row.key for row in bindings.bindings(database, caller.company_id)]
 
 

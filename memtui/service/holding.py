@@ -1,7 +1,8 @@
 """What of an agent's writes waits for a person: the rules of a binding, and the queue.
 
-Whoever is not a person is held, through whatever door: whose principal does not begin with `user:`.
-What waits is in the control plane alone: no provider has it, so no query, context or list shows it.
+Whoever is not a person is held, through whatever channel: whose principal does not begin with
+`user:`. What waits is in the control plane alone: no provider has it, so no query, context or list
+shows it.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ from memtui.contract import (
     owner_of,
     owner_scope,
 )
-from memtui.fact_values import Entry, Pair, entry_of, pair_of, value_of, written
+from memtui.fact_values import Entry, FactPair, entry_of, pair_of, value_of, written
 from memtui.record_changes import changed_fields, corrected, texts_beside
-from memtui.service.answers import Held, ReviewRule, RuleAction, RuleTest
+from memtui.service.answers import PendingChange, ReviewRule, RuleAction, RuleTest
 from memtui.service.connections import Connection
-from memtui.service.core import Core
 from memtui.service.fact_keys import of_same_key, own_facts
 from memtui.service.recorder import Check, RunningOperation
-from memtui.service.save_limits import CAPTURING_DOOR
+from memtui.service.runtime import ServiceRuntime
+from memtui.service.save_limits import CAPTURING_CHANNEL
 from memtui.service.visibility import AGENT_PREFIX, readable
-from memtui.store import appending, held
-from memtui.store.compiled import BindingRow, HeldRow
-from memtui.store.database import Connection as DatabaseConnection
+from memtui.store import appending, pending
+from memtui.store.compiled import BindingRow, PendingRow
+from memtui.store.database import DatabaseConnection
 from memtui.store.digest import canonical
-from memtui.store.sight import Sight
+from memtui.store.visibility import Visibility
 
 NEW = "new"
 """The id of a record that is not stored yet and asks for none."""
@@ -71,7 +72,7 @@ def rules_of(binding: BindingRow) -> tuple[ReviewRule, ...]:
     return tuple(ReviewRule.model_validate(one) for one in binding.review)
 
 
-def request_of(row: HeldRow) -> Request:
+def request_of(row: PendingRow) -> Request:
     """Return what an agent asked for."""
     return _REQUESTS[row.operation_type].model_validate(row.request)
 
@@ -110,7 +111,7 @@ async def met_by(
     connection: Connection,
     request: Request,
     there: Sequence[Snapshot],
-    sight: Sight | None,
+    visibility: Visibility | None,
     *,
     contradictions: bool = True,
 ) -> Met:
@@ -120,7 +121,7 @@ async def met_by(
         connection: The binding's.
         request: What is asked.
         there: The records that it names, as they are now.
-        sight: What whoever asks may see.
+        visibility: What whoever asks may see.
         contradictions: Whether to look for what it contradicts.
     """
     named = tuple(one.record for one in there if one.record is not None)
@@ -131,7 +132,7 @@ async def met_by(
         return Met(changes=named, contradicts=named if changed else ())
     made = as_record(connection, request)
     is_pair = pair_of(request.content) is not None
-    facts = await own_facts(connection, made.scope, sight) if contradictions or is_pair else []
+    facts = await own_facts(connection, made.scope, visibility) if contradictions or is_pair else []
     own = _key_of(request.content, request.topic)
     is_filed = request.kind == _FACT and own is not None
     of_key = of_same_key(facts, request) if is_filed else []
@@ -145,7 +146,7 @@ async def met_by(
     others = [one for one in facts if one.handle not in changes]
     texts = texts_of(request)
     denying = await asyncio.to_thread(_denied, others, texts, own if is_filed else None)
-    for one in (*denying, *await _otherwise(connection, request, others, sight)):
+    for one in (*denying, *await _otherwise(connection, request, others, visibility)):
         found.setdefault(one.handle, one)
     return Met(changes=tuple(changes.values()), contradicts=tuple(found.values()))
 
@@ -161,7 +162,9 @@ def _denied(facts: Sequence[Record], texts: Sequence[str], own: Entry | None) ->
     keyed = [(one, entry) for one in facts if (entry := entry_of(one)) is not None]
     is_filed = own is not None and own.namespace
     first, rest = (texts[:1], texts[1:]) if is_filed else ((), texts)
-    pairs = [pair_of(one.text) or Pair(entry.key, written(value_of(one))) for one, entry in keyed]
+    pairs = [
+        pair_of(one.text) or FactPair(entry.key, written(value_of(one))) for one, entry in keyed
+    ]
     by_rest = denied(rest, pairs)
     by_first = denied(first, pairs)
     return [
@@ -178,7 +181,10 @@ def as_record(connection: Connection, request: WriteRequest) -> Record:
 
 
 async def _otherwise(
-    connection: Connection, request: WriteRequest, facts: Sequence[Record], sight: Sight | None
+    connection: Connection,
+    request: WriteRequest,
+    facts: Sequence[Record],
+    visibility: Visibility | None,
 ) -> list[Record]:
     """Return what is on the same subject and disagrees: another number, word or negation."""
     from memtui.pruning.signs import disagreeing
@@ -188,7 +194,7 @@ async def _otherwise(
     known = {one.handle: one for one in facts}
     if connection.adapter.capabilities.similar:
         for text in dict.fromkeys((*prose, request.content[-_SEARCHED:])):
-            near = readable(await candidates(connection, request, text), request.scope, sight)
+            near = readable(await candidates(connection, request, text), request.scope, visibility)
             known |= {one.handle: Record.like(one) for one in near}
     said = [
         (one, text)
@@ -206,7 +212,9 @@ def _key_of(text: str, topic: str | None) -> Entry | None:
     return Entry((topic or "").casefold(), pair.key.casefold()) if pair else None
 
 
-async def _is_new_subject(connection: Connection, made: Record, sight: Sight | None) -> bool:
+async def _is_new_subject(
+    connection: Connection, made: Record, visibility: Visibility | None
+) -> bool:
     """Whether its owner has nothing of the key or topic; of neither, whether it has nothing.
 
     Where a provider lists nothing, nobody can tell, and a person looks.
@@ -217,9 +225,11 @@ async def _is_new_subject(connection: Connection, made: Record, sight: Sight | N
         return True
     key = _key_of(made.text, made.topic) if made.kind == _FACT else None
     if key is not None:
-        facts = await own_facts(connection, made.scope, sight)
+        facts = await own_facts(connection, made.scope, visibility)
         return key not in {entry_of(one) for one in facts}
-    pages = own_records(connection, [owner_scope(made.scope)], sight, kind=None, topic=made.topic)
+    pages = own_records(
+        connection, [owner_scope(made.scope)], visibility, kind=None, topic=made.topic
+    )
     async for _, records in pages:
         if records:
             return False
@@ -230,7 +240,7 @@ async def _is_new_subject(connection: Connection, made: Record, sight: Sight | N
 class _Asked:
     """What an agent asks, as the rules look at it."""
 
-    core: Core
+    runtime: ServiceRuntime
     entry: RunningOperation
     connection: Connection
     request: Request
@@ -241,9 +251,11 @@ class _Asked:
         """Whether a rule is about it."""
         is_write = isinstance(self.request, WriteRequest)
         if rule.test is RuleTest.PER_RUN:
-            return is_write and await self.core.ask(self.is_beyond, rule)
+            return is_write and await self.runtime.ask(self.is_beyond, rule)
         if rule.test is RuleTest.NEW_SUBJECT:
-            made = [_is_new_subject(self.connection, one, self.entry.sight) for one in self._made()]
+            made = [
+                _is_new_subject(self.connection, one, self.entry.visibility) for one in self._made()
+            ]
             return any(await asyncio.gather(*made))
         if rule.test is RuleTest.INSTRUCTION:  # in a thread: a megabyte takes a while
             return await asyncio.to_thread(reads_like_order, self.request)
@@ -255,7 +267,7 @@ class _Asked:
         tests: dict[RuleTest, Callable[[], bool]] = {
             RuleTest.ALL: lambda: True,
             RuleTest.AGENT: lambda: value in agents,
-            RuleTest.DOOR: lambda: value == caller.door.casefold(),
+            RuleTest.DOOR: lambda: value == caller.channel.casefold(),
             RuleTest.TEXT: lambda: self._says(value, wholly=accepts),
             RuleTest.SUBJECT: lambda: self._is_of(value, wholly=accepts),
             RuleTest.CONTRADICTION: lambda: bool(self.met.contradicts),
@@ -297,14 +309,16 @@ class _Asked:
     def is_beyond(self, database: DatabaseConnection, rule: ReviewRule) -> bool:
         """Whether the agent has written as many as a rule allows in this run, or the last hour.
 
-        Both count: an agent chooses the names of its runs, the door its principal.
+        Both count: an agent chooses the names of its runs, the channel its principal.
         """
         caller, run_id = self.entry.caller, self.entry.scope.run_id
         hour = self.entry.started_at - _HOUR
         within: list[str | datetime] = [hour, run_id] if run_id else [hour]
-        besides = "" if caller.door == CAPTURING_DOOR else CAPTURING_DOOR
+        excluding = "" if caller.channel == CAPTURING_CHANNEL else CAPTURING_CHANNEL
         written = (
-            appending.writes(database, caller.company_id, caller.principal, one, besides=besides)
+            appending.writes(
+                database, caller.company_id, caller.principal, one, excluding=excluding
+            )
             for one in within
         )
         return max(written) >= int(rule.value)
@@ -326,7 +340,7 @@ class _Asked:
                     raise _Beyond(rule.name)
 
         try:
-            await self.core.recorder.begin(self.entry, self.there, count if rules else check)
+            await self.runtime.recorder.begin(self.entry, self.there, count if rules else check)
         except _Beyond as beyond:
             self.entry.steps = ()  # nothing of it has begun
             return [str(beyond)]
@@ -338,20 +352,20 @@ class _Beyond(Denied):
 
 
 async def hold(
-    core: Core,
+    runtime: ServiceRuntime,
     entry: RunningOperation,
     connection: Connection,
     request: Request,
     there: Sequence[Snapshot],
     *,
     check: Check | None,
-) -> Held | None:
+) -> PendingChange | None:
     """Let a request wait where a rule of its binding says so; None: it goes on, its intent written.
 
     The operation that asked is logged as held, in one transaction with what waits.
 
     Args:
-        core: The service's parts.
+        runtime: The service's parts.
         entry: The operation that asks.
         connection: The binding's.
         request: What is asked.
@@ -365,10 +379,10 @@ async def hold(
     rules = rules_of(binding)
     tests = {one.test for one in rules}
     met = await met_by(
-        connection, request, there, entry.sight,
+        connection, request, there, entry.visibility,
         contradictions=RuleTest.CONTRADICTION in tests,
     )  # fmt: skip
-    asked = _Asked(core, entry, connection, request, there, met)
+    asked = _Asked(runtime, entry, connection, request, there, met)
     for rule in rules:
         if rule.action is RuleAction.REFUSE and await asked.fits(rule):
             raise Denied(
@@ -395,8 +409,13 @@ def _bound(entry: RunningOperation) -> BindingRow:
     return entry.binding
 
 
-def _let_wait(asked: _Asked, reasons: list[str]) -> Held:
-    core, entry, request, binding = asked.core, asked.entry, asked.request, _bound(asked.entry)
+def _let_wait(asked: _Asked, reasons: list[str]) -> PendingChange:
+    runtime, entry, request, binding = (
+        asked.runtime,
+        asked.entry,
+        asked.request,
+        _bound(asked.entry),
+    )
     caller, company_id = entry.caller, entry.caller.company_id
     key = binding.key
     owners = _owners(request, asked.met)
@@ -407,20 +426,20 @@ def _let_wait(asked: _Asked, reasons: list[str]) -> Held:
         **request.model_dump(mode="json", exclude=_NOT_COMPARED),
         "metadata": _without_ids(getattr(request, "metadata", {})),
     }
-    with core.database.write() as database:
+    with runtime.database.write() as database:
         appending.hold(database, company_id)
         if entry.operation_type is OperationType.WRITE:
-            core.save_limits.check(database, entry)
-        likeness = held.likeness(database, company_id, likely)
-        known = held.alike(database, company_id, likeness)
-        held_id = known or entry.operation_id
+            runtime.save_limits.check(database, entry)
+        likeness = pending.likeness(database, company_id, likely)
+        known = pending.alike(database, company_id, likeness)
+        pending_id = known or entry.operation_id
         if known is not None:
-            held.ask_again(database, company_id, known, entry.started_at)
+            pending.ask_again(database, company_id, known, entry.started_at)
         else:
-            _refuse_full(held.count(database, company_id, key), core.held_max_count, key)
-            row = HeldRow(
+            _refuse_full(pending.count(database, company_id, key), runtime.pending_max_count, key)
+            row = PendingRow(
                 company_id=company_id,
-                held_id=held_id,
+                pending_id=pending_id,
                 binding_key=key,
                 binding_added_at=binding.created_at,
                 operation_type=entry.operation_type,
@@ -430,18 +449,18 @@ def _let_wait(asked: _Asked, reasons: list[str]) -> Held:
                 reasons=reasons,
                 principal=caller.principal,
                 acts_for=caller.acts_for,
-                door=caller.door,
+                channel=caller.channel,
                 likeness=likeness,
                 times=1,
-                held_at=entry.started_at,
+                pending_since=entry.started_at,
                 last_at=entry.started_at,
             )
-            held.add(database, row)
-        entry.status = OperationStatus.HELD
-        entry.request = {**entry.request, "held": held_id, "reasons": reasons}
-        core.recorder.append_within(database, entry)
+            pending.add(database, row)
+        entry.status = OperationStatus.PENDING
+        entry.request = {**entry.request, "pending": pending_id, "reasons": reasons}
+        runtime.recorder.append_within(database, entry)
     entry.logged = True
-    return Held(held_id=held_id, reasons=tuple(reasons), again=known is not None)
+    return PendingChange(pending_id=pending_id, reasons=tuple(reasons), again=known is not None)
 
 
 def _subjects(one: Record) -> set[str]:
@@ -452,7 +471,7 @@ def _subjects(one: Record) -> set[str]:
 
 
 def _without_ids(metadata: Json) -> Json:
-    """Return metadata as two requests are compared: a door may name each asking by an id."""
+    """Return metadata as two requests are compared: a channel may name each asking by an id."""
     return {
         name: {inner: one for inner, one in value.items() if inner != "id"}
         if isinstance(value, dict)
@@ -503,7 +522,7 @@ def _refuse_full(waiting: int, most: int, key: str) -> None:
 class Acceptance:
     """A person's decision to let in what waits; the write that does it carries it along."""
 
-    row: HeldRow
+    row: PendingRow
     decision: str
     """`accept`, or `fix` where its text was changed first."""
     seen: str | None
@@ -515,7 +534,7 @@ class Acceptance:
         """Return what the log says of the decision, and whose it was."""
         return {
             "decision": self.decision,
-            "held": self.row.held_id,
+            "pending": self.row.pending_id,
             "author": self.row.principal,
         }
 
@@ -535,17 +554,18 @@ class Acceptance:
             raise decided_meanwhile(self.row, self.row)
         if self.row.binding_added_at != _bound(entry).created_at:
             raise Conflict(
-                f"{self.row.held_id} was meant for a binding {self.row.binding_key} that has been "
-                "removed; the one of that name today is another. Refuse it, or write it yourself."
+                f"{self.row.pending_id} was meant for a binding {self.row.binding_key} that has "
+                "been removed; the one of that name today is another. Refuse it, or "
+                "write it yourself."
             )
-        met = await met_by(connection, request, there, entry.sight, contradictions=False)
+        met = await met_by(connection, request, there, entry.visibility, contradictions=False)
         now = met.changes
         then = [Record.model_validate(one) for one in self.row.base]
         if state_of(now) != (self.seen or state_of(then)):
-            held_id = self.row.held_id
+            pending_id = self.row.pending_id
             raise Conflict(
-                f"What {held_id} would change is not what it was when it was held, or when you "
-                f"looked; `memtui review show {held_id}` shows both, and with its --seen it is "
+                f"What {pending_id} would change is not what it was when it was held, or when you "
+                f"looked; `memtui review show {pending_id}` shows both, and with its --seen it is "
                 "accepted as it stands.",
                 current=now[0] if now else None,
                 proposed=text_of(request),
@@ -569,42 +589,46 @@ class Acceptance:
             Conflict: somebody has, or does so now.
         """
         company_id = entry.caller.company_id
-        if not held.claim(database, company_id, self.row.held_id, entry.operation_id):
-            raise decided_meanwhile(held.one(database, company_id, self.row.held_id), self.row)
+        if not pending.claim(database, company_id, self.row.pending_id, entry.operation_id):
+            raise decided_meanwhile(
+                pending.one(database, company_id, self.row.pending_id), self.row
+            )
         self._claimed_by = entry.operation_id
 
     def end(self, database: DatabaseConnection, entry: RunningOperation) -> None:
         """Take it out of the queue once it is done; what was not done waits again."""
         if entry.status is OperationStatus.OK:
-            entry.settings = (held.remove(database, self.row),)
+            entry.settings = (pending.remove(database, self.row),)
         elif entry.status is not OperationStatus.UNKNOWN:
-            held.release(database, entry.caller.company_id, self._claimed_by)
+            pending.release(database, entry.caller.company_id, self._claimed_by)
 
 
-def decided_meanwhile(now: HeldRow | None, row: HeldRow) -> Conflict:
+def decided_meanwhile(now: PendingRow | None, row: PendingRow) -> Conflict:
     """Return the error for what somebody else decides on."""
     if now is None:
-        return Conflict(f"Somebody has decided on {row.held_id} already.")
+        return Conflict(f"Somebody has decided on {row.pending_id} already.")
     return Conflict(
-        f"{row.held_id} is being accepted by {now.decider}; if that does not end, "
+        f"{row.pending_id} is being accepted by {now.decider}; if that does not end, "
         f"`memtui ops check {now.decider}` finds out what became of it."
     )
 
 
-def find(rows: Sequence[HeldRow], held_id: str) -> HeldRow:
+def find(rows: Sequence[PendingRow], pending_id: str) -> PendingRow:
     """Return what waits under an id, or under the beginning of one.
 
     Raises:
         NotFound: nothing does, or several begin like that.
     """
-    found = [one for one in rows if one.held_id == held_id] or [
-        one for one in rows if held_id and one.held_id.startswith(held_id)
+    found = [one for one in rows if one.pending_id == pending_id] or [
+        one for one in rows if pending_id and one.pending_id.startswith(pending_id)
     ]
     if len(found) == 1:
         return found[0]
     if found:
-        raise NotFound(f"Several ids begin with {held_id}; give more of it.")
-    raise NotFound(f"Nothing waits for review as {held_id}; `memtui review list` shows what does.")
+        raise NotFound(f"Several ids begin with {pending_id}; give more of it.")
+    raise NotFound(
+        f"Nothing waits for review as {pending_id}; `memtui review list` shows what does."
+    )
 
 
 def fixed(request: Request, text: str | None) -> Request:

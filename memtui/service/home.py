@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from memtui.config import Paths, Settings
 from memtui.contract import Denied, NotFound, Unavailable
 from memtui.paths import is_writable
-from memtui.service.visibility import caller_of, held_by, person_of, sight_of
+from memtui.service.visibility import caller_of, memberships_of, person_of, visibility_of
 from memtui.store import bindings
 from memtui.store.database import SEE_RECOVERY, Database
 from memtui.store.heads import HeadNotes
@@ -92,7 +92,7 @@ def _size(path: Path) -> int:
 
 
 def _sealed(root: Path) -> Iterator[SealedLog]:
-    from memtui.analytics.layout import Folder
+    from memtui.analytics.layout import ArchiveFolder
 
     for folder in sorted(root.iterdir()) if root.is_dir() else ():
         if not folder.is_dir() or all(path.name.startswith(".") for path in folder.iterdir()):
@@ -100,7 +100,7 @@ def _sealed(root: Path) -> Iterator[SealedLog]:
         try:
             # Its company is told by the manifest, and its place proves that it is that company's.
             company_id = json.loads((folder / "manifest.json").read_bytes())["company_id"]
-            own = Folder(root, company_id)
+            own = ArchiveFolder(root, company_id)
             yield SealedLog(folder, own.read() if own.path == folder else None)
         except (OSError, ValueError, TypeError, KeyError, AttributeError, Unavailable):
             yield SealedLog(folder, None)
@@ -244,8 +244,12 @@ def refuse_unless_all_is_theirs(database: Database, settings: Settings, does: st
             rows = bindings.roles_of(connection, company.company_id, person_of(caller))
             if rows is None:
                 continue
-            sight = None if caller.by_ai or not rows else sight_of(held_by(rows, caller), caller)
-            if sight is None or not sight.manages:
+            visibility = (
+                None
+                if caller.by_ai or not rows
+                else visibility_of(memberships_of(rows, caller), caller)
+            )
+            if visibility is None or not visibility.manages:
                 raise Denied(
                     f"{does} everybody's memories in every company of this home; only a person "
                     "who is an owner or admin of each that has members may do that."

@@ -42,15 +42,15 @@ from memtui.contract import (
     Unsupported,
     owner_of,
 )
-from memtui.pruning.duplicates import Form, compare, form_of
+from memtui.pruning.duplicates import TextForm, compare, form_of
 from memtui.service.asked import Given, context_again, query_again
 from memtui.service.connections import Breaker, Connection
 from memtui.service.context import ContextRequest
-from memtui.service.core import Core, Group, Routed, Share
 from memtui.service.log import CompanyLog
 from memtui.service.memory import MemoryService
 from memtui.service.querying import LOGGED_CHARS, LOGGED_OWNERS
 from memtui.service.recorder import Recorder, RunningOperation
+from memtui.service.runtime import FanOut, Routed, ServiceModule, ServiceRuntime
 from memtui.service.visibility import Caller, readable, without_prefix
 from memtui.store.operation import READS, Operation, Place
 from memtui.wording import none_of_them
@@ -63,7 +63,7 @@ _AT_ONCE = 4
 _MOST_MS = 60_000
 
 
-class Progress(NamedTuple):
+class ReplayProgress(NamedTuple):
     """How far a trial has come, in different questions."""
 
     done: int
@@ -72,7 +72,7 @@ class Progress(NamedTuple):
     """How many of those that are done are answered differently."""
 
 
-Tell = Callable[[Progress], None]
+Tell = Callable[[ReplayProgress], None]
 
 
 class ImpactRequest(Model):
@@ -102,7 +102,7 @@ class WhyNot(StrEnum):
     """It cannot be asked any more, or not by the caller; or it failed."""
 
 
-class Told(Model):
+class AnsweredRecord(Model):
     """A record as an answer holds it."""
 
     rank: int
@@ -122,7 +122,7 @@ class Told(Model):
 class Side(Model):
     """One answer to a question."""
 
-    records: tuple[Told, ...]
+    records: tuple[AnsweredRecord, ...]
     text: str | None = None
     """Of a context: what the model reads."""
     tokens: int | None = None
@@ -166,12 +166,12 @@ class Effect(Model):
         return len(self.operation_ids)
 
     @property
-    def gone(self) -> tuple[Told, ...]:
+    def gone(self) -> tuple[AnsweredRecord, ...]:
         """What falls out."""
         return _beside(self.before, self.after)
 
     @property
-    def come(self) -> tuple[Told, ...]:
+    def come(self) -> tuple[AnsweredRecord, ...]:
         """What takes its place."""
         return _beside(self.after, self.before)
 
@@ -205,7 +205,7 @@ class Effect(Model):
         return list(lines)
 
 
-def _beside(one: Side, other: Side) -> tuple[Told, ...]:
+def _beside(one: Side, other: Side) -> tuple[AnsweredRecord, ...]:
     known = {told.place for told in other.records}
     return tuple(told for told in one.records if told.place not in known)
 
@@ -328,10 +328,10 @@ class _Copy(Connection):
 
 
 @dataclass(eq=False)
-class _Trial(Core):
+class _Trial(ServiceRuntime):
     """The parts of a service that answers from copies of its bindings, and records nothing."""
 
-    source: Core = field(kw_only=True)
+    source: ServiceRuntime = field(kw_only=True)
     """What the copies are made of: the service itself, or another trial."""
     gone: Mapping[str, frozenset[str]] = field(kw_only=True, default_factory=dict)
     """The ids of records that the copies leave out, by binding."""
@@ -340,7 +340,7 @@ class _Trial(Core):
     _routes: dict[Hashable, Routed] = field(default_factory=dict)
 
     async def resolve(self, caller: Caller, scope: Scope, binding_key: str | None) -> Routed:
-        """Return what serves a scope (`Core.resolve`), the same throughout the trial."""
+        """Return what serves a scope (`ServiceRuntime.resolve`), the same throughout the trial."""
         asked = caller, scope, binding_key
         if asked not in self._routes:
             self._routes[asked] = await super().resolve(caller, scope, binding_key)
@@ -376,9 +376,9 @@ class _Trial(Core):
             await connection.close()
 
 
-async def _has_copies(core: Core, name: str) -> bool:
+async def _has_copies(runtime: ServiceRuntime, name: str) -> bool:
     """Whether a provider says that it can be read without some records; it is not opened."""
-    provider = await core.providers.within(name, partial(core.providers.load, name))
+    provider = await runtime.providers.within(name, partial(runtime.providers.load, name))
     able: object = provider.capabilities  # of another's package it may be a property
     return isinstance(able, Capabilities) and able.without
 
@@ -387,7 +387,7 @@ class _Asked(NamedTuple):
     """A question, and what asked it, the newest first."""
 
     request: QueryRequest | ContextRequest
-    share: Share | None
+    fan_out: FanOut | None
     operations: list[Operation]
 
     @property
@@ -399,7 +399,7 @@ def _words(operation: Operation) -> str:
     return str(operation.request.get("query") or operation.request.get("prompt") or "")
 
 
-class Impacts(Group):
+class Impacts(ServiceModule):
     """What forgetting would change."""
 
     async def of(
@@ -454,16 +454,16 @@ class Impacts(Group):
         self, caller: Caller, key: str, handles: Sequence[RecordHandle], last: int
     ) -> dict[RecordHandle, Record | None] | None:
         """Return records as they are now; None: their provider is not asked for nothing."""
-        core, scope = self._core, Scope(company_id=caller.company_id)
+        runtime, scope = self._runtime, Scope(company_id=caller.company_id)
         asked = {"records": len(handles), "for": "impact", "last": last}
-        async with core.recorder.recorded(OperationType.GET, caller, scope, asked) as entry:
+        async with runtime.recorder.recorded(OperationType.GET, caller, scope, asked) as entry:
             entry.seen_only = entry.to_show = True
-            routed = await core.admit(entry, key)
-            if not await _has_copies(core, routed.binding.provider_key):
+            routed = await runtime.admit(entry, key)
+            if not await _has_copies(runtime, routed.binding.provider_key):
                 return None
-            connection = await core.open_for(caller, routed)
+            connection = await runtime.open_for(caller, routed)
             snapshots = await connection.snapshots(handles, scope)
-            moved = await core.moved(
+            moved = await runtime.moved(
                 connection, [one.handle for one in snapshots if not one.record]
             )
             back = await connection.snapshots(list(dict.fromkeys(moved.values())), scope)
@@ -471,14 +471,14 @@ class Impacts(Group):
             found = {}
             for one in snapshots:
                 record = one.record or now.get(moved.get(one.handle, one.handle))
-                is_seen = record is not None and readable([record], scope, entry.sight)
+                is_seen = record is not None and readable([record], scope, entry.visibility)
                 found[one.handle] = record if is_seen else None
             entry.result_count = sum(record is not None for record in found.values())
         return found
 
     def _found(self, caller: Caller, request: ImpactRequest, marked: _Marked) -> _Found:
         """Return the newest operations that could have reached the records. Blocking."""
-        found = _Found(self._core.log_of(caller))
+        found = _Found(self._runtime.log_of(caller))
         chosen = request.filter
         named = {one.field for one in chosen.field_tests()}
         if "status" not in named:
@@ -501,7 +501,7 @@ class Impacts(Group):
         tried = questions = done = differ = 0
         by = caller.model_copy(update={"run_id": None})
         async with AsyncExitStack() as stack:
-            whole = self._trial(self._core)
+            whole = self._trial(self._runtime)
             stack.push_async_callback(whole.close)
             gone = {key: marked.ids_in(key) for key in {where for where, _ in marked.places}}
             less = self._trial(whole, gone)
@@ -523,7 +523,7 @@ class Impacts(Group):
                 return before, after
 
             for start in range(0, len(asked), _AT_ONCE):
-                progress(Progress(done, len(asked), differ))
+                progress(ReplayProgress(done, len(asked), differ))
                 some = asked[start : start + _AT_ONCE]
                 for one, result in zip(
                     some, await asyncio.gather(*map(attempt, some)), strict=True
@@ -538,7 +538,7 @@ class Impacts(Group):
                         differ += 1
                         same = one.words, *(side.told for side in result)
                         differing.setdefault(same, (*result, []))[2].extend(one.operations)
-            progress(Progress(done, len(asked), differ))
+            progress(ReplayProgress(done, len(asked), differ))
         effects = sorted((_effect(*one) for one in differing.values()), key=_order)
         return impact.model_copy(
             update={
@@ -549,12 +549,16 @@ class Impacts(Group):
             }
         )
 
-    def _trial(self, source: Core, gone: Mapping[str, frozenset[str]] | None = None) -> _Trial:
-        core = self._core
-        shared: dict[str, Any] = {one.name: getattr(core, one.name) for one in fields(Core)}
+    def _trial(
+        self, source: ServiceRuntime, gone: Mapping[str, frozenset[str]] | None = None
+    ) -> _Trial:
+        runtime = self._runtime
+        shared: dict[str, Any] = {
+            one.name: getattr(runtime, one.name) for one in fields(ServiceRuntime)
+        }
         shared["recorder"] = _Unrecorded(
-            core.database, self._service.paths.data, core.clock, core.connections.timer,
-            core.new_id,
+            runtime.database, self._service.paths.data, runtime.clock, runtime.connections.timer,
+            runtime.new_id,
         )  # fmt: skip
         return _Trial(**shared, source=source, gone=gone or {})
 
@@ -627,16 +631,16 @@ def _questions(found: _Found) -> tuple[list[_Asked], _Left]:
     left, given = _Left(), Given(found.log)
     for one in found.operations:
         try:
-            request, share = _again(one, given)
+            request, fan_out = _again(one, given)
         except _NotTried as error:
             left.add(error, [one])
             continue
-        same = type(request), request.model_dump_json(), share is None
-        asked.setdefault(same, _Asked(request, share, [])).operations.append(one)
+        same = type(request), request.model_dump_json(), fan_out is None
+        asked.setdefault(same, _Asked(request, fan_out, [])).operations.append(one)
     return list(asked.values()), left
 
 
-def _again(one: Operation, given: Given) -> tuple[QueryRequest | ContextRequest, Share | None]:
+def _again(one: Operation, given: Given) -> tuple[QueryRequest | ContextRequest, FanOut | None]:
     """Return what an operation asked for. Raises `_NotTried`."""
     request = one.request
     if one.absent:
@@ -659,13 +663,13 @@ def _again(one: Operation, given: Given) -> tuple[QueryRequest | ContextRequest,
     except Invalid as error:
         raise _NotTried(WhyNot.NOT_LOGGED, "The log does not say what was asked.") from error
     together = request.get("together")
-    share = Share(str(together), _MOST_MS, seen_only=True) if together else None
-    return again, share
+    fan_out = FanOut(str(together), _MOST_MS, seen_only=True) if together else None
+    return again, fan_out
 
 
 async def _answer(service: MemoryService, by: Caller, asked: _Asked, marked: _Marked) -> Side:
     if isinstance(asked.request, QueryRequest):
-        found = await service.query(by, asked.request, share=asked.share)
+        found = await service.query(by, asked.request, fan_out=asked.fan_out)
         told = [(found.binding_key, one.handle, one.text) for one in found.snippets]
         problems = tuple(one.sentence() for one in found.problems)
         return Side(records=_told(told, marked), problems=problems)
@@ -684,9 +688,11 @@ async def _answer(service: MemoryService, by: Caller, asked: _Asked, marked: _Ma
     )
 
 
-def _told(found: Iterable[tuple[str, RecordHandle, str]], marked: _Marked) -> tuple[Told, ...]:
+def _told(
+    found: Iterable[tuple[str, RecordHandle, str]], marked: _Marked
+) -> tuple[AnsweredRecord, ...]:
     return tuple(
-        Told(
+        AnsweredRecord(
             rank=rank, handle=handle, binding_key=key, text=text,
             marked=(key, handle.provider_record_id) in marked.places,
         )
@@ -717,7 +723,7 @@ def _effect(before: Side, after: Side, asked: Iterable[Operation]) -> Effect:
     )
 
 
-def _is_said(text: str, forms: Iterable[Form]) -> bool:
+def _is_said(text: str, forms: Iterable[TextForm]) -> bool:
     own = form_of(without_prefix(text))
     return any(compare(own, form) is not None for form in forms)
 

@@ -20,13 +20,13 @@ from memtui.contract import (
     OperationType,
     Scope,
 )
-from memtui.service.core import Core, Group, check_key, find_company
 from memtui.service.recorder import RunningOperation
 from memtui.service.redaction import may_hold_secret, redact_json
+from memtui.service.runtime import ServiceModule, ServiceRuntime, check_key, find_company
 from memtui.service.visibility import Caller
 from memtui.store import appending, bindings
 from memtui.store.compiled import CompanyRow
-from memtui.store.database import Connection
+from memtui.store.database import DatabaseConnection
 from memtui.store.digest import CONTROL
 from memtui.store.operation import TITLES, Operation, OperationDraft
 
@@ -38,7 +38,7 @@ _NAMES = (
     "binding_key",
     "provider_key",
     "principal",
-    "door",
+    "channel",
     "error_kind",
     "undoes",
     *TITLES,
@@ -74,18 +74,18 @@ class ImportCount(Model):
     """Those that an earlier import has added."""
 
 
-async def refuse_lived_in(core: Core, company_id: str, rule: str) -> None:
+async def refuse_lived_in(runtime: ServiceRuntime, company_id: str, rule: str) -> None:
     """Raise `Conflict`, with the rule, if the company is more than an imported log."""
-    if not await asyncio.to_thread(_takes_imports, core, company_id):
+    if not await asyncio.to_thread(_takes_imports, runtime, company_id):
         raise Conflict(f"The company {company_id} has memories or operations of its own; {rule}.")
 
 
-def _takes_imports(core: Core, company_id: str) -> bool:
+def _takes_imports(runtime: ServiceRuntime, company_id: str) -> bool:
     """Whether it was made by an import, or nothing has happened in it but its configuration."""
-    with core.database.read() as connection:
+    with runtime.database.read() as connection:
         if bindings.bindings(connection, company_id):
             return False
-    page = core.log(company_id).page(EVERYTHING, limit=OLDEST, after=0)
+    page = runtime.log(company_id).page(EVERYTHING, limit=OLDEST, after=0)
     return was_imported(page.operations)
 
 
@@ -134,7 +134,7 @@ def _clean(draft: OperationDraft, own_id: str) -> OperationDraft:
     return OperationDraft.model_validate({**dict(draft), **clean})
 
 
-class Imports(Group):
+class Imports(ServiceModule):
     """The logs of other systems."""
 
     async def append(
@@ -176,8 +176,10 @@ class Imports(Group):
             exists = await self._check_target(caller, company_id)
             return await self._import(company_id, operations, None, report, created=not exists)
         asked = {"import_into": company_id, **asked}
-        async with self._core.configured(caller, asked) as entry:
-            entry.lasting = f"`memtui companies remove {company_id}` removes what was imported."
+        async with self._runtime.configured(caller, asked) as entry:
+            entry.irreversible = (
+                f"`memtui companies remove {company_id}` removes what was imported."
+            )
             exists = await self._check_target(caller, company_id)
             if not exists:
                 row = CompanyRow(
@@ -185,11 +187,11 @@ class Imports(Group):
                     name=name,
                     read_only=True,
                     link_templates={},
-                    created_at=self._core.clock(),
+                    created_at=self._runtime.clock(),
                 )
 
                 def add() -> None:
-                    with self._core.database.write() as database:
+                    with self._runtime.database.write() as database:
                         bindings.add_company(database, row)
 
                 await asyncio.to_thread(add)
@@ -200,17 +202,17 @@ class Imports(Group):
     async def _check_target(self, caller: Caller, company_id: str) -> bool:
         """Tell whether the company exists, and refuse one that is not an imported log."""
         try:
-            await self._core.ask(find_company, company_id)
+            await self._runtime.ask(find_company, company_id)
         except NotFound:
-            if await asyncio.to_thread(self._core.log(company_id).oldest_sealed, 1):
+            if await asyncio.to_thread(self._runtime.log(company_id).oldest_sealed, 1):
                 raise Conflict(
                     f"Sealed operations of a company {company_id} that is gone are still here; "
                     f"`memtui companies remove {company_id}` removes those of an import."
                 ) from None
             return False
-        await self._core.may_configure(caller.model_copy(update={"company_id": company_id}))
+        await self._runtime.may_configure(caller.model_copy(update={"company_id": company_id}))
         await refuse_lived_in(
-            self._core, company_id, "import into another, a new one is made for the log"
+            self._runtime, company_id, "import into another, a new one is made for the log"
         )
         return True
 
@@ -242,7 +244,7 @@ class Imports(Group):
                 added += len(await asyncio.to_thread(self._append_fresh, company_id, batch))
                 entry.result_count = added
             else:
-                unknown, _ = await self._core.ask(self._unknown, company_id, batch)
+                unknown, _ = await self._runtime.ask(self._unknown, company_id, batch)
                 new = [one for one in unknown if one.own_id not in seen]
                 added += len(new)
                 last = batch[-1].draft.started_at
@@ -258,7 +260,7 @@ class Imports(Group):
         self, company_id: str, batch: Sequence[ForeignOperation]
     ) -> list[ForeignOperation]:
         clean = [ForeignOperation(_clean(draft, own_id), own_id) for draft, own_id in batch]
-        with self._core.database.write() as connection:
+        with self._runtime.database.write() as connection:
             appending.hold(connection, company_id)
             if bindings.company(connection, company_id) is None:
                 raise NotFound(f"The company {company_id} was removed while it was imported into.")
@@ -267,14 +269,14 @@ class Imports(Group):
         return fresh
 
     def _unknown(
-        self, connection: Connection, company_id: str, batch: Sequence[ForeignOperation]
+        self, connection: DatabaseConnection, company_id: str, batch: Sequence[ForeignOperation]
     ) -> tuple[list[ForeignOperation], set[str]]:
         """Return what is neither hot nor sealed, each operation once, and the taken ids."""
         from memtui.store import log
 
         ids = list({name for one in batch for name in (one.own_id, one.draft.operation_id)})
         owners = log.owners(connection, ids)
-        sealed = self._core.log(company_id).sealed_at(ids)
+        sealed = self._runtime.log(company_id).sealed_at(ids)
         begun = {one: at for one, (owner, at) in owners.items() if owner == company_id} | sealed
         fresh = {one.own_id: one for one in batch if not _is_known(one, begun)}
         return list(fresh.values()), {*owners, *sealed}

@@ -14,13 +14,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from memtui.contract import Filter, Invalid, Model, NotFound, UtcDatetime
-from memtui.service.core import Group, check_target_id, find_binding, in_thread
+from memtui.service.runtime import ServiceModule, check_target_id, find_binding, in_thread
 from memtui.service.visibility import Caller
 from memtui.store import limits as table
 from memtui.store.compiled import SpendingLimitRow
-from memtui.store.database import Connection
+from memtui.store.database import DatabaseConnection
 from memtui.store.limits import Spent
-from memtui.store.sight import Sight
+from memtui.store.visibility import Visibility
 
 if TYPE_CHECKING:
     from memtui.analytics.layout import Manifest
@@ -93,7 +93,7 @@ class SpendingStatus(SpendingLimit):
     state: LimitState
 
 
-class Limits(Group):
+class Limits(ServiceModule):
     """The spending limits of companies, and how far spending is."""
 
     def __init__(self, service: MemoryService) -> None:
@@ -108,10 +108,10 @@ class Limits(Group):
         Raises:
             Denied: the company has members, and the caller is none.
         """
-        sight = self._core.sight(caller)
-        with self._core.database.read() as database:
+        visibility = self._runtime.visibility(caller)
+        with self._runtime.database.read() as database:
             found = map(_limit, table.spending_limits(database, caller.company_id))
-            return [one for one in found if sight is None or _is_seen(one, sight)]
+            return [one for one in found if visibility is None or _is_seen(one, visibility)]
 
     async def set(self, caller: Caller, limit: SpendingLimit) -> SpendingLimit:
         """Set a limit, in place of the one that has the same target, measure and period.
@@ -121,7 +121,7 @@ class Limits(Group):
             NotFound: there is no such binding.
         """
 
-        def change(database: Connection) -> SpendingLimitRow:
+        def change(database: DatabaseConnection) -> SpendingLimitRow:
             row = SpendingLimitRow(
                 company_id=caller.company_id,
                 target_type=limit.target_type,
@@ -136,7 +136,7 @@ class Limits(Group):
             return row
 
         asked = {"set_spending_limit": limit.model_dump(mode="json")}
-        return _limit(await self._core.change(caller, asked, change))
+        return _limit(await self._runtime.change(caller, asked, change))
 
     async def remove(
         self,
@@ -153,7 +153,7 @@ class Limits(Group):
             NotFound: the target has no such limit.
         """
 
-        def change(database: Connection) -> list[SpendingLimitRow]:
+        def change(database: DatabaseConnection) -> list[SpendingLimitRow]:
             place = target_type, _target_id(caller, target_type, target_id)
             removed = table.remove_spending_limits(
                 database, caller.company_id, *place, measure=measure, period=period
@@ -171,7 +171,7 @@ class Limits(Group):
             "measure": measure,
             "period": period,
         }
-        return list(map(_limit, await self._core.change(caller, asked, change)))
+        return list(map(_limit, await self._runtime.change(caller, asked, change)))
 
     async def check(
         self,
@@ -196,7 +196,7 @@ class Limits(Group):
             Unavailable: the log cannot be read.
         """
         limits = await self.all(caller)
-        day = at or self._core.clock().astimezone(zone).date()
+        day = at or self._runtime.clock().astimezone(zone).date()
         spans = {limit.period: span(limit.period, day, zone) for limit in limits}
         spent = {
             period: await asyncio.to_thread(self._spent, caller.company_id, *within)
@@ -241,18 +241,18 @@ class Limits(Group):
         In this order: a seal names its rows in the manifest before it removes them, so rows that
         went while they were read are in it.
         """
-        from memtui.analytics.layout import Folder
+        from memtui.analytics.layout import ArchiveFolder
 
         place = (company_id, since, until)
         through, known = self._sums.get(place, (0, ()))
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             last = table.last_seq(database, company_id)
             fresh = list(table.spent(database, company_id, since, until, after=through, last=last))
         parts = _added((*known, *fresh))
         if len(self._sums) >= _KEPT_SUMS:
             self._sums.clear()
         self._sums[place] = last, parts
-        return parts, Folder(self._service.analysis.archive_folder, company_id).read()
+        return parts, ArchiveFolder(self._service.analysis.archive_folder, company_id).read()
 
 
 def span(period: LimitPeriod, day: date, zone: tzinfo | None) -> tuple[datetime, datetime]:
@@ -300,10 +300,10 @@ def _added(parts: Iterable[Spent]) -> tuple[Spent, ...]:
     return tuple(sums.values())
 
 
-def _is_seen(limit: SpendingLimit, sight: Sight) -> bool:
+def _is_seen(limit: SpendingLimit, visibility: Visibility) -> bool:
     if limit.target_type is not LimitTarget.PROJECT:
-        return sight.manages
-    return sight.projects is None or limit.target_id in sight.projects
+        return visibility.manages
+    return visibility.projects is None or limit.target_id in visibility.projects
 
 
 def _status(

@@ -32,14 +32,14 @@ from memtui.service.answers import (
     RetrievalCount,
     WriteSource,
 )
-from memtui.service.core import Group, in_thread
 from memtui.service.operations import change_of, received
+from memtui.service.runtime import ServiceModule, in_thread
 from memtui.service.visibility import Caller
 from memtui.store import erasing, journal
-from memtui.store.database import Connection, Database
+from memtui.store.database import Database, DatabaseConnection
 from memtui.store.digest import is_intact
 from memtui.store.erasing import purged
-from memtui.store.journal import Found
+from memtui.store.journal import OutcomeCheck
 from memtui.store.limits import last_seq
 from memtui.store.log import (
     SOURCE_IDS,
@@ -50,14 +50,14 @@ from memtui.store.log import (
     Retrieved,
     RunFigures,
     SourceWrites,
-    Span,
+    TimeSpan,
     Word,
     company_salt,
     known,
     owners,
 )
 from memtui.store.operation import Operation, OperationPage, as_member, why_altered
-from memtui.store.sight import Sight
+from memtui.store.visibility import Visibility
 
 if TYPE_CHECKING:
     from memtui.analytics.sealed import Archive, Sealed
@@ -73,13 +73,13 @@ _PAGE = 500
 class CompanyLog:
     """Reads of a company's log, hot and sealed alike. All are blocking; all raise `Unavailable`.
 
-    What is out of a reader's `sight` is as if it were not there; None sees everything.
+    What is out of a reader's `visibility` is as if it were not there; None sees everything.
     """
 
     _database: Database
     _archive: Archive
     _company_id: str
-    _sight: Sight | None = None
+    _visibility: Visibility | None = None
 
     @property
     def sealed(self) -> Sealed:
@@ -173,7 +173,7 @@ class CompanyLog:
         older = sealed.ask(lambda one: self._reader(one).by_ids(missing, record_ids, strict=strict))
         return (*hot, *(older or ()))
 
-    def spans(self, chosen: Filter) -> list[Span]:
+    def spans(self, chosen: Filter) -> list[TimeSpan]:
         """Return when each operation of a filter was under way, the first to begin first."""
         hot, sealed, read = self._both(lambda one: one.spans(chosen))
         return sorted((*(sealed.ask(read) or []), *hot), key=lambda span: span.begins)
@@ -332,7 +332,7 @@ class CompanyLog:
 
     def _both(
         self, ask: Callable[[LogReader], T], *, whole: bool = False
-    ) -> tuple[T, Sealed, Callable[[Connection], T]]:
+    ) -> tuple[T, Sealed, Callable[[DatabaseConnection], T]]:
         """Return what is found in the database, what is sealed, and the read to ask that with.
 
         In the database it looks above what is sealed; `whole`: in all of it. The two are of one
@@ -342,7 +342,7 @@ class CompanyLog:
             Unavailable: a row that is damaged leaves no answer.
         """
 
-        def read(connection: Connection) -> T:
+        def read(connection: DatabaseConnection) -> T:
             return ask(self._reader(connection))
 
         while True:
@@ -357,8 +357,8 @@ class CompanyLog:
                 refuse_gap(now.manifest, ends)
                 return found, now, read
 
-    def _reader(self, connection: Connection, above: int = 0) -> LogReader:
-        return LogReader(connection, self._company_id, self._sight, above)
+    def _reader(self, connection: DatabaseConnection, above: int = 0) -> LogReader:
+        return LogReader(connection, self._company_id, self._visibility, above)
 
 
 def _joined(one: ContextDay, other: ContextDay) -> ContextDay:
@@ -398,7 +398,7 @@ _CONTEXT = "the context of a run"
 _ERASED = "erased"
 
 
-class Log(Group):
+class Log(ServiceModule):
     """A company's operation log, as a caller may see it."""
 
     @in_thread
@@ -435,12 +435,12 @@ class Log(Group):
 
         It costs one row, so that who follows the log may ask often.
         """
-        self._core.sight(caller)
-        with self._core.database.read() as database:
+        self._runtime.visibility(caller)
+        with self._runtime.database.read() as database:
             return last_seq(database, caller.company_id)
 
     def _of(self, caller: Caller) -> CompanyLog:
-        return self._core.log_of(caller)
+        return self._runtime.log_of(caller)
 
     @in_thread
     def get(self, caller: Caller, operation_id: str) -> Operation:
@@ -464,7 +464,7 @@ class Log(Group):
     def problem(self, caller: Caller, operation_id: str) -> str | None:
         """Return what is wrong with an operation as it stands in the log; None: nothing."""
         found = self._get(caller, operation_id)
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             salt = company_salt(database, caller.company_id)
         return _problem(found, salt)
 
@@ -472,7 +472,7 @@ class Log(Group):
     def problems(self, caller: Caller, newest: int) -> list[str]:
         """Return what is wrong with some of the newest so many operations, newest first."""
         found = self._of(caller).page(EVERYTHING, limit=newest, strict=False).operations
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             salt = company_salt(database, caller.company_id)
         return [problem for one in found if (problem := _problem(one, salt))]
 
@@ -480,26 +480,28 @@ class Log(Group):
     def changes(self, caller: Caller, operation_id: str) -> tuple[Change, ...]:
         """Return each record before and after an operation."""
         found = self._get(caller, operation_id)
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             steps = journal.record_steps(database, found)
-        sight = self._core.sight(caller)
-        return tuple(received(caller, change_of(found, step, sight)) for step in steps)
+        visibility = self._runtime.visibility(caller)
+        return tuple(received(caller, change_of(found, step, visibility)) for step in steps)
 
     @in_thread
-    def found_outcome(self, caller: Caller, operation_id: str) -> Found | None:
+    def found_outcome(self, caller: Caller, operation_id: str) -> OutcomeCheck | None:
         """Return what a check found of an operation of unknown outcome; None: nothing yet."""
         asked = self._get(caller, operation_id)
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             return _found_of(database, caller, asked)
 
     @in_thread
-    def found_outcomes(self, caller: Caller, operations: Iterable[Operation]) -> dict[str, Found]:
+    def found_outcomes(
+        self, caller: Caller, operations: Iterable[Operation]
+    ) -> dict[str, OutcomeCheck]:
         """Return what checks found of those of unknown outcome among `operations`, by their id."""
         asked = [one.operation_id for one in operations if one.status is OperationStatus.UNKNOWN]
         if not asked:
             return {}
         seen = self._of(caller).by_ids(asked, strict=False)
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             return {
                 one.operation_id: found
                 for one in seen
@@ -510,7 +512,7 @@ class Log(Group):
     def undone_by(self, caller: Caller, operation_id: str) -> Operation | None:
         """Return what took a change back and is, or was then, in force; None: nothing it sees."""
         asked = self._get(caller, operation_id)
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             found = journal.undone_by(
                 database, caller.company_id, asked.operation_id, until=caller.as_of
             )
@@ -527,7 +529,7 @@ class Log(Group):
         }
         result: list[Erasure] = []
         # Who erased a value is told to whoever may see the operation that it was in.
-        whole = self._core.log(caller.company_id)
+        whole = self._runtime.log(caller.company_id)
         purges = Filter(operation_type=OperationType.PURGE)
         for purge in whole.each(purges, after=found.seq) if gone else ():
             named = {
@@ -545,7 +547,7 @@ class Log(Group):
     def provenance(self, caller: Caller, binding_key: str, handle: RecordHandle) -> Provenance:
         """Return who wrote and changed a record, and which queries returned it."""
         own, place = self._of(caller), (binding_key, handle.provider_record_id)
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             ids = journal.ids_of(database, caller.company_id, *place)
         changes = (change for one in ids for change in own.mutations_of_record(binding_key, one))
         mutations = own.by_ids(list(dict.fromkeys(changes)), ids)
@@ -618,7 +620,7 @@ class Log(Group):
         }
 
 
-def _found_of(database: Connection, caller: Caller, one: Operation) -> Found | None:
+def _found_of(database: DatabaseConnection, caller: Caller, one: Operation) -> OutcomeCheck | None:
     return journal.found_of(database, caller.company_id, one.operation_id, until=caller.as_of)
 
 
@@ -644,7 +646,7 @@ def _write_source(one: SourceWrites, last: Operation) -> WriteSource:
         last_at=max(known([one.last_at])),
         operation_id=last.operation_id,
         principal=last.principal,
-        door=last.door,
+        channel=last.channel,
         agent_id=last.scope.agent_id,
         binding_key=last.binding_key,
         problem=last.error_message if last.damaged else None,

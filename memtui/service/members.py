@@ -9,7 +9,13 @@ from collections.abc import Sequence
 
 from memtui.contract import Denied, Invalid, Model, NotFound, UtcDatetime
 from memtui.service.companies import awaits_owner
-from memtui.service.core import Group, check_target_id, find_company, in_thread, to_its_end
+from memtui.service.runtime import (
+    ServiceModule,
+    check_target_id,
+    find_company,
+    in_thread,
+    to_its_end,
+)
 from memtui.service.visibility import (
     AGENT_PREFIX,
     USER_PREFIX,
@@ -22,7 +28,7 @@ from memtui.service.visibility import (
 )
 from memtui.store import bindings
 from memtui.store.compiled import MemberRow, TokenRow
-from memtui.store.database import Connection
+from memtui.store.database import DatabaseConnection
 from memtui.wording import bare
 
 REVOKED = "A token that was revoked stays revoked; `memtui tokens add` makes another one."
@@ -47,7 +53,7 @@ class NewToken(TokenView):
     token: str
 
 
-class Members(Group):
+class Members(ServiceModule):
     """The members of companies and their roles."""
 
     @in_thread
@@ -57,8 +63,8 @@ class Members(Group):
         Raises:
             Denied: there are some, and the caller is none.
         """
-        self._core.sight(caller)
-        with self._core.database.read() as database:
+        self._runtime.visibility(caller)
+        with self._runtime.database.read() as database:
             return _members(database, caller.company_id)
 
     @in_thread
@@ -69,7 +75,7 @@ class Members(Group):
         are told too: what they then ask is refused, and logged as that.
         """
         person = person_of(caller) or caller.principal
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             rows = bindings.roles_of(database, caller.company_id, person) or []
         return own_subject(map(membership, rows), caller)
 
@@ -85,23 +91,23 @@ class Members(Group):
             Invalid: no owner of the whole company would be left, or the principal is an agent.
             Denied: the caller may not change the settings.
         """
-        core, company_id = self._core, caller.company_id
+        runtime, company_id = self._runtime, caller.company_id
         asked = {
             "set_member": member.principal,
             "role": member.role,
             "project_id": member.project_id,
         }
-        async with core.configured(caller, asked, in_read_only=True) as entry:
+        async with runtime.configured(caller, asked, in_read_only=True) as entry:
             if member.principal.startswith(AGENT_PREFIX):
                 raise Invalid("An agent acts for a person and cannot be a member; add the person.")
             _refuse_bare(member.principal)
-            closed = await asyncio.to_thread(awaits_owner, core, company_id)
+            closed = await asyncio.to_thread(awaits_owner, runtime, company_id)
 
-            def add(database: Connection) -> Membership:
+            def add(database: DatabaseConnection) -> Membership:
                 known = _members(database, company_id)
                 opens = closed and not known
                 read_only = find_company(database, company_id).read_only
-                core.refuse_read_only(company_id if read_only and not opens else None)
+                runtime.refuse_read_only(company_id if read_only and not opens else None)
                 given = _with_subject(member, known)
                 if not _owners([*_without(known, given.principal, given.project_id), given]):
                     raise Invalid(_NO_OWNER_LEFT.format(given.principal) if known else _NO_OWNER)
@@ -117,7 +123,7 @@ class Members(Group):
                     bindings.set_read_only(database, company_id, read_only=False)
                 return given
 
-            return await core.configure(entry, add)
+            return await runtime.configure(entry, add)
 
     async def remove(self, caller: Caller, principal: str, project_id: str | None = None) -> None:
         """Take a role away; the last owner stays as long as there are other members.
@@ -127,7 +133,7 @@ class Members(Group):
             Invalid: it is the last owner.
         """
 
-        def change(database: Connection) -> None:
+        def change(database: DatabaseConnection) -> None:
             left = _without(_members(database, caller.company_id), principal, project_id)
             place = caller.company_id, principal, project_id or ""
             if not bindings.remove_member(database, *place):
@@ -138,10 +144,10 @@ class Members(Group):
                 raise Invalid(_NO_OWNER_LEFT.format(principal))
 
         asked = {"remove_member": principal, "project_id": project_id}
-        await self._core.change(caller, asked, change)
+        await self._runtime.change(caller, asked, change)
 
 
-class Tokens(Group):
+class Tokens(ServiceModule):
     """The bearer tokens of companies."""
 
     @in_thread
@@ -151,13 +157,15 @@ class Tokens(Group):
         Raises:
             Denied: the caller is not a member.
         """
-        sight = self._core.sight(caller)
-        with self._core.database.read() as database:
+        visibility = self._runtime.visibility(caller)
+        with self._runtime.database.read() as database:
             rows = bindings.tokens(database, caller.company_id)
         return [
             TokenView.like(row)
             for row in rows
-            if sight is None or sight.manages or sight.person in {row.principal, row.acts_for}
+            if visibility is None
+            or visibility.manages
+            or visibility.person in {row.principal, row.acts_for}
         ]
 
     async def add(
@@ -180,7 +188,7 @@ class Tokens(Group):
         """
         secret = f"memtui_{secrets.token_urlsafe(32)}"
 
-        def change(database: Connection) -> TokenRow:
+        def change(database: DatabaseConnection) -> TokenRow:
             if not label.strip():
                 raise Invalid("A token needs a label.")
             _refuse_bare(principal)
@@ -193,7 +201,7 @@ class Tokens(Group):
                 principal=principal,
                 acts_for=acts_for,
                 project_id=project_id,
-                created_at=self._core.clock(),
+                created_at=self._runtime.clock(),
             )
             bindings.add_token(database, row)
             return row
@@ -205,7 +213,7 @@ class Tokens(Group):
             "acts_for": acts_for,
             "project_id": project_id,
         }
-        return NewToken.like(await self._core.change(caller, asked, change), token=secret)
+        return NewToken.like(await self._runtime.change(caller, asked, change), token=secret)
 
     async def remove(self, caller: Caller, label: str) -> None:
         """Revoke a token.
@@ -214,29 +222,29 @@ class Tokens(Group):
             NotFound: there is none of this label.
         """
 
-        def change(database: Connection) -> None:
+        def change(database: DatabaseConnection) -> None:
             if not bindings.remove_token(database, caller.company_id, label):
                 raise NotFound(f"There is no token {label}; `memtui tokens list` shows them.")
 
-        await self._core.change(
-            caller, {"remove_token": True, "label": label}, change, lasting=REVOKED
+        await self._runtime.change(
+            caller, {"remove_token": True, "label": label}, change, irreversible=REVOKED
         )
 
     @in_thread
-    def authenticate(self, secret: str, door: str) -> Caller:
+    def authenticate(self, secret: str, channel: str) -> Caller:
         """Return the caller that a bearer token stands for.
 
         Raises:
             Denied: it is not a token of ours.
         """
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             row = bindings.token(database, _digest(secret))
         if row is None:
             raise Denied("The bearer token is not known here; make one with `memtui tokens add`.")
-        return Caller.like(row, door=door)
+        return Caller.like(row, channel=channel)
 
 
-def _members(database: Connection, company_id: str) -> list[Membership]:
+def _members(database: DatabaseConnection, company_id: str) -> list[Membership]:
     return [membership(row) for row in bindings.members(database, company_id)]
 
 

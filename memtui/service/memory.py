@@ -1,4 +1,4 @@
-"""`MemoryService`: the one door to every memory and to the log of what was done with it."""
+"""`MemoryService`: the one entry to every memory and to the log of what was done with it."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from memtui.contract import (
 )
 from memtui.service.answers import MutationAnswer, Resolution, Together, UndoCandidate
 from memtui.service.connections import Connections
-from memtui.service.core import SETUP_DOOR, Core
 from memtui.service.fact_limits import FactLimits
 from memtui.service.home import making, may_be_half_made, open_database
 from memtui.service.operations import Operations
 from memtui.service.providers import Providers, unexpected
 from memtui.service.recorder import Recorder, new_operation_id
+from memtui.service.runtime import SETUP_CHANNEL, ServiceRuntime
 from memtui.service.save_limits import SaveLimits
 from memtui.service.visibility import (
     Caller,
     abilities,
     action_of,
     caller_of,
-    held_by,
+    memberships_of,
     refusal,
 )
 from memtui.store import bindings
-from memtui.store.database import Connection
+from memtui.store.database import DatabaseConnection
 from memtui.threads import use_loose_threads
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from memtui.service.bindings import Bindings
     from memtui.service.companies import Companies
     from memtui.service.context import ContextAnswer, ContextRequest, Contexts
-    from memtui.service.embedding import Embeddings
+    from memtui.service.embedding import BindingEmbeddings
     from memtui.service.everywhere import Everywhere
     from memtui.service.facts import Facts
     from memtui.service.feedback import Feedback
     from memtui.service.impact import Impacts
     from memtui.service.imports import Imports
-    from memtui.service.in_step import Pairs
+    from memtui.service.in_sync import SyncedRecords
     from memtui.service.limits import Limits
     from memtui.service.log import Log
     from memtui.service.members import Members, Tokens
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from memtui.service.stored_secrets import Secrets
     from memtui.service.tags import Tags
     from memtui.service.undo import Undo
-    from memtui.store.journal import Found
+    from memtui.store.journal import OutcomeCheck
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ async def open_service(
         database = await asyncio.to_thread(open_database, paths, settings, make=make)
         recorder = Recorder(database, paths.data, clock, timer, new_id)
         registry = Providers(providers, timeout_ms=settings.provider_timeout_ms)
-        core = Core(
+        runtime = ServiceRuntime(
             database=database,
             archive=paths.archive,
             providers=registry,
@@ -123,16 +123,16 @@ async def open_service(
             save_limits=SaveLimits(
                 per_run=settings.saves_per_run, per_hour=settings.saves_per_hour
             ),
-            held_max_count=settings.held_max_count,
+            pending_max_count=settings.pending_max_count,
         )
-        service = MemoryService(core, paths, settings)
+        service = MemoryService(runtime, paths, settings)
         try:
             await asyncio.to_thread(recorder.recover)
             if not database.read_only and await asyncio.to_thread(paths.archive.is_dir):
                 await service.analysis.recover()
             if first_company and half_made:
                 await _make_first_company(service, settings)
-            elif first_company and makes and not await core.ask(bindings.companies):
+            elif first_company and makes and not await runtime.ask(bindings.companies):
                 async with making(paths):
                     await _make_first_company(service, settings)
         except BaseException:
@@ -143,8 +143,8 @@ async def open_service(
 
 async def _make_first_company(service: MemoryService, settings: Settings) -> None:
     """Make what there is not yet, unless anybody else has made or changed anything."""
-    caller = caller_of(settings, FIRST_COMPANY, SETUP_DOOR)
-    made, untouched = await service.core.ask(_setting_up)
+    caller = caller_of(settings, FIRST_COMPANY, SETUP_CHANNEL)
+    made, untouched = await service.runtime.ask(_setting_up)
     if made and not untouched:
         return
     steps = (
@@ -157,7 +157,7 @@ async def _make_first_company(service: MemoryService, settings: Settings) -> Non
             await step()
 
 
-def _setting_up(connection: Connection) -> tuple[int, bool]:
+def _setting_up(connection: DatabaseConnection) -> tuple[int, bool]:
     """Return how many parts of the first company are there, and whether nobody else was here."""
     companies = [one.company_id for one in bindings.companies(connection)]
     parts = (
@@ -166,7 +166,7 @@ def _setting_up(connection: Connection) -> tuple[int, bool]:
         bindings.targets(connection, FIRST_COMPANY),
     )
     untouched = companies == [FIRST_COMPANY] and bindings.is_logged_by_one_door(
-        connection, FIRST_COMPANY, SETUP_DOOR
+        connection, FIRST_COMPANY, SETUP_CHANNEL
     )
     return sum(map(bool, parts)), untouched
 
@@ -195,7 +195,7 @@ class MemoryService(Operations):
     contract's errors.
 
     Where a company has members, what one may see of its log and records is all that there is: the
-    rule is `memtui.store.sight.Sight`. Every method denies a caller who is not a member.
+    rule is `memtui.store.visibility.Sight`. Every method denies a caller who is not a member.
 
     The operations on memories are its own methods; what is beside them stands in groups, which
     are imported when they are first asked for.
@@ -213,7 +213,7 @@ class MemoryService(Operations):
     """Facts by their key, the nearest scope's first."""
     everywhere: _Lazy[Everywhere] = _Lazy("everywhere", "Everywhere")
     """What is asked of all bindings at once."""
-    embedding: _Lazy[Embeddings] = _Lazy("embedding", "Embeddings")
+    embedding: _Lazy[BindingEmbeddings] = _Lazy("embedding", "BindingEmbeddings")
     """What is found by meaning: building it, and who may be sent texts for it."""
     impact: _Lazy[Impacts] = _Lazy("impact", "Impacts")
     """What forgetting some records would change."""
@@ -231,7 +231,7 @@ class MemoryService(Operations):
     """When a scope changed, how two moments differ, how one record came on."""
     patterns: _Lazy[Patterns] = _Lazy("patterns", "Patterns")
     """What the changes of facts show."""
-    pairs: _Lazy[Pairs] = _Lazy("in_step", "Pairs")
+    pairs: _Lazy[SyncedRecords] = _Lazy("in_sync", "SyncedRecords")
     """Which record is which in bindings that are kept in sync."""
     plugin: _Lazy[PluginLedger] = _Lazy("namespaces", "PluginLedger")
     """What serving a binding as a memory plugin keeps beside its provider."""
@@ -251,8 +251,8 @@ class MemoryService(Operations):
     _undo: _Lazy[Undo] = _Lazy("undo", "Undo")
     _contexts: _Lazy[Contexts] = _Lazy("context", "Contexts")
 
-    def __init__(self, core: Core, paths: Paths, settings: Settings) -> None:
-        self.core = core
+    def __init__(self, runtime: ServiceRuntime, paths: Paths, settings: Settings) -> None:
+        self.runtime = runtime
         """What the groups share; nobody else's."""
         self.paths = paths
         self.settings = settings
@@ -260,27 +260,27 @@ class MemoryService(Operations):
 
     async def close(self) -> None:
         """Wait for the mutations that still run, then close the adapters and the database."""
-        await self._core.close()
+        await self._runtime.close()
         if "analysis" in vars(self):
             await self.analysis.close()
-        await asyncio.to_thread(self._core.database.close)
+        await asyncio.to_thread(self._runtime.database.close)
 
     @property
     def read_only(self) -> bool:
         """Whether every change is refused."""
-        return self._core.read_only
+        return self._runtime.read_only
 
     @property
     def records(self) -> bool:
         """Whether operations can be recorded: not where a home that is only read lies read-only."""
-        return not self._core.database.read_only
+        return not self._runtime.database.read_only
 
     async def resolve(
         self, caller: Caller, scope: Scope, binding_key: str | None = None
     ) -> Resolution:
         """Return the binding that serves a scope, and why. Not an operation."""
-        await asyncio.to_thread(self._core.sight, caller)
-        routed = await self._core.resolve(caller, scope, binding_key)
+        await asyncio.to_thread(self._runtime.visibility, caller)
+        routed = await self._runtime.resolve(caller, scope, binding_key)
         return Resolution.like(routed.binding, binding_key=routed.binding.key, reason=routed.reason)
 
     async def allowed(
@@ -292,18 +292,18 @@ class MemoryService(Operations):
 
         A scope may name several owners: what may be done to the memories of one of them counts.
         """
-        routed = await self._core.resolve(caller, scope, binding_key)
-        connection = await self._core.open_for(caller, routed)
+        routed = await self._runtime.resolve(caller, scope, binding_key)
+        connection = await self._runtime.open_for(caller, routed)
         closed = self.read_only or routed.company_read_only or routed.binding.read_only
         able = abilities(connection.adapter.capabilities, closed=closed)
-        held = held_by(routed.held, caller)
-        if held is None:
+        memberships = memberships_of(routed.memberships, caller)
+        if memberships is None:
             return able
         return frozenset(
             one
             for one in able
             if any(
-                refusal(held, action_of(one, by_ai=caller.by_ai), part) is None
+                refusal(memberships, action_of(one, by_ai=caller.by_ai), part) is None
                 for part in ([scope] if not one.mutates else owner_scopes(scope))
             )
         )
@@ -337,7 +337,7 @@ class MemoryService(Operations):
         """Return what a change changed, and why it cannot be taken back, where it cannot."""
         return await self._undo.candidate(caller, operation_id)
 
-    async def check_outcome(self, caller: Caller, operation_id: str) -> Found:
+    async def check_outcome(self, caller: Caller, operation_id: str) -> OutcomeCheck:
         """Find out whether an operation of unknown outcome happened."""
         return await self._undo.check_outcome(caller, operation_id)
 
@@ -354,10 +354,10 @@ class MemoryService(Operations):
 
         Where the company has members, only that something changed: an id may tell of a record.
         """
-        sight = await asyncio.to_thread(self._core.sight, caller)
+        visibility = await asyncio.to_thread(self._runtime.visibility, caller)
         scope = Scope(company_id=caller.company_id)
-        routed = await self._core.resolve(caller, scope, key)
-        connection = await self._core.open(
+        routed = await self._runtime.resolve(caller, scope, key)
+        connection = await self._runtime.open(
             routed.binding, company_read_only=routed.company_read_only
         )
         if not connection.adapter.capabilities.watch:
@@ -365,7 +365,7 @@ class MemoryService(Operations):
         try:
             async for changed in connection.adapter.watch():
                 if changed:
-                    yield changed if sight is None else ()
+                    yield changed if visibility is None else ()
         except MemtuiError:
             raise
         except Exception as error:

@@ -29,7 +29,7 @@ from typing import Any
 
 from memtui.context.cost import TARGET_SHARE, share_of_prompt
 from memtui.contract import Filter, Invalid, Model, OperationType, Scope, UtcDatetime, owner_of
-from memtui.service.core import Group, in_thread
+from memtui.service.runtime import ServiceModule, in_thread
 from memtui.service.visibility import AGENT_PREFIX, USER_PREFIX, Caller
 from memtui.store import bindings
 from memtui.store import log as store
@@ -106,7 +106,7 @@ class FactMetrics(Model):
     days: tuple[FactDay, ...]
 
 
-class Metrics(Group):
+class Metrics(ServiceModule):
     """How well memories serve."""
 
     @in_thread
@@ -126,8 +126,8 @@ class Metrics(Group):
             Denied: the company has members, and the caller is none.
             Invalid: the window ends before it begins.
         """
-        core, company_id = self._core, caller.company_id
-        end = min(filter(None, (until, caller.as_of)), default=core.clock())
+        runtime, company_id = self._runtime, caller.company_id
+        end = min(filter(None, (until, caller.as_of)), default=runtime.clock())
         start = since or end - WINDOW
         if start > end:
             raise Invalid(
@@ -136,18 +136,18 @@ class Metrics(Group):
         ids = scope.model_dump(include={"project_id", "subject_id", "agent_id"}) if scope else {}
         wanted = {name: value for name, value in ids.items() if value is not None}
         chosen = Filter.model_validate({**wanted, "since": start, "until": end})
-        sight = core.sight(caller)
-        with core.database.read() as database:
+        visibility = runtime.visibility(caller)
+        with runtime.database.read() as database:
             counts = _Counts(start)
             steps = _matching(store.fact_steps(database, company_id, end), wanted)
-            counts.take((s for s in steps if sight is None or sight.reads(s)), company_id)
+            counts.take((s for s in steps if visibility is None or visibility.reads(s)), company_id)
             held_members = bindings.members(database, company_id)
         subjects = {row.principal: row.subject_id for row in held_members if row.subject_id}
         users, drives = (
-            core.log(company_id, sight).active(chosen, field)
+            runtime.log(company_id, visibility).active(chosen, field)
             for field in ("principal", "project_id")
         )
-        contexts = core.log(company_id, sight).contexts_by_day(chosen)
+        contexts = runtime.log(company_id, visibility).contexts_by_day(chosen)
         return FactMetrics(
             since=start,
             until=end,

@@ -26,18 +26,18 @@ from memtui.contract import (
     UtcDatetime,
 )
 from memtui.service.connections import Connection
-from memtui.service.core import (
-    Group,
+from memtui.service.recorder import RunningOperation
+from memtui.service.redaction import redact_json
+from memtui.service.runtime import (
+    ServiceModule,
     find_binding,
     in_thread,
     refuse_unreviewed,
     to_its_end,
 )
-from memtui.service.recorder import RunningOperation
-from memtui.service.redaction import redact_json
 from memtui.service.visibility import Caller
 from memtui.store import plugins
-from memtui.store.database import Connection as Database
+from memtui.store.database import DatabaseConnection as Database
 from memtui.store.settings import NAMESPACE
 from memtui.store.tables import NamespaceRow, PluginIdRow
 
@@ -56,7 +56,7 @@ class NamespaceDeleted(Model):
     """Undoing it writes the listed records again; None where there were none."""
 
 
-class Namespaces(Group):
+class Namespaces(ServiceModule):
     """The partitions of providers."""
 
     @asynccontextmanager
@@ -70,7 +70,7 @@ class Namespaces(Group):
     ) -> AsyncIterator[tuple[RunningOperation, Connection, tuple[Namespace, ...]]]:
         """Run an operation on a provider's namespaces, knowing those there are."""
         scope = Scope(company_id=caller.company_id)
-        async with self._core.connected(
+        async with self._runtime.connected(
             operation_type, caller, scope, asked, binding_key, needs=needs
         ) as (entry, connection):
             yield entry, connection, tuple(await connection.read(connection.adapter.namespaces))
@@ -96,13 +96,13 @@ class Namespaces(Group):
         asked: Json = {"namespace": name, "expires_at": expires_at and expires_at.isoformat()}
         changing = self._connected(OperationType.CONFIGURE, caller, asked, binding_key)
         async with changing as (entry, connection, there):
-            entry.lasting = (
+            entry.irreversible = (
                 f"`memtui bindings namespace put` sets another expiry of {name}, "
                 "and `memtui bindings namespace delete` removes it."
             )
             refuse_unreviewed(entry, "makes no namespace, and lets none expire,")
             metadata = next((one.metadata for one in there if one.name == name), {})
-            await self._core.recorder.begin(entry, [])
+            await self._runtime.recorder.begin(entry, [])
             made = await entry.mutate(
                 connection,
                 partial(
@@ -153,13 +153,13 @@ class Namespaces(Group):
                 why = next(iter(answer.refused.values()))
                 raise Denied(f"{why} {name} stays; `memtui undo {forgotten}` brings the rest back.")
         asked = {"delete_namespace": name, "records": len(handles), "at_least": at_least}
-        async with self._core.connected(
+        async with self._runtime.connected(
             OperationType.CONFIGURE, caller, scope, asked, binding_key, needs="namespace_changes"
         ) as (entry, connection):
-            entry.lasting = f"`memtui bindings namespace put` makes {name} again" + (
+            entry.irreversible = f"`memtui bindings namespace put` makes {name} again" + (
                 f", and then `memtui undo {forgotten}` writes its records." if forgotten else "."
             )
-            await self._core.recorder.begin(entry, [])
+            await self._runtime.recorder.begin(entry, [])
             await entry.mutate(connection, partial(connection.adapter.delete_namespace, name))
             entry.result_count = 1
         return NamespaceDeleted(
@@ -188,7 +188,7 @@ class MemoryName(Model):
     """What the record's own metadata would hold, where the provider keeps none."""
 
 
-class PluginLedger(Group):
+class PluginLedger(ServiceModule):
     """Keeps the namespaces and the ids of a company's bindings, by the bindings' keys.
 
     Every method raises `NotFound` for a binding that is not there, and `Denied` where the company
@@ -224,8 +224,8 @@ class PluginLedger(Group):
 
     @contextmanager
     def _reading(self, caller: Caller, key: str) -> Iterator[tuple[Database, plugins.Binding]]:
-        self._core.sight(caller)
-        with self._core.database.read() as database:
+        self._runtime.visibility(caller)
+        with self._runtime.database.read() as database:
             row = find_binding(database, caller.company_id, key)
             yield database, (row.company_id, row.binding_id)
 
@@ -233,12 +233,12 @@ class PluginLedger(Group):
     def note(self, caller: Caller, key: str, names: Iterable[MemoryName]) -> None:
         """Keep which records memories' ids stand for, in place of what was known of either."""
         noted = list(names)
-        if not noted or self._core.read_only:
+        if not noted or self._runtime.read_only:
             return
-        self._core.sight(caller)
+        self._runtime.visibility(caller)
         # What a power cut takes is noted again when the record is next seen: it has a mark.
         durable = any(name.mark is not None for name in noted)
-        with self._core.database.write(durable=durable) as database:
+        with self._runtime.database.write(durable=durable) as database:
             row = find_binding(database, caller.company_id, key)
             of = row.company_id, row.binding_id
             rows = [PluginIdRow(company_id=of[0], binding_id=of[1], **dict(name)) for name in noted]
@@ -259,7 +259,7 @@ class PluginLedger(Group):
 
         def change(database: Database, of: plugins.Binding) -> NamespaceRow:
             known = plugins.namespaces_named(database, of, [name]).get(name)
-            created_at = known.created_at if known else self._core.clock()
+            created_at = known.created_at if known else self._runtime.clock()
             return _set(database, of, {"name": name, "created_at": created_at, **whole})
 
         asked = {"put_namespace": name, "kind": kind, "binding_key": key}
@@ -311,7 +311,7 @@ class PluginLedger(Group):
                 raise Denied(f"The binding {key} is read-only, and its namespaces with it.")
             return change(database, (row.company_id, row.binding_id))
 
-        return await self._core.change(
+        return await self._runtime.change(
             caller, asked, run, binding_key=key, kinds=(NAMESPACE,), scope=scope
         )
 

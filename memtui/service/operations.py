@@ -49,24 +49,15 @@ from memtui.service.answers import (
     Change,
     ExplainAnswer,
     GetAnswer,
-    Held,
     HistoryAnswer,
     MutationAnswer,
+    PendingChange,
     ProfileAnswer,
     QueryAnswer,
     Similar,
     SyncAnswer,
 )
 from memtui.service.connections import Connection
-from memtui.service.core import (
-    Group,
-    Share,
-    at_once,
-    in_thread,
-    problems_beside,
-    refuse_unreviewed,
-    to_its_end,
-)
 from memtui.service.fact_keys import as_change, of_same_key, own_facts, refuse_several
 from memtui.service.fact_limits import FACT, check_room, check_summary, check_text, has_limit
 from memtui.service.filling import asked_of, fields_of
@@ -81,6 +72,15 @@ from memtui.service.querying import (
 )
 from memtui.service.recorder import Check, RunningOperation
 from memtui.service.redaction import redact, redact_json
+from memtui.service.runtime import (
+    FanOut,
+    ServiceModule,
+    at_once,
+    in_thread,
+    problems_beside,
+    refuse_unreviewed,
+    to_its_end,
+)
 from memtui.service.similar import already_there
 from memtui.service.visibility import (
     USER_PREFIX,
@@ -98,12 +98,12 @@ from memtui.service.visibility import (
 )
 from memtui.store import appending, journal
 from memtui.store.operation import Operation
-from memtui.store.sight import Sight, until
+from memtui.store.visibility import Visibility, until
 from memtui.wording import none_of_them
 
 if TYPE_CHECKING:
     from memtui.service.holding import Acceptance, RequestT
-    from memtui.service.uses import Told
+    from memtui.service.uses import ReportProgress
 
 ModelT = TypeVar("ModelT", bound=Model)
 
@@ -113,19 +113,19 @@ _SYNC_RECORDS = 10_000
 """A rebuild reads everything, so it gets the timeout of a large bulk call."""
 
 
-class Operations(Group):
+class Operations(ServiceModule):
     """The operations on memories."""
 
     async def query(
-        self, caller: Caller, request: QueryRequest, *, share: Share | None = None
+        self, caller: Caller, request: QueryRequest, *, fan_out: FanOut | None = None
     ) -> QueryAnswer:
-        """Find what is relevant to a text; `share`: it is asked beside other bindings."""
+        """Find what is relevant to a text; `fan_out`: it is asked beside other bindings."""
         caller = caller.at(request.as_of)
         clean, asked = redacted_query(request)
         needs = "agents_search" if request.matching is Matching.AGENTS else None
-        async with self._core.connected(
+        async with self._runtime.connected(
             OperationType.QUERY, caller, request.scope, asked, request.binding_key, needs=needs,
-            share=share,
+            fan_out=fan_out,
         ) as (entry, connection):  # fmt: skip
             routed = await self._routed(caller, connection, clean)
             bundle, all_topics = await by_topic(connection, routed)
@@ -153,18 +153,18 @@ class Operations(Group):
         caller = caller.at(request.as_of)
         clean, asked = redacted_query(request)
         scope = request.scope
-        async with self._core.connected(
+        async with self._runtime.connected(
             OperationType.EXPLAIN, caller, scope, asked, request.binding_key, needs="explain"
         ) as (entry, connection):
             routed = await self._routed(caller, connection, clean)
             explanation = await connection.read(lambda: connection.adapter.explain(routed))
             entry.usage = explanation.usage
-            if entry.sight is not None:
+            if entry.visibility is not None:
                 shown: set[str] = set()
                 for name in {one for stage in explanation.stages for one in stage.scores}:
                     handle = connection.handle_of(name)
                     record = await connection.read(partial(connection.adapter.get, handle, scope))
-                    if record and readable([record], scope, entry.sight):
+                    if record and readable([record], scope, entry.visibility):
                         shown.add(name)
                 stages = stages_of(explanation.stages, shown)
                 explanation = explanation.model_copy(update={"stages": stages})
@@ -176,7 +176,7 @@ class Operations(Group):
         """Return a query as its binding is asked it; for a preamble with what helped before."""
         key, helped = connection.binding.key, frozenset[str]()
         if request.intent is QueryIntent.AGENT_PREAMBLE:
-            log = await asyncio.to_thread(self._core.log_of, caller)
+            log = await asyncio.to_thread(self._runtime.log_of, caller)
             helped = await asyncio.to_thread(log.helped, key)
         return request.model_copy(update={"binding_key": key, "helped": helped})
 
@@ -184,7 +184,7 @@ class Operations(Group):
         self, caller: Caller, scope: Scope, *, binding_key: str | None = None
     ) -> ProfileAnswer:
         """Return what the provider says of a scope as a whole (seed 000, `profile(scope)`)."""
-        async with self._core.connected(
+        async with self._runtime.connected(
             OperationType.PROFILE, caller, scope, {}, binding_key, needs="profile"
         ) as (entry, connection):
             found = await connection.read(lambda: connection.adapter.profile(scope))
@@ -206,12 +206,14 @@ class Operations(Group):
             Unavailable: it cannot be read.
         """
         request = {"record_id": _record_id(asked)}
-        async with self._core.connected(OperationType.GET, caller, scope, request, binding_key) as (
+        async with self._runtime.connected(
+            OperationType.GET, caller, scope, request, binding_key
+        ) as (
             entry,
             connection,
         ):
-            record = await self._core.find(entry, connection, asked)
-            if not readable([record], scope, entry.sight):
+            record = await self._runtime.find(entry, connection, asked)
+            if not readable([record], scope, entry.visibility):
                 raise connection.lacks(record.handle)
             note_owner(entry, [record.scope])
             entry.about([record])
@@ -226,8 +228,8 @@ class Operations(Group):
         caller: Caller,
         request: BrowseRequest,
         *,
-        share: Share | None = None,
-        told: Told = lambda _read, _total: None,
+        fan_out: FanOut | None = None,
+        told: ReportProgress = lambda _read, _total: None,
         all_problems: bool = False,
         to_show: bool = False,
     ) -> BrowseAnswer:
@@ -236,7 +238,7 @@ class Operations(Group):
         Args:
             caller: Who asks.
             request: The page.
-            share: It is listed beside other bindings.
+            fan_out: It is listed beside other bindings.
             told: Is told how far it is while all of a scope is read first (`dup:`).
             all_problems: Something hangs on what could not be read, so the answer has all of it,
                 and there is none where that is not known.
@@ -254,9 +256,9 @@ class Operations(Group):
         if request.owners:
             asked["owners"] = owners_json(request.owners)
         needs = "browse" if request.namespace is None else "namespace_changes"
-        async with self._core.connected(
+        async with self._runtime.connected(
             OperationType.BROWSE, caller, scope, asked, request.binding_key, needs=needs,
-            share=share, all_problems=all_problems,
+            fan_out=fan_out, all_problems=all_problems,
         ) as (entry, connection):  # fmt: skip
             entry.to_show = to_show
             routed = request.model_copy(
@@ -268,7 +270,7 @@ class Operations(Group):
             if chosen.uses:
                 from memtui.service.uses import UsedRecords
 
-                page = await UsedRecords(self._core, entry, connection, routed, told).page()
+                page = await UsedRecords(self._runtime, entry, connection, routed, told).page()
             else:
                 page = await connection.read(lambda: connection.adapter.browse(routed))
             records = _readable(entry, page.records)
@@ -280,7 +282,7 @@ class Operations(Group):
             adapter.capabilities.validity or adapter.only_facts  # their lists are narrow
         )
         is_all = request.cursor is None and page.next_cursor is None
-        is_whole = entry.sight is None or is_owners or is_all
+        is_whole = entry.visibility is None or is_owners or is_all
         return BrowseAnswer.like(
             page,
             **entry.answer(),
@@ -335,19 +337,19 @@ class Operations(Group):
     ) -> tuple[HistoryAnswer, Scope]:
         """Return the same as it is kept, as `received_history` makes of it, and whose it is."""
         request = {"record_id": _record_id(asked)}
-        async with self._core.connected(
+        async with self._runtime.connected(
             OperationType.HISTORY, caller, scope, request, binding_key
         ) as (entry, connection):
             handle = connection.handle_of(asked)
             ids, changes = await asyncio.to_thread(
-                self._changes, connection, handle, entry.sight, caller.as_of
+                self._changes, connection, handle, entry.visibility, caller.as_of
             )
             handle = handle.model_copy(update={"provider_record_id": ids[0]})
             versions: tuple[RecordVersion, ...] = ()
             shown = [r.scope for one in changes for r in (one.before, one.after) if r]
-            if not shown and (entry.sight is not None or caller.by_ai):
-                record = await self._core.find(entry, connection, handle)
-                if not readable([record], scope, entry.sight):
+            if not shown and (entry.visibility is not None or caller.by_ai):
+                record = await self._runtime.find(entry, connection, handle)
+                if not readable([record], scope, entry.visibility):
                     raise connection.lacks(record.handle)
                 shown = [record.scope]
             note_owner(entry, shown)
@@ -356,9 +358,9 @@ class Operations(Group):
                 versions = tuple(found)
             edited_at = None
             if _is_edited(changes, versions):
-                edited_at = (await self._core.find(entry, connection, handle)).updated_at
+                edited_at = (await self._runtime.find(entry, connection, handle)).updated_at
             if not changes and not versions:
-                entry.source = (await self._core.find(entry, connection, handle)).source
+                entry.source = (await self._runtime.find(entry, connection, handle)).source
             sources = (*(one.operation.source for one in changes), *(v.source for v in versions))
             entry.source = entry.source or next((source for source in sources if source), None)
             entry.about([handle])
@@ -377,7 +379,7 @@ class Operations(Group):
         self,
         connection: Connection,
         handle: RecordHandle,
-        sight: Sight | None,
+        visibility: Visibility | None,
         as_of: datetime | None,
     ) -> tuple[list[str], tuple[Change, ...]]:
         """Return a record's ids, the one it has now first, and what was done under any of them.
@@ -386,30 +388,32 @@ class Operations(Group):
         """
         company_id, key = connection.binding.company_id, connection.binding.key
         steps: dict[str, appending.Step] = {}
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             ids = journal.ids_of(database, company_id, key, handle.provider_record_id)
             for one in reversed(ids):
                 found = journal.changes_of_record(database, company_id, key, one)
                 for operation_id, step in found.items():
                     known = steps.get(operation_id)
                     steps[operation_id] = _joined(known, step) if known else step
-        operations = self._core.log(company_id, until(sight, as_of)).by_ids(list(steps), ids)
-        return ids, tuple(change_of(one, steps[one.operation_id], sight) for one in operations)
+        operations = self._runtime.log(company_id, until(visibility, as_of)).by_ids(
+            list(steps), ids
+        )
+        return ids, tuple(change_of(one, steps[one.operation_id], visibility) for one in operations)
 
     @in_thread
     def has_written(self, caller: Caller, field: str, name: str) -> bool:
         """Return whether the log tells at once that something was stored for a project or user.
 
-        False: nothing was, it is sealed, or it may be out of the caller's sight.
+        False: nothing was, it is sealed, or it may be out of the caller's visibility.
 
         Args:
             caller: Who asks.
             field: `project_id` or `subject_id`.
             name: Which one.
         """
-        if self._core.sight(caller) is not None:
+        if self._runtime.visibility(caller) is not None:
             return False
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             return appending.has_written(database, caller.company_id, field, name)
 
     @to_its_end
@@ -433,7 +437,7 @@ class Operations(Group):
             together: Names what is written with it, for one undo of all.
             accepts: It waited for review, and the caller lets it in.
         """
-        core, scope = self._core, _scope_of(request, accepts)
+        runtime, scope = self._runtime, _scope_of(request, accepts)
         if copied:
             scope = scope.outside_run()
         if caller.by_ai:
@@ -442,12 +446,12 @@ class Operations(Group):
         clean, labels = await asyncio.to_thread(redact_write, request)
         told = {"mode", "kind", "topic", "tags", "record_id", "valid_from", "valid_to"}
         asked = _decision(accepts) | clean.model_dump(mode="json", include=told) | at_once(together)
-        recording = core.recorder.recorded(
+        recording = runtime.recorder.recorded(
             OperationType.WRITE, caller, scope, _set_only(asked, labels), clean.source
         )
         async with recording as entry, AsyncExitStack() as gate:
             log_text(entry, clean.content, withheld=is_org(scope))
-            connection = await core.connect(entry, request.binding_key)
+            connection = await runtime.connect(entry, request.binding_key)
             if copied:
                 refuse_unreviewed(entry, "copies nothing")
             if clean.source is None and not copied:
@@ -464,7 +468,7 @@ class Operations(Group):
             _refuse_secret(routed.record_id)
             check_summary(connection, routed.kind, routed.summary)
             if routed.kind == FACT or connection.adapter.only_facts:
-                check_text(routed.content, core.fact_limits)
+                check_text(routed.content, runtime.fact_limits)
                 await gate.enter_async_context(connection.adding_facts())
                 found = await self._by_key(
                     entry, connection, routed, copied=copied, together=together, accepts=accepts,
@@ -477,18 +481,20 @@ class Operations(Group):
             before = await connection.snapshots(known, scope)
             if routed.mode is WriteMode.UPSERT:
                 there = _scopes(before)
-                await core.may_change(caller, [scope, *there])
+                await runtime.may_change(caller, [scope, *there])
                 note_owner(entry, there)
                 log_text(entry, clean.content, withheld=any(map(is_org, (scope, *there))))
             alike: tuple[Similar, ...] = ()
             if tell_similar and routed.mode is WriteMode.APPEND:
-                alike = await already_there(caller, connection, routed, entry.sight)
-            limit = core.save_limits.check
-            routed, held = await self._begin(
+                alike = await already_there(caller, connection, routed, entry.visibility)
+            limit = runtime.save_limits.check
+            routed, pending = await self._begin(
                 entry, connection, routed, before, accepts=accepts, check=limit
             )
-            if held is not None:
-                return MutationAnswer(**entry.answer(), redacted=labels, similar=alike, held=held)
+            if pending is not None:
+                return MutationAnswer(
+                    **entry.answer(), redacted=labels, similar=alike, pending=pending
+                )
             reply = await entry.mutate(connection, lambda: connection.adapter.write(routed))
             entry.usage = reply.usage
             given = asked_of(routed)
@@ -527,7 +533,7 @@ class Operations(Group):
             Denied: the caller may not change what stands there.
             Invalid: there is no room for another fact.
         """
-        limits = self._core.fact_limits
+        limits = self._runtime.fact_limits
         own: list[Record] = []
         if pair_of(request.content.strip()) or has_limit(request.scope, limits):
             own = await own_facts(connection, request.scope)
@@ -535,7 +541,7 @@ class Operations(Group):
         if not same:
             check_room(own, request, limits)
             return request
-        await self._core.may_change(entry.caller, [one.scope for one in same])
+        await self._runtime.may_change(entry.caller, [one.scope for one in same])
         refuse_several(same, request)
         change = as_change(connection, request, same[0])
         if isinstance(change, WriteRequest):
@@ -555,7 +561,7 @@ class Operations(Group):
     ) -> Record:
         """Return the record as it is now; one that was read before and is gone is a conflict."""
         try:
-            return await self._core.find(entry, connection, request.handle)
+            return await self._runtime.find(entry, connection, request.handle)
         except NotFound as error:
             if request.revision is None or accepts is not None:
                 raise
@@ -579,19 +585,19 @@ class Operations(Group):
             together: Names what is done with it, for one undo of all.
             accepts: It waited for review, and the caller lets it in.
         """
-        core, scope = self._core, _scope_of(request, accepts)
+        runtime, scope = self._runtime, _scope_of(request, accepts)
         if caller.by_ai and request.text is not None:
             request = request.model_copy(update={"text": without_prefix(request.text)})
         free = {"text", "summary", "topic", "tags", "source"}
         clean, labels = await asyncio.to_thread(_redacted, request, free)
         text = clean.text
         asked = _asked_to_correct(clean, labels, accepts, together)
-        async with core.recorder.recorded(
+        async with runtime.recorder.recorded(
             OperationType.CORRECT, caller, scope, asked, request.source
         ) as entry:
             if text is not None:  # whose memory it is shows only when it is found
                 log_text(entry, text, withheld=True)
-            connection = await core.connect(entry, request.binding_key, needs="correction")
+            connection = await runtime.connect(entry, request.binding_key, needs="correction")
             if text is not None:
                 _refuse_empty(text)
             with _still_there(accepts):
@@ -613,23 +619,23 @@ class Operations(Group):
         labels: tuple[str, ...],
     ) -> MutationAnswer:
         """Change a record within an operation that is admitted."""
-        core, text, scope = self._core, clean.text, entry.scope
+        runtime, text, scope = self._runtime, clean.text, entry.scope
         note_owner(entry, [record.scope])
         check_summary(connection, record.kind, clean.summary)
         if text is not None:
             log_text(entry, text, withheld=is_org(record.scope))
             if record.kind == FACT:
-                check_text(text, core.fact_limits)
+                check_text(text, runtime.fact_limits)
         entry.take_source(record.source)
         old = record.handle
         entry.about([old])
         update = {"binding_key": connection.binding.key, "handle": old}
         routed = clean.model_copy(update=update)
-        await core.may_change(entry.caller, [record.scope])
+        await runtime.may_change(entry.caller, [record.scope])
         before = await connection.snapshots([old], scope)
-        routed, held = await self._begin(entry, connection, routed, before, accepts=accepts)
-        if held is not None:
-            return MutationAnswer(**entry.answer(), redacted=labels, held=held)
+        routed, pending = await self._begin(entry, connection, routed, before, accepts=accepts)
+        if pending is not None:
+            return MutationAnswer(**entry.answer(), redacted=labels, pending=pending)
         try:
             reply = await entry.mutate(connection, lambda: connection.adapter.correct(routed))
         except MemtuiError as error:
@@ -680,22 +686,22 @@ class Operations(Group):
         Raises:
             Conflict: one of the records, or of those that stay, is not as it was.
         """
-        core, scope = self._core, _scope_of(request, accepts)
+        runtime, scope = self._runtime, _scope_of(request, accepts)
         handles = tuple(dict.fromkeys(request.handles))
         ids = [handle.provider_record_id for handle in handles]
         asked: Json = {"record_ids": ids[:_LOGGED_IDS], "records": len(ids)}
         asked |= _decision(accepts) | at_once(together)
-        async with core.connected(
+        async with runtime.connected(
             OperationType.FORGET, caller, scope, asked, request.binding_key, source=request.source
         ) as (entry, connection):
             if not ids:
                 raise Invalid("Nothing to forget; name at least one record.")
-            found = await self._core.found(connection, handles, scope)
+            found = await self._runtime.found(connection, handles, scope)
             there = list({s.handle: s for s in found.values() if s.record is not None}.values())
             with _still_there(accepts):
                 _refuse_nothing(there, ids, connection.binding.key)
             note_owner(entry, _scopes(there))
-            await core.may_change(caller, _scopes(there))
+            await runtime.may_change(caller, _scopes(there))
             await self._refuse_last(connection, staying, scope)
             sources = {snapshot.record.source for snapshot in there if snapshot.record}
             entry.take_source(sources.pop() if len(sources) == 1 else None)
@@ -712,9 +718,9 @@ class Operations(Group):
                 "binding_key": connection.binding.key, "handles": gone, "revisions": revisions,
             }  # fmt: skip
             routed = clean.model_copy(update=update)
-            routed, held = await self._begin(entry, connection, routed, there, accepts=accepts)
-            if held is not None:
-                return MutationAnswer(**entry.answer(), held=held)
+            routed, pending = await self._begin(entry, connection, routed, there, accepts=accepts)
+            if pending is not None:
+                return MutationAnswer(**entry.answer(), pending=pending)
             reply = await entry.mutate(
                 connection, partial(_forget_some, connection, routed), records=len(there)
             )
@@ -741,7 +747,7 @@ class Operations(Group):
         self, connection: Connection, staying: Sequence[Record], scope: Scope
     ) -> None:
         """Raise `Conflict` where what was to stay does not say any more what it said."""
-        found = await self._core.found(connection, [one.handle for one in staying], scope)
+        found = await self._runtime.found(connection, [one.handle for one in staying], scope)
         for one in staying:
             now = found[one.handle].record
             if now is None or now.text != one.text:
@@ -761,10 +767,10 @@ class Operations(Group):
         of it to read, for a provider that reads parts (seed 000, `sync(source)`).
         """
         scope = Scope(company_id=caller.company_id)
-        async with self._core.connected(
+        async with self._runtime.connected(
             OperationType.SYNC, caller, scope, {}, binding_key, needs="sync", source=source
         ) as (entry, connection):
-            await self._core.recorder.begin(entry, [])
+            await self._runtime.recorder.begin(entry, [])
             reply = await entry.mutate(
                 connection, lambda: connection.adapter.sync(source), records=_SYNC_RECORDS
             )
@@ -780,7 +786,7 @@ class Operations(Group):
         *,
         accepts: Acceptance | None,
         check: Check | None = None,
-    ) -> tuple[RequestT, Held | None]:
+    ) -> tuple[RequestT, PendingChange | None]:
         """Write the intent, unless what an agent asks has to wait for review."""
         if accepts is not None:
             request = await accepts.checked(entry, connection, request, there)
@@ -789,9 +795,9 @@ class Operations(Group):
         elif not entry.caller.by_person and entry.binding is not None and entry.binding.review:
             from memtui.service.holding import hold
 
-            held = await hold(self._core, entry, connection, request, there, check=check)
-            return request, held
-        await self._core.recorder.begin(entry, there, check)
+            pending = await hold(self._runtime, entry, connection, request, there, check=check)
+            return request, pending
+        await self._runtime.recorder.begin(entry, there, check)
         return request, None
 
 
@@ -803,10 +809,10 @@ def _still_there(accepts: Acceptance | None) -> Iterator[None]:
     except NotFound as error:
         if accepts is None:
             raise
-        held_id = accepts.row.held_id
+        pending_id = accepts.row.pending_id
         raise Conflict(
-            f"What {held_id} would change is gone, so only refusing it is left: `memtui review "
-            f"refuse {held_id}`."
+            f"What {pending_id} would change is gone, so only refusing it is left: `memtui review "
+            f"refuse {pending_id}`."
         ) from error
 
 
@@ -891,7 +897,7 @@ def _users(entry: RunningOperation, author: str | None) -> tuple[str, ...]:
     caller, person = entry.caller, person_of(entry.caller)
     if person is None or (author or "").partition(" (")[0] != caller.principal:
         return ()
-    subjects = sorted(entry.sight.subjects) if entry.sight is not None else ()
+    subjects = sorted(entry.visibility.subjects) if entry.visibility is not None else ()
     return tuple(dict.fromkeys((*subjects, person.removeprefix(USER_PREFIX), person)))
 
 
@@ -931,11 +937,11 @@ def _scopes(snapshots: Sequence[Snapshot]) -> list[Scope]:
     return [snapshot.record.scope for snapshot in snapshots if snapshot.record]
 
 
-def change_of(operation: Operation, step: appending.Step, sight: Sight | None) -> Change:
-    """Return a journal step as a person reads it who has this sight."""
+def change_of(operation: Operation, step: appending.Step, visibility: Visibility | None) -> Change:
+    """Return a journal step as a person reads it who has this visibility."""
     before, after = (
         snapshot.record
-        if snapshot and snapshot.record and readable([snapshot.record], operation.scope, sight)
+        if snapshot and snapshot.record and readable([snapshot.record], operation.scope, visibility)
         else None
         for snapshot in step
     )
@@ -968,7 +974,7 @@ def received(caller: Caller, change: Change) -> Change:
 
 def _readable(entry: RunningOperation, found: Sequence[R]) -> tuple[R, ...]:
     """Return what the caller may read, and let the log say how much more the provider returned."""
-    kept = readable(found, entry.scope, entry.sight)
+    kept = readable(found, entry.scope, entry.visibility)
     if withheld := len(found) - len(kept):
         entry.request = {**entry.request, "withheld": withheld}
     return kept
@@ -990,7 +996,7 @@ def _seen_links(found: Links, entry: RunningOperation) -> Links:
     """Let what leads to a record that may not be seen lead nowhere; tell of none that comes."""
 
     def may_see(link: Link) -> bool:
-        return may_read(link.scope, entry.scope, entry.sight)
+        return may_read(link.scope, entry.scope, entry.visibility)
 
     nowhere = {"handle": None, "title": None, "scope": None}
     return found.model_copy(

@@ -32,9 +32,9 @@ from memtui.contract import (
 from memtui.service.answers import Answer, Change, HistoryAnswer
 from memtui.service.as_of import lists
 from memtui.service.connections import Connection
-from memtui.service.core import Group, in_thread, problems
 from memtui.service.operations import received_history
 from memtui.service.recorder import RunningOperation
+from memtui.service.runtime import ServiceModule, in_thread, problems
 from memtui.service.visibility import Caller, for_caller, may_read, readable, versions_for
 from memtui.store import journal
 from memtui.store.operation import Operation
@@ -116,7 +116,7 @@ class _Event(NamedTuple):
     kind: ChangeKind
 
 
-class Past(Group):
+class Past(ServiceModule):
     """What a scope held, and how that changed. What a caller does not see now it does not see."""
 
     async def moments(
@@ -134,7 +134,7 @@ class Past(Group):
         Days are of `zone`.
         """
         asked = {"for": "moments", "since": since and since.isoformat()}
-        async with self._core.connected(
+        async with self._runtime.connected(
             OperationType.HISTORY, caller, scope, asked, binding_key
         ) as (entry, connection):
             events = [
@@ -165,7 +165,9 @@ class Past(Group):
                 versions[one.handle.provider_record_id].append(one)
 
         def is_seen(owner: Scope) -> bool:
-            return lists(scope, owner, narrow=able.validity) and may_read(owner, scope, entry.sight)
+            return lists(scope, owner, narrow=able.validity) and may_read(
+                owner, scope, entry.visibility
+            )
 
         place = connection.binding.company_id, connection.binding.key
         events = [
@@ -175,7 +177,7 @@ class Past(Group):
             for event in _events_of(own)
         ]
         begin = since - _MICROSECOND if since else _EPOCH
-        for step in await self._core.ask(journal.steps_since, *place, begin):
+        for step in await self._runtime.ask(journal.steps_since, *place, begin):
             # What was taken back has left no window with a provider that keeps them.
             if (step.record_id not in versions or step.taken_back) and is_seen(step.scope):
                 kind = ChangeKind.ADDED if step.is_there else ChangeKind.REMOVED
@@ -200,7 +202,7 @@ class Past(Group):
             binding_key=binding_key,
             terms=(Term(field="operation_type", values=_CHANGING),),
         )
-        spans = self._core.log_of(caller).spans(chosen)
+        spans = self._runtime.log_of(caller).spans(chosen)
         ends = list(accumulate((span.ends for span in spans), max))
         found: list[str | None] = []
         for moment in moments:
@@ -234,26 +236,28 @@ class Past(Group):
         Raises:
             Invalid: the later moment is not later.
         """
-        end = later or caller.as_of or self._core.clock()
+        end = later or caller.as_of or self._runtime.clock()
         if end <= earlier:
             raise Invalid("The later moment is not after the earlier one; turn them round.")
         asked = {"for": "compare", "earlier": earlier.isoformat(), "later": end.isoformat()}
-        async with self._core.connected(
+        async with self._runtime.connected(
             OperationType.HISTORY, caller, scope, asked, binding_key, needs="browse"
         ) as (entry, connection):
             request = BrowseRequest(scope=scope, filter=chosen or Filter(), sort="created_at")
-            first, second = (self._core.then(connection, moment) for moment in (earlier, end))
+            first, second = (self._runtime.then(connection, moment) for moment in (earlier, end))
             before, after = [
                 {
                     record.handle.provider_record_id: record
                     async for page in then.pages(request)
-                    for record in for_caller(caller, readable(page.records, scope, entry.sight))
+                    for record in for_caller(
+                        caller, readable(page.records, scope, entry.visibility)
+                    )
                 }
                 for then in (first, second)
             ]
             unknown = await problems(entry, first)
             place = connection.binding.company_id, connection.binding.key
-            steps = await self._core.ask(journal.steps_since, *place, earlier)
+            steps = await self._runtime.ask(journal.steps_since, *place, earlier)
             done: dict[str, list[str]] = defaultdict(list)
             for step in steps:
                 if step.at <= end:
@@ -261,7 +265,7 @@ class Past(Group):
             pairs = {name: (before.get(name), after.get(name)) for name in (*before, *after)}
             kinds = {name: kind for name, pair in pairs.items() if (kind := _kind(*pair))}
             ids = [one for name in kinds for one in done[name]]
-            log = self._core.log(caller.company_id, entry.sight)
+            log = self._runtime.log(caller.company_id, entry.visibility)
             known = await asyncio.to_thread(log.by_ids, list(dict.fromkeys(ids)))
             differences = [
                 Difference(

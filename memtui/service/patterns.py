@@ -17,11 +17,11 @@ from memtui.contract import (
     Scope,
     UtcDatetime,
 )
-from memtui.pruning.patterns import Pattern, PatternRules, Version, find_patterns
+from memtui.pruning.patterns import FactVersion, Pattern, PatternRules, find_patterns
 from memtui.service.connections import Connection
-from memtui.service.core import Core, Group
 from memtui.service.fact_limits import FACT
 from memtui.service.recorder import RunningOperation
+from memtui.service.runtime import ServiceModule, ServiceRuntime
 from memtui.service.visibility import Caller, for_caller, readable
 from memtui.store import bindings, journal
 
@@ -47,7 +47,7 @@ class PatternsAnswer(Model):
     """The moment that they were looked for from; None: now."""
 
 
-class Patterns(Group):
+class Patterns(ServiceModule):
     """Patterns of change."""
 
     async def find(self, caller: Caller, request: PatternRequest) -> PatternsAnswer:
@@ -62,18 +62,18 @@ class Patterns(Group):
         problems: list[Problem] = []
         asked = {"for": "patterns", "rules": request.rules.model_dump(exclude_defaults=True)}
 
-        async def one(key: str) -> list[Version]:
-            async with self._core.connected(
+        async def one(key: str) -> list[FactVersion]:
+            async with self._runtime.connected(
                 OperationType.HISTORY, caller, request.scope, asked, key
             ) as (entry, connection):
                 ids.append(entry.operation_id)
-                found = await versions_of(self._core, entry, connection)
+                found = await versions_of(self._runtime, entry, connection)
                 entry.result_count = len(found)
             problems.extend(entry.problems)
             return found
 
         answers = await asyncio.gather(*map(one, keys), return_exceptions=True)
-        versions: list[Version] = []
+        versions: list[FactVersion] = []
         errors: list[MemtuiError] = []
         for key, answer in zip(keys, answers, strict=True):
             if not isinstance(answer, BaseException):
@@ -85,7 +85,7 @@ class Patterns(Group):
                 raise answer
         if errors and len(errors) == len(keys):
             raise errors[0]
-        now = caller.as_of or self._core.clock()
+        now = caller.as_of or self._runtime.clock()
         found = await asyncio.to_thread(find_patterns, versions, now=now, rules=request.rules)
         return PatternsAnswer(
             operation_ids=tuple(ids),
@@ -95,7 +95,7 @@ class Patterns(Group):
         )
 
     async def _keys(self, caller: Caller) -> list[str]:
-        rows = await self._core.ask(bindings.bindings, caller.company_id)
+        rows = await self._runtime.ask(bindings.bindings, caller.company_id)
         if keys := [row.key for row in rows if row.enabled]:
             return keys
         raise NotFound(
@@ -104,11 +104,11 @@ class Patterns(Group):
 
 
 async def versions_of(
-    core: Core,
+    runtime: ServiceRuntime,
     entry: RunningOperation,
     connection: Connection,
     current: Sequence[Record] | None = None,
-) -> list[Version]:
+) -> list[FactVersion]:
     """Return every version of the facts in one binding that an operation's scope sees.
 
     Where the provider keeps no windows, it is what memtui itself changed of the `current` records,
@@ -121,13 +121,15 @@ async def versions_of(
         if current is None:
             asked = BrowseRequest(scope=scope, filter=Filter(kind=FACT))
             current = [one async for page in connection.pages(asked) for one in page.records]
-        earlier = await core.ask(journal.earlier_facts, scope.company_id, key, entry.caller.as_of)
+        earlier = await runtime.ask(
+            journal.earlier_facts, scope.company_id, key, entry.caller.as_of
+        )
         records = _dated(current, earlier)
     else:
         records = ()
     return [
-        Version(binding_key=key, record=one)
-        for one in readable(records, scope, entry.sight)
+        FactVersion(binding_key=key, record=one)
+        for one in readable(records, scope, entry.visibility)
         if one.kind == FACT
     ]
 

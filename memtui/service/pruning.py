@@ -28,26 +28,26 @@ from memtui.contract import (
     owner_scope,
 )
 from memtui.provider_kit.matching import matcher
-from memtui.pruning.candidates import REPEATS, PruneRules, Retrieval, find_candidates
+from memtui.pruning.candidates import REPEATS, PruneRules, RetrievalTally, find_candidates
 from memtui.pruning.duplicates import static_vectors
-from memtui.pruning.insights import Insight, InsightRules, Known, find_insights
-from memtui.pruning.patterns import Version, find_patterns
+from memtui.pruning.insights import Insight, InsightRules, RatedRecord, find_insights
+from memtui.pruning.patterns import FactVersion, find_patterns
 from memtui.pruning.plan import PrunePlan, make_plan
 from memtui.pruning.uses import Used, is_used_as
 from memtui.service.answers import Answer
 from memtui.service.connections import Connection
 from memtui.service.context import DEFAULT_MODEL, own_records
-from memtui.service.core import Group, Share
 from memtui.service.everywhere import EverywhereAnswer, gather
 from memtui.service.patterns import versions_of
 from memtui.service.redaction import redact
+from memtui.service.runtime import FanOut, ServiceModule
 from memtui.service.visibility import (
     AGENT_PREFIX,
-    Action,
     Caller,
+    Permission,
     as_agents_read,
-    held_by,
     is_org,
+    memberships_of,
     refusal,
 )
 from memtui.store import journal
@@ -93,13 +93,13 @@ class _Held:
     answer: Json
     """What every answer says of the operation that read it."""
     records: Sequence[Record]
-    uses: Mapping[RecordHandle, Retrieval]
-    versions: Sequence[Version]
+    uses: Mapping[RecordHandle, RetrievalTally]
+    versions: Sequence[FactVersion]
     kept: Mapping[Scope, str]
     """Why the records of an owner cannot be forgotten, where they cannot."""
 
 
-class Pruning(Group):
+class Pruning(ServiceModule):
     """What could be pruned."""
 
     async def plan(self, caller: Caller, request: PruneRequest) -> PruneAnswer:
@@ -110,16 +110,20 @@ class Pruning(Group):
         Raises:
             Invalid: the filter leaves that binding out.
         """
-        held = await self._read(caller, request, request.binding_key or request.filter.binding_key)
+        memberships = await self._read(
+            caller, request, request.binding_key or request.filter.binding_key
+        )
 
         def size_of(kept: Sequence[Record]) -> int:
             told = as_agents_read(kept)
-            now = self._core.clock()
+            now = self._runtime.clock()
             section = section_of_records(section_of(request.scope), told, now=now)
             return assemble([section], counter=TokenCounter(request.model)).tokens
 
         tokens_of = _tokens_of(request.model)
-        return await asyncio.to_thread(self._planned, caller, request, held, tokens_of, size_of)
+        return await asyncio.to_thread(
+            self._planned, caller, request, memberships, tokens_of, size_of
+        )
 
     async def everything(
         self,
@@ -153,26 +157,28 @@ class Pruning(Group):
         asked = await everywhere.begin(caller, limit, seen_only=True)
         asked.keep(request.filter)
         answers: dict[str, PruneAnswer] = {}
-        known: dict[str, list[Known]] = {}
+        known: dict[str, list[RatedRecord]] = {}
         tokens_of, fits = _tokens_of(request.model), matcher(request.filter)
         planning = asyncio.Lock()
         """One after the other, so that whoever else runs here gets half of a processor's time."""
 
-        began = self._core.clock()
+        began = self._runtime.clock()
 
         def size_of(kept: Sequence[Record]) -> int:
             told = (one for one in kept if one.expires_at is None or one.expires_at > began)
             return sum(tokens_of(one.text) for one in told)
 
         async def one(key: str) -> PruneAnswer:
-            held = await self._read(caller, request, key, asked.share)
+            memberships = await self._read(caller, request, key, asked.fan_out)
             async with planning:
                 answer = await asyncio.to_thread(
-                    self._planned, caller, request, held, tokens_of, size_of
+                    self._planned, caller, request, memberships, tokens_of, size_of
                 )
-            unused = Retrieval()
+            unused = RetrievalTally()
             known[key] = [
-                Known(item.record, item.tokens, held.uses.get(item.record.handle, unused))
+                RatedRecord(
+                    item.record, item.tokens, memberships.uses.get(item.record.handle, unused)
+                )
                 for item in answer.plan.items
                 if fits(item.record)
             ]
@@ -193,7 +199,7 @@ class Pruning(Group):
             still_days=request.rules.stale_days, unread_days=request.rules.unread_days
         )
         everybodys = [one for found in known.values() for one in found]
-        now = self._core.clock()
+        now = self._runtime.clock()
         return so_far_known(
             await asyncio.to_thread(find_insights, everybodys, now=now, rules=rules)
         )
@@ -203,20 +209,20 @@ class Pruning(Group):
         caller: Caller,
         request: PruneRequest,
         binding_key: str | None,
-        share: Share | None = None,
+        fan_out: FanOut | None = None,
     ) -> _Held:
         """Read what one binding holds of the scope; with a share it is part of everything."""
-        core = self._core
+        runtime = self._runtime
         rules = request.rules.model_dump(mode="json")
         asked = {"kind": request.kind, "for": "prune", "rules": rules}
-        async with core.connected(
+        async with runtime.connected(
             OperationType.BROWSE,
             caller,
             request.scope,
             asked,
             binding_key,
             needs="browse",
-            share=share,
+            fan_out=fan_out,
         ) as (entry, connection):
             key = connection.binding.key
             if not request.filter.allows("binding_key", key):
@@ -227,31 +233,31 @@ class Pruning(Group):
             own = own_records(
                 connection,
                 [request.scope],
-                entry.sight,
+                entry.visibility,
                 kind=request.kind,
                 everybodys=not request.only_company,
                 expired=True,  # nobody is told of them, and they are still stored
             )
             records = [record async for _, part in own for record in part]
             entry.result_count = len(records)
-            versions = await versions_of(core, entry, connection, records)
+            versions = await versions_of(runtime, entry, connection, records)
         # What memtui itself looks up is not the binding's time.
-        uses = await self._uses(caller, key, records, to_whom=share is not None)
+        uses = await self._uses(caller, key, records, to_whom=fan_out is not None)
         kept = await self._kept(caller, connection, records)
         return _Held(entry.answer(), records, uses, versions, kept)
 
     async def _uses(
         self, caller: Caller, binding_key: str, records: Sequence[Record], *, to_whom: bool
-    ) -> dict[RecordHandle, Retrieval]:
+    ) -> dict[RecordHandle, RetrievalTally]:
         """Return how often each record was read, when last, and `to_whom` where that is asked."""
         handles = {one.handle.provider_record_id: one.handle for one in records}
         counts = await self._service.log.retrieval_stats(caller, binding_key, list(handles))
         readers: Mapping[str, set[str]] = {}
         if to_whom and counts:
-            log = self._core.log_of(caller)
+            log = self._runtime.log_of(caller)
             readers = await asyncio.to_thread(log.readers, binding_key, list(counts))
         return {
-            handles[name]: Retrieval(
+            handles[name]: RetrievalTally(
                 count=found.count,
                 last_at=found.last_at,
                 agents=_agents(readers.get(name, set())),
@@ -267,19 +273,20 @@ class Pruning(Group):
         """Return why the caller cannot forget the records of each owner, where that is so."""
         key = connection.binding.key
         owners = {owner_scope(one.scope) for one in records}
-        routed = await self._core.resolve(caller, Scope(company_id=caller.company_id), key)
-        held = held_by(routed.held, caller)
+        routed = await self._runtime.resolve(caller, Scope(company_id=caller.company_id), key)
+        memberships = memberships_of(routed.memberships, caller)
         closed = ""
         if not connection.adapter.capabilities.writable:
             closed = f"The provider of {key} only reads."
         if routed.binding.read_only:
             closed = f"The binding {key} is read-only."
         try:
-            self._core.refuse_read_only(caller.company_id if routed.company_read_only else None)
+            self._runtime.refuse_read_only(caller.company_id if routed.company_read_only else None)
         except Denied as error:
             closed = str(error)
         why = {
-            owner: closed or (refusal(held, Action.DELETE, owner) if held is not None else None)
+            owner: closed
+            or (refusal(memberships, Permission.DELETE, owner) if memberships is not None else None)
             for owner in owners
         }
         return {owner: told for owner, told in why.items() if told}
@@ -288,46 +295,48 @@ class Pruning(Group):
         self,
         caller: Caller,
         request: PruneRequest,
-        held: _Held,
+        memberships: _Held,
         tokens_of: Callable[[str], int],
         size_of: Callable[[Sequence[Record]], int],
     ) -> PruneAnswer:
         """Find what of it could go. Blocking."""
-        sight = self._core.sight(caller)
-        with self._core.database.read() as database:
+        visibility = self._runtime.visibility(caller)
+        with self._runtime.database.read() as database:
             gone = journal.forgotten_by_hand(database, caller.company_id, _FORGOTTEN)
-        forgotten = {r.text: at for r, at in gone if sight is None or sight.reads(r.scope)}
-        now = self._core.clock()
+        forgotten = {
+            r.text: at for r, at in gone if visibility is None or visibility.reads(r.scope)
+        }
+        now = self._runtime.clock()
         candidates = find_candidates(
-            held.records,
+            memberships.records,
             now=now,
             tokens_of=tokens_of,
-            retrievals=held.uses,
+            retrievals=memberships.uses,
             forgotten=forgotten,
             rules=request.rules,
             vectors=static_vectors(),
-            patterns=find_patterns(held.versions, now=now),
+            patterns=find_patterns(memberships.versions, now=now),
             secrets_of=lambda text: redact(text)[1],
         )
         fits = matcher(request.filter)
         repeats = {one.record.handle for one in candidates if one.reason in REPEATS}
 
         def last_read(record: Record) -> datetime | None:
-            return held.uses.get(record.handle, Retrieval()).last_at
+            return memberships.uses.get(record.handle, RetrievalTally()).last_at
 
         def lets_through(record: Record) -> bool:
             used = Used(last_read(record), tokens_of(record.text), record.handle in repeats)
             return fits(record) and is_used_as(request.filter, used, now)
 
         plan = make_plan(
-            held.records,
+            memberships.records,
             [one for one in candidates if lets_through(one.record)],
             tokens_of=tokens_of,
             size_of=size_of,
-            kept=lambda record: held.kept.get(owner_scope(record.scope), ""),
+            kept=lambda record: memberships.kept.get(owner_scope(record.scope), ""),
             last_read=last_read,
         )
-        return PruneAnswer(**held.answer, plan=plan)
+        return PruneAnswer(**memberships.answer, plan=plan)
 
 
 def _tokens_of(model: str) -> Callable[[str], int]:

@@ -44,8 +44,8 @@ from memtui.json_text import json_text
 from memtui.paths import replacing
 from memtui.scratch import remove_left, remove_left_of
 from memtui.service.connections import Connection
-from memtui.service.core import Core, Group, find_company, to_its_end
 from memtui.service.recorder import RunningOperation
+from memtui.service.runtime import ServiceModule, ServiceRuntime, find_company, to_its_end
 from memtui.service.survey import (
     Copies,
     PurgeAnswer,
@@ -55,14 +55,14 @@ from memtui.service.survey import (
     survey,
     texts_of,
 )
-from memtui.service.visibility import Action, Caller
-from memtui.store import appending, bindings, erasing, held, log
+from memtui.service.visibility import Caller, Permission
+from memtui.store import appending, bindings, erasing, log, pending
 from memtui.store.digest import CONTROL, committed_subject
 from memtui.store.erasing import Aim, erase_fields, purge_request
 from memtui.store.operation import OperationDraft
 
 if TYPE_CHECKING:
-    from memtui.analytics.layout import Folder, Segment
+    from memtui.analytics.layout import ArchiveFolder, Segment
 
 StepHook = Callable[[str], None]
 """Told each step of a purge once it is done; a test stops there."""
@@ -79,7 +79,7 @@ _REFUSALS = {"notfound", "denied", "invalid"}
 """What a purge fails with before it has begun."""
 
 
-class Purging(Group):
+class Purging(ServiceModule):
     """Purges of one service's companies."""
 
     async def plan(self, caller: Caller, request: PurgeRequest) -> PurgeAnswer:
@@ -93,7 +93,7 @@ class Purging(Group):
         scope = Scope(company_id=caller.company_id)
         # It names nothing that a purge of the same would then have to erase.
         asked: Json = {"for": "purge", "what": request.what, "forget": request.forget}
-        async with self._core.recorder.recorded(
+        async with self._runtime.recorder.recorded(
             OperationType.BROWSE, caller, scope, asked
         ) as entry:
             found = await self._survey(caller, request)
@@ -116,27 +116,27 @@ class Purging(Group):
             NotFound: nobody knows it, and nothing of it is kept; nothing was done.
             Unavailable: a provider that may hold what lives cannot be asked.
         """
-        core = self._core
+        runtime = self._runtime
         scope = Scope(company_id=caller.company_id)
         asked: Json = {"what": request.what, "forget": request.forget}
         if request.before is not None:
             asked["before"] = request.before.isoformat()
-        async with core.recorder.recorded(OperationType.PURGE, caller, scope, asked) as entry:
-            await core.refuse_changes(caller.company_id)
+        async with runtime.recorder.recorded(OperationType.PURGE, caller, scope, asked) as entry:
+            await runtime.refuse_changes(caller.company_id)
             with self._alone():
                 found = await self._survey(caller, request)
                 await asyncio.to_thread(self._refuse_unknown, request, found)
                 going = found.going() if request.forget else []
                 aim = found.with_living() if going else found.aim
                 await asyncio.to_thread(self._refuse_altered, aim)
-                await core.recorder.begin(entry, [])
-                entry.lasting = erasing.LASTING
+                await runtime.recorder.begin(entry, [])
+                entry.irreversible = erasing.IRREVERSIBLE
                 step("begun")
                 if going:
                     await self._forget(caller, going)
                     step("forgotten")
                     said = frozenset(text for _, one in going for text in texts_of(one))
-                    found = await survey(core, caller, request, said)
+                    found = await survey(runtime, caller, request, said)
                 planned = await asyncio.to_thread(self._planned, request, found)
                 beyond = await _erase_from_providers(found)
                 step("providers")
@@ -147,8 +147,8 @@ class Purging(Group):
                     folder = path.parent if is_file else path
                     await asyncio.to_thread(remove_left, folder, deep=not is_file)
                 step("files")
-                if not await asyncio.to_thread(core.database.scrub):
-                    beyond.append(_HELD)
+                if not await asyncio.to_thread(runtime.database.scrub):
+                    beyond.append(_PENDING)
                 self._service.analysis.forget_copies(caller.company_id)
                 step("scrubbed")
                 answer = await asyncio.to_thread(self._looked, planned, found)
@@ -171,7 +171,7 @@ class Purging(Group):
         """Allow the setting `purge_after_days` to take effect, from so many days on; None: not."""
         if days is not None and days < 1:
             raise Invalid("Texts are kept for a day at least; give an older moment.")
-        await self._core.change(
+        await self._runtime.change(
             caller,
             {"purge_after_days": days},
             lambda database: bindings.keep_purging(database, caller.company_id, days),
@@ -180,13 +180,13 @@ class Purging(Group):
     @to_its_end
     async def due(self, caller: Caller) -> PurgeAnswer | None:
         """Purge by age where the setting says so, a person has allowed it, and not yet today."""
-        core, now = self._core, self._core.clock()
-        company = await core.ask(find_company, caller.company_id)
+        runtime, now = self._runtime, self._runtime.clock()
+        company = await runtime.ask(find_company, caller.company_id)
         days, allowed = self._service.settings.purge_after_days, company.purge_after_days
-        if not days or allowed is None or allowed > days or company.read_only or core.read_only:
+        if not days or allowed is None or allowed > days or company.read_only or runtime.read_only:
             return None
         purges = Filter(operation_type=OperationType.PURGE, since=now - _A_DAY)
-        page = await asyncio.to_thread(core.log(caller.company_id).page, purges, limit=100)
+        page = await asyncio.to_thread(runtime.log(caller.company_id).page, purges, limit=100)
         if any(
             one.request.get("what") == "age" and one.status is OperationStatus.OK
             for one in page.operations
@@ -199,18 +199,18 @@ class Purging(Group):
 
         What is to be forgotten first must be theirs to forget.
         """
-        core = self._core
+        runtime = self._runtime
         if caller.by_ai:
             raise Denied("An agent purges nothing; let the person do it for whom it acts.")
-        await asyncio.to_thread(core.sight, caller)
+        await asyncio.to_thread(runtime.visibility, caller)
         if request.record_id is None:
             await self._authorise(caller, request.subject_id)
-        found = await survey(core, caller, request)
+        found = await survey(runtime, caller, request)
         if request.record_id is not None:  # only now it is known whose it is
             await self._authorise(caller, found.only_subject())
         if request.forget:
             owners = {owner_scope(record.scope) for _, record in found.going()}
-            await core.authorise(caller, Action.DELETE, list(owners))
+            await runtime.authorise(caller, Permission.DELETE, list(owners))
         return found
 
     async def _authorise(self, caller: Caller, subject_id: str | None) -> None:
@@ -219,8 +219,8 @@ class Purging(Group):
         if subject_id is not None:
             own = company.model_copy(update={"subject_id": subject_id})
             with suppress(Denied):
-                return await self._core.authorise(caller, Action.DELETE, [own])
-        return await self._core.authorise(caller, Action.DELETE, [company])
+                return await self._runtime.authorise(caller, Permission.DELETE, [own])
+        return await self._runtime.authorise(caller, Permission.DELETE, [company])
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -234,18 +234,20 @@ class Purging(Group):
 
     def _planned(self, request: PurgeRequest, found: Survey) -> PurgeAnswer:
         """Count what is kept where."""
-        core, aim = self._core, found.aim
-        through = core.log(aim.company_id).sealed.through
-        doomed = [one.seq <= through for one in operations(core, aim) if erasing.doomed(one, aim)]
+        runtime, aim = self._runtime, found.aim
+        through = runtime.log(aim.company_id).sealed.through
+        doomed = [
+            one.seq <= through for one in operations(runtime, aim) if erasing.doomed(one, aim)
+        ]
         copied = doomed.count(True) if self._service.analysis.archive_url else 0
-        with core.database.read() as database:
+        with runtime.database.read() as database:
             links, ids = erasing.names(database, aim)
         counts = [
             ("operation log", doomed.count(False), "operations"),
             ("sealed log", doomed.count(True), "operations"),
             ("object store", copied, "operations"),
             ("undo journal", len(found.steps), "records before and after"),
-            ("held for review", len(found.held), "writes"),
+            ("held for review", len(found.pending), "writes"),
             ("handle links", links, "ids"),
             ("ids beside providers", ids, "ids"),
             *(
@@ -255,7 +257,7 @@ class Purging(Group):
             ),
             *((str(path), 1, "file") for path, _ in _files(self._service.paths, aim)),
         ]
-        if core.database.dialect == "postgresql":
+        if runtime.database.dialect == "postgresql":
             found.beyond.append(_POSTGRESQL)
         if self._service.analysis.archive_url:
             found.beyond.append(_BUCKET)
@@ -271,7 +273,7 @@ class Purging(Group):
         """
         if found.living or request.before is not None or self._was_met(request, found.aim):
             return
-        own_log = self._core.log(found.aim.company_id)
+        own_log = self._runtime.log(found.aim.company_id)
         purges = Filter(operation_type=OperationType.PURGE, own=True)
         if any(
             one.status is not OperationStatus.OK and one.error_kind not in _REFUSALS
@@ -289,7 +291,7 @@ class Purging(Group):
 
     def _was_met(self, request: PurgeRequest, aim: Aim) -> bool:
         """Whether the log has an operation about it, also one whose user was erased."""
-        own_log = self._core.log(aim.company_id)
+        own_log = self._runtime.log(aim.company_id)
         if request.record_id is not None:
             ids = [(key, one) for key, of in aim.gone.items() for one in of]
             return any(
@@ -299,7 +301,7 @@ class Purging(Group):
         if request.subject_id is None:
             named = [Filter(project_id=request.project_id, own=True)]
         else:
-            with self._core.database.read() as database:
+            with self._runtime.database.read() as database:
                 salt = log.company_salt(database, aim.company_id)
             named = [
                 Filter(subject_id=request.subject_id, own=True),
@@ -339,15 +341,15 @@ class Purging(Group):
                     )
 
     @contextmanager
-    def _archive(self, company_id: str) -> Iterator[Folder]:
+    def _archive(self, company_id: str) -> Iterator[ArchiveFolder]:
         """Hold the folder of what is sealed, in order."""
         from memtui.analytics import archive
-        from memtui.analytics.layout import Folder
+        from memtui.analytics.layout import ArchiveFolder
 
-        folder = Folder(self._service.analysis.archive_folder, company_id)
+        folder = ArchiveFolder(self._service.analysis.archive_folder, company_id)
         folder.create()
         with archive.locked(folder):
-            archive.recover_locked(self._core.database, folder)
+            archive.recover_locked(self._runtime.database, folder)
             yield folder
 
     def _refuse_altered(self, aim: Aim) -> None:
@@ -357,7 +359,7 @@ class Purging(Group):
                 pass
 
     def _touched(
-        self, aim: Aim, folder: Folder
+        self, aim: Aim, folder: ArchiveFolder
     ) -> Iterator[tuple[Segment, dict[int, tuple[str, ...]]]]:
         """Yield the segments that hold something of it, with its fields by `seq`.
 
@@ -367,7 +369,7 @@ class Purging(Group):
         """
         doomed = {
             one.seq: paths
-            for one in self._core.log(aim.company_id).sealed_about(aim)
+            for one in self._runtime.log(aim.company_id).sealed_about(aim)
             if (paths := erasing.doomed(one, aim))
         }
         told = self._segments_told(aim.company_id) if doomed else {}
@@ -386,34 +388,34 @@ class Purging(Group):
 
     def _erase_from_log(self, entry: RunningOperation, found: Survey, step: StepHook) -> None:
         """Erase the log's values, then the journal's: the texts are known from there. Blocking."""
-        core, aim = self._core, found.aim
+        runtime, aim = self._runtime, found.aim
         with self._archive(aim.company_id) as folder:
             self._erase_sealed(entry, aim, folder, step)
             step("sealed")
-            above = core.log(aim.company_id).sealed.through
+            above = runtime.log(aim.company_id).sealed.through
             while batch := self._next(aim, above):
                 above = max(batch)
-                with core.database.write() as database:
+                with runtime.database.write() as database:
                     done = erase_fields(database, aim.company_id, batch)
                     if done:
-                        appending.append(database, _proof(core, entry, done))
+                        appending.append(database, _proof(runtime, entry, done))
                 step("batch")
             step("log")
-            with core.database.write() as database:
+            with runtime.database.write() as database:
                 erasing.erase_steps(database, aim, found.steps, entry.operation_id)
                 erasing.names(database, aim, drop=True)
-                for row in found.held:
-                    held.remove(database, row)
+                for row in found.pending:
+                    pending.remove(database, row)
             step("journal")
 
     def _erase_sealed(
-        self, entry: RunningOperation, aim: Aim, folder: Folder, step: StepHook
+        self, entry: RunningOperation, aim: Aim, folder: ArchiveFolder, step: StepHook
     ) -> None:
         """Write the segments anew that hold something of it, here and in the object store."""
         from memtui.analytics import seal
 
         manifest = folder.read()
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             salt = log.company_salt(database, aim.company_id)
         for segment, here in self._touched(aim, folder):
             fresh = seal.rewrite(folder, manifest, segment, here, salt)
@@ -423,8 +425,8 @@ class Purging(Group):
             manifest = manifest.with_segment(fresh.segment)
             folder.write(manifest, waiting=True)
             step("waiting")
-            with self._core.database.write() as database:
-                proof = _proof(self._core, entry, fresh.erased, [fresh.segment.proof()])
+            with self._runtime.database.write() as database:
+                proof = _proof(self._runtime, entry, fresh.erased, [fresh.segment.proof()])
                 appending.append(database, proof)
             step("proved")
             seal.replace_waiting(folder)
@@ -433,7 +435,7 @@ class Purging(Group):
 
     def _segments_told(self, company_id: str) -> dict[str, Json]:
         """Return what the log says last of each segment, by its span."""
-        whole, ok = self._core.log(company_id), OperationStatus.OK
+        whole, ok = self._runtime.log(company_id), OperationStatus.OK
         told = [
             one for kind in CONTROL for one in whole.each(Filter(operation_type=kind, status=ok))
         ]
@@ -444,7 +446,7 @@ class Purging(Group):
         }
 
     def _next(self, aim: Aim, above: int) -> dict[int, tuple[str, ...]]:
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             doomed = (
                 (one.seq, paths)
                 for one in erasing.operations(database, aim, above=above)
@@ -462,19 +464,21 @@ class Purging(Group):
         own = [path for _, _, reply in found.providers for path in reply.folders]
         texts = searchable(aim.texts | {one for of in aim.gone.values() for one in of})
         left = look(
-            [self._service.paths.data, self._service.paths.config, *own], texts, self._core.database
+            [self._service.paths.data, self._service.paths.config, *own],
+            texts,
+            self._runtime.database,
         )
         traces = self._of_company(left.traces, aim.company_id)
         left = left.model_copy(update={"traces": traces})
         others = self._of_others(left.traces, aim, own)
-        if found.sight is not None:
+        if found.visibility is not None:
             left = left.model_copy(update={"traces": _shown(left.traces, found.seen)})
             others = _shown(others, found.seen)
         return answer.model_copy(update={"applied": True, "found": left, "others": others})
 
     def _of_company(self, traces: Sequence[Trace], company_id: str) -> tuple[Trace, ...]:
         """Leave out the rows of other companies, which are nobody's business here."""
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             ids = {one.company_id for one in bindings.companies(database)} - {company_id}
         theirs = tuple(f"{one} " for one in ids)
         return tuple(one for one in traces if not one.key.startswith(theirs))
@@ -485,7 +489,7 @@ class Purging(Group):
         """Return those where another memory says it: in its store, or in what the log has of it."""
         if not traces:
             return ()
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             said = erasing.said_by_others(database, aim, sorted({one.text for one in traces}))
         paths = self._service.paths
         memories = tuple(map(str, (paths.data / "bindings", *folders)))
@@ -512,7 +516,7 @@ def _shown(traces: Sequence[Trace], seen: Collection[str]) -> tuple[Trace, ...]:
     return tuple(one if one.text in seen else one.model_copy(update=hidden) for one in traces)
 
 
-def _is_as_told(folder: Folder, segment: Segment, told: Json | None) -> bool:
+def _is_as_told(folder: ArchiveFolder, segment: Segment, told: Json | None) -> bool:
     """Whether a segment's files are those whose SHA-256 the log has."""
     from memtui.analytics.layout import sha256_of
 
@@ -523,22 +527,22 @@ def _is_as_told(folder: Folder, segment: Segment, told: Json | None) -> bool:
 
 
 def _proof(
-    core: Core,
+    runtime: ServiceRuntime,
     entry: RunningOperation,
     erased: Mapping[int, Sequence[str]],
     segments: Sequence[Json] = (),
 ) -> OperationDraft:
     """Return the operation of the chain that says which fields a part of a purge erased."""
     return OperationDraft(
-        operation_id=core.new_id(),
+        operation_id=runtime.new_id(),
         operation_type=OperationType.PURGE,
         status=OperationStatus.OK,
         scope=Scope(company_id=entry.caller.company_id),
         principal=entry.caller.principal,
-        door=entry.caller.door,
+        channel=entry.caller.channel,
         request=purge_request(erased, segments) | {"purge": entry.operation_id},
         result_count=sum(len(paths) for paths in erased.values()),
-        started_at=core.clock(),
+        started_at=runtime.clock(),
         latency_ms=None,
     )
 
@@ -599,7 +603,7 @@ def _is_draft_of(folder: Path, aim: Aim) -> bool:
         key, name = json.loads((folder / DRAFT_OF).read_bytes())
     except (OSError, ValueError, TypeError):
         return False
-    return name in aim.gone.get(key, ()) or name in aim.held
+    return name in aim.gone.get(key, ()) or name in aim.pending
 
 
 def _lines_without(logged: bytes, aim: Aim) -> bytes:
@@ -642,7 +646,7 @@ def _is_of(value: dict[str, Any], aim: Aim) -> bool:
     return scope.company_id == aim.company_id and aim.is_of(scope)
 
 
-_HELD = (
+_PENDING = (
     "Another program reads the control plane's database, whose write-ahead log may keep what was "
     "erased until it is done; end it and purge again."
 )

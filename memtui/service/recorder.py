@@ -38,12 +38,11 @@ from memtui.service.visibility import Caller, agent_of, as_told
 from memtui.store import appending, journal
 from memtui.store.appending import Step
 from memtui.store.compiled import BindingRow, IntentRow
-from memtui.store.database import Connection as DatabaseConnection
-from memtui.store.database import Database
-from memtui.store.journal import Finding
+from memtui.store.database import Database, DatabaseConnection
+from memtui.store.journal import OutcomeFinding
 from memtui.store.operation import INFERRED, Absent, OperationDraft, OperationHandle
 from memtui.store.settings import SettingChange
-from memtui.store.sight import Sight
+from memtui.store.visibility import Visibility
 
 if TYPE_CHECKING:
     from memtui.service.sessions import Sessions
@@ -78,7 +77,7 @@ class RunningOperation:
     source_is_inferred: bool = False
     binding: BindingRow | None = None
     binding_reason: str | None = None
-    sight: Sight | None = None
+    visibility: Visibility | None = None
     """What the caller may see; None: the company has no members, and everybody sees everything."""
     seen_only: bool = False
     """Of the whole company it answers with what the caller sees, and is not refused."""
@@ -107,9 +106,9 @@ class RunningOperation:
     """What it changed of the company's own settings."""
     at_end: Check | None = None
     """Changes what goes with it in the transaction that logs its end, whatever that is."""
-    finding: Finding | None = None
+    finding: OutcomeFinding | None = None
     """What it found of an operation of unknown outcome."""
-    lasting: str | None = None
+    irreversible: str | None = None
     """Why what it changes cannot be taken back, where it cannot."""
     links: dict[str, str] = field(default_factory=dict)
     begun: bool = False
@@ -121,11 +120,11 @@ class RunningOperation:
     logged: bool = False
 
     @property
-    def why_lasting(self) -> str | None:
+    def why_irreversible(self) -> str | None:
         """Why a change of which no before and after is kept cannot be taken back; None: none is."""
         if self.operation_type in _DERIVING:
             return None
-        return self.lasting or (_UNSEEN if self.changed or self.status is _UNKNOWN else None)
+        return self.irreversible or (_UNSEEN if self.changed or self.status is _UNKNOWN else None)
 
     def take_source(self, source: SourceRef | None) -> None:
         """Note the source of the memory that it is about, unless its caller named one."""
@@ -205,7 +204,7 @@ class RunningOperation:
         else:
             self.status = OperationStatus.ERROR
         if self.status is not OperationStatus.UNKNOWN:
-            self.steps, self.lasting, self.finding = (), None, None
+            self.steps, self.irreversible, self.finding = (), None, None
 
     def draft(self) -> OperationDraft:
         """Return the entry as it stands."""
@@ -226,7 +225,7 @@ class RunningOperation:
             to_show=True if self.to_show and self.error is None else None,
             source=_own_source(self.source, company_id),
             principal=self.caller.principal,
-            door=self.caller.door,
+            channel=self.caller.channel,
             request=redact_json(request)[0],
             error_kind=_kind(self.error),
             error_message=redact(str(self.error))[0] if self.error else None,
@@ -311,8 +310,8 @@ def _log(connection: DatabaseConnection, entry: RunningOperation) -> None:
         journal.record_settings(connection, operation, seq, entry.settings, behind=len(entry.steps))
     if entry.finding is not None:
         journal.settle(connection, operation, seq, entry.finding)
-    if not (entry.steps or entry.settings) and (why := entry.why_lasting) is not None:
-        journal.record_lasting(connection, operation, seq, why)
+    if not (entry.steps or entry.settings) and (why := entry.why_irreversible) is not None:
+        journal.record_irreversible(connection, operation, seq, why)
     if entry.links:
         journal.link(connection, operation, entry.links)
 
@@ -458,7 +457,7 @@ class Recorder:
         if self._database.read_only:
             return
         with self._database.read() as connection:
-            waiting = appending.pending(connection)
+            waiting = appending.open_intents(connection)
         orphans = [row for row in waiting if self._is_orphan(row)]
         if not orphans:
             return
@@ -472,7 +471,7 @@ class Recorder:
                 steps = [(snapshot, None) for snapshot in before]
                 appending.record(connection, operation, seq, steps)
                 if not steps and operation.operation_type not in _DERIVING:
-                    journal.record_lasting(connection, operation, seq, _UNSEEN)
+                    journal.record_irreversible(connection, operation, seq, _UNSEEN)
 
     def _is_orphan(self, row: IntentRow) -> bool:
         if row.host != self.sessions.place:

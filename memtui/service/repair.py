@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, TypeVar
 from sqlalchemy import insert
 
 from memtui.analytics.archive import segments_beyond
-from memtui.analytics.layout import Folder, Manifest, log_ends
+from memtui.analytics.layout import ArchiveFolder, Manifest, log_ends
 from memtui.analytics.remaking import lacks_manifest, remake_manifest
 from memtui.analytics.sealed import Archive, Sealed
 from memtui.config import Paths, Settings
@@ -49,7 +49,7 @@ from memtui.service.home import (
 from memtui.service.providers import Providers
 from memtui.store import appending, bindings
 from memtui.store.compiled import BindingRow, CompanyRow, TargetRow
-from memtui.store.database import Connection, Database
+from memtui.store.database import Database, DatabaseConnection
 from memtui.store.erasing import purge_request
 from memtui.store.log import LogReader
 from memtui.store.operation import Operation, OperationDraft
@@ -170,7 +170,9 @@ def _lacking_manifests(paths: Paths, settings: Settings) -> tuple[str, ...]:
             with closing(database), database.read() as connection:
                 if not database.problems():
                     known = [one.company_id for one in bindings.companies(connection)]
-                    return tuple(one for one in known if lacks_manifest(Folder(paths.archive, one)))
+                    return tuple(
+                        one for one in known if lacks_manifest(ArchiveFolder(paths.archive, one))
+                    )
     return ()
 
 
@@ -230,7 +232,7 @@ def _heads(path: Path) -> dict[str, int]:
 def _company(
     paths: Paths, remains: Remains, company_id: str, lost_through: int | None
 ) -> RestoredCompany:
-    folder = Folder(paths.archive, company_id)
+    folder = ArchiveFolder(paths.archive, company_id)
     manifest = folder.read()
     problems = [
         f"{path} is named by no manifest; it is kept as {_KEPT}{path.name}."
@@ -417,7 +419,7 @@ def repair(
                     Database.open(paths.database, settings.database_url, create=False)
                 ) as database:
                     for company_id in wanted.manifests:
-                        remake_manifest(database, Folder(paths.archive, company_id))
+                        remake_manifest(database, ArchiveFolder(paths.archive, company_id))
             elif settings.database_url:
                 with closing(Database.open(paths.database, settings.database_url)) as database:
                     _fill(database, paths, wanted, principal, now)
@@ -463,7 +465,7 @@ def _aside(database: Path, now: datetime) -> Path:
 
 def _keep_unnamed(paths: Paths, company_id: str) -> None:
     """Keep what a killed seal left from being taken for a copy of what the new database has."""
-    folder = Folder(paths.archive, company_id)
+    folder = ArchiveFolder(paths.archive, company_id)
     for path in segments_beyond(folder, folder.read()):
         path.rename(path.with_name(_KEPT + path.name))
 
@@ -471,7 +473,7 @@ def _keep_unnamed(paths: Paths, company_id: str) -> None:
 def _fill(database: Database, paths: Paths, wanted: Repair, principal: str, now: datetime) -> None:
     with database.write() as connection:
         for company in wanted.companies:
-            manifest = Folder(paths.archive, company.company_id).read()
+            manifest = ArchiveFolder(paths.archive, company.company_id).read()
             if manifest.sealed_through != company.sealed_through:
                 raise Unavailable(
                     f"The archive of {company.company_id} changed meanwhile; look again."
@@ -481,7 +483,7 @@ def _fill(database: Database, paths: Paths, wanted: Repair, principal: str, now:
             _fill_settings(connection, company, now)
 
 
-def _fill_settings(connection: Connection, company: RestoredCompany, now: datetime) -> None:
+def _fill_settings(connection: DatabaseConnection, company: RestoredCompany, now: datetime) -> None:
     company_id = company.company_id
     row = CompanyRow(
         company_id=company_id, name=company_id, read_only=True, link_templates={}, created_at=now
@@ -508,7 +510,7 @@ def _fill_settings(connection: Connection, company: RestoredCompany, now: dateti
         bindings.set_target(connection, target)
 
 
-def _begin_log(connection: Connection, manifest: Manifest) -> None:
+def _begin_log(connection: DatabaseConnection, manifest: Manifest) -> None:
     """Let the log go on behind what is sealed, with the salt of its subjects."""
     if manifest.segments:
         values = {
@@ -537,7 +539,7 @@ def _gap(
         status=OperationStatus.OK,
         scope=Scope(company_id=company.company_id),
         principal=principal,
-        door="cli",
+        channel="cli",
         request=asked,
         result_count=len(company.bindings),
         started_at=now,

@@ -31,7 +31,6 @@ from memtui.contract import (
 from memtui.record_changes import corrected
 from memtui.service.answers import SAME, MutationAnswer, ReviewRule, RuleAction, RuleTest, Similar
 from memtui.service.connections import Connection
-from memtui.service.core import Group, at_once, find_binding, in_thread, to_its_end
 from memtui.service.holding import (
     Acceptance,
     Request,
@@ -49,27 +48,35 @@ from memtui.service.holding import (
 )
 from memtui.service.recorder import RunningOperation
 from memtui.service.redaction import redact
+from memtui.service.runtime import ServiceModule, at_once, find_binding, in_thread, to_its_end
 from memtui.service.similar import already_there
-from memtui.service.visibility import AGENT_PREFIX, Action, Caller, Membership, may_read, refusal
-from memtui.store import appending, bindings, held, settings
-from memtui.store.compiled import HeldRow
-from memtui.store.database import Connection as DatabaseConnection
+from memtui.service.visibility import (
+    AGENT_PREFIX,
+    Caller,
+    Membership,
+    Permission,
+    may_read,
+    refusal,
+)
+from memtui.store import appending, bindings, pending, settings
+from memtui.store.compiled import PendingRow
+from memtui.store.database import DatabaseConnection
 from memtui.store.settings import SettingChange
-from memtui.store.sight import Sight
+from memtui.store.visibility import Visibility
 
 Rules: TypeAlias = "tuple[ReviewRule, ...]"
 
 DOORS = ("mcp", "http", "hook", "cli", "plugin")
-"""The doors that agents come through."""
+"""The channels that agents come through."""
 
 _MOST_RULES = 100
 _MOST_CHARS = 200
 
 
-class HeldWrite(Model):
+class PendingWrite(Model):
     """What an agent asked to be changed, and who, why and where from."""
 
-    held_id: str
+    pending_id: str
     """The operation that asked for it."""
     binding_key: str
     operation_type: OperationType
@@ -85,12 +92,12 @@ class HeldWrite(Model):
     """The names of the rules that hold it."""
     principal: str
     acts_for: str | None = None
-    door: str
+    channel: str
     run_id: str | None = None
     source: SourceRef | None = None
     times: int
     """How often it was asked."""
-    held_at: UtcDatetime
+    pending_since: UtcDatetime
     last_at: UtcDatetime
     decider: str | None = None
     """The operation that was about to do it, of which nobody has seen the end."""
@@ -98,17 +105,17 @@ class HeldWrite(Model):
     """Why whoever asks may not decide on it; empty: they may."""
 
 
-class HeldDifference(Model):
+class PendingDifference(Model):
     """What one record would become; None: it is not there, or would be no more."""
 
     before: Record | None
     after: Record | None
 
 
-class HeldDetails(HeldWrite):
+class PendingDetails(PendingWrite):
     """The same beside what is there now."""
 
-    differences: tuple[HeldDifference, ...] = ()
+    differences: tuple[PendingDifference, ...] = ()
     """What it would make of what is there."""
     changes: tuple[Record, ...] = ()
     """The records that it would change or remove, or that have its key, as they are now."""
@@ -128,57 +135,57 @@ class HeldDetails(HeldWrite):
     """What an acceptance names that is based on this."""
 
 
-class Review(Group):
+class Review(ServiceModule):
     """The queue of what is held for review, and the rules that hold it."""
 
     @in_thread
-    def waiting(self, caller: Caller, binding_key: str | None = None) -> list[HeldWrite]:
+    def waiting(self, caller: Caller, binding_key: str | None = None) -> list[PendingWrite]:
         """Return what waits of what the caller may see, the oldest first. Not an operation.
 
         Raises:
             Denied: an agent asks, or one who is not a member.
             Invalid: the caller looks at the past.
         """
-        roles = self._core.memberships(caller)
+        roles = self._runtime.memberships(caller)
         return [
             _view(row, roles)
             for row in self._rows(caller)
             if binding_key in {None, row.binding_key}
         ]
 
-    async def get(self, caller: Caller, held_id: str) -> HeldWrite:
+    async def get(self, caller: Caller, pending_id: str) -> PendingWrite:
         """Return what waits under an id, or under the beginning of one. Not an operation.
 
         Raises:
             Denied: an agent asks, or one who is not a member.
             NotFound: nothing that the caller may see waits under it, or several do.
         """
-        row = find(await asyncio.to_thread(self._rows, caller), held_id)
-        return _view(row, await asyncio.to_thread(self._core.memberships, caller))
+        row = find(await asyncio.to_thread(self._rows, caller), pending_id)
+        return _view(row, await asyncio.to_thread(self._runtime.memberships, caller))
 
-    async def show(self, caller: Caller, held_id: str) -> HeldDetails:
+    async def show(self, caller: Caller, pending_id: str) -> PendingDetails:
         """Return what waits under an id beside what is there now.
 
         Raises:
             NotFound: nothing that the caller may see waits under it.
         """
-        row = await self._find(caller, held_id, "show")
+        row = await self._find(caller, pending_id, "show")
         request = request_of(row)
         scope = _owners(row)[0].outside_run()
-        async with self._core.connected(
-            OperationType.GET, caller, scope, {"held": row.held_id}, row.binding_key
+        async with self._runtime.connected(
+            OperationType.GET, caller, scope, {"pending": row.pending_id}, row.binding_key
         ) as (entry, connection):
             handles = _handles(request)
-            found = await self._core.found(connection, handles, scope) if handles else {}
+            found = await self._runtime.found(connection, handles, scope) if handles else {}
             there = list({one.handle: one for one in found.values()}.values())
-            met = await met_by(connection, request, there, entry.sight)
+            met = await met_by(connection, request, there, entry.visibility)
             alike: tuple[Similar, ...] = ()
             if isinstance(request, WriteRequest) and request.mode is WriteMode.APPEND:
-                alike = await already_there(caller, connection, request, entry.sight)
+                alike = await already_there(caller, connection, request, entry.visibility)
             entry.about(met.changes)
         then = tuple(Record.model_validate(one) for one in row.base)
-        return HeldDetails(
-            **dict(_view(row, await asyncio.to_thread(self._core.memberships, caller))),
+        return PendingDetails(
+            **dict(_view(row, await asyncio.to_thread(self._runtime.memberships, caller))),
             differences=tuple(_differences(connection, request, met.changes)),
             changes=met.changes,
             contradicts=met.contradicts,
@@ -193,7 +200,7 @@ class Review(Group):
     async def accept(
         self,
         caller: Caller,
-        held_id: str,
+        pending_id: str,
         *,
         text: str | None = None,
         seen: str | None = None,
@@ -203,9 +210,10 @@ class Review(Group):
 
         Args:
             caller: The person who decides.
-            held_id: What waits, or the beginning of its id.
+            pending_id: What waits, or the beginning of its id.
             text: What it is to say instead; None: as the agent has it.
-            seen: `HeldDetails.seen` of what the person was shown; None: it must find what there was
+            seen: `PendingDetails.seen` of what the person was shown; None: it must find what there
+            was
                 when it was held.
             together: Names what is decided on with it, for one undo of all.
 
@@ -216,11 +224,11 @@ class Review(Group):
             NotFound: nothing that the caller may see waits under the id.
         """
         decision = "accept" if text is None else "fix"
-        row = await self._find(caller, held_id, decision)
+        row = await self._find(caller, pending_id, decision)
         request = request_of(row)
         if text is not None and not text_of(request):
             raise Invalid(
-                f"{row.held_id} changes no text that could be fixed; accept or refuse it."
+                f"{row.pending_id} changes no text that could be fixed; accept or refuse it."
             )
         request = fixed(request, text)
         accepts = Acceptance(row=row, decision=decision, seen=seen)
@@ -233,7 +241,7 @@ class Review(Group):
 
     @to_its_end
     async def refuse(
-        self, caller: Caller, held_id: str, reason: str = "", *, together: str | None = None
+        self, caller: Caller, pending_id: str, reason: str = "", *, together: str | None = None
     ) -> str:
         """Take what waits out of the queue; return the operation that undo takes back.
 
@@ -244,39 +252,39 @@ class Review(Group):
             Denied: the caller may not, or is an agent.
             NotFound: nothing that the caller may see waits under the id.
         """
-        row = await self._find(caller, held_id, "refuse")
-        core, company_id = self._core, caller.company_id
+        row = await self._find(caller, pending_id, "refuse")
+        runtime, company_id = self._runtime, caller.company_id
         owners = _owners(row)
         asked = {
             "decision": "refuse",
-            "held": row.held_id,
+            "pending": row.pending_id,
             "author": row.principal,
             **({"reason": redact(reason)[0]} if reason else {}),
             **at_once(together),
         }
-        async with core.recorder.recorded(
+        async with runtime.recorder.recorded(
             OperationType.REVIEW, caller, owners[0].outside_run(), asked, _source(row)
         ) as entry:
-            core.refuse_read_only()
-            await core.refuse_changes(company_id)
+            runtime.refuse_read_only()
+            await runtime.refuse_changes(company_id)
             await self._authorise(caller, row)
-            entry.binding = await core.ask(bindings.binding, company_id, row.binding_key)
+            entry.binding = await runtime.ask(bindings.binding, company_id, row.binding_key)
             entry.about(_handles(request_of(row)))
 
             def change(database: DatabaseConnection) -> None:
-                now = held.one(database, company_id, row.held_id)
-                running = {one.operation_id for one in appending.pending(database, company_id)}
+                now = pending.one(database, company_id, row.pending_id)
+                running = {one.operation_id for one in appending.open_intents(database, company_id)}
                 if now is None or now.decider in running:
                     raise decided_meanwhile(now, row)
-                held.remove(database, now)
+                pending.remove(database, now)
 
-            await core.configure(entry, change, kinds=(settings.HELD,))
+            await runtime.configure(entry, change, kinds=(settings.PENDING,))
         return entry.operation_id
 
     async def may_decide(self, entry: RunningOperation, changed: Sequence[SettingChange]) -> None:
         """Raise `Denied` where a caller may not take decisions back."""
-        self._core.refuse_read_only()
-        await self._core.refuse_changes(entry.caller.company_id)
+        self._runtime.refuse_read_only()
+        await self._runtime.refuse_changes(entry.caller.company_id)
         for one in changed:
             await self._authorise(entry.caller, _row_of(one))
 
@@ -287,8 +295,8 @@ class Review(Group):
         Raises:
             NotFound: no such binding.
         """
-        self._core.sight(caller)
-        with self._core.database.read() as database:
+        self._runtime.visibility(caller)
+        with self._runtime.database.read() as database:
             return rules_of(find_binding(database, caller.company_id, binding_key))
 
     async def add_rule(
@@ -328,7 +336,7 @@ class Review(Group):
         asked = {"remove_rule": rule.model_dump(mode="json")}
         return await self._change_rules(caller, binding_key, asked, without)
 
-    def rule_from(self, one: HeldWrite, action: RuleAction, test: RuleTest) -> ReviewRule:
+    def rule_from(self, one: PendingWrite, action: RuleAction, test: RuleTest) -> ReviewRule:
         """Return the rule that does the same with what is like something held.
 
         Raises:
@@ -340,7 +348,7 @@ class Review(Group):
         if test is RuleTest.AGENT:
             value = one.principal.removeprefix(AGENT_PREFIX)
         elif test is RuleTest.DOOR:
-            value = one.door
+            value = one.channel
         elif test is RuleTest.TEXT:
             value = " ".join(one.text.split())[:_MOST_CHARS]
         elif test is RuleTest.SUBJECT:
@@ -350,7 +358,7 @@ class Review(Group):
             value = next(filter(None, told), None)
         if not value:
             raise Invalid(
-                f"A rule from this one is about its agent, door, text or subject, and it has no "
+                f"A rule from this one is about its agent, channel, text or subject, and it has no "
                 f"{test}."
             )
         return _checked(ReviewRule(action=action, test=test, value=value), one.binding_key)
@@ -368,39 +376,41 @@ class Review(Group):
             return rules
 
         asked = {"update_binding": binding_key, **asked}
-        return await self._core.change(caller, asked, change, binding_key=binding_key)
+        return await self._runtime.change(caller, asked, change, binding_key=binding_key)
 
-    async def _find(self, caller: Caller, held_id: str, decision: str) -> HeldRow:
+    async def _find(self, caller: Caller, pending_id: str, decision: str) -> PendingRow:
         """Return what waits under an id; where the caller may not know of it, that is logged."""
         try:
-            return find(await asyncio.to_thread(self._rows, caller), held_id)
+            return find(await asyncio.to_thread(self._rows, caller), pending_id)
         except MemtuiError:
             scope = Scope(company_id=caller.company_id)
-            asked = {"decision": decision, "held": held_id[:_MOST_CHARS]}
-            async with self._core.recorder.recorded(OperationType.REVIEW, caller, scope, asked):
+            asked = {"decision": decision, "pending": pending_id[:_MOST_CHARS]}
+            async with self._runtime.recorder.recorded(OperationType.REVIEW, caller, scope, asked):
                 raise
 
-    def _rows(self, caller: Caller) -> list[HeldRow]:
+    def _rows(self, caller: Caller) -> list[PendingRow]:
         if not caller.by_person:
             raise Denied("What waits for review is for people; an agent sees and decides nothing.")
         if caller.as_of is not None:
             raise Invalid("What waits for review is known of now alone; go back to now first.")
-        sight = self._core.sight(caller)
-        with self._core.database.read() as database:
-            rows = held.waiting(database, caller.company_id)
-        return [row for row in rows if _is_seen(row, sight)]
+        visibility = self._runtime.visibility(caller)
+        with self._runtime.database.read() as database:
+            rows = pending.waiting(database, caller.company_id)
+        return [row for row in rows if _is_seen(row, visibility)]
 
-    def may_know(self, change: SettingChange, caller: Caller, sight: Sight | None) -> bool:
+    def may_know(
+        self, change: SettingChange, caller: Caller, visibility: Visibility | None
+    ) -> bool:
         """Whether a caller may be told of what was changed: of what waited, who may see it."""
-        if change.setting != settings.HELD:
+        if change.setting != settings.PENDING:
             return True
-        return caller.by_person and _is_seen(_row_of(change), sight)
+        return caller.by_person and _is_seen(_row_of(change), visibility)
 
-    async def _authorise(self, caller: Caller, row: HeldRow) -> None:
+    async def _authorise(self, caller: Caller, row: PendingRow) -> None:
         """Raise `Denied` where the caller could not do it themselves, or is an agent."""
         if not caller.by_person:
             raise Denied("An agent decides on nothing that waits for review.")
-        await self._core.authorise(caller, _action_of(row), _owners(row))
+        await self._runtime.authorise(caller, _action_of(row), _owners(row))
 
 
 def _checked(rule: ReviewRule, binding_key: str) -> ReviewRule:
@@ -427,7 +437,7 @@ def _checked(rule: ReviewRule, binding_key: str) -> ReviewRule:
             "write unreviewed."
         )
     if rule.test is RuleTest.DOOR and value.casefold() not in DOORS:
-        raise Invalid(f"Agents come through no door {value}; name one of {', '.join(DOORS)}.")
+        raise Invalid(f"Agents come through no channel {value}; name one of {', '.join(DOORS)}.")
     broad = {RuleTest.ALL, RuleTest.PER_RUN}
     if rule.action is not RuleAction.HOLD and rule.test in broad:
         raise Invalid(
@@ -451,30 +461,30 @@ def passed_over(made: ReviewRule, rules: Rules) -> str:
 
 def _differences(
     connection: Connection, request: Request, there: Sequence[Record]
-) -> Iterator[HeldDifference]:
+) -> Iterator[PendingDifference]:
     """Yield what a request would make of the records that are there."""
     if isinstance(request, WriteRequest):
         replaced = there[0] if there else None
         new = as_record(connection, request)
         if replaced is not None:
             new = new.model_copy(update={"handle": replaced.handle})
-        yield HeldDifference(before=replaced, after=new)
+        yield PendingDifference(before=replaced, after=new)
         return
     for record in there:
         after = corrected(record, request) if isinstance(request, CorrectRequest) else None
-        yield HeldDifference(before=record, after=after)
+        yield PendingDifference(before=record, after=after)
 
 
-def _row_of(change: SettingChange) -> HeldRow:
-    return HeldRow(**(change.before or change.after or {}))
+def _row_of(change: SettingChange) -> PendingRow:
+    return PendingRow(**(change.before or change.after or {}))
 
 
-def _is_seen(row: HeldRow, sight: Sight | None) -> bool:
+def _is_seen(row: PendingRow, visibility: Visibility | None) -> bool:
     company = Scope(company_id=row.company_id)
-    return all(may_read(one, company, sight) for one in _owners(row))
+    return all(may_read(one, company, visibility) for one in _owners(row))
 
 
-def _owners(row: HeldRow) -> tuple[Scope, ...]:
+def _owners(row: PendingRow) -> tuple[Scope, ...]:
     return tuple(map(Scope.model_validate, row.owners))
 
 
@@ -484,20 +494,20 @@ def _handles(request: Request) -> tuple[RecordHandle, ...]:
     return (request.handle,) if isinstance(request, CorrectRequest) else request.handles
 
 
-def _source(row: HeldRow) -> SourceRef | None:
+def _source(row: PendingRow) -> SourceRef | None:
     return request_of(row).source
 
 
-def _action_of(row: HeldRow) -> Action:
+def _action_of(row: PendingRow) -> Permission:
     is_write = row.operation_type == OperationType.WRITE
-    return Action.ADD_MANUAL if is_write else Action.DELETE
+    return Permission.ADD_MANUAL if is_write else Permission.DELETE
 
 
-def _view(row: HeldRow, roles: Sequence[Membership] | None) -> HeldWrite:
+def _view(row: PendingRow, roles: Sequence[Membership] | None) -> PendingWrite:
     """Return what waits, for somebody with these memberships; None: the company has no members."""
     request, action = request_of(row), _action_of(row)
     whys = () if roles is None else (refusal(roles, action, one) for one in _owners(row))
-    return HeldWrite.like(
+    return PendingWrite.like(
         row,
         operation_type=OperationType(row.operation_type),
         owners=_owners(row),

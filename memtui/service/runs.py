@@ -33,14 +33,14 @@ from memtui.contract import (
 )
 from memtui.service.asked import Given, context_again, scope_outside
 from memtui.service.context import ContextAnswer
-from memtui.service.core import Group
+from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller, may_read, readable
 from memtui.store import journal
 from memtui.store.database import loaded_dollars
-from memtui.store.journal import Found
+from memtui.store.journal import OutcomeCheck
 from memtui.store.log import RecordText, RunFigures, RunPart, known, record_texts
 from memtui.store.operation import Operation, OperationHandle, Place, why_damaged
-from memtui.store.sight import Sight
+from memtui.store.visibility import Visibility
 
 _MOST_READ = 2_000
 """Records of a replay that are read again at a time."""
@@ -57,7 +57,7 @@ class Run(Model):
     subjects: tuple[str, ...] = ()
     issues: tuple[str, ...] = ()
     principals: tuple[str, ...] = ()
-    doors: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
     """What it came in through: hook, mcp, http, cli, import."""
     started_at: UtcDatetime
     last_at: UtcDatetime
@@ -75,7 +75,7 @@ class Run(Model):
     writes: int = 0
     corrections: int = 0
     forgets: int = 0
-    held: int = 0
+    pending: int = 0
     """What it asked to be changed and was held for review; it counts as no write."""
     failures: int = 0
     """Operations that were refused, failed, conflicted or are of unknown outcome."""
@@ -153,7 +153,7 @@ class RunStep(Model):
     operation: Operation
     context: DeliveredContext | None = None
     records: tuple[RunRecord, ...] = ()
-    found: Found | None = None
+    found: OutcomeCheck | None = None
     """What a check found of it, where its outcome was unknown."""
 
 
@@ -168,7 +168,7 @@ class Replay(Model):
     """The moment up to which the log was read; None: now."""
 
 
-class ToldNow(Model):
+class AssembledNow(Model):
     """A context that was delivered, beside what the same request would deliver now."""
 
     operation: Operation
@@ -198,11 +198,11 @@ class _Known(NamedTuple):
 
     kept: Mapping[Place, Sequence[RecordText]]
     there: Mapping[Place, _There]
-    sight: Sight | None
-    checked: Mapping[str, Found]
+    visibility: Visibility | None
+    checked: Mapping[str, OutcomeCheck]
 
 
-class Runs(Group):
+class Runs(ServiceModule):
     """What runs were given and did, as a caller may see it."""
 
     async def page(
@@ -227,7 +227,7 @@ class Runs(Group):
         asked = chosen or Filter()
 
         def read() -> RunPage:
-            own = self._core.log_of(caller)
+            own = self._runtime.log_of(caller)
             names = None if told is None else (told[0], self._ids(caller, *told))
             found = own.runs(asked, names)
             newest = sorted(found.items(), key=lambda one: -one[1])
@@ -263,19 +263,19 @@ class Runs(Group):
             Invalid: several are.
         """
 
-        def read() -> tuple[Run, tuple[Operation, ...], Sight | None]:
-            sight = self._core.sight(caller)
-            own = self._core.log_of(caller)
+        def read() -> tuple[Run, tuple[Operation, ...], Visibility | None]:
+            visibility = self._runtime.visibility(caller)
+            own = self._runtime.log_of(caller)
             run_id = _named(asked, own.runs(Filter()))
             run = _runs(own.run_figures([run_id]))[run_id]
-            return run, own.of_run(run_id, after=after, limit=limit), sight
+            return run, own.of_run(run_id, after=after, limit=limit), visibility
 
-        run, operations, sight = await asyncio.to_thread(read)
+        run, operations, visibility = await asyncio.to_thread(read)
         there = await self._there(caller, operations)
         checked = await self._service.log.found_outcomes(caller, operations)
 
         def steps() -> tuple[RunStep, ...]:
-            known = _Known(self._kept(caller, there), there, sight, checked)
+            known = _Known(self._kept(caller, there), there, visibility, checked)
             return tuple(_step(one, known) for one in operations)
 
         last = operations[-1].seq if operations else run.last_seq
@@ -286,7 +286,7 @@ class Runs(Group):
             as_of=caller.as_of,
         )
 
-    async def told_now(self, caller: Caller, operation_id: str) -> ToldNow:
+    async def assembled_now(self, caller: Caller, operation_id: str) -> AssembledNow:
         """Assemble again, for nobody, what a delivered context was asked for.
 
         Raises:
@@ -304,12 +304,12 @@ class Runs(Group):
             raise Invalid(f"The text that {operation.operation_id} delivered is not kept any more.")
 
         def given() -> list[str]:
-            return Given(self._core.log_of(caller)).before(operation)
+            return Given(self._runtime.log_of(caller)).before(operation)
 
         request = context_again(operation, await asyncio.to_thread(given))
         now = await self._service.context(caller, request)
         tokens = delivered.price.input_tokens
-        return ToldNow(operation=operation, delivered=delivered.text, tokens=tokens, now=now)
+        return AssembledNow(operation=operation, delivered=delivered.text, tokens=tokens, now=now)
 
     async def _there(self, caller: Caller, operations: Iterable[Operation]) -> dict[Place, _There]:
         """Read the records that operations touched or returned, those of a binding at once."""
@@ -334,21 +334,21 @@ class Runs(Group):
     ) -> dict[Place, _There]:
         asked = {"records": len(handles), "for": "replay"}
         try:
-            async with self._core.recorder.recorded(
+            async with self._runtime.recorder.recorded(
                 OperationType.GET, caller, scope, asked
             ) as entry:
                 entry.to_show = True
-                connection = await self._core.connect(entry, key)
+                connection = await self._runtime.connect(entry, key)
                 snapshots = await connection.snapshots(handles, scope)
                 gone = [one.handle for one in snapshots if one.record is None]
-                moved = await self._core.moved(connection, gone)
+                moved = await self._runtime.moved(connection, gone)
                 back = list(dict.fromkeys(moved.values()))
                 now = {one.handle: one for one in await connection.snapshots(back, scope)}
                 found = {}
                 for one in snapshots:
                     there = now[moved[one.handle]] if one.handle in moved else one
                     is_hidden = there.record is not None and not readable(
-                        [there.record], scope, entry.sight
+                        [there.record], scope, entry.visibility
                     )
                     found[key, one.handle.provider_record_id] = _There(
                         None if is_hidden else there.record,
@@ -365,7 +365,7 @@ class Runs(Group):
         ids: dict[str, list[str]] = defaultdict(list)
         for key, record_id in places:
             ids[key].append(record_id)
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             return {
                 (key, record_id): texts
                 for key, record_ids in ids.items()
@@ -375,7 +375,7 @@ class Runs(Group):
             }
 
     def _ids(self, caller: Caller, key: str, record_id: str) -> list[str]:
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             return journal.ids_of(database, caller.company_id, key, record_id)
 
 
@@ -407,13 +407,13 @@ def _run(run_id: str, parts: Sequence[RunPart], figures: RunFigures) -> Run:
     def count(*kinds: OperationType) -> int:
         return sum(one.operations for one in done if one.operation_type in kinds)
 
-    done = [one for one in parts if one.status != OperationStatus.HELD]
+    done = [one for one in parts if one.status != OperationStatus.PENDING]
     given = [
         one for one in figures.contexts if one.run_id == run_id and one.delivered not in _NOT_GIVEN
     ]
     used = [one for one in figures.usage if one.run_id == run_id]
     calls, unpriced = sum(one.calls for one in used), sum(one.unpriced for one in used)
-    no_failure = {OperationStatus.OK, OperationStatus.CANCELLED, OperationStatus.HELD}
+    no_failure = {OperationStatus.OK, OperationStatus.CANCELLED, OperationStatus.PENDING}
     queries = [one for one in parts if one.operation_type == OperationType.QUERY]
     return Run(
         run_id=run_id,
@@ -422,7 +422,7 @@ def _run(run_id: str, parts: Sequence[RunPart], figures: RunFigures) -> Run:
         subjects=names("subject_id"),
         issues=names("issue_id"),
         principals=names("principal"),
-        doors=names("door"),
+        channels=names("channel"),
         started_at=min(known(one.first_at for one in parts)),
         last_at=max(known(one.last_at for one in parts)),
         first_seq=min(one.first_seq for one in parts),
@@ -435,7 +435,7 @@ def _run(run_id: str, parts: Sequence[RunPart], figures: RunFigures) -> Run:
         writes=count(OperationType.WRITE),
         corrections=count(OperationType.CORRECT),
         forgets=count(OperationType.FORGET),
-        held=sum(one.operations for one in parts if one.status == OperationStatus.HELD),
+        pending=sum(one.operations for one in parts if one.status == OperationStatus.PENDING),
         failures=sum(one.operations for one in parts if one.status not in no_failure),
         input_tokens=sum(one.input_tokens for one in used),
         output_tokens=sum(one.output_tokens for one in used),
@@ -488,7 +488,7 @@ def _record(operation: Operation, one: OperationHandle, told: str, known: _Known
     place = operation.place_of(one)
     now = known.there[place]
     then = _then(known.kept.get(place, ()), operation)
-    if then is not None and not may_read(then.scope, operation.scope, known.sight):
+    if then is not None and not may_read(then.scope, operation.scope, known.visibility):
         then = None
     text = None if then is None else _as_told(then, told)
     words = None if now.record is None else _as_told(now.record, told)

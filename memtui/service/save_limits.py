@@ -1,8 +1,8 @@
 """How many memories an agent may write (seed 004 §10): in a run, and in an hour.
 
-Its own writes count, through whatever door, those of unknown outcome too, and what a model writes
-over MCP with a person's token. What a person does does not, and neither do corrections, what undo
-brings back, and what a hook captures because the person has enabled that for the binding.
+Its own writes count, through whatever channel, those of unknown outcome too, and what a model
+writes over MCP with a person's token. What a person does does not, and neither do corrections, what
+undo brings back, and what a hook captures because the person has enabled that for the binding.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from functools import partial
 from memtui.contract import Denied, Model
 from memtui.service.recorder import RunningOperation
 from memtui.store import appending
-from memtui.store.database import Connection
+from memtui.store.database import DatabaseConnection
 from memtui.visible import visible
 
-CAPTURING_DOOR = "hook"
+CAPTURING_CHANNEL = "hook"
 """Through it comes what is captured, not what an agent chose to save."""
 
 _HOUR = timedelta(hours=1)
@@ -28,14 +28,14 @@ class SaveLimits(Model):
     per_run: int = 50
     per_hour: int = 200
 
-    def check(self, connection: Connection, entry: RunningOperation) -> None:
+    def check(self, connection: DatabaseConnection, entry: RunningOperation) -> None:
         """Refuse a write beyond a limit, in the transaction that writes down that it begins.
 
         Raises:
             Denied: the agent has made as many.
         """
         caller, run_id = entry.caller, entry.scope.run_id
-        if not caller.by_ai or caller.door == CAPTURING_DOOR:
+        if not caller.by_ai or caller.channel == CAPTURING_CHANNEL:
             return
         appending.hold(connection, caller.company_id)
         written = partial(
@@ -43,7 +43,7 @@ class SaveLimits(Model):
             connection,
             caller.company_id,
             caller.principal,
-            besides=CAPTURING_DOOR,
+            excluding=CAPTURING_CHANNEL,
         )
         who = visible(caller.principal)
         if self.per_run and run_id is not None and written(run_id) >= self.per_run:

@@ -16,7 +16,7 @@ from memtui.contract import QueryRequest, Record, Snippet, WriteRequest, owner_o
 from memtui.service.answers import CLOSE, SAME, Similar
 from memtui.service.connections import Connection
 from memtui.service.visibility import Caller, for_caller, readable
-from memtui.store.sight import Sight
+from memtui.store.visibility import Visibility
 
 _CANDIDATES, _TOLD, _CHARS = 10, 3, 2_000
 
@@ -40,7 +40,7 @@ async def candidates(
 
 
 async def already_there(
-    caller: Caller, connection: Connection, request: WriteRequest, sight: Sight | None
+    caller: Caller, connection: Connection, request: WriteRequest, visibility: Visibility | None
 ) -> tuple[Similar, ...]:
     """Return what the owner has already that says the same, or nearly, as far as it may be read."""
     abilities = connection.adapter.capabilities
@@ -48,7 +48,7 @@ async def already_there(
         return ()
     found = [
         one
-        for one in readable(await candidates(connection, request), request.scope, sight)
+        for one in readable(await candidates(connection, request), request.scope, visibility)
         if owner_of(one.scope) == owner_of(request.scope)
     ]
     if not found:

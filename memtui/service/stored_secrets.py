@@ -10,10 +10,10 @@ from typing import Any
 from sqlalchemy import select
 
 from memtui.contract import BrowseRequest, MemtuiError, Model, Scope
-from memtui.service.core import Core, Group
 from memtui.service.redaction import redact, redact_config, redact_json
+from memtui.service.runtime import ServiceModule, ServiceRuntime
 from memtui.service.visibility import Caller
-from memtui.store import bindings, held
+from memtui.store import bindings, pending
 from memtui.store.tables import JOURNAL
 
 _WINDOW = 1_000
@@ -32,7 +32,7 @@ class StoredSecret(Model):
     """What sorts of secrets are there, once each."""
 
 
-class Secrets(Group):
+class Secrets(ServiceModule):
     """Secrets that are stored where they should not be."""
 
     async def stored(
@@ -50,7 +50,7 @@ class Secrets(Group):
             Denied: the caller may not change the settings.
             Unavailable: the log cannot be read.
         """
-        await self._core.may_configure(caller)
+        await self._runtime.may_configure(caller)
         log = await self._service.analysis.open_log(caller)
         try:
             for start in range(0, log.count, _WINDOW):
@@ -60,18 +60,18 @@ class Secrets(Group):
                         yield _found("operation log", str(one.seq), labels)
         finally:
             await log.close()
-        for found in await asyncio.to_thread(lambda: [*_in_journal(self._core, caller)]):
+        for found in await asyncio.to_thread(lambda: [*_in_journal(self._runtime, caller)]):
             yield found
-        for row in await self._core.ask(held.waiting, caller.company_id):
+        for row in await self._runtime.ask(pending.waiting, caller.company_id):
             if labels := redact_json([row.request, row.base])[1]:
-                yield _found("held for review", row.held_id, labels)
+                yield _found("held for review", row.pending_id, labels)
         async for found in self._in_bindings(caller):
             yield found
         for found in await asyncio.to_thread(lambda: [*_in_files(folders)]):
             yield found
 
     async def _in_bindings(self, caller: Caller) -> AsyncIterator[StoredSecret]:
-        for row in await self._core.ask(bindings.bindings, caller.company_id):
+        for row in await self._runtime.ask(bindings.bindings, caller.company_id):
             if labels := redact_config(row.config)[1]:
                 yield _found("configuration of binding", row.key, labels)
             if not (row.enabled and row.capabilities["browse"] is True):
@@ -88,16 +88,16 @@ class Secrets(Group):
                 yield StoredSecret(place=place, where=f"not read: {error}", labels=())
 
 
-def _in_journal(core: Core, caller: Caller) -> Iterator[StoredSecret]:
+def _in_journal(runtime: ServiceRuntime, caller: Caller) -> Iterator[StoredSecret]:
     """Of a record that the caller may not see, only the operation is told: its id says too much."""
-    sight = core.sight(caller)
+    visibility = runtime.visibility(caller)
     columns = (JOURNAL.c.seq, JOURNAL.c.provider_record_id, JOURNAL.c.before, JOURNAL.c.after)
-    with core.database.read() as database:
+    with runtime.database.read() as database:
         rows = database.execute(select(*columns).where(JOURNAL.c.company_id == caller.company_id))
         for row in rows.yield_per(_WINDOW):
             kept = [row.provider_record_id, row.before, row.after]
             if labels := redact_json(kept)[1]:
-                seen = sight is None or all(map(sight.reads, _scopes(row)))
+                seen = visibility is None or all(map(visibility.reads, _scopes(row)))
                 record_id = f" {row.provider_record_id}" if seen else ""
                 yield _found("undo journal", f"{row.seq}{record_id}", labels)
 

@@ -10,7 +10,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from memtui.analytics.traces import Found, Trace
+from memtui.analytics.traces import Trace, TraceReport
 from memtui.contract import (
     BrowseRequest,
     EraseReply,
@@ -27,13 +27,13 @@ from memtui.contract import (
     owner_of,
 )
 from memtui.service.connections import Connection
-from memtui.service.core import Core, find_company
+from memtui.service.runtime import ServiceRuntime, find_company
 from memtui.service.visibility import Caller
 from memtui.store import appending, bindings, erasing, journal
-from memtui.store.compiled import HeldRow
-from memtui.store.erasing import SHORTEST, Aim, Step
+from memtui.store.compiled import PendingRow
+from memtui.store.erasing import SHORTEST, Aim, JournalStep
 from memtui.store.operation import Operation
-from memtui.store.sight import Sight
+from memtui.store.visibility import Visibility
 
 _AT_ONCE = 500
 _SHOWN = 200
@@ -102,7 +102,7 @@ class PurgeAnswer(Model):
     """Those that stay with their history; with `forget` and not applied: that would be forgotten.
     """
     forgotten: int = 0
-    found: Found | None = None
+    found: TraceReport | None = None
     """Where the texts still are; None: not applied, so not looked for."""
     others: tuple[Trace, ...] = ()
     """Of these, the places in memories that live and say the same; they are left alone."""
@@ -123,15 +123,15 @@ class Survey:
     """What there is of it."""
 
     aim: Aim
-    steps: list[Step]
+    steps: list[JournalStep]
     """Of the undo journal."""
-    sight: Sight | None
+    visibility: Visibility | None
     """What the caller may see; None: everything."""
     beyond: list[str]
     living: list[tuple[Connection, Record]] = field(default_factory=list)
     providers: list[tuple[Connection, EraseRequest, EraseReply]] = field(default_factory=list)
     """What each keeps of what is gone, and what erases it."""
-    held: list[HeldRow] = field(default_factory=list)
+    pending: list[PendingRow] = field(default_factory=list)
     """What waits for review."""
     seen: frozenset[str] = frozenset()
     """Texts and ids of it that the caller may see."""
@@ -163,7 +163,7 @@ class Survey:
 
     def reads(self, record: Record) -> bool:
         """Whether the caller may see a record."""
-        return self.sight is None or self.sight.reads(record.scope)
+        return self.visibility is None or self.visibility.reads(record.scope)
 
     def answer(self, request: PurgeRequest, copies: Sequence[Copies]) -> PurgeAnswer:
         """Return what would go."""
@@ -186,12 +186,15 @@ class Survey:
 
 
 async def survey(
-    core: Core, caller: Caller, request: PurgeRequest, said: frozenset[str] = frozenset()
+    runtime: ServiceRuntime,
+    caller: Caller,
+    request: PurgeRequest,
+    said: frozenset[str] = frozenset(),
 ) -> Survey:
     """Find what lives, what is gone, and what the gone records said.
 
     Args:
-        core: The service's parts.
+        runtime: The service's parts.
         caller: Whose company.
         request: What is to be erased.
         said: Texts of it that are known already.
@@ -206,23 +209,23 @@ async def survey(
         project_id=request.project_id,
         before=request.before,
     )
-    connections, beyond = await _connections(core, caller)
+    connections, beyond = await _connections(runtime, caller)
     if request.record_id is not None:
-        known = await asyncio.to_thread(_known_ids, core, aim, request.record_id, request)
+        known = await asyncio.to_thread(_known_ids, runtime, aim, request.record_id, request)
         connections = {key: one for key, one in connections.items() if key in known}
         aim = replace(aim, living=known)
     if request.subject_id is not None:
-        aim = replace(aim, living=await asyncio.to_thread(_stored_for, core, aim))
+        aim = replace(aim, living=await asyncio.to_thread(_stored_for, runtime, aim))
 
-    steps = await core.ask(lambda database: list(erasing.steps(database, aim)))
-    found = Survey(aim, steps, await asyncio.to_thread(core.sight, caller), beyond)
+    steps = await runtime.ask(lambda database: list(erasing.steps(database, aim)))
+    found = Survey(aim, steps, await asyncio.to_thread(runtime.visibility, caller), beyond)
     if request.before is not None:
-        gone, texts = await core.ask(erasing.forgotten, aim.company_id), set[str]()
+        gone, texts = await runtime.ask(erasing.forgotten, aim.company_id), set[str]()
     else:
         gone, texts = await _look(found, connections)
     texts |= said
-    found.held = await core.ask(erasing.held_about, aim)
-    texts.update(text for row in found.held for text in held_texts(row))
+    found.pending = await runtime.ask(erasing.pending_about, aim)
+    texts.update(text for row in found.pending for text in pending_texts(row))
     stay: dict[str, set[str]] = {}
     for connection, record in found.living:
         stay.setdefault(connection.binding.key, set()).add(record.handle.provider_record_id)
@@ -240,16 +243,20 @@ async def survey(
         gone={key: frozenset(of) for key, of in gone.items() if of},
         living={key: frozenset(of) for key, of in stay.items()},
         texts=frozenset(texts - still),
-        held=frozenset([one.held_id for one in found.held] + [one.held_id for one in found.steps])
+        pending=frozenset(
+            [one.pending_id for one in found.pending] + [one.pending_id for one in found.steps]
+        )
         - {""},
     )
     return found
 
 
-async def _connections(core: Core, caller: Caller) -> tuple[dict[str, Connection], list[str]]:
+async def _connections(
+    runtime: ServiceRuntime, caller: Caller
+) -> tuple[dict[str, Connection], list[str]]:
     """Open the company's bindings; also say what is not looked into."""
-    read_only = (await core.ask(find_company, caller.company_id)).read_only
-    waiting = await core.ask(appending.pending, caller.company_id)
+    read_only = (await runtime.ask(find_company, caller.company_id)).read_only
+    waiting = await runtime.ask(appending.open_intents, caller.company_id)
     running = sum(one.draft["operation_type"] != OperationType.PURGE for one in waiting)
     found: dict[str, Connection] = {}
     beyond: list[str] = []
@@ -257,22 +264,22 @@ async def _connections(core: Core, caller: Caller) -> tuple[dict[str, Connection
         beyond.append(
             f"{running} of the company's changes are running; purge again once they have ended."
         )
-    for row in await core.ask(bindings.bindings, caller.company_id):
+    for row in await runtime.ask(bindings.bindings, caller.company_id):
         if not row.enabled:
             beyond.append(f"The binding {row.key} is disabled, so nobody looked into it.")
             continue
-        found[row.key] = await core.open(row, company_read_only=read_only)
+        found[row.key] = await runtime.open(row, company_read_only=read_only)
         if not found[row.key].adapter.capabilities.writable:
             beyond.append(f"The binding {row.key} is only read; what it keeps stays.")
     return found, beyond
 
 
 def _known_ids(
-    core: Core, aim: Aim, record_id: str, request: PurgeRequest
+    runtime: ServiceRuntime, aim: Aim, record_id: str, request: PurgeRequest
 ) -> dict[str, frozenset[str]]:
     """Return all ids of a record by binding, in those where one of them is known."""
     company_id = aim.company_id
-    with core.database.read() as database:
+    with runtime.database.read() as database:
         rows = bindings.bindings(database, company_id)
         # The log outlives the bindings that are removed.
         used = {row.key for row in rows} | journal.binding_keys(database, company_id)
@@ -286,7 +293,7 @@ def _known_ids(
             key: frozenset({*journal.ids_of(database, company_id, key, record_id), record_id})
             for key in keys
         }
-    log = core.log(company_id)
+    log = runtime.log(company_id)
     met = {
         key: ids
         for key, ids in found.items()
@@ -295,16 +302,16 @@ def _known_ids(
     return met or found
 
 
-def _stored_for(core: Core, aim: Aim) -> dict[str, frozenset[str]]:
+def _stored_for(runtime: ServiceRuntime, aim: Aim) -> dict[str, frozenset[str]]:
     """Return the ids of what was stored for the subject, by binding: providers may drop the name.
 
     Blocking.
     """
     of = Filter(subject_id=aim.subject_id, operation_type=OperationType.WRITE, own=True)
     found: dict[str, set[str]] = {}
-    for written in core.log(aim.company_id).each(of):
+    for written in runtime.log(aim.company_id).each(of):
         key = written.binding_key or ""
-        with core.database.read() as database:
+        with runtime.database.read() as database:
             for _, after in journal.record_steps(database, written):
                 if after is None or after.record is None:
                     continue
@@ -387,15 +394,15 @@ async def _taken(
         return [record for one in handles for record in await _taken(connection, [one], scope)]
 
 
-def operations(core: Core, aim: Aim) -> Iterator[Operation]:
+def operations(runtime: ServiceRuntime, aim: Aim) -> Iterator[Operation]:
     """Return the operations that may hold something of it, sealed ones first. Blocking."""
-    yield from core.log(aim.company_id).sealed_about(aim)
-    above = core.log(aim.company_id).sealed.through
-    with core.database.read() as database:
+    yield from runtime.log(aim.company_id).sealed_about(aim)
+    above = runtime.log(aim.company_id).sealed.through
+    with runtime.database.read() as database:
         yield from erasing.operations(database, aim, above=above)
 
 
-def held_texts(row: HeldRow) -> Iterator[str]:
+def pending_texts(row: PendingRow) -> Iterator[str]:
     """Yield what would be stored of what waits for review."""
     named = (row.request.get(name) for name in ("content", "text", "title", "summary"))
     yield from (one for one in named if one)

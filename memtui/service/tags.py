@@ -22,9 +22,9 @@ from memtui.contract import (
 )
 from memtui.service.answers import Answer
 from memtui.service.connections import Connection
-from memtui.service.core import Group, Share
 from memtui.service.everywhere import EverywhereAnswer, EverywherePage, gather
 from memtui.service.recorder import RunningOperation
+from memtui.service.runtime import FanOut, ServiceModule
 from memtui.service.visibility import Caller, may_read
 
 _PAGE = 1_000
@@ -58,7 +58,7 @@ class TagsAnswer(EverywhereAnswer):
         return any(one.capped or one.status != "ok" for one in self.bindings)
 
 
-class Tags(Group):
+class Tags(ServiceModule):
     """The tags of memories, over all bindings."""
 
     async def counts(
@@ -84,7 +84,7 @@ class Tags(Group):
             asked.note(key, answer, len(answer.records), capped=answer.at_least)
 
         def ask(key: str) -> Awaitable[BindingTags]:
-            return self._count(caller, scope, key, asked.share)
+            return self._count(caller, scope, key, asked.fan_out)
 
         await gather(asked, {key: partial(ask, key) for key in asked.outcomes}, answered)
         asked.refuse_silence()
@@ -115,10 +115,10 @@ class Tags(Group):
             caller, only, within_ms=within_ms, seen_only=True
         )
 
-    async def _count(self, caller: Caller, scope: Scope, key: str, share: Share) -> BindingTags:
+    async def _count(self, caller: Caller, scope: Scope, key: str, fan_out: FanOut) -> BindingTags:
         asked: Json = {"tags": True}
-        async with self._core.connected(
-            OperationType.BROWSE, caller, scope, asked, key, needs="browse", share=share
+        async with self._runtime.connected(
+            OperationType.BROWSE, caller, scope, asked, key, needs="browse", fan_out=fan_out
         ) as (entry, connection):
             if connection.adapter.capabilities.tags:
                 counted = await connection.read(partial(connection.adapter.tags, scope))
@@ -128,7 +128,7 @@ class Tags(Group):
             records: Counter[str] = Counter()
             written: dict[str, str] = {}
             for one in counted:
-                if may_read(one.scope, entry.scope, entry.sight):
+                if may_read(one.scope, entry.scope, entry.visibility):
                     records[written.setdefault(folded(one.tag), one.tag)] += one.records
             entry.result_count, entry.capped = len(records), at_least
         return BindingTags(**entry.answer(), records=dict(records), at_least=at_least)

@@ -32,19 +32,19 @@ from memtui.contract import (
 from memtui.service.answers import MutationAnswer, Together, UndoCandidate
 from memtui.service.bindings import refuse_shared
 from memtui.service.connections import Connection
-from memtui.service.core import Group, in_thread, refuse_unreviewed, to_its_end
 from memtui.service.filling import fields_of
 from memtui.service.members import REVOKED
 from memtui.service.operations import change_of, received
 from memtui.service.recorder import RunningOperation
+from memtui.service.runtime import ServiceModule, in_thread, refuse_unreviewed, to_its_end
 from memtui.service.visibility import CONTENT, Caller, Role, for_caller
-from memtui.store import appending, bindings, held, journal, settings
+from memtui.store import appending, bindings, journal, pending, settings
 from memtui.store.appending import Step
 from memtui.store.compiled import BindingRow
-from memtui.store.database import Connection as DatabaseConnection
+from memtui.store.database import DatabaseConnection
 from memtui.store.digest import is_value_of
-from memtui.store.erasing import LASTING
-from memtui.store.journal import Finding, Found, Undoable
+from memtui.store.erasing import IRREVERSIBLE
+from memtui.store.journal import OutcomeCheck, OutcomeFinding, Undoable
 from memtui.store.limits import last_seq
 from memtui.store.operation import Operation, set_by
 from memtui.store.settings import SettingChange
@@ -53,7 +53,7 @@ _AT_ONCE = timedelta(hours=1)
 """What is done together begins within such a time; in one binding it is done in turn."""
 _SEARCHED_WORDS = 8
 _NEVER = {
-    OperationType.PURGE: LASTING,
+    OperationType.PURGE: IRREVERSIBLE,
     OperationType.SYNC: "What it read again lies outside of memtui and is as it was.",
 }
 """Types that nothing takes back, and why."""
@@ -61,7 +61,7 @@ _SAID = ("text", "title", "summary", "kind", "topic", "tags", "pinned", "expires
 """What a person would see changed in a record."""
 
 
-class Undo(Group):
+class Undo(ServiceModule):
     """Taking mutations back, and finding out about those of unknown outcome."""
 
     @to_its_end
@@ -74,7 +74,9 @@ class Undo(Group):
         """
         scope = Scope(company_id=caller.company_id)
         asked = {"operation_id": operation_id} if operation_id else {}
-        async with self._core.recorder.recorded(OperationType.UNDO, caller, scope, asked) as entry:
+        async with self._runtime.recorder.recorded(
+            OperationType.UNDO, caller, scope, asked
+        ) as entry:
             if operation_id is not None:
                 for one in await asyncio.to_thread(self._unsettled, caller, operation_id):
                     await self.check_outcome(caller, one)
@@ -93,21 +95,21 @@ class Undo(Group):
             if changed and not steps:
                 return await self._settings_back(entry, operation, changed)
             await self._refuse_other_binding(operation)
-            connection = await self._core.connect(entry, operation.binding_key)
+            connection = await self._runtime.connect(entry, operation.binding_key)
             refuse_unreviewed(entry, "takes nothing back")
             records = [state.record for step in steps for state in step if state and state.record]
-            await self._core.may_change(entry.caller, [record.scope for record in records])
+            await self._runtime.may_change(entry.caller, [record.scope for record in records])
             scope = reaching(operation.asked_scope, records)
             operation = operation.model_copy(update={"scope": scope})
             entry.about([before.handle for before, _ in steps])
-            newest = await self._core.ask(last_seq, caller.company_id)
+            newest = await self._runtime.ask(last_seq, caller.company_id)
             now = await self._now(connection, steps, scope)
             await self._refuse_changed(connection, operation, steps, now)
             handles = [one.handle for one in now]
             entry.about(handles)
             entry.at_end = partial(_review_back, changed)
             check = partial(_refuse_late, operation, changed, newest)
-            await self._core.recorder.begin(entry, now, check)
+            await self._runtime.recorder.begin(entry, now, check)
             befores = [
                 before.model_copy(
                     update={
@@ -150,7 +152,7 @@ class Undo(Group):
         """Raise `Conflict` where its binding was removed and another one has the key."""
         key = operation.binding_key or ""
         place = operation.scope.company_id, key, operation.seq
-        changes = await self._core.ask(journal.binding_changes, *place)
+        changes = await self._runtime.ask(journal.binding_changes, *place)
         if not changes:
             return
         # By when they were added: one that came back is the one that it was.
@@ -166,7 +168,7 @@ class Undo(Group):
     ) -> list[Snapshot]:
         """Return the records as they are, under a new id if they came back under one."""
         left = [before.handle for before, after in steps if after and after.record]
-        found = await self._core.found(connection, left, scope)
+        found = await self._runtime.found(connection, left, scope)
         others = [before.handle for before, _ in steps if before.handle not in found]
         seen = await connection.snapshots(others, scope)
         found |= {one.handle: one for one in seen}
@@ -186,7 +188,7 @@ class Undo(Group):
             same = {state_of(expected)}
             if expected and state_of(current.record) not in same:
                 place = operation.scope.company_id, connection.binding.key, record_id
-                led = await self._core.ask(journal.led_back, *place)
+                led = await self._runtime.ask(journal.led_back, *place)
                 states = [(state_of(found), state_of(made)) for found, made in led]
                 # By id, not by time: one may lead on from another that stands behind it.
                 while more := {made for found, made in states if found in same} - same:
@@ -223,7 +225,7 @@ class Undo(Group):
             named = None if operation_id is None else done[0].operation_id
             answers.append(await self.undo(caller, named))
             return tuple(answers[before:])
-        undo = partial(self.undo, caller, together=self._core.new_id())
+        undo = partial(self.undo, caller, together=self._runtime.new_id())
         failed: list[MemtuiError] = []
 
         async def in_turn(operations: Sequence[Operation]) -> None:
@@ -249,7 +251,7 @@ class Undo(Group):
                 return []
             operation = newest[0].operation
         else:
-            log = self._core.log(caller.company_id, self._core.sight(caller))
+            log = self._runtime.log(caller.company_id, self._runtime.visibility(caller))
             operation = log.named(operation_id)
         together = operation.request.get("together")
         if not together or not operation.operation_type.mutates:
@@ -259,7 +261,7 @@ class Undo(Group):
             since=operation.started_at - _AT_ONCE,
             until=operation.started_at + _AT_ONCE,
         )
-        log = self._core.log(caller.company_id, self._core.sight(caller))
+        log = self._runtime.log(caller.company_id, self._runtime.visibility(caller))
         others = [
             one
             for one in log.each(near)
@@ -269,7 +271,7 @@ class Undo(Group):
             and one.operation_id != operation.operation_id
         ]
         company_id = caller.company_id
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             there = [
                 one
                 for one in (operation, *others)
@@ -294,8 +296,10 @@ class Undo(Group):
             Invalid: it changed nothing.
         """
         company_id = caller.company_id
-        operation = self._core.log(company_id, self._core.sight(caller)).named(operation_id)
-        with self._core.database.read() as database:
+        operation = self._runtime.log(company_id, self._runtime.visibility(caller)).named(
+            operation_id
+        )
+        with self._runtime.database.read() as database:
             change = journal.kept(database, company_id, operation.operation_id)
             if change is None:
                 raise _nothing_to_undo(operation)
@@ -319,21 +323,21 @@ class Undo(Group):
             # Of several, one that comes first may bring back what is undone now.
             with suppress(Conflict) if len(operation_ids) > 1 else nullcontext():
                 self._pick(caller, left.operation_id)
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             return _extent(database, found.values())
 
     def _candidates(self, caller: Caller, limit: int) -> list[UndoCandidate]:
-        company_id, sight = caller.company_id, self._core.sight(caller)
+        company_id, visibility = caller.company_id, self._runtime.visibility(caller)
         found: list[UndoCandidate] = []
         known: dict[str, Together | None] = {"": None}
         with (
-            self._core.database.read() as database,
+            self._runtime.database.read() as database,
             closing(journal.undoable(database, company_id)) as undoable,
         ):
             while len(found) < limit and (
                 some := {o.operation_id: o for o in islice(undoable, limit)}
             ):
-                for operation in self._core.log(company_id, sight).by_ids(list(some)):
+                for operation in self._runtime.log(company_id, visibility).by_ids(list(some)):
                     change = some[operation.operation_id]
                     name = str(operation.request.get("together") or "")
                     if name not in known:
@@ -358,14 +362,14 @@ class Undo(Group):
         change: Undoable,
         together: Together | None,
     ) -> UndoCandidate:
-        company_id, sight = caller.company_id, self._core.sight(caller)
+        company_id, visibility = caller.company_id, self._runtime.visibility(caller)
         steps = journal.steps_left(database, operation)
         settings = journal.settings_changed(database, company_id, operation.operation_id)
         only, before = None, None
         if len(steps) == 1:
-            seen = received(caller, change_of(operation, steps[0], sight))
+            seen = received(caller, change_of(operation, steps[0], visibility))
             only, before = seen.after or seen.before, seen.before
-        may_know = partial(self._service.review.may_know, caller=caller, sight=sight)
+        may_know = partial(self._service.review.may_know, caller=caller, visibility=visibility)
         return UndoCandidate(
             operation=operation,
             records=len(steps),
@@ -378,8 +382,10 @@ class Undo(Group):
 
     def _unsettled(self, caller: Caller, operation_id: str) -> list[str]:
         """Return what was to take an operation back and was interrupted."""
-        operation = self._core.log(caller.company_id, self._core.sight(caller)).named(operation_id)
-        with self._core.database.read() as database:
+        operation = self._runtime.log(caller.company_id, self._runtime.visibility(caller)).named(
+            operation_id
+        )
+        with self._runtime.database.read() as database:
             return journal.unsettled_undos(database, caller.company_id, operation.operation_id)
 
     def _pick(
@@ -393,11 +399,13 @@ class Undo(Group):
             operation = newest[0].operation
             which = f"The last change, {operation.operation_type} #{operation.seq},"
         else:
-            operation = self._core.log(company_id, self._core.sight(caller)).named(operation_id)
+            operation = self._runtime.log(company_id, self._runtime.visibility(caller)).named(
+                operation_id
+            )
             which = f"The {operation.operation_type} #{operation.seq}"
         if (why := _NEVER.get(operation.operation_type)) is not None:
             raise Invalid(f"{which} cannot be undone. {why}")
-        with self._core.database.read() as database:
+        with self._runtime.database.read() as database:
             kept = journal.kept(database, company_id, operation.operation_id)
             left = journal.in_force(database, company_id, operation.operation_id)
             steps = [
@@ -424,10 +432,10 @@ class Undo(Group):
             Conflict: one of them has changed since, or another company's memories lie there by now.
             Invalid: what they would be cannot be.
         """
-        if {change.setting for change in changed} == {settings.HELD}:
+        if {change.setting for change in changed} == {settings.PENDING}:
             await self._service.review.may_decide(entry, changed)
         else:
-            await self._core.refuse_configuring(entry.caller)
+            await self._runtime.refuse_configuring(entry.caller)
         company_id = entry.caller.company_id
         kinds = {change.setting for change in changed}
 
@@ -451,20 +459,20 @@ class Undo(Group):
 
         entry.result_count = len(changed)
         looks = [
-            await refuse_shared(self._core, BindingRow(**one.before))
+            await refuse_shared(self._runtime, BindingRow(**one.before))
             for one in changed
             if one.setting == "binding" and one.before is not None
         ]
-        await self._core.configure(entry, change, kinds)
+        await self._runtime.configure(entry, change, kinds)
         for one in changed:
             if (row := one.before or one.after) and one.setting == "binding":
-                await self._core.reopen(BindingRow(**row))
+                await self._runtime.reopen(BindingRow(**row))
         return MutationAnswer(
             **entry.answer(), undoes=operation.operation_id, settings=tuple(entry.settings)
         )
 
     @to_its_end
-    async def check_outcome(self, caller: Caller, operation_id: str) -> Found:
+    async def check_outcome(self, caller: Caller, operation_id: str) -> OutcomeCheck:
         """Find out whether an operation of unknown outcome happened.
 
         What is found is logged as an operation of its own, and what happened can be undone from
@@ -481,7 +489,7 @@ class Undo(Group):
         if known is not None and known.happened is not None:
             return known
         request = {"checks": asked.operation_id}
-        async with self._core.connected(
+        async with self._runtime.connected(
             OperationType.CHECK,
             caller,
             asked.asked_scope,
@@ -491,7 +499,7 @@ class Undo(Group):
         ) as (entry, connection):
             await self._refuse_other_binding(asked)
             place = caller.company_id, asked.operation_id
-            before = [state for state, _ in await self._core.ask(journal.steps, *place)]
+            before = [state for state, _ in await self._runtime.ask(journal.steps, *place)]
             if before:
                 finding = await self._look_for_changed(connection, asked, before)
             else:
@@ -511,21 +519,23 @@ class Undo(Group):
             entry.finding = finding
             entry.request = {**request, "happened": finding.happened, "found": finding.told}
             entry.about([before.handle for before, _ in finding.steps])
-        return Found(check_id=entry.operation_id, happened=finding.happened, told=finding.told)
+        return OutcomeCheck(
+            check_id=entry.operation_id, happened=finding.happened, told=finding.told
+        )
 
     async def _with_what_came_back(
         self,
         connection: Connection,
         asked: Operation,
         before: Sequence[Snapshot],
-        finding: Finding,
+        finding: OutcomeFinding,
         links: dict[str, str],
-    ) -> Finding:
+    ) -> OutcomeFinding:
         """Look for records that an undo put back under other ids, which `links` gets."""
         changed = list(finding.steps) if finding.happened else []
         there = {old.handle for old, _ in changed}
         place = asked.scope.company_id, asked.undoes or ""
-        undone = await self._core.ask(journal.steps, *place)
+        undone = await self._runtime.ask(journal.steps, *place)
         texts = {old.handle: old.record.text for old, _ in undone if old.record}
         found: set[RecordHandle] = set()
         for old in before:
@@ -544,13 +554,13 @@ class Undo(Group):
         part = "" if len(there) + len(found) == len(before) else " in part"
         back = "1 record is" if len(found) == 1 else f"{len(found):,} records are"
         told = f"It happened{part}: {back} back under another id."
-        return Finding(asked, happened=True, told=told, steps=changed)
+        return OutcomeFinding(asked, happened=True, told=told, steps=changed)
 
     async def _look_for_changed(
         self, connection: Connection, asked: Operation, before: Sequence[Snapshot]
-    ) -> Finding:
+    ) -> OutcomeFinding:
         """Compare records with what they were; of one changed since, what that change found."""
-        since = await self._core.ask(_found_since, asked, before)
+        since = await self._runtime.ask(_found_since, asked, before)
         left = [
             old.handle
             for old, (was_changed, _) in zip(before, since, strict=True)
@@ -567,13 +577,13 @@ class Undo(Group):
         asked: Operation,
         text: str = "",
         others: Collection[RecordHandle] = (),
-    ) -> Finding:
+    ) -> OutcomeFinding:
         """Look for a record with what was written, or a text, that is none of `others`."""
         content = text or str(asked.request.get("content") or "")
         known = content or CONTENT in asked.salts
         if not known or not connection.adapter.capabilities.browse:
             told = "The provider does not show it, so memtui cannot tell whether it happened."
-            return Finding(asked, happened=None, told=told, steps=())
+            return OutcomeFinding(asked, happened=None, told=told, steps=())
         words = " ".join(content.split()[:_SEARCHED_WORDS]) or None
         request = BrowseRequest(scope=asked.asked_scope, filter=Filter(text=words))
         async for page in connection.pages(request):
@@ -592,28 +602,28 @@ class Undo(Group):
                     told = "It happened: a record holds the text."
                     [now] = await connection.snapshots([record.handle], asked.asked_scope)
                     step = Snapshot(handle=record.handle, record=None), now
-                    return Finding(asked, happened=True, told=told, steps=[step])
+                    return OutcomeFinding(asked, happened=True, told=told, steps=[step])
         if page.at_least:
             told = "The provider shows only a part of its records, and none there holds the text."
-            return Finding(asked, happened=None, told=told, steps=())
-        for one in await self._core.ask(journal.texts_since, asked):
+            return OutcomeFinding(asked, happened=None, told=told, steps=())
+        for one in await self._runtime.ask(journal.texts_since, asked):
             if one.startswith(content) if content else is_value_of(asked, CONTENT, one):
                 told = (
                     "A record that held the text was changed since; nobody can tell whose it was."
                 )
-                return Finding(asked, happened=None, told=told, steps=())
-        return Finding(
+                return OutcomeFinding(asked, happened=None, told=told, steps=())
+        return OutcomeFinding(
             asked, happened=False, told="It did not happen: no record holds the text.", steps=()
         )
 
     async def _is_known(self, asked: Operation, handle: RecordHandle) -> bool:
         """Whether the record was there before, or another operation has changed it since."""
-        log, place = self._core.log(asked.scope.company_id), asked.binding_key or ""
+        log, place = self._runtime.log(asked.scope.company_id), asked.binding_key or ""
         record_id = handle.provider_record_id
         ids = await asyncio.to_thread(log.mutations_of_record, place, record_id)
         others = await asyncio.to_thread(log.by_ids, [i for i in ids if i != asked.operation_id])
         where = asked.scope.company_id, place, record_id, asked.started_at
-        was_gone = await self._core.ask(journal.was_gone, *where)
+        was_gone = await self._runtime.ask(journal.was_gone, *where)
         changing = {OperationStatus.OK, OperationStatus.UNKNOWN}
         return any(
             one.status in changing and (not was_gone or one.seq > asked.seq) for one in others
@@ -631,11 +641,11 @@ def _extent(database: DatabaseConnection, operations: Iterable[Operation]) -> To
             continue
         changed = len(journal.steps_left(database, one))
         changes = journal.settings_changed(database, company_id, operation_id)
-        held_writes = sum(each.setting == settings.HELD for each in changes)
+        pending_writes = sum(each.setting == settings.PENDING for each in changes)
         records += changed
         keys |= {one.binding_key} if changed else set()
-        count += len(changes) - held_writes
-        waiting += 0 if changed else held_writes  # a record that waits again is counted
+        count += len(changes) - pending_writes
+        waiting += 0 if changed else pending_writes  # a record that waits again is counted
     return Together(records=records, bindings=len(keys), settings=count, waiting=waiting)
 
 
@@ -660,7 +670,7 @@ def _compare(
     after: Sequence[Snapshot | None],
     *,
     is_past: bool,
-) -> Finding:
+) -> OutcomeFinding:
     """Return what follows from records before and after an operation; None: nobody can tell.
 
     `is_past`: some were changed since, and are as another change found them.
@@ -674,20 +684,20 @@ def _compare(
     until = f"the {asked.operation_type}{' when changed next' if is_past else ''}"
     if not changed and None in after:
         told = "What it was to change was changed since; nobody can tell whether it happened."
-        return Finding(asked, happened=None, told=told, steps=())
+        return OutcomeFinding(asked, happened=None, told=told, steps=())
     if not changed:
         told = f"It did not happen: {_records(len(before), is_past=is_past)} as before {until}."
-        return Finding(asked, happened=False, told=told, steps=steps)
+        return OutcomeFinding(asked, happened=False, told=told, steps=steps)
     if len(changed) == len(before):
         told = (
             f"It happened: {_records(len(changed), is_past=is_past)} no longer as before {until}."
         )
-        return Finding(asked, happened=True, told=told, steps=changed)
+        return OutcomeFinding(asked, happened=True, told=told, steps=changed)
     told = (
         f"It happened in part: {len(changed)} of {_records(len(before), is_past=is_past)} "
         "no longer as before."
     )
-    return Finding(asked, happened=True, told=told, steps=changed)
+    return OutcomeFinding(asked, happened=True, told=told, steps=changed)
 
 
 def _records(count: int, *, is_past: bool) -> str:
@@ -702,7 +712,7 @@ def _review_back(
     """Let what was accepted wait again, or no more, with the records that are taken back."""
     if entry.status is OperationStatus.OK:
         company_id = entry.caller.company_id
-        entry.settings = tuple(held.take_back(database, company_id, one) for one in changed)
+        entry.settings = tuple(pending.take_back(database, company_id, one) for one in changed)
 
 
 def _refuse_late(
@@ -728,7 +738,7 @@ def _refuse_undone(database: DatabaseConnection, operation: Operation) -> None:
     undone_by = journal.undone_by(database, company_id, operation.operation_id)
     if undone_by is not None:
         raise Conflict(f"It was already undone by {undone_by}; undo that one to redo it.")
-    for one in appending.pending(database, company_id):
+    for one in appending.open_intents(database, company_id):
         if one.draft["undoes"] == operation.operation_id:
             raise _under_way("It is being undone", one.operation_id)
 
@@ -760,7 +770,7 @@ def _refuse_decided(
 ) -> None:
     """Raise `Conflict` where what was accepted waits again, or was decided on since."""
     for one in changed:
-        row = held.one(database, entry.caller.company_id, one.key["held_id"])
+        row = pending.one(database, entry.caller.company_id, one.key["pending_id"])
         if (row is None) is not (one.after is None) or (row is not None and row.decider):
             raise Conflict(f"The {one.name} was decided on since; undo what came after it first.")
 
@@ -778,7 +788,7 @@ def _why_not(operation: Operation, found: Undoable) -> str | None:
             "Its outcome is unknown; "
             f"`memtui ops check {operation.operation_id}` tells whether it happened."
         )
-    return found.lasting
+    return found.irreversible
 
 
 def _refuse_impossible(database: DatabaseConnection, company_id: str) -> None:

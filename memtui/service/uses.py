@@ -17,20 +17,20 @@ from memtui.context.cost import TokenCounter
 from memtui.contract import BrowsePage, BrowseRequest, Filter, Record, RecordHandle, Usage, Use
 from memtui.provider_kit.matching import matcher
 from memtui.provider_kit.pages import read_cursor, write_cursor
-from memtui.pruning.candidates import Retrieval
+from memtui.pruning.candidates import RetrievalTally
 from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.uses import Used, asks, is_used_as
 from memtui.service.connections import Connection
 from memtui.service.context import DEFAULT_MODEL
-from memtui.service.core import Core
 from memtui.service.recorder import RunningOperation
+from memtui.service.runtime import ServiceRuntime
 from memtui.service.visibility import readable
 
 _AT_ONCE = 1_000
 _MOST_KEPT = 2_000
 """Records of a list that are kept for its further pages; those of a longer one are read again."""
 
-Told = Callable[[int, int | None], None]
+ReportProgress = Callable[[int, int | None], None]
 """Is told how many records were read so far, and of how many, where that is known; once all are
 read, they are compared."""
 
@@ -48,16 +48,16 @@ class UsedRecords:
 
     def __init__(
         self,
-        core: Core,
+        runtime: ServiceRuntime,
         entry: RunningOperation,
         connection: Connection,
         request: BrowseRequest,
-        told: Told,
+        told: ReportProgress,
     ) -> None:
-        self._core, self._entry, self._connection = core, entry, connection
+        self._runtime, self._entry, self._connection = runtime, entry, connection
         self._told = told
         self._request, self._chosen = request, request.filter
-        self._now = entry.caller.as_of or core.clock()
+        self._now = entry.caller.as_of or runtime.clock()
         self._counter = TokenCounter(DEFAULT_MODEL)
         self._repeated: frozenset[RecordHandle] = frozenset()
         self._usage: tuple[Usage, ...] = ()
@@ -95,7 +95,7 @@ class UsedRecords:
     def _asked(self) -> Hashable:
         """Return what all pages of a list have in common, and who reads them."""
         asked = self._request.model_dump_json(exclude={"cursor", "limit"})
-        return asked, self._entry.scope, self._entry.sight, self._entry.caller.as_of
+        return asked, self._entry.scope, self._entry.visibility, self._entry.caller.as_of
 
     async def _found(self) -> FoundList:
         """Return what fits of all records, or of those that could be read in the time there is."""
@@ -165,7 +165,7 @@ class UsedRecords:
         asked = self._request.model_copy(update=update)
         page = await self._connection.read(lambda: self._connection.adapter.browse(asked))
         self._usage += page.usage
-        kept = readable(page.records, self._entry.scope, self._entry.sight)
+        kept = readable(page.records, self._entry.scope, self._entry.visibility)
         return page.model_copy(update={"records": kept})
 
     async def _read_first(self, chosen: Filter, cursor: str | None) -> BrowsePage:
@@ -184,12 +184,12 @@ class UsedRecords:
         except TimeoutError:
             return None
 
-    async def _retrievals(self, records: Sequence[Record]) -> dict[RecordHandle, Retrieval]:
+    async def _retrievals(self, records: Sequence[Record]) -> dict[RecordHandle, RetrievalTally]:
         handles = {one.handle.provider_record_id: one.handle for one in records}
-        log, key = self._core.log_of(self._entry.caller), self._connection.binding.key
+        log, key = self._runtime.log_of(self._entry.caller), self._connection.binding.key
         counts = await asyncio.to_thread(log.retrieval_counts, key, list(handles))
         return {
-            handles[name]: Retrieval(count=one.times, last_at=one.last_at)
+            handles[name]: RetrievalTally(count=one.times, last_at=one.last_at)
             for name, one in counts.items()
         }
 
@@ -200,7 +200,7 @@ class UsedRecords:
         is_counted = asks(self._chosen, Use.COST)
 
         def used(record: Record) -> Used:
-            read = reads.get(record.handle, Retrieval())
+            read = reads.get(record.handle, RetrievalTally())
             tokens = fact_tokens(record.text, self._counter) if is_counted else 0
             return Used(read.last_at, tokens, record.handle in self._repeated)
 
@@ -213,7 +213,7 @@ class UsedRecords:
         """Say which records are older than the log, so that it cannot know all their reads."""
         if not asks(self._chosen, Use.READ) or not found:
             return ()
-        log = self._core.log_of(self._entry.caller)
+        log = self._runtime.log_of(self._entry.caller)
         first = await asyncio.to_thread(log.page, Filter(), limit=1, after=0)
         begun = first.operations[0].started_at if first.operations else self._now
         older = sum(made is not None and made < begun for made in map(_made, found))

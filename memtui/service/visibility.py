@@ -13,9 +13,9 @@ admins and owners see and change it. An agent type's is seen by every member. A 
 and a user shows both, and needs both rights. A company without members is open to everyone who can
 open its database; in one that has some, a stranger sees nothing at all.
 
-What of the log and of records a member sees is `memtui.store.sight.Sight`, which `sight_of` makes.
-A company-wide ("org") memory reaches an agent with a prefix that says that it is not an
-instruction, and a write of one is audited by a salted SHA-256, without its content.
+What of the log and of records a member sees is `memtui.store.visibility.Visibility`, which
+`visibility_of` makes. A company-wide ("org") memory reaches an agent with a prefix that says that
+it is not an instruction, and a write of one is audited by a salted SHA-256, without its content.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from memtui.contract import (
 )
 from memtui.store.compiled import MemberRow
 from memtui.store.digest import withhold
-from memtui.store.sight import Sight
+from memtui.store.visibility import Visibility
 from memtui.visible import visible
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ USER_PREFIX = "user:"
 """What the principals of agents, and of people, begin with."""
 
 MODEL_DOOR = "mcp"
-"""The door that only models come through."""
+"""The channel that only models come through."""
 
 
 def agent_of(principal: object) -> str | None:
@@ -65,12 +65,12 @@ def agent_of(principal: object) -> str | None:
 
 
 class Caller(Model):
-    """Who calls, through which door (`cli`, `tui`, `demo` …), for which company."""
+    """Who calls, through which channel (`cli`, `tui`, `demo` …), for which company."""
 
     company_id: str
     principal: str
     """`user:ana`, `agent:coding` …"""
-    door: str
+    channel: str
     acts_for: str | None = None
     """The person, as a principal, on whose behalf an agent acts."""
     run_id: str | None = None
@@ -102,7 +102,7 @@ class Caller(Model):
     @property
     def by_ai(self) -> bool:
         """Whether an agent calls. Through MCP a model speaks, with whosever token."""
-        return self.principal.startswith(AGENT_PREFIX) or self.door == MODEL_DOOR
+        return self.principal.startswith(AGENT_PREFIX) or self.channel == MODEL_DOOR
 
     @property
     def by_person(self) -> bool:
@@ -121,7 +121,7 @@ class Caller(Model):
         return f"{self.principal} (says {claimed})"
 
 
-def caller_of(settings: Settings, company_id: str, door: str) -> Caller:
+def caller_of(settings: Settings, company_id: str, channel: str) -> Caller:
     """Return the caller that the settings name.
 
     Raises:
@@ -130,7 +130,9 @@ def caller_of(settings: Settings, company_id: str, door: str) -> Caller:
     acts_for = settings.acts_for or None
     if acts_for is not None and acts_for.startswith(AGENT_PREFIX):
         raise Invalid(f"An agent acts for a person, and {acts_for} is none; name one: user:ana.")
-    return Caller(company_id=company_id, principal=settings.principal, door=door, acts_for=acts_for)
+    return Caller(
+        company_id=company_id, principal=settings.principal, channel=channel, acts_for=acts_for
+    )
 
 
 class Role(StrEnum):
@@ -141,7 +143,7 @@ class Role(StrEnum):
     MEMBER = "member"
 
 
-class Action(StrEnum):
+class Permission(StrEnum):
     """The rows of the table; a correction counts as a deletion."""
 
     VIEW = "view"
@@ -164,13 +166,13 @@ class Membership(Model):
 _MANAGERS = (Role.OWNER, Role.ADMIN)
 
 
-def action_of(operation_type: OperationType, *, by_ai: bool) -> Action:
+def action_of(operation_type: OperationType, *, by_ai: bool) -> Permission:
     """Return the row of the table that an operation falls under."""
     if operation_type is OperationType.WRITE:
-        return Action.ADD_AI if by_ai else Action.ADD_MANUAL
+        return Permission.ADD_AI if by_ai else Permission.ADD_MANUAL
     if operation_type is OperationType.CONFIGURE:
-        return Action.CONFIGURE
-    return Action.DELETE if operation_type.mutates else Action.VIEW
+        return Permission.CONFIGURE
+    return Permission.DELETE if operation_type.mutates else Permission.VIEW
 
 
 def abilities(capabilities: Capabilities, *, closed: bool) -> frozenset[OperationType]:
@@ -194,7 +196,7 @@ def person_of(caller: Caller) -> str | None:
     return caller.acts_for if is_agent else caller.principal
 
 
-def held_by(rows: Sequence[MemberRow] | None, caller: Caller) -> list[Membership] | None:
+def memberships_of(rows: Sequence[MemberRow] | None, caller: Caller) -> list[Membership] | None:
     """Return the roles that count for a caller; None: it may see and do everything.
 
     In the project that its token holds it to it has the role that it has in the whole company.
@@ -210,11 +212,11 @@ def held_by(rows: Sequence[MemberRow] | None, caller: Caller) -> list[Membership
     person = person_of(caller)
     if rows is None:
         return None if caller.project_id is None else [_owner_of_its_project(caller)]
-    held = [membership(row) for row in rows if row.principal == person]
-    if caller.project_id is not None and held:
-        held = _in_project(held, caller.project_id)
-    if held:
-        return held
+    memberships = [membership(row) for row in rows if row.principal == person]
+    if caller.project_id is not None and memberships:
+        memberships = _in_project(memberships, caller.project_id)
+    if memberships:
+        return memberships
     if person is None:
         raise Denied(
             f"{caller.principal} acts for nobody, and this company has members; name the person "
@@ -224,9 +226,9 @@ def held_by(rows: Sequence[MemberRow] | None, caller: Caller) -> list[Membership
     raise Denied(f"{who} not a member here; ask an owner to add you with `memtui members add`.")
 
 
-def own_subject(held: Iterable[Membership], caller: Caller) -> str:
+def own_subject(memberships: Iterable[Membership], caller: Caller) -> str:
     """Return whose memories are the caller's own: the user that a role names, else by its name."""
-    named = (one.subject_id for one in held if one.subject_id)
+    named = (one.subject_id for one in memberships if one.subject_id)
     return next(named, (person_of(caller) or caller.principal).removeprefix(USER_PREFIX))
 
 
@@ -239,33 +241,33 @@ def _owner_of_its_project(caller: Caller) -> Membership:
     )
 
 
-def _in_project(held: Sequence[Membership], project_id: str) -> list[Membership]:
+def _in_project(memberships: Sequence[Membership], project_id: str) -> list[Membership]:
     """Return the roles as they are in one project.
 
     Raises:
         Denied: there is none.
     """
-    kept = [one for one in held if one.project_id in {None, project_id}]
+    kept = [one for one in memberships if one.project_id in {None, project_id}]
     if not kept:
         raise Denied(
-            f"{held[0].principal} is not a member of {project_id}, which the token is for; "
+            f"{memberships[0].principal} is not a member of {project_id}, which the token is for; "
             "ask an admin to add them."
         )
     return [one.model_copy(update={"project_id": project_id}) for one in kept]
 
 
-def sight_of(held: Sequence[Membership] | None, caller: Caller) -> Sight | None:
+def visibility_of(memberships: Sequence[Membership] | None, caller: Caller) -> Visibility | None:
     """Return what somebody with these roles may see of the log and of records; None: everything.
 
     Whose token is for one project sees there what others do; elsewhere not even what it did itself.
     """
-    if held is None:
+    if memberships is None:
         return None
-    projects = {one.project_id for one in held if one.project_id}
-    company = {one.role for one in held if not one.project_id}
-    return Sight(
+    projects = {one.project_id for one in memberships if one.project_id}
+    company = {one.role for one in memberships if not one.project_id}
+    return Visibility(
         person=(person_of(caller) or "") if caller.project_id is None else "",
-        subjects=frozenset(one.subject_id for one in held if one.subject_id),
+        subjects=frozenset(one.subject_id for one in memberships if one.subject_id),
         projects=None if company else frozenset(projects),
         manages=not company.isdisjoint(_MANAGERS),
     )
@@ -276,55 +278,61 @@ def membership(row: MemberRow) -> Membership:
     return Membership.like(row, project_id=row.project_id or None)
 
 
-def refusal(held: Sequence[Membership], action: Action, scope: Scope) -> str | None:
+def refusal(memberships: Sequence[Membership], action: Permission, scope: Scope) -> str | None:
     """Return why somebody with these memberships may not, or None where they may."""
-    if action is Action.CONFIGURE or not (scope.subject_id or scope.project_id):
+    if action is Permission.CONFIGURE or not (scope.subject_id or scope.project_id):
         # An agent type's own memories are every member's to read; what else a provider finds for
         # it is left out of the answer.
-        is_agents = scope.agent_id is not None and action is Action.VIEW
-        return None if is_agents and held else _company_refusal(held, action)
-    why = _project_refusal(held, action, scope.project_id) if scope.project_id else None
-    is_users = scope.subject_id and (action is Action.VIEW or not scope.project_id)
+        is_agents = scope.agent_id is not None and action is Permission.VIEW
+        return None if is_agents and memberships else _company_refusal(memberships, action)
+    why = _project_refusal(memberships, action, scope.project_id) if scope.project_id else None
+    is_users = scope.subject_id and (action is Permission.VIEW or not scope.project_id)
     if why is None and scope.subject_id and is_users:
-        why = _user_refusal(held, action, scope.subject_id)
+        why = _user_refusal(memberships, action, scope.subject_id)
     return why
 
 
-def _user_refusal(held: Sequence[Membership], action: Action, subject_id: str) -> str | None:
-    if any(membership.subject_id == subject_id for membership in held):
+def _user_refusal(
+    memberships: Sequence[Membership], action: Permission, subject_id: str
+) -> str | None:
+    if any(membership.subject_id == subject_id for membership in memberships):
         return None
     return f"Only {subject_id} may {_verb(action)} their own memories."
 
 
-def _project_refusal(held: Sequence[Membership], action: Action, project_id: str) -> str | None:
-    roles = {membership.role for membership in held if membership.project_id in (None, project_id)}
+def _project_refusal(
+    memberships: Sequence[Membership], action: Permission, project_id: str
+) -> str | None:
+    roles = {
+        membership.role for membership in memberships if membership.project_id in (None, project_id)
+    }
     if not roles:
         return f"You are not a member of {project_id}; ask an admin to add you."
-    if action in (Action.VIEW, Action.ADD_AI) or roles.intersection(_MANAGERS):
+    if action in (Permission.VIEW, Permission.ADD_AI) or roles.intersection(_MANAGERS):
         return None
     return f"Only an admin or owner of {project_id} may {_verb(action)} its memories."
 
 
-def _company_refusal(held: Sequence[Membership], action: Action) -> str | None:
-    roles = {membership.role for membership in held if membership.project_id is None}
+def _company_refusal(memberships: Sequence[Membership], action: Permission) -> str | None:
+    roles = {membership.role for membership in memberships if membership.project_id is None}
     if roles.intersection(_MANAGERS):
         return None
-    if roles and action is Action.ADD_AI:
+    if roles and action is Permission.ADD_AI:
         return None
-    if action is Action.VIEW:
+    if action is Permission.VIEW:
         return "Only an admin or owner sees everybody's memories; name a project or yourself."
-    if roles or action is Action.CONFIGURE:
+    if roles or action is Permission.CONFIGURE:
         return f"Only an admin or owner of the company may {_verb(action)} here."
     return f"You may not {_verb(action)} the company's memories; name a project or yourself."
 
 
-def _verb(action: Action) -> str:
+def _verb(action: Permission) -> str:
     return {
-        Action.VIEW: "see",
-        Action.ADD_AI: "add",
-        Action.ADD_MANUAL: "add",
-        Action.DELETE: "change or delete",
-        Action.CONFIGURE: "change the settings",
+        Permission.VIEW: "see",
+        Permission.ADD_AI: "add",
+        Permission.ADD_MANUAL: "add",
+        Permission.DELETE: "change or delete",
+        Permission.CONFIGURE: "change the settings",
     }[action]
 
 
@@ -344,22 +352,22 @@ def is_org(scope: Scope) -> bool:
     return not (scope.project_id or scope.agent_id or scope.subject_id)
 
 
-def readable(records: Sequence[R], asked: Scope, sight: Sight | None) -> tuple[R, ...]:
+def readable(records: Sequence[R], asked: Scope, visibility: Visibility | None) -> tuple[R, ...]:
     """Return the records that may be seen; another company's are nobody's.
 
     Args:
         records: What the provider returned.
         asked: The scope that was asked for.
-        sight: None: the company has no members, and everybody reads everything.
+        visibility: None: the company has no members, and everybody reads everything.
     """
-    return tuple(record for record in records if may_read(record.scope, asked, sight))
+    return tuple(record for record in records if may_read(record.scope, asked, visibility))
 
 
-def may_read(scope: Scope | None, asked: Scope, sight: Sight | None) -> bool:
+def may_read(scope: Scope | None, asked: Scope, visibility: Visibility | None) -> bool:
     """Whether what is in `scope` may be seen; None is everybody's."""
     if scope is None:
         return True
-    return scope.company_id == asked.company_id and (sight is None or sight.reads(scope))
+    return scope.company_id == asked.company_id and (visibility is None or visibility.reads(scope))
 
 
 def note_owner(entry: RunningOperation, scopes: Iterable[Scope]) -> None:
@@ -368,10 +376,10 @@ def note_owner(entry: RunningOperation, scopes: Iterable[Scope]) -> None:
     Who may see an operation shows in its scope. A company without members hides nothing; there
     only a change, whose text stays until there are some, is noted as its user's.
     """
-    if entry.scope.subject_id or (entry.sight is None and not entry.operation_type.mutates):
+    if entry.scope.subject_id or (entry.visibility is None and not entry.operation_type.mutates):
         return
     owners = {scope.subject_id for scope in scopes if scope.subject_id and not scope.project_id}
-    if len(owners) == 1 or (owners and entry.sight is not None):
+    if len(owners) == 1 or (owners and entry.visibility is not None):
         entry.scope = entry.scope.model_copy(update={"subject_id": min(owners)})
 
 
@@ -382,7 +390,7 @@ def for_caller(caller: Caller, records: Sequence[R]) -> tuple[R, ...]:
 
 def as_told(entry: RunningOperation, record: R | None) -> R | None:
     """Return what an error of an operation tells its caller of a record; None: nothing."""
-    if record is None or not may_read(record.scope, entry.scope, entry.sight):
+    if record is None or not may_read(record.scope, entry.scope, entry.visibility):
         return None
     return for_caller(entry.caller, [record])[0]
 

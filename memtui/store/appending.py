@@ -12,7 +12,7 @@ from memtui.contract import Json, OperationType, Snapshot
 from memtui.store import compiled
 from memtui.store.compiled import IntentRow
 from memtui.store.database import (
-    Connection,
+    DatabaseConnection,
     stored_dollars,
     stored_json,
     stored_text,
@@ -34,7 +34,7 @@ Step: TypeAlias = tuple[Snapshot, Snapshot | None]
 """A record before and after a mutation; None where nobody saw the after."""
 
 
-def append(connection: Connection, draft: OperationDraft) -> int:
+def append(connection: DatabaseConnection, draft: OperationDraft) -> int:
     """Append an operation to its company's log, in the caller's write transaction.
 
     Returns its `seq`.
@@ -42,7 +42,7 @@ def append(connection: Connection, draft: OperationDraft) -> int:
     return append_all(connection, [draft])
 
 
-def append_all(connection: Connection, drafts: Sequence[OperationDraft]) -> int:
+def append_all(connection: DatabaseConnection, drafts: Sequence[OperationDraft]) -> int:
     """Append operations of one company, in order; returns the last one's `seq`, 0 for none."""
     if not drafts:
         return 0
@@ -68,12 +68,12 @@ def append_all(connection: Connection, drafts: Sequence[OperationDraft]) -> int:
     return last
 
 
-def hold(connection: Connection, company_id: str) -> None:
+def hold(connection: DatabaseConnection, company_id: str) -> None:
     """Let nobody else append to a company's log until the caller's write transaction ends."""
     _take_head(connection, company_id)
 
 
-def _take_head(connection: Connection, company_id: str) -> tuple[int, str, bytes]:
+def _take_head(connection: DatabaseConnection, company_id: str) -> tuple[int, str, bytes]:
     heads = compiled.HEAD.rows(connection, company_id=company_id)
     if not heads:
         start = {"seq": 0, "digest": GENESIS, "salt": urandom(SALT_BYTES)}
@@ -86,7 +86,7 @@ def _take_head(connection: Connection, company_id: str) -> tuple[int, str, bytes
 
 
 def begin(
-    connection: Connection,
+    connection: DatabaseConnection,
     unseen: OperationDraft,
     before: Sequence[Snapshot],
     *,
@@ -114,57 +114,57 @@ def begin(
     )
 
 
-def end(connection: Connection, operation_id: str) -> bool:
+def end(connection: DatabaseConnection, operation_id: str) -> bool:
     """Take the intent away; returns whether it was still there."""
     return compiled.END_INTENT.run(connection, operation_id=operation_id) > 0
 
 
-def pending(connection: Connection, company_id: str | None = None) -> list[IntentRow]:
+def open_intents(connection: DatabaseConnection, company_id: str | None = None) -> list[IntentRow]:
     """Return the mutations that have begun and not ended, of one company or of all."""
     waiting = compiled.INTENTS.found(connection, IntentRow)
     return [row for row in waiting if company_id in {None, row.company_id}]
 
 
-def changing(connection: Connection, company_id: str, binding_key: str) -> dict[str, str]:
+def changing(connection: DatabaseConnection, company_id: str, binding_key: str) -> dict[str, str]:
     """Return by record id which mutation of a binding's records has begun and not ended."""
     return {
         snapshot["handle"]["provider_record_id"]: row.operation_id
-        for row in pending(connection, company_id)
+        for row in open_intents(connection, company_id)
         if row.draft["binding_key"] == binding_key
         for snapshot in row.before
     }
 
 
 def writes(
-    connection: Connection,
+    connection: DatabaseConnection,
     company_id: str,
     principal: str,
     within: str | datetime,
     *,
-    besides: str,
+    excluding: str,
 ) -> int:
     """Return how often a principal wrote in a run, or since a moment; writes under way count.
 
-    Those through the door `besides` do not.
+    Those through the channel `excluding` do not.
     """
-    who = {"company_id": company_id, "principal": principal, "besides": besides}
+    who = {"company_id": company_id, "principal": principal, "excluding": excluding}
     run_id = within if isinstance(within, str) else None
     if run_id is not None:
         found = compiled.WRITES_OF_RUN.rows(connection, run_id=run_id, **who)
     else:
         found = compiled.WRITES_SINCE.rows(connection, since=within, **who)
-    drafts = (row.draft for row in pending(connection, company_id))
+    drafts = (row.draft for row in open_intents(connection, company_id))
     under_way: int = sum(
         draft["operation_type"] == "write"
         and draft["principal"] == principal
-        and draft["door"] != besides
+        and draft["channel"] != excluding
         and run_id in {None, draft["scope"]["run_id"]}
         for draft in drafts
     )
     return int(found[0][0]) + under_way
 
 
-def has_written(connection: Connection, company_id: str, field: str, name: str) -> bool:
+def has_written(connection: DatabaseConnection, company_id: str, field: str, name: str) -> bool:
     """Return whether the hot log has a write for this `project_id` or `subject_id`."""
     statements = {
         "project_id": compiled.WRITE_OF_PROJECT,
@@ -175,7 +175,7 @@ def has_written(connection: Connection, company_id: str, field: str, name: str) 
 
 
 def record(
-    connection: Connection, operation: OperationDraft, seq: int, steps: Sequence[Step]
+    connection: DatabaseConnection, operation: OperationDraft, seq: int, steps: Sequence[Step]
 ) -> None:
     """Keep each record before and after, in order; `seq` is the operation's.
 
@@ -207,7 +207,7 @@ def record(
 
 
 def keep(
-    connection: Connection,
+    connection: DatabaseConnection,
     operation: OperationDraft,
     seq: int,
     kept: Sequence[tuple[str, dict[str, Any], dict[str, Any] | None]],

@@ -8,7 +8,7 @@ from typing import Any
 from memtui.contract import Conflict
 from memtui.store import compiled
 from memtui.store.compiled import BindingRow, CompanyRow, MemberRow, TargetRow, TokenRow
-from memtui.store.database import Connection, Taken
+from memtui.store.database import DatabaseConnection, Taken
 
 BY_KEY = "key"
 _PRECEDENCE = (BY_KEY, "project", "agent", "company", None)
@@ -24,7 +24,7 @@ class Route:
     """The company is."""
     open: bool
     """The company has no members, so that everybody may do everything."""
-    held: tuple[MemberRow, ...]
+    memberships: tuple[MemberRow, ...]
     """The roles of the person who asks, or is acted for."""
     binding: BindingRow | None
     """None where nothing serves the scope, or no binding has the key."""
@@ -33,7 +33,7 @@ class Route:
 
 
 def route(
-    connection: Connection,
+    connection: DatabaseConnection,
     company_id: str,
     *,
     key: str | None,
@@ -59,7 +59,7 @@ def route(
     return Route(
         read_only=read_only,
         open=not closed,
-        held=tuple(
+        memberships=tuple(
             MemberRow(**dict(zip(_MEMBER, role, strict=True)))
             for role in roles
             if role[0] is not None
@@ -69,30 +69,30 @@ def route(
     )
 
 
-def companies(connection: Connection) -> list[CompanyRow]:
+def companies(connection: DatabaseConnection) -> list[CompanyRow]:
     """Return every company, the oldest first."""
     return compiled.COMPANIES.found(connection, CompanyRow)
 
 
-def company(connection: Connection, company_id: str) -> CompanyRow | None:
+def company(connection: DatabaseConnection, company_id: str) -> CompanyRow | None:
     """Return one company."""
     found = compiled.COMPANY.found(connection, CompanyRow, company_id=company_id)
     return found[0] if found else None
 
 
-def is_used(connection: Connection) -> bool:
+def is_used(connection: DatabaseConnection) -> bool:
     """Whether there is a company, or a log of one that was removed."""
     [(used,)] = compiled.IS_USED.rows(connection)
     return bool(used)
 
 
-def is_logged_by_one_door(connection: Connection, company_id: str, door: str) -> bool:
-    """Whether the whole log of a company came through one door and is not sealed."""
-    rows = compiled.LOGGED_BY_ONE_DOOR.rows(connection, company_id=company_id, door=door)
+def is_logged_by_one_door(connection: DatabaseConnection, company_id: str, channel: str) -> bool:
+    """Whether the whole log of a company came through one channel and is not sealed."""
+    rows = compiled.LOGGED_BY_ONE_DOOR.rows(connection, company_id=company_id, channel=channel)
     return any(bool(only) for (only,) in rows)
 
 
-def add_company(connection: Connection, row: CompanyRow) -> None:
+def add_company(connection: DatabaseConnection, row: CompanyRow) -> None:
     """Add a company.
 
     Raises:
@@ -104,7 +104,7 @@ def add_company(connection: Connection, row: CompanyRow) -> None:
         raise Conflict(f"There is already a company {row.company_id}.") from error
 
 
-def update_company(connection: Connection, company_id: str, values: dict[str, Any]) -> None:
+def update_company(connection: DatabaseConnection, company_id: str, values: dict[str, Any]) -> None:
     """Change columns of a company."""
     from sqlalchemy import update
 
@@ -114,34 +114,34 @@ def update_company(connection: Connection, company_id: str, values: dict[str, An
     connection.execute(update(table).where(table.c.company_id == company_id).values(values))
 
 
-def set_read_only(connection: Connection, company_id: str, *, read_only: bool) -> None:
+def set_read_only(connection: DatabaseConnection, company_id: str, *, read_only: bool) -> None:
     """Say whether a company may be changed."""
     compiled.SET_READ_ONLY.run(connection, company=company_id, value=read_only)
 
 
-def keep_purging(connection: Connection, company_id: str, days: int | None) -> None:
+def keep_purging(connection: DatabaseConnection, company_id: str, days: int | None) -> None:
     """Note from how many days on texts may be purged by their age; None: not."""
     compiled.KEEP_PURGING.run(connection, company=company_id, value=days)
 
 
-def bindings(connection: Connection, company_id: str) -> list[BindingRow]:
+def bindings(connection: DatabaseConnection, company_id: str) -> list[BindingRow]:
     """Return a company's bindings, the oldest first."""
     return compiled.BINDINGS.found(connection, BindingRow, company_id=company_id)
 
 
-def binding(connection: Connection, company_id: str, key: str) -> BindingRow | None:
+def binding(connection: DatabaseConnection, company_id: str, key: str) -> BindingRow | None:
     """Return the binding under a key."""
     found = compiled.BINDING.found(connection, BindingRow, company_id=company_id, key=key)
     return found[0] if found else None
 
 
-def hold_bindings(connection: Connection) -> None:
+def hold_bindings(connection: DatabaseConnection) -> None:
     """Let nobody else change a binding of any company until the write transaction ends."""
     if connection.dialect == "postgresql":  # SQLite has one writer at a time
         connection.exec_driver_sql("LOCK TABLE memory_bindings IN SHARE ROW EXCLUSIVE MODE")
 
 
-def add_binding(connection: Connection, row: BindingRow) -> None:
+def add_binding(connection: DatabaseConnection, row: BindingRow) -> None:
     """Add a binding.
 
     Raises:
@@ -153,7 +153,7 @@ def add_binding(connection: Connection, row: BindingRow) -> None:
         raise Conflict(f"There is already a binding {row.key}; choose another key.") from error
 
 
-def update_binding(connection: Connection, binding_id: str, values: dict[str, Any]) -> None:
+def update_binding(connection: DatabaseConnection, binding_id: str, values: dict[str, Any]) -> None:
     """Change columns of a binding."""
     from sqlalchemy import update
 
@@ -163,36 +163,38 @@ def update_binding(connection: Connection, binding_id: str, values: dict[str, An
     connection.execute(update(table).where(table.c.binding_id == binding_id).values(values))
 
 
-def remove_binding(connection: Connection, binding_id: str) -> None:
+def remove_binding(connection: DatabaseConnection, binding_id: str) -> None:
     """Remove a binding and its targets; the provider's memories are not touched."""
     compiled.REMOVE_TARGETS.run(connection, binding_id=binding_id)
     compiled.REMOVE_BINDING.run(connection, binding_id=binding_id)
 
 
-def targets(connection: Connection, company_id: str) -> list[TargetRow]:
+def targets(connection: DatabaseConnection, company_id: str) -> list[TargetRow]:
     """Return what the company's bindings serve."""
     return compiled.TARGETS.found(connection, TargetRow, company_id=company_id)
 
 
-def set_target(connection: Connection, row: TargetRow) -> None:
+def set_target(connection: DatabaseConnection, row: TargetRow) -> None:
     """Let a binding serve a target, in place of the one that did."""
     clear_target(connection, row.company_id, row.target_type, row.target_id)
     compiled.ADD_TARGET.run(connection, **asdict(row))
 
 
-def clear_target(connection: Connection, company_id: str, target_type: str, target_id: str) -> bool:
+def clear_target(
+    connection: DatabaseConnection, company_id: str, target_type: str, target_id: str
+) -> bool:
     """Remove a target; returns whether there was one."""
     place = {"company_id": company_id, "target_type": target_type, "target_id": target_id}
     return compiled.REMOVE_TARGET.run(connection, **place) > 0
 
 
-def members(connection: Connection, company_id: str) -> list[MemberRow]:
+def members(connection: DatabaseConnection, company_id: str) -> list[MemberRow]:
     """Return a company's members, by principal and project."""
     return compiled.MEMBERS.found(connection, MemberRow, company_id=company_id)
 
 
 def roles_of(
-    connection: Connection, company_id: str, principal: str | None
+    connection: DatabaseConnection, company_id: str, principal: str | None
 ) -> list[MemberRow] | None:
     """Return a principal's roles in a company; None where it has no members at all."""
     own = {"company_id": company_id}
@@ -202,24 +204,26 @@ def roles_of(
     return roles
 
 
-def set_member(connection: Connection, row: MemberRow) -> None:
+def set_member(connection: DatabaseConnection, row: MemberRow) -> None:
     """Give a principal a role, in place of the one it had there."""
     remove_member(connection, row.company_id, row.principal, row.project_id)
     compiled.ADD_MEMBER.run(connection, **asdict(row))
 
 
-def remove_member(connection: Connection, company_id: str, principal: str, project_id: str) -> bool:
+def remove_member(
+    connection: DatabaseConnection, company_id: str, principal: str, project_id: str
+) -> bool:
     """Take a role away; returns whether there was one."""
     place = {"company_id": company_id, "principal": principal, "project_id": project_id}
     return compiled.REMOVE_MEMBER.run(connection, **place) > 0
 
 
-def tokens(connection: Connection, company_id: str) -> list[TokenRow]:
+def tokens(connection: DatabaseConnection, company_id: str) -> list[TokenRow]:
     """Return a company's tokens, the oldest first."""
     return compiled.TOKENS.found(connection, TokenRow, company_id=company_id)
 
 
-def add_token(connection: Connection, row: TokenRow) -> None:
+def add_token(connection: DatabaseConnection, row: TokenRow) -> None:
     """Add a token.
 
     Raises:
@@ -231,12 +235,12 @@ def add_token(connection: Connection, row: TokenRow) -> None:
         raise Conflict(f"There is already a token {row.label}; choose another label.") from error
 
 
-def remove_token(connection: Connection, company_id: str, label: str) -> bool:
+def remove_token(connection: DatabaseConnection, company_id: str, label: str) -> bool:
     """Revoke a token; returns whether there was one."""
     return compiled.REMOVE_TOKEN.run(connection, company_id=company_id, label=label) > 0
 
 
-def token(connection: Connection, digest: str) -> TokenRow | None:
+def token(connection: DatabaseConnection, digest: str) -> TokenRow | None:
     """Return the token of a digest."""
     found = compiled.TOKEN.found(connection, TokenRow, digest=digest)
     return found[0] if found else None

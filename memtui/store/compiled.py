@@ -105,11 +105,11 @@ class IntentRow:
 
 
 @dataclass(slots=True, kw_only=True)
-class HeldRow:
+class PendingRow:
     """What an agent asked to be changed, and a person has not decided on yet."""
 
     company_id: str
-    held_id: str
+    pending_id: str
     binding_key: str
     binding_added_at: datetime
     operation_type: str
@@ -119,10 +119,10 @@ class HeldRow:
     reasons: list[str]
     principal: str
     acts_for: str | None = None
-    door: str
+    channel: str
     likeness: str
     times: int
-    held_at: datetime
+    pending_since: datetime
     last_at: datetime
     decider: str | None = None
 
@@ -354,8 +354,8 @@ DIGEST = Prepared(
 
 WRITES_OF_RUN = Prepared(
     "WRITES_OF_RUN",
-    "SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.run_id = ? AND coalesce(memory_operations.operation_type, ?) = ? AND (coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ?) AND coalesce(memory_operations.principal, ?) = ? AND coalesce(memory_operations.door, ?) != ?",
-    binds="company_id=text run_id=text coalesce_1=plain coalesce_2=text coalesce_3=plain coalesce_4=text coalesce_5=plain coalesce_6=text coalesce_7=plain coalesce_8=text coalesce_9=plain principal=text coalesce_10=plain besides=text",
+    "SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.run_id = ? AND coalesce(memory_operations.operation_type, ?) = ? AND (coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ?) AND coalesce(memory_operations.principal, ?) = ? AND coalesce(memory_operations.channel, ?) != ?",
+    binds="company_id=text run_id=text coalesce_1=plain coalesce_2=text coalesce_3=plain coalesce_4=text coalesce_5=plain coalesce_6=text coalesce_7=plain coalesce_8=text coalesce_9=plain principal=text coalesce_10=plain excluding=text",
     results="plain",
     constants={
         "coalesce_1": "",
@@ -365,7 +365,7 @@ WRITES_OF_RUN = Prepared(
         "coalesce_5": "",
         "coalesce_6": "unknown",
         "coalesce_7": "",
-        "coalesce_8": "held",
+        "coalesce_8": "pending",
         "coalesce_9": "",
         "coalesce_10": "",
     },
@@ -373,8 +373,8 @@ WRITES_OF_RUN = Prepared(
 
 WRITES_SINCE = Prepared(
     "WRITES_SINCE",
-    "SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.started_at >= ? AND coalesce(memory_operations.operation_type, ?) = ? AND (coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ?) AND coalesce(memory_operations.principal, ?) = ? AND coalesce(memory_operations.door, ?) != ?",
-    binds="company_id=text since=moment coalesce_1=plain coalesce_2=text coalesce_3=plain coalesce_4=text coalesce_5=plain coalesce_6=text coalesce_7=plain coalesce_8=text coalesce_9=plain principal=text coalesce_10=plain besides=text",
+    "SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.started_at >= ? AND coalesce(memory_operations.operation_type, ?) = ? AND (coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ?) AND coalesce(memory_operations.principal, ?) = ? AND coalesce(memory_operations.channel, ?) != ?",
+    binds="company_id=text since=moment coalesce_1=plain coalesce_2=text coalesce_3=plain coalesce_4=text coalesce_5=plain coalesce_6=text coalesce_7=plain coalesce_8=text coalesce_9=plain principal=text coalesce_10=plain excluding=text",
     results="plain",
     constants={
         "coalesce_1": "",
@@ -384,7 +384,7 @@ WRITES_SINCE = Prepared(
         "coalesce_5": "",
         "coalesce_6": "unknown",
         "coalesce_7": "",
-        "coalesce_8": "held",
+        "coalesce_8": "pending",
         "coalesce_9": "",
         "coalesce_10": "",
     },
@@ -418,8 +418,8 @@ WRITE_OF_SUBJECT = Prepared(
 
 LOGGED_BY_ONE_DOOR = Prepared(
     "LOGGED_BY_ONE_DOOR",
-    "SELECT memory_log_heads.seq = (SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = memory_log_heads.company_id AND memory_operations.door = ?) AS anon_1 FROM memory_log_heads WHERE memory_log_heads.company_id = ?",
-    binds="door=text company_id=text",
+    "SELECT memory_log_heads.seq = (SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = memory_log_heads.company_id AND memory_operations.channel = ?) AS anon_1 FROM memory_log_heads WHERE memory_log_heads.company_id = ?",
+    binds="channel=text company_id=text",
     results="flag",
 )
 
@@ -443,8 +443,8 @@ CONTEXTS_OF_RUN = Prepared(
 
 ADD_OPERATION = Prepared(
     "ADD_OPERATION",
-    "INSERT INTO memory_operations (company_id, seq, operation_id, operation_type, status, binding_key, provider_key, binding_reason, to_show, agent_id, project_id, issue_id, run_id, subject_id, source_kind, source_issue_id, source_comment_id, source_document_key, source_run_id, source_activity_id, source_external_ref, principal, door, request, error_kind, error_message, result_count, capped, started_at, latency_ms, undoes, previous_digest, digest, salt, salts, absent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    binds="company_id=text seq=plain operation_id=text operation_type=text status=text binding_key=text provider_key=text binding_reason=text to_show=flag agent_id=text project_id=text issue_id=text run_id=text subject_id=text source_kind=text source_issue_id=text source_comment_id=text source_document_key=text source_run_id=text source_activity_id=text source_external_ref=text principal=text door=text request=json error_kind=text error_message=text result_count=plain capped=flag started_at=moment latency_ms=number undoes=text previous_digest=text digest=text salt=plain salts=optional_json absent=optional_json",
+    "INSERT INTO memory_operations (company_id, seq, operation_id, operation_type, status, binding_key, provider_key, binding_reason, to_show, agent_id, project_id, issue_id, run_id, subject_id, source_kind, source_issue_id, source_comment_id, source_document_key, source_run_id, source_activity_id, source_external_ref, principal, channel, request, error_kind, error_message, result_count, capped, started_at, latency_ms, undoes, previous_digest, digest, salt, salts, absent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    binds="company_id=text seq=plain operation_id=text operation_type=text status=text binding_key=text provider_key=text binding_reason=text to_show=flag agent_id=text project_id=text issue_id=text run_id=text subject_id=text source_kind=text source_issue_id=text source_comment_id=text source_document_key=text source_run_id=text source_activity_id=text source_external_ref=text principal=text channel=text request=json error_kind=text error_message=text result_count=plain capped=flag started_at=moment latency_ms=number undoes=text previous_digest=text digest=text salt=plain salts=optional_json absent=optional_json",
 )
 
 ADD_USAGE = Prepared(
@@ -477,44 +477,44 @@ END_INTENT = Prepared(
     binds="operation_id=text",
 )
 
-HELD = Prepared(
-    "HELD",
-    "SELECT memory_held.company_id, memory_held.held_id, memory_held.binding_key, memory_held.binding_added_at, memory_held.operation_type, memory_held.request, memory_held.owners, memory_held.base, memory_held.reasons, memory_held.principal, memory_held.acts_for, memory_held.door, memory_held.likeness, memory_held.times, memory_held.held_at, memory_held.last_at, memory_held.decider FROM memory_held WHERE memory_held.company_id = ? ORDER BY memory_held.held_at, memory_held.held_id",
+PENDING = Prepared(
+    "PENDING",
+    "SELECT memory_pending.company_id, memory_pending.pending_id, memory_pending.binding_key, memory_pending.binding_added_at, memory_pending.operation_type, memory_pending.request, memory_pending.owners, memory_pending.base, memory_pending.reasons, memory_pending.principal, memory_pending.acts_for, memory_pending.channel, memory_pending.likeness, memory_pending.times, memory_pending.pending_since, memory_pending.last_at, memory_pending.decider FROM memory_pending WHERE memory_pending.company_id = ? ORDER BY memory_pending.pending_since, memory_pending.pending_id",
     binds="company_id=text",
     results="text text text moment text json json json json text text text text plain moment moment text",
 )
 
-HELD_ONE = Prepared(
-    "HELD_ONE",
-    "SELECT memory_held.company_id, memory_held.held_id, memory_held.binding_key, memory_held.binding_added_at, memory_held.operation_type, memory_held.request, memory_held.owners, memory_held.base, memory_held.reasons, memory_held.principal, memory_held.acts_for, memory_held.door, memory_held.likeness, memory_held.times, memory_held.held_at, memory_held.last_at, memory_held.decider FROM memory_held WHERE memory_held.company_id = ? AND memory_held.held_id = ?",
-    binds="company_id=text held_id=text",
+PENDING_ONE = Prepared(
+    "PENDING_ONE",
+    "SELECT memory_pending.company_id, memory_pending.pending_id, memory_pending.binding_key, memory_pending.binding_added_at, memory_pending.operation_type, memory_pending.request, memory_pending.owners, memory_pending.base, memory_pending.reasons, memory_pending.principal, memory_pending.acts_for, memory_pending.channel, memory_pending.likeness, memory_pending.times, memory_pending.pending_since, memory_pending.last_at, memory_pending.decider FROM memory_pending WHERE memory_pending.company_id = ? AND memory_pending.pending_id = ?",
+    binds="company_id=text pending_id=text",
     results="text text text moment text json json json json text text text text plain moment moment text",
 )
 
-HELD_ALIKE = Prepared(
-    "HELD_ALIKE",
-    "SELECT memory_held.held_id FROM memory_held WHERE memory_held.company_id = ? AND memory_held.likeness = ?",
+PENDING_ALIKE = Prepared(
+    "PENDING_ALIKE",
+    "SELECT memory_pending.pending_id FROM memory_pending WHERE memory_pending.company_id = ? AND memory_pending.likeness = ?",
     binds="company_id=text likeness=text",
     results="text",
 )
 
-COUNT_HELD = Prepared(
-    "COUNT_HELD",
-    "SELECT count(*) AS count_1 FROM memory_held WHERE memory_held.company_id = ? AND memory_held.binding_key = ?",
+COUNT_PENDING = Prepared(
+    "COUNT_PENDING",
+    "SELECT count(*) AS count_1 FROM memory_pending WHERE memory_pending.company_id = ? AND memory_pending.binding_key = ?",
     binds="company_id=text binding_key=text",
     results="plain",
 )
 
-ADD_HELD = Prepared(
-    "ADD_HELD",
-    "INSERT INTO memory_held (company_id, held_id, binding_key, binding_added_at, operation_type, request, owners, base, reasons, principal, acts_for, door, likeness, times, held_at, last_at, decider) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    binds="company_id=text held_id=text binding_key=text binding_added_at=moment operation_type=text request=json owners=json base=json reasons=json principal=text acts_for=text door=text likeness=text times=plain held_at=moment last_at=moment decider=text",
+ADD_PENDING = Prepared(
+    "ADD_PENDING",
+    "INSERT INTO memory_pending (company_id, pending_id, binding_key, binding_added_at, operation_type, request, owners, base, reasons, principal, acts_for, channel, likeness, times, pending_since, last_at, decider) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    binds="company_id=text pending_id=text binding_key=text binding_added_at=moment operation_type=text request=json owners=json base=json reasons=json principal=text acts_for=text channel=text likeness=text times=plain pending_since=moment last_at=moment decider=text",
 )
 
-ASK_HELD_AGAIN = Prepared(
-    "ASK_HELD_AGAIN",
-    "UPDATE memory_held SET times=(memory_held.times + ?), last_at=? WHERE memory_held.company_id = ? AND memory_held.held_id = ?",
-    binds="times_1=plain now=moment company=text held=text",
+ASK_PENDING_AGAIN = Prepared(
+    "ASK_PENDING_AGAIN",
+    "UPDATE memory_pending SET times=(memory_pending.times + ?), last_at=? WHERE memory_pending.company_id = ? AND memory_pending.pending_id = ?",
+    binds="times_1=plain now=moment company=text pending=text",
     constants={
         "times_1": 1,
     },
@@ -522,20 +522,20 @@ ASK_HELD_AGAIN = Prepared(
 
 CLAIM_HELD = Prepared(
     "CLAIM_HELD",
-    "UPDATE memory_held SET decider=? WHERE memory_held.company_id = ? AND memory_held.held_id = ? AND memory_held.decider IS NULL",
-    binds="operation=text company=text held=text",
+    "UPDATE memory_pending SET decider=? WHERE memory_pending.company_id = ? AND memory_pending.pending_id = ? AND memory_pending.decider IS NULL",
+    binds="operation=text company=text pending=text",
 )
 
 RELEASE_HELD = Prepared(
     "RELEASE_HELD",
-    "UPDATE memory_held SET decider=NULL WHERE memory_held.company_id = ? AND memory_held.decider = ?",
+    "UPDATE memory_pending SET decider=NULL WHERE memory_pending.company_id = ? AND memory_pending.decider = ?",
     binds="company=text operation=text",
 )
 
 REMOVE_HELD = Prepared(
     "REMOVE_HELD",
-    "DELETE FROM memory_held WHERE memory_held.company_id = ? AND memory_held.held_id = ?",
-    binds="company_id=text held_id=text",
+    "DELETE FROM memory_pending WHERE memory_pending.company_id = ? AND memory_pending.pending_id = ?",
+    binds="company_id=text pending_id=text",
 )
 
 ADD_STEP = Prepared(

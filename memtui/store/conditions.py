@@ -1,4 +1,4 @@
-"""What a `Filter` and somebody's sight let through, and a sort order, as SQL.
+"""What a `Filter` and somebody's visibility let through, and a sort order, as SQL.
 
 The databases are asked in SQLAlchemy's words over their tables, DuckDB in its own over the columns
 of `memtui.analytics.source`, where each operation has the sums that a filter compares.
@@ -36,8 +36,8 @@ from memtui.contract import Comparison, FieldTest, Filter, Invalid, Measure
 from memtui.fuzzy import pattern
 from memtui.store.database import quoted, stored_text
 from memtui.store.operation import ASKED, COLUMNS, OWN
-from memtui.store.sight import Sight, plain_columns, seen
 from memtui.store.tables import HANDLES, OPERATIONS, USAGE
+from memtui.store.visibility import Visibility, plain_columns, seen
 
 BEGUN = "begun"
 """What DuckDB calls the moment that an operation began: the databases have it as a number."""
@@ -89,7 +89,7 @@ SORTS = {
         "subject_id",
         "source_kind",
         "principal",
-        "door",
+        "channel",
         "result_count",
         "latency_ms",
         "input_tokens",
@@ -112,11 +112,11 @@ READ = {
 """The columns of operations that a filter or an order asks for, and what is memtui's own."""
 
 
-def visible_to(sight: Sight | None) -> str:
+def visible_to(visibility: Visibility | None) -> str:
     """Return the SQL condition of the operations that may be seen; empty for all."""
-    if sight is None:
+    if visibility is None:
         return ""
-    plain = sight.condition(plain_columns()).compile(
+    plain = visibility.condition(plain_columns()).compile(
         dialect=default.DefaultDialect(), compile_kwargs={"literal_binds": True}
     )
     return f"({plain})"
@@ -135,7 +135,7 @@ def condition(chosen: Filter, *, begun: str = "started_at") -> str:
     parts.extend(_compared(comparison) for comparison in chosen.comparisons)
     parts.extend(_mentions(word) for word in (chosen.text or "").split())
     parts.extend(_nearly_mentions(word) for word in chosen.fuzzy)
-    if chosen.leaves_out_own:
+    if chosen.excludes_internal:
         parts.append(f"NOT {OWN}")
     return " AND ".join(parts)
 
@@ -198,11 +198,11 @@ def _text(value: object) -> str:
 
 
 def conditions(
-    dialect: str, company_id: str, chosen: Filter, sight: Sight | None
+    dialect: str, company_id: str, chosen: Filter, visibility: Visibility | None
 ) -> list[ColumnElement[bool]]:
-    """Return what a filter and somebody's sight let through, for a `where` of the log's table."""
+    """Return the conditions of a filter and a visibility, for a `where` over the log's table."""
     columns = OPERATIONS.c
-    found: list[ColumnElement[bool]] = [*seen(sight)]
+    found: list[ColumnElement[bool]] = [*seen(visibility)]
     if dialect == "duckdb":
         own = condition(chosen, begun=BEGUN)
         return [*found, literal_column(own, Boolean)] if own else found
@@ -216,7 +216,7 @@ def conditions(
     found.extend(_compares(comparison) for comparison in chosen.comparisons)
     found.extend(_has(word) for word in (chosen.text or "").split())
     found.extend(_nearly_has(word) for word in chosen.fuzzy)
-    if chosen.leaves_out_own:
+    if chosen.excludes_internal:
         found.append(literal_column(f"NOT {OWN}", Boolean))
     return found
 

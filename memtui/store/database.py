@@ -171,7 +171,7 @@ class Driver(sqlite3.Connection):
         super().close()
 
 
-class Connection:
+class DatabaseConnection:
     """A connection with an open transaction.
 
     Prepared statements run on the database's driver. `execute` takes any statement of SQLAlchemy,
@@ -268,12 +268,12 @@ class Prepared:
         self._sqlite = sql, binds, results, constants or {}
         self._compiled: dict[str, Compiled] = {}
 
-    def rows(self, connection: Connection, /, **values: Any) -> list[tuple[Any, ...]]:
+    def rows(self, connection: DatabaseConnection, /, **values: Any) -> list[tuple[Any, ...]]:
         """Return what a SELECT finds."""
         return list(self.each(connection, **values))
 
     def each(
-        self, connection: Connection, /, **values: Any
+        self, connection: DatabaseConnection, /, **values: Any
     ) -> Generator[tuple[Any, ...], None, None]:
         """Yield what a SELECT finds, read as it is asked for."""
         compiled = self._in(connection)
@@ -289,13 +289,15 @@ class Prepared:
         finally:
             cursor.close()
 
-    def found(self, connection: Connection, kind: type[RowT], /, **values: Any) -> list[RowT]:
+    def found(
+        self, connection: DatabaseConnection, kind: type[RowT], /, **values: Any
+    ) -> list[RowT]:
         """Return what a SELECT of a table finds, as its rows."""
         names = [column.name for column in fields(kind)]
         rows = self.rows(connection, **values)
         return [kind(**dict(zip(names, row, strict=True))) for row in rows]
 
-    def run(self, connection: Connection, /, **values: Any) -> int:
+    def run(self, connection: DatabaseConnection, /, **values: Any) -> int:
         """Run a change; returns how many rows it changed.
 
         Raises:
@@ -326,7 +328,7 @@ class Prepared:
     def _stores(self) -> list[Convert | None]:
         return [convert for _, convert in self._in_sqlite().binds]
 
-    def insert(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    def insert(self, connection: DatabaseConnection, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert rows of stored values, in the order of the table's columns."""
         compiled = self._in(connection)
         if not compiled.positional:
@@ -336,7 +338,7 @@ class Prepared:
             cursor.executemany(compiled.sql, rows)
             cursor.close()
 
-    def _in(self, connection: Connection) -> Compiled:
+    def _in(self, connection: DatabaseConnection) -> Compiled:
         known = self._compiled.get(connection.dialect)
         if known is None:
             known = (
@@ -355,7 +357,7 @@ class Prepared:
             constants,
         )
 
-    def _in_other(self, connection: Connection) -> Compiled:
+    def _in_other(self, connection: DatabaseConnection) -> Compiled:
         from memtui.store import statements
 
         return statements.compiled(getattr(statements, self._name), connection.alchemy.dialect)
@@ -422,7 +424,7 @@ class Database:
         return "sqlite" if self._sqlite else "postgresql"
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> Iterator[DatabaseConnection]:
         """One consistent read."""
         with self._guard():
             if self._sqlite is not None:
@@ -434,7 +436,7 @@ class Database:
                     yield _of_postgres(alchemy)
 
     @contextmanager
-    def write(self, *, durable: bool = True) -> Iterator[Connection]:
+    def write(self, *, durable: bool = True) -> Iterator[DatabaseConnection]:
         """One transaction. `durable`: once it ends it survives a power cut, not just a crash.
 
         Raises:
@@ -553,7 +555,7 @@ def _is_of_another_schema(cause: Any, reason: str) -> bool:
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[Connection]:
+def alone(path: Path) -> Iterator[DatabaseConnection]:
     """A transaction on a SQLite file that nobody else has open, and nobody opens meanwhile.
 
     Raises:
@@ -571,7 +573,7 @@ def alone(path: Path) -> Iterator[Connection]:
             if error.sqlite_errorcode & 0xFF in _IN_USE:
                 raise Conflict(f"{path} is open in another memtui; end that first.") from error
             raise _failure(error, path) from error
-        yield Connection("sqlite", driver, lambda: _ALCHEMY.over(driver))
+        yield DatabaseConnection("sqlite", driver, lambda: _ALCHEMY.over(driver))
     finally:
         driver.end()
 
@@ -584,8 +586,8 @@ class _SqliteFile:
         self.read_only = read_only
         self._uri = _reading_uri(path) if read_only else _writable_uri(path, create=create)
         self._identity = _identity(path)
-        self._idle: list[Connection] = []
-        self._writer: Connection | None = None
+        self._idle: list[DatabaseConnection] = []
+        self._writer: DatabaseConnection | None = None
         self._synchronous = ""
 
     def was_replaced(self) -> bool:
@@ -593,7 +595,7 @@ class _SqliteFile:
         return _identity(self.path) != self._identity
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Iterator[DatabaseConnection]:
         # The last one's page cache is the warmest.
         connection = self._idle.pop() if self._idle else self._connect()
         try:
@@ -603,7 +605,7 @@ class _SqliteFile:
             self._idle.append(connection)
 
     @contextmanager
-    def writing(self, durable: bool) -> Iterator[Connection]:  # noqa: FBT001
+    def writing(self, durable: bool) -> Iterator[DatabaseConnection]:  # noqa: FBT001
         # Kept, because getting a connection takes longer than a small transaction.
         if self._writer is None:
             self._writer = self._connect()
@@ -639,7 +641,7 @@ class _SqliteFile:
             factory=Driver,
         )
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> DatabaseConnection:
         driver = self.open_driver(_BUSY_TIMEOUT_S)
         add_lower(driver)
         try:
@@ -650,7 +652,7 @@ class _SqliteFile:
             # Closed, SQLite takes the files away that it made beside a damaged one.
             driver.end()
             raise
-        return Connection("sqlite", driver, lambda: _ALCHEMY.over(driver))
+        return DatabaseConnection("sqlite", driver, lambda: _ALCHEMY.over(driver))
 
 
 class _Alchemy:
@@ -682,7 +684,7 @@ _ALCHEMY = _Alchemy()
 
 
 @contextmanager
-def _transaction(connection: Connection, begin: str, end: str) -> Iterator[None]:
+def _transaction(connection: DatabaseConnection, begin: str, end: str) -> Iterator[None]:
     driver = connection.driver
     driver.execute(begin)
     try:
@@ -695,7 +697,7 @@ def _transaction(connection: Connection, begin: str, end: str) -> Iterator[None]
             driver.execute("ROLLBACK")
 
 
-def current_revision(connection: Connection) -> str | None:
+def current_revision(connection: DatabaseConnection) -> str | None:
     """Return the schema's revision that the database is at; None for an empty one."""
     if connection.dialect == "sqlite":
         has_table = "SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'"
@@ -707,7 +709,7 @@ def current_revision(connection: Connection) -> str | None:
     return None if row is None else str(row[0])
 
 
-def ensure_schema(connection: Connection) -> None:
+def ensure_schema(connection: DatabaseConnection) -> None:
     """Migrate to `HEAD` inside the caller's transaction; nothing to do costs one query.
 
     Raises:
@@ -763,8 +765,8 @@ def _open_url(url: str, *, create: bool) -> _SqliteFile | sqlalchemy.Engine:
         raise missing_extra("PostgreSQL", "postgres") from error
 
 
-def _of_postgres(alchemy: sqlalchemy.Connection) -> Connection:
-    return Connection("postgresql", alchemy.connection, lambda: alchemy)
+def _of_postgres(alchemy: sqlalchemy.Connection) -> DatabaseConnection:
+    return DatabaseConnection("postgresql", alchemy.connection, lambda: alchemy)
 
 
 def _scrub_postgres(engine: sqlalchemy.Engine) -> None:

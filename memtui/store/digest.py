@@ -43,7 +43,7 @@ SOURCE_COMMITTED = ("activity_id", "comment_id", "document_key", "external_ref")
 
 _NOT_COMMITTED = frozenset(
     """
-    request operation_id operation_type status binding_key provider_key principal door error_kind
+    request operation_id operation_type status binding_key provider_key principal channel error_kind
     result_count capped started_at latency_ms undoes
     """.split()  # noqa: SIM905
 )
@@ -57,10 +57,10 @@ _NAMES = frozenset(
     acts_for add_binding add_company add_rule add_token added as_of at_least attributes author
     binding_key budget checks clear_target config content content_chars cursor decision
     delete_namespace delivered enabled expires_at expires_to explain fetch file_count files
-    filter for format fuzzy happened held import_into imported intent key kind known label late
+    filter for format fuzzy happened import_into imported intent key kind known label late
     limit lost_from lost_through max_characters max_tokens measure metadata metadata_filter mode
     model name namespace never_expires operation_id operations over_budget owners
-    patch_namespace period pinned principal problems profile project_id prompt provider
+    patch_namespace pending period pinned principal problems profile project_id prompt provider
     put_namespace query read_only reason reasons record_id record_ids records redacted
     remove_binding remove_company remove_member remove_namespace remove_rule
     remove_spending_limits remove_token restored revision role rules seal sections set_member
@@ -242,7 +242,7 @@ def document_of(
     withheld = [path for path in sorted(one.absent) if one.absent[path].withheld]
     return (
         f'{{"binding_key":{_text(one.binding_key)},"capped":{_TRUTH[one.capped]},'
-        f'"committed":{{{listed}}},"door":{_quoted(one.door)},'
+        f'"channel":{_quoted(one.channel)},"committed":{{{listed}}},'
         f'"error_kind":{_text(one.error_kind)},"handles":[{handles}],'
         f'"latency_ms":{_number(one.latency_ms)},"operation_id":{_quoted(one.operation_id)},'
         f'"operation_type":{_quoted(one.operation_type)},'

@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, String, cast, delete, false, func, or_, select, true, update
 
 from memtui.contract import Json, OperationStatus, OperationType, Scope, Snapshot
-from memtui.store import bindings, held
-from memtui.store.compiled import HeldRow
-from memtui.store.database import Connection, stored_json
+from memtui.store import bindings, pending
+from memtui.store.compiled import PendingRow
+from memtui.store.database import DatabaseConnection, stored_json
 from memtui.store.digest import (
     COMMITTED,
     SOURCE_COMMITTED,
@@ -39,22 +39,22 @@ from memtui.store.digest import (
 )
 from memtui.store.log import LogReader, company_salt, parts
 from memtui.store.operation import Absent, Operation
-from memtui.store.settings import HELD as HELD_CHANGE
+from memtui.store.settings import PENDING as HELD_CHANGE
 from memtui.store.tables import (
     HANDLES,
-    HELD,
     JOURNAL,
     LINKS,
     OPERATIONS,
+    PENDING,
     PLUGIN_IDS,
     SYNC_PAIRS,
     USAGE,
 )
 
-TABLES = (OPERATIONS.name, JOURNAL.name, HELD.name)
+TABLES = (OPERATIONS.name, JOURNAL.name, PENDING.name)
 """Where the database has what records say."""
 
-LASTING = "What a purge erased is nowhere any more."
+IRREVERSIBLE = "What a purge erased is nowhere any more."
 """Why no purge can be taken back."""
 
 SHORTEST = 12
@@ -162,7 +162,7 @@ def _without(operation: Operation, gone: Collection[str]) -> Json:
 
 
 def erase_fields(
-    connection: Connection, company_id: str, fields_of: Mapping[int, Collection[str]]
+    connection: DatabaseConnection, company_id: str, fields_of: Mapping[int, Collection[str]]
 ) -> dict[int, tuple[str, ...]]:
     """Erase values of operations in the database, in the caller's write transaction.
 
@@ -276,7 +276,7 @@ class Aim:
     """Ids of records that stay, by binding: what was said of them goes, their ids do not."""
     texts: frozenset[str] = frozenset()
     """What the gone records said, in every version that is known."""
-    held: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
     """Operations that asked for what waits, or waited, for review and is of these records."""
 
     @cached_property
@@ -348,7 +348,7 @@ def doomed(operation: Operation, aim: Aim) -> tuple[str, ...]:
     whole = aim.is_of(operation.scope) or (
         aim.before is not None and operation.started_at < aim.before
     )
-    whole = whole or operation.operation_id in aim.held
+    whole = whole or operation.operation_id in aim.pending
     if not is_search:
         others = len(here) < len(operation.handles)
         whole = whole or (bool(here) and not others)
@@ -405,7 +405,7 @@ def _words(text: str) -> list[str]:
     return [word.casefold() for word in _WORD.findall(text)]
 
 
-def operations(connection: Connection, aim: Aim, *, above: int) -> Iterator[Operation]:
+def operations(connection: DatabaseConnection, aim: Aim, *, above: int) -> Iterator[Operation]:
     """Return the operations in the tables above a `seq` that a purge may be about, oldest first."""
     company, seq = OPERATIONS.c.company_id == aim.company_id, OPERATIONS.c.seq
     while True:
@@ -431,7 +431,7 @@ def _may_be(aim: Aim) -> ColumnElement[bool]:
         conditions.append(columns.project_id == aim.project_id)
     if aim.before is not None:
         conditions.append(columns.started_at < aim.before)
-    conditions += [columns.operation_id.in_(part) for part in parts(sorted(aim.held))]
+    conditions += [columns.operation_id.in_(part) for part in parts(sorted(aim.pending))]
     for part in parts(ids):
         touched = select(HANDLES.c.seq).where(
             HANDLES.c.company_id == aim.company_id, HANDLES.c.provider_record_id.in_(part)
@@ -448,7 +448,7 @@ def _may_be(aim: Aim) -> ColumnElement[bool]:
     return or_(*conditions)
 
 
-class Step(NamedTuple):
+class JournalStep(NamedTuple):
     """A row of the undo journal."""
 
     operation_id: str
@@ -456,11 +456,11 @@ class Step(NamedTuple):
     binding_key: str
     record_id: str
     snapshots: tuple[Snapshot, ...]
-    held_id: str = ""
+    pending_id: str = ""
     """What somebody decided on, where it is that."""
 
 
-def steps(connection: Connection, aim: Aim) -> Iterator[Step]:
+def steps(connection: DatabaseConnection, aim: Aim) -> Iterator[JournalStep]:
     """Return what the undo journal holds that a purge is about and that is not erased yet."""
     columns = JOURNAL.c
     rows = connection.execute(
@@ -476,12 +476,12 @@ def steps(connection: Connection, aim: Aim) -> Iterator[Step]:
         if (decided := _decided(row.before)) is not None:
             if aim.before is not None or about == row.operation_id or is_about(decided, aim):
                 place = row.operation_id, row.ordinal, row.binding_key
-                yield Step(*place, "", (), decided.held_id)
+                yield JournalStep(*place, "", (), decided.pending_id)
             continue
         if "handle" not in row.before:
             said = canonical(row.before) if "found" in row.before else ""
             if any(text in said for text in aim.written):
-                yield Step(row.operation_id, row.ordinal, row.binding_key, "", ())
+                yield JournalStep(row.operation_id, row.ordinal, row.binding_key, "", ())
             continue
         snapshots = tuple(
             Snapshot.model_validate(one) for one in (row.before, row.after) if one is not None
@@ -493,37 +493,37 @@ def steps(connection: Connection, aim: Aim) -> Iterator[Step]:
             or any(one.record is not None and aim.is_of(one.record.scope) for one in snapshots)
         ):
             about = row.operation_id
-            yield Step(row.operation_id, row.ordinal, row.binding_key, record_id, snapshots)
+            yield JournalStep(row.operation_id, row.ordinal, row.binding_key, record_id, snapshots)
 
 
-def _decided(before: Json) -> HeldRow | None:
+def _decided(before: Json) -> PendingRow | None:
     """Return what waited for review, out of a step that says that somebody decided on it."""
     change = before.get("changed") or {}
     kept = change.get("before") or change.get("after")
-    return HeldRow(**kept) if change.get("setting") == HELD_CHANGE and kept else None
+    return PendingRow(**kept) if change.get("setting") == HELD_CHANGE and kept else None
 
 
-def is_about(row: HeldRow, aim: Aim) -> bool:
+def is_about(row: PendingRow, aim: Aim) -> bool:
     """Whether a purge is about what waits, or waited, for review."""
     ids = [one["handle"]["provider_record_id"] for one in row.base]
     return (
-        row.held_id in aim.held
+        row.pending_id in aim.pending
         or any(aim.is_of(Scope.model_validate(one)) for one in row.owners)
         or any(aim.names(row.binding_key, one) for one in ids)
         or aim.says_written(canonical([row.request, row.base]))
     )
 
 
-def held_about(connection: Connection, aim: Aim) -> list[HeldRow]:
+def pending_about(connection: DatabaseConnection, aim: Aim) -> list[PendingRow]:
     """Return what waits for review that a purge is about."""
     return [
         row
-        for row in held.waiting(connection, aim.company_id)
-        if (row.held_at < aim.before if aim.before is not None else is_about(row, aim))
+        for row in pending.waiting(connection, aim.company_id)
+        if (row.pending_since < aim.before if aim.before is not None else is_about(row, aim))
     ]
 
 
-def said_by_others(connection: Connection, aim: Aim, texts: Sequence[str]) -> set[str]:
+def said_by_others(connection: DatabaseConnection, aim: Aim, texts: Sequence[str]) -> set[str]:
     """Return those of some texts that another record says or said, by the undo journal.
 
     One of another company too, as all have one database, and what waits for review.
@@ -540,7 +540,7 @@ def said_by_others(connection: Connection, aim: Aim, texts: Sequence[str]) -> se
     others = [
         (one.company_id, "", "", row.request, row.base)
         for one in bindings.companies(connection)
-        for row in held.waiting(connection, one.company_id)
+        for row in pending.waiting(connection, one.company_id)
         if one.company_id != own or not is_about(row, aim)
     ]
     for company, key, record_id, *states in (*others, *rows):
@@ -550,7 +550,9 @@ def said_by_others(connection: Connection, aim: Aim, texts: Sequence[str]) -> se
     return found
 
 
-def erase_steps(connection: Connection, aim: Aim, found: Sequence[Step], by: str) -> None:
+def erase_steps(
+    connection: DatabaseConnection, aim: Aim, found: Sequence[JournalStep], by: str
+) -> None:
     """Take states and the ids of gone records out of the journal; that it was changed stays.
 
     Args:
@@ -585,7 +587,7 @@ def erase_steps(connection: Connection, aim: Aim, found: Sequence[Step], by: str
             )
 
 
-def forgotten(connection: Connection, company_id: str) -> dict[str, set[str]]:
+def forgotten(connection: DatabaseConnection, company_id: str) -> dict[str, set[str]]:
     """Return the ids of the records that were last seen to be gone, by binding."""
     columns = JOURNAL.c
     rows = connection.execute(
@@ -608,7 +610,7 @@ def forgotten(connection: Connection, company_id: str) -> dict[str, set[str]]:
     return found
 
 
-def names(connection: Connection, aim: Aim, *, drop: bool = False) -> tuple[int, int]:
+def names(connection: DatabaseConnection, aim: Aim, *, drop: bool = False) -> tuple[int, int]:
     """Return how many links between ids, and ids kept beside the providers, name gone records.
 
     Those are ids of the served plugin, and of records that two bindings keep in sync. With `drop`

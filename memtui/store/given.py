@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from memtui.contract import Json
 from memtui.store import compiled
-from memtui.store.database import Connection
+from memtui.store.database import DatabaseConnection
 
 
-def texts_of_run(connection: Connection, company_id: str, run_id: str) -> tuple[list[str], bool]:
+def texts_of_run(
+    connection: DatabaseConnection, company_id: str, run_id: str
+) -> tuple[list[str], bool]:
     """Return what the database's operations say that a run was given, as `texts_given` does."""
     rows = compiled.CONTEXTS_OF_RUN.each(connection, company_id=company_id, run_id=run_id)
     return texts_given(request for (request,) in rows)

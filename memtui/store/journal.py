@@ -12,18 +12,18 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from memtui.contract import Model, OperationStatus, OperationType, Record, Scope, Snapshot
-from memtui.store import compiled, held
+from memtui.store import compiled, pending
 from memtui.store.appending import Step, keep, record
-from memtui.store.database import IDS_AT_ONCE, Connection
+from memtui.store.database import IDS_AT_ONCE, DatabaseConnection
 from memtui.store.operation import Operation, OperationDraft, as_member
-from memtui.store.settings import HELD, SettingChange
+from memtui.store.settings import PENDING, SettingChange
 
 SETTINGS = ""
 """What stands for settings where others have the id of a record."""
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Found(Model):
+class OutcomeCheck(Model):
     """What a check found of an operation of unknown outcome."""
 
     check_id: str
@@ -34,7 +34,7 @@ class Found(Model):
     """The same as a sentence."""
 
 
-class Finding(NamedTuple):
+class OutcomeFinding(NamedTuple):
     """What is found of an operation of unknown outcome."""
 
     checked: Operation
@@ -52,12 +52,12 @@ class Undoable(NamedTuple):
     """`OK`, or `UNKNOWN` where nobody saw its end."""
     changed: int
     """How many records or settings it changed; 0 where that cannot be taken back."""
-    lasting: str | None
+    irreversible: str | None
     """Why it cannot be taken back; None: it can."""
 
 
 def record_settings(
-    connection: Connection,
+    connection: DatabaseConnection,
     operation: OperationDraft,
     seq: int,
     changed: Sequence[SettingChange],
@@ -77,12 +77,16 @@ def record_settings(
     keep(connection, operation, seq, rows, first=behind)
 
 
-def record_lasting(connection: Connection, operation: OperationDraft, seq: int, why: str) -> None:
+def record_irreversible(
+    connection: DatabaseConnection, operation: OperationDraft, seq: int, why: str
+) -> None:
     """Keep that an operation changed something that cannot be taken back, and why."""
-    keep(connection, operation, seq, [(SETTINGS, {"lasting": why}, None)])
+    keep(connection, operation, seq, [(SETTINGS, {"irreversible": why}, None)])
 
 
-def settle(connection: Connection, check: OperationDraft, seq: int, finding: Finding) -> None:
+def settle(
+    connection: DatabaseConnection, check: OperationDraft, seq: int, finding: OutcomeFinding
+) -> None:
     """Keep what a check found, and make what it checked what it is known to be now.
 
     `seq` is the check's. What happened can be taken back from now on.
@@ -102,38 +106,45 @@ def settle(connection: Connection, check: OperationDraft, seq: int, finding: Fin
     record_settings(connection, settled, asked.seq, changed, behind=len(finding.steps))
 
 
-def _of_review(connection: Connection, asked: Operation, *, happened: bool) -> list[SettingChange]:
+def _of_review(
+    connection: DatabaseConnection, asked: Operation, *, happened: bool
+) -> list[SettingChange]:
     """Let what waited for review go where it was accepted, and wait where it was not."""
     company_id = asked.scope.company_id
-    row = held.decided_by(connection, company_id, asked.operation_id)
+    row = pending.decided_by(connection, company_id, asked.operation_id)
     if row is not None and happened:
-        return [held.remove(connection, row)]
-    held.release(connection, company_id, asked.operation_id)
+        return [pending.remove(connection, row)]
+    pending.release(connection, company_id, asked.operation_id)
     if not happened or asked.undoes is None:
         return []
     undone = settings_changed(connection, company_id, asked.undoes)
-    return [held.take_back(connection, company_id, one) for one in undone if one.setting == HELD]
+    return [
+        pending.take_back(connection, company_id, one) for one in undone if one.setting == PENDING
+    ]
 
 
 def found_of(
-    connection: Connection, company_id: str, operation_id: str, until: datetime | None = None
-) -> Found | None:
+    connection: DatabaseConnection,
+    company_id: str,
+    operation_id: str,
+    until: datetime | None = None,
+) -> OutcomeCheck | None:
     """Return what was last found, up to a moment if one is given, of one of unknown outcome."""
     for check_id, at, kept in compiled.FINDINGS.rows(
         connection, company_id=company_id, undoes=operation_id
     ):
         if until is None or at <= until:
-            return Found(check_id=check_id, **kept["found"])
+            return OutcomeCheck(check_id=check_id, **kept["found"])
     return None
 
 
-def steps(connection: Connection, company_id: str, operation_id: str) -> list[Step]:
+def steps(connection: DatabaseConnection, company_id: str, operation_id: str) -> list[Step]:
     """Return each record before and after an operation, in the order they were changed."""
     rows = _kept_by(connection, company_id, operation_id)
     return [_step(before, after) for before, after in rows if "handle" in before]
 
 
-def record_steps(connection: Connection, operation: Operation) -> list[Step]:
+def record_steps(connection: DatabaseConnection, operation: Operation) -> list[Step]:
     """Return each record before and after an operation, one that got another id by it once."""
     company_id, operation_id = operation.scope.company_id, operation.operation_id
     found = [
@@ -148,7 +159,7 @@ def record_steps(connection: Connection, operation: Operation) -> list[Step]:
     return [(gone[0], new[1]) if one is gone else one for one in found if one is not new]
 
 
-def steps_left(connection: Connection, operation: Operation) -> list[Step]:
+def steps_left(connection: DatabaseConnection, operation: Operation) -> list[Step]:
     """Return what `record_steps` does, but of one taken back in part what is still in force."""
     found = record_steps(connection, operation)
     left = in_force(connection, operation.scope.company_id, operation.operation_id)
@@ -167,7 +178,7 @@ def exchanged(operation_type: OperationType, found: Sequence[Step]) -> tuple[Ste
 
 
 def settings_changed(
-    connection: Connection, company_id: str, operation_id: str
+    connection: DatabaseConnection, company_id: str, operation_id: str
 ) -> list[SettingChange]:
     """Return each setting before and after an operation."""
     rows = _kept_by(connection, company_id, operation_id)
@@ -177,7 +188,7 @@ def settings_changed(
 
 
 def binding_changes(
-    connection: Connection, company_id: str, key: str, since: int
+    connection: DatabaseConnection, company_id: str, key: str, since: int
 ) -> list[SettingChange]:
     """Return each change of the binding under a key that came after an operation, in order.
 
@@ -193,7 +204,7 @@ def binding_changes(
 
 
 def _kept_by(
-    connection: Connection, company_id: str, operation_id: str
+    connection: DatabaseConnection, company_id: str, operation_id: str
 ) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
     return [
         (before, after)
@@ -204,7 +215,7 @@ def _kept_by(
 
 
 def changes_of_record(
-    connection: Connection, company_id: str, binding_key: str, record_id: str
+    connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str
 ) -> dict[str, Step]:
     """Return the steps of one record by operation id."""
     rows = compiled.STEPS_OF_RECORD.rows(
@@ -214,7 +225,7 @@ def changes_of_record(
 
 
 def stored_by(
-    connection: Connection, company_id: str, binding_key: str, record_id: str
+    connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str
 ) -> str | None:
     """Return the last operation that stored a record where there was none, an undo left out."""
     rows = compiled.STEPS_OF_RECORD.rows(
@@ -225,7 +236,7 @@ def stored_by(
 
 
 def changed_since(
-    connection: Connection, company_id: str, binding_key: str, since: int
+    connection: DatabaseConnection, company_id: str, binding_key: str, since: int
 ) -> dict[str, str]:
     """Return by record id which operation changed a binding's records after the one numbered so."""
     place = {"company_id": company_id, "binding_key": binding_key}
@@ -233,7 +244,7 @@ def changed_since(
 
 
 def led_back(
-    connection: Connection, company_id: str, binding_key: str, record_id: str
+    connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str
 ) -> list[tuple[Record, Record]]:
     """Return what each change of a record that was undone had found, and what undoing made of it.
 
@@ -263,7 +274,7 @@ class Then(NamedTuple):
 
 
 def states_at(
-    connection: Connection, company_id: str, binding_key: str, moment: datetime
+    connection: DatabaseConnection, company_id: str, binding_key: str, moment: datetime
 ) -> dict[str, Then]:
     """Return the records of a binding that were changed after a moment, as they were, by id."""
     rows = list(
@@ -299,7 +310,7 @@ class StepSince(NamedTuple):
 
 
 def next_state(
-    connection: Connection, operation: Operation, record_id: str
+    connection: DatabaseConnection, operation: Operation, record_id: str
 ) -> tuple[bool, Snapshot | None]:
     """Return whether another change of a record came after an operation, and what that found.
 
@@ -320,7 +331,7 @@ def next_state(
     return True, _snapshot(before) if before and seq > operation.seq else None
 
 
-def texts_since(connection: Connection, operation: Operation) -> list[str]:
+def texts_since(connection: DatabaseConnection, operation: Operation) -> list[str]:
     """Return what records of its binding held until something changed them after an operation."""
     rows = compiled.STEPS_SINCE.rows(
         connection,
@@ -333,7 +344,7 @@ def texts_since(connection: Connection, operation: Operation) -> list[str]:
 
 
 def steps_since(
-    connection: Connection, company_id: str, binding_key: str, since: datetime
+    connection: DatabaseConnection, company_id: str, binding_key: str, since: datetime
 ) -> list[StepSince]:
     """Return what was done to the records of a binding after a moment, the oldest first."""
     rows = list(
@@ -353,7 +364,7 @@ def steps_since(
 
 
 def earlier_facts(
-    connection: Connection, company_id: str, binding_key: str, until: datetime | None
+    connection: DatabaseConnection, company_id: str, binding_key: str, until: datetime | None
 ) -> list[Record]:
     """Return what the facts of a binding said before each change that memtui made to them.
 
@@ -381,7 +392,7 @@ def earlier_facts(
 
 
 def last_seen(
-    connection: Connection, company_id: str, binding_key: str, record_id: str, by: datetime
+    connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str, by: datetime
 ) -> Record | None:
     """Return a record as a change left it that was the last by a moment; None: none did."""
     left = _last_left(connection, company_id, binding_key, record_id, by)
@@ -389,7 +400,7 @@ def last_seen(
 
 
 def was_gone(
-    connection: Connection, company_id: str, binding_key: str, record_id: str, by: datetime
+    connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str, by: datetime
 ) -> bool:
     """Return whether the last change of a record by a moment left none."""
     left = _last_left(connection, company_id, binding_key, record_id, by)
@@ -397,7 +408,11 @@ def was_gone(
 
 
 def last_left(
-    connection: Connection, company_id: str, binding_key: str, since: datetime, ids: Sequence[str]
+    connection: DatabaseConnection,
+    company_id: str,
+    binding_key: str,
+    since: datetime,
+    ids: Sequence[str],
 ) -> dict[str, Record]:
     """Return by id those of some records that changes since a moment left, as the last did."""
     found: dict[str, Record | None] = {}
@@ -412,7 +427,7 @@ def last_left(
 
 
 def _last_left(
-    connection: Connection, company_id: str, binding_key: str, record_id: str, by: datetime
+    connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str, by: datetime
 ) -> Snapshot | None:
     rows = compiled.LAST_STEP.rows(
         connection,
@@ -425,7 +440,10 @@ def _last_left(
 
 
 def undone_by(
-    connection: Connection, company_id: str, operation_id: str, until: datetime | None = None
+    connection: DatabaseConnection,
+    company_id: str,
+    operation_id: str,
+    until: datetime | None = None,
 ) -> str | None:
     """Return the operation that took this one back and was not itself taken back.
 
@@ -438,7 +456,7 @@ def undone_by(
     return None if any(left.values()) else undo_id
 
 
-def in_force(connection: Connection, company_id: str, operation_id: str) -> set[str]:
+def in_force(connection: DatabaseConnection, company_id: str, operation_id: str) -> set[str]:
     """Return the ids of the records whose change by an operation was not taken back.
 
     It has `SETTINGS` too.
@@ -448,7 +466,7 @@ def in_force(connection: Connection, company_id: str, operation_id: str) -> set[
 
 
 def _left(
-    connection: Connection, company_id: str, operation_id: str, until: datetime | None
+    connection: DatabaseConnection, company_id: str, operation_id: str, until: datetime | None
 ) -> tuple[dict[str, bool], str | None]:
     """Return what an operation touched and nothing took back: by id, whether it was changed.
 
@@ -465,7 +483,7 @@ def _left(
     return left, newest
 
 
-def _touched(connection: Connection, company_id: str, operation_id: str) -> dict[str, bool]:
+def _touched(connection: DatabaseConnection, company_id: str, operation_id: str) -> dict[str, bool]:
     found = {}
     for before, after in _kept_by(connection, company_id, operation_id):
         if "changed" in before:
@@ -477,7 +495,9 @@ def _touched(connection: Connection, company_id: str, operation_id: str) -> dict
     return found
 
 
-def unsettled_undos(connection: Connection, company_id: str, operation_id: str) -> list[str]:
+def unsettled_undos(
+    connection: DatabaseConnection, company_id: str, operation_id: str
+) -> list[str]:
     """Return what was to take an operation back, of unknown outcome, and was never checked."""
     undoing = compiled.UNDOING.rows(connection, company_id=company_id, undoes=operation_id)
     return [
@@ -487,7 +507,7 @@ def unsettled_undos(connection: Connection, company_id: str, operation_id: str) 
     ]
 
 
-def undoable(connection: Connection, company_id: str) -> Generator[Undoable, None, None]:
+def undoable(connection: DatabaseConnection, company_id: str) -> Generator[Undoable, None, None]:
     """Yield the changes that were not taken back, newest first, also those that cannot be."""
     changes = compiled.CHANGES.each(connection, company_id=company_id)
     with closing(changes):
@@ -499,24 +519,24 @@ def undoable(connection: Connection, company_id: str) -> Generator[Undoable, Non
                 yield change
 
 
-def kept(connection: Connection, company_id: str, operation_id: str) -> Undoable | None:
+def kept(connection: DatabaseConnection, company_id: str, operation_id: str) -> Undoable | None:
     """Return what is kept of an operation's change; None: it changed nothing."""
     place = {"company_id": company_id, "operation_id": operation_id}
     rows = compiled.FIRST_STEP.rows(connection, **place)
     if not rows:
         return None
     [(status, before, erased_by)] = rows
-    lasting = before.get("lasting")
+    irreversible = before.get("irreversible")
     count = 0
-    if lasting is None:
+    if irreversible is None:
         [(count,)] = compiled.COUNT_STEPS.rows(connection, **place)
-    if lasting is None and not count:
-        lasting = f"What it changed was erased by {erased_by}, so nobody can put it back."
-    return Undoable(operation_id, as_member(OperationStatus, status), count, lasting)
+    if irreversible is None and not count:
+        irreversible = f"What it changed was erased by {erased_by}, so nobody can put it back."
+    return Undoable(operation_id, as_member(OperationStatus, status), count, irreversible)
 
 
 def link(
-    connection: Connection,
+    connection: DatabaseConnection,
     operation: OperationDraft,
     links: Mapping[str, str],
 ) -> None:
@@ -543,7 +563,7 @@ def link(
 
 
 def follow_link(
-    connection: Connection, company_id: str, binding_key: str, record_id: str
+    connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str
 ) -> str | None:
     """Return the id that a record has now, if it came back under another one."""
     found = compiled.LINK.rows(
@@ -552,7 +572,9 @@ def follow_link(
     return str(found[0][0]) if found else None
 
 
-def ids_of(connection: Connection, company_id: str, binding_key: str, record_id: str) -> list[str]:
+def ids_of(
+    connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str
+) -> list[str]:
     """Return all ids of a record that one of them names, the one it has now first."""
     now = follow_link(connection, company_id, binding_key, record_id) or record_id
     older = compiled.OLDER_IDS.rows(
@@ -562,7 +584,7 @@ def ids_of(connection: Connection, company_id: str, binding_key: str, record_id:
 
 
 def older_ids(
-    connection: Connection, company_id: str, binding_key: str, record_ids: Collection[str]
+    connection: DatabaseConnection, company_id: str, binding_key: str, record_ids: Collection[str]
 ) -> dict[str, str]:
     """Return the ids that some records had before, each with the one that its record has now."""
     rows = compiled.LINKS_OF.rows(connection, company_id=company_id, binding_key=binding_key)
@@ -570,7 +592,7 @@ def older_ids(
     return {old: new for old, new in rows if new in now}
 
 
-def binding_keys(connection: Connection, company_id: str) -> set[str]:
+def binding_keys(connection: DatabaseConnection, company_id: str) -> set[str]:
     """Return the keys of the bindings that a company's changes went through."""
     rows = compiled.JOURNAL_BINDINGS.rows(connection, company_id=company_id)
     # Changes of settings went through none.
@@ -590,7 +612,7 @@ def _json(value: Model) -> dict[str, Any]:
 
 
 def forgotten_by_hand(
-    connection: Connection, company_id: str, limit: int
+    connection: DatabaseConnection, company_id: str, limit: int
 ) -> list[tuple[Record, datetime]]:
     """Return the newest records that people (not agents) forgot, newest first, and when."""
     rows = compiled.FORGOTTEN_BY_HAND.rows(connection, company_id=company_id, most=limit)

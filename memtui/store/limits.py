@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from memtui.store import compiled
 from memtui.store.compiled import SpendingLimitRow
-from memtui.store.database import Connection
+from memtui.store.database import DatabaseConnection
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
@@ -34,18 +34,18 @@ class Spent:
     """Calls without a price."""
 
 
-def spending_limits(connection: Connection, company_id: str) -> list[SpendingLimitRow]:
+def spending_limits(connection: DatabaseConnection, company_id: str) -> list[SpendingLimitRow]:
     """Return a company's limits, by target, measure and period."""
     return compiled.LIMITS.found(connection, SpendingLimitRow, company_id=company_id)
 
 
-def set_spending_limit(connection: Connection, row: SpendingLimitRow) -> None:
+def set_spending_limit(connection: DatabaseConnection, row: SpendingLimitRow) -> None:
     """Set a limit, in place of the one that has the same target, measure and period."""
     compiled.SET_LIMIT.run(connection, **asdict(row))
 
 
 def remove_spending_limits(
-    connection: Connection,
+    connection: DatabaseConnection,
     company_id: str,
     target_type: str,
     target_id: str,
@@ -68,14 +68,14 @@ def remove_spending_limits(
     return removed
 
 
-def last_seq(connection: Connection, company_id: str) -> int:
+def last_seq(connection: DatabaseConnection, company_id: str) -> int:
     """Return the number of a company's newest operation, 0 where there is none."""
     found = compiled.HEAD_SEQ.rows(connection, company_id=company_id)
     return int(found[0][0]) if found else 0
 
 
 def spent(
-    connection: Connection,
+    connection: DatabaseConnection,
     company_id: str,
     since: datetime,
     until: datetime,

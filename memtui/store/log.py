@@ -1,8 +1,8 @@
 """The operation log, read: hot operations in the database, sealed ones in DuckDB over their files.
 
-Each statement is written once. What takes a `Connection` takes that of the sealed operations too
-(`memtui.analytics.sealed`), whose tables have the same names and columns. Facts are counted out of
-the undo journal, which is never sealed.
+Each statement is written once. What takes a `DatabaseConnection` takes that of the sealed
+operations too (`memtui.analytics.sealed`), whose tables have the same names and columns. Facts are
+counted out of the undo journal, which is never sealed.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from memtui.contract import (
     Unavailable,
 )
 from memtui.store.conditions import among, conditions
-from memtui.store.database import Connection, stored_moment
+from memtui.store.database import DatabaseConnection, stored_moment
 from memtui.store.digest import CONTROL
 from memtui.store.limits import HALF, halves
 from memtui.store.operation import (
-    APP_DOOR,
+    APP_CHANNEL,
     OWN,
     READS,
     Loaded,
@@ -64,8 +64,8 @@ from memtui.store.operation import (
     to_operation,
     why_damaged,
 )
-from memtui.store.sight import Sight, seen
 from memtui.store.tables import HANDLES, HEADS, JOURNAL, OPERATIONS, USAGE, of_review
+from memtui.store.visibility import Visibility, seen
 
 _SEQ: Column[int] = OPERATIONS.c.seq
 
@@ -131,7 +131,7 @@ class SourceWrites(NamedTuple):
     """Its kind, the ids of `SOURCE_IDS`, and the run of notes by hand."""
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """When an operation was under way, both ends included."""
 
     operation_id: str
@@ -175,7 +175,7 @@ class RunPart(NamedTuple):
     subject_id: str | None
     issue_id: str | None
     principal: str
-    door: str
+    channel: str
     operations: int
     with_results: int
     first_seq: int
@@ -227,7 +227,9 @@ class RecordText(NamedTuple):
     after: Record | None
 
 
-def owners(connection: Connection, operation_ids: Sequence[str]) -> dict[str, tuple[str, datetime]]:
+def owners(
+    connection: DatabaseConnection, operation_ids: Sequence[str]
+) -> dict[str, tuple[str, datetime]]:
     """Return whose each of these operations is that are there, and when it began."""
     columns = OPERATIONS.c
     wanted = (columns.operation_id, columns.company_id, columns.started_at)
@@ -238,7 +240,7 @@ def owners(connection: Connection, operation_ids: Sequence[str]) -> dict[str, tu
     }
 
 
-def company_salt(connection: Connection, company_id: str) -> bytes:
+def company_salt(connection: DatabaseConnection, company_id: str) -> bytes:
     """Return what a company's subjects are committed with; empty before its first operation."""
     found = connection.execute(select(HEADS.c.salt).where(HEADS.c.company_id == company_id))
     return found.scalar() or b""
@@ -248,12 +250,12 @@ def company_salt(connection: Connection, company_id: str) -> bytes:
 class LogReader:
     """A company's operations in the database, or in its archive (`memtui.analytics.sealed`).
 
-    Those up to `above`, and those out of sight, are as if they were not there.
+    Those up to `above`, and those out of visibility, are as if they were not there.
     """
 
-    connection: Connection
+    connection: DatabaseConnection
     company_id: str
-    sight: Sight | None = None
+    visibility: Visibility | None = None
     """None: everything."""
     above: int = 0
 
@@ -263,7 +265,7 @@ class LogReader:
         return (company, self.above < _SEQ) if self.above else (company,)
 
     def _matching(self, chosen: Filter) -> list[ColumnElement[bool]]:
-        return conditions(self.connection.dialect, self.company_id, chosen, self.sight)
+        return conditions(self.connection.dialect, self.company_id, chosen, self.visibility)
 
     def page(
         self,
@@ -299,7 +301,7 @@ class LogReader:
     def count(self, chosen: Filter, through: int | None = None) -> int:
         """Return how many match, up to a number; all are as many as their gap-free numbers."""
         by_then = () if through is None else (through >= _SEQ,)
-        if self._matching(chosen.with_own()):
+        if self._matching(chosen.with_internal()):
             return self._count(*by_then, *self._matching(chosen))
         ends = (select(end(_SEQ)).where(*self._own, *by_then) for end in (func.min, func.max))
         first, last = (end.scalar_subquery() for end in ends)
@@ -308,10 +310,10 @@ class LogReader:
 
     def left_out(self, chosen: Filter, through: int | None = None) -> int:
         """Return how many match besides, up to a number, that are memtui's own."""
-        if not chosen.leaves_out_own:
+        if not chosen.excludes_internal:
             return 0
         by_then = () if through is None else (through >= _SEQ,)
-        return self._count(_IS_OWN, *by_then, *self._matching(chosen.with_own()))
+        return self._count(_IS_OWN, *by_then, *self._matching(chosen.with_internal()))
 
     def _count(self, *where: ColumnElement[bool]) -> int:
         statement = select(func.count()).select_from(OPERATIONS).where(*self._own, *where)
@@ -319,7 +321,7 @@ class LogReader:
 
     def own_seqs(self, first: int, last: int) -> Sequence[int]:
         """Return the numbers, ends included, of what is memtui's own."""
-        return self._numbers(_IS_OWN, _SEQ.between(first, last), *seen(self.sight), order=_SEQ)
+        return self._numbers(_IS_OWN, _SEQ.between(first, last), *seen(self.visibility), order=_SEQ)
 
     def by_id(self, operation_id: str) -> tuple[Operation, ...]:
         """Return the operation with this id, else this `seq`, else up to two whose id starts so."""
@@ -337,7 +339,7 @@ class LogReader:
             matches.append((own, column.startswith(operation_id, autoescape=True)))
         for match in matches:
             found = self.connection.execute(
-                select(_SEQ).where(*match, *seen(self.sight)).limit(2)
+                select(_SEQ).where(*match, *seen(self.visibility)).limit(2)
             ).scalars()
             if numbers := found.all():
                 return self._in_order(numbers)
@@ -351,7 +353,7 @@ class LogReader:
         found = [
             seq
             for part in parts(operation_ids)
-            for seq in self._numbers(column.in_(part), *seen(self.sight))
+            for seq in self._numbers(column.in_(part), *seen(self.visibility))
         ]
         return self._in_order(sorted(found, reverse=True), record_ids, strict=strict)
 
@@ -363,7 +365,7 @@ class LogReader:
                 *self._own,
                 OPERATIONS.c.binding_key == binding_key,
                 OPERATIONS.c.latency_ms.is_not(None),
-                *seen(self.sight),
+                *seen(self.visibility),
             )
             .order_by(_SEQ.desc())
             .limit(limit)
@@ -399,7 +401,7 @@ class LogReader:
         found = self.connection.execute(statement).one_or_none()
         return None if found is None else (found.started_at, found.seq)
 
-    def spans(self, chosen: Filter) -> list[Span]:
+    def spans(self, chosen: Filter) -> list[TimeSpan]:
         """Return when each operation of a filter was under way, the first to begin first.
 
         One of which it cannot be told how long it took is over as it begins.
@@ -417,7 +419,7 @@ class LogReader:
             for operation_id, at, took in found:
                 # An imported operation may say that it took any time.
                 known = min(_milliseconds(took) or 0, _DAY / 1_000)
-                spans.append(Span(operation_id, at, at + timedelta(milliseconds=known)))
+                spans.append(TimeSpan(operation_id, at, at + timedelta(milliseconds=known)))
         except (TypeError, ValueError, ArithmeticError) as error:
             raise Unavailable(UNREADABLE) from error
         return spans
@@ -514,7 +516,7 @@ class LogReader:
                 *self._own,
                 _among(self.connection, _SEQ, wanted),
                 of.status == str(OperationStatus.OK),
-                *seen(self.sight),
+                *seen(self.visibility),
             )
             told = {one.seq: one for one in self.connection.execute(statement)} if wanted else {}
             for record_id, seq, score in given:
@@ -574,7 +576,7 @@ class LogReader:
         statement = (
             select(OPERATIONS.c.operation_id)
             .join(HANDLES, _of_operation(HANDLES.c))
-            .where(*self._touched(binding_key, _MUTATIONS, [record_id]), *seen(self.sight))
+            .where(*self._touched(binding_key, _MUTATIONS, [record_id]), *seen(self.visibility))
         )
         return [str(operation_id) for (operation_id,) in self.connection.execute(statement)]
 
@@ -650,7 +652,7 @@ class LogReader:
         if told is not None:
             touched = self._touched(told[0], _TOLD, told[1])
             where.append(_SEQ.in_(select(columns.seq).where(*touched)))
-        own = (*self._own, OPERATIONS.c.door != APP_DOOR)
+        own = (*self._own, OPERATIONS.c.channel != APP_CHANNEL)
         found = select(run, func.max(_SEQ)).where(*own, *where).group_by(run)
         return dict(self.connection.execute(found).all())
 
@@ -720,7 +722,7 @@ class LogReader:
     def _of_runs(self, run_ids: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
         columns = OPERATIONS.c
         ids = columns.run_id.in_(run_ids)
-        return (*self._own, ids, columns.door != APP_DOOR, *seen(self.sight))
+        return (*self._own, ids, columns.channel != APP_CHANNEL, *seen(self.visibility))
 
     def contexts_by_day(self, chosen: Filter) -> list[ContextDay]:
         """Return the days with contexts, the oldest first.
@@ -753,11 +755,11 @@ class LogReader:
     ) -> tuple[ColumnElement[bool], ...]:
         """The conditions of the handles that a read has of some records."""
         touched = (HANDLES.c.seq > self.above, *self._touched(binding_key, READS, record_ids))
-        if self.sight is None:
+        if self.visibility is None:
             return touched
         of = OPERATIONS.alias()
         own = (of.c.company_id == HANDLES.c.company_id, of.c.seq == HANDLES.c.seq)
-        return (*touched, exists().where(*own, self.sight.condition(of.c)))
+        return (*touched, exists().where(*own, self.visibility.condition(of.c)))
 
     def _touched(
         self, binding_key: str, types: Sequence[OperationType], record_ids: Sequence[str]
@@ -851,7 +853,7 @@ def _milliseconds(value: object) -> float | None:
     return value if isinstance(value, (int, float)) else None
 
 
-def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iterator[Any]:
+def fact_steps(connection: DatabaseConnection, company_id: str, until: datetime) -> Iterator[Any]:
     """Yield what every successful mutation before `until` did to a fact.
 
     The rows of one record (`binding_key`, `record_id`) follow each other, the oldest first. Each
@@ -894,7 +896,7 @@ def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iter
 
 
 def record_texts(
-    connection: Connection, company_id: str, binding_key: str, record_ids: Sequence[str]
+    connection: DatabaseConnection, company_id: str, binding_key: str, record_ids: Sequence[str]
 ) -> dict[str, list[RecordText]]:
     """Return what the journal keeps of records, by id, the oldest first."""
     found: dict[str, list[RecordText]] = defaultdict(list)
@@ -931,7 +933,7 @@ def _moment(column: ColumnElement[datetime]) -> ColumnElement[datetime | None]:
     return case((type_coerce(column, BigInteger).between(_FIRST, _LAST), column), else_=None)
 
 
-def _is_damaged(connection: Connection) -> ColumnElement[bool]:
+def _is_damaged(connection: DatabaseConnection) -> ColumnElement[bool]:
     """Return whether an operation holds what memtui never writes; other databases take none."""
     if connection.dialect != "sqlite":
         return false()
@@ -952,7 +954,7 @@ def _count_true(condition: ColumnElement[bool]) -> ColumnElement[int]:
     return func.sum(case((condition, 1), else_=0), type_=Integer)
 
 
-def _readable(connection: Connection, column: Any) -> Any:
+def _readable(connection: DatabaseConnection, column: Any) -> Any:
     r"""Return a JSON column whose members can be taken out, whatever foreign text stands in it.
 
     PostgreSQL fails on all of a document that holds `\u0000` or half a surrogate pair anywhere, so
@@ -999,7 +1001,9 @@ def _by_seq(rows: Sequence[Row[Any]]) -> dict[int, list[Loaded]]:
     return found
 
 
-def _among(connection: Connection, column: Any, numbers: Sequence[int]) -> ColumnElement[bool]:
+def _among(
+    connection: DatabaseConnection, column: Any, numbers: Sequence[int]
+) -> ColumnElement[bool]:
     if connection.dialect != "duckdb" or not numbers:
         return and_(column.in_(numbers))
     # It skips the parts of a file by a range, not by a list.

@@ -1,4 +1,4 @@
-"""One entry of the operation log, as every door sees it and as the tables have it."""
+"""One entry of the operation log, as every channel sees it and as the tables have it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from memtui.contract import (
     UtcDatetime,
 )
 
-APP_DOOR = "tui"
-"""The door of the terminal app."""
+APP_CHANNEL = "tui"
+"""The channel of the terminal app."""
 
 LOOKS = (
     OperationType.BROWSE,
@@ -44,7 +44,7 @@ READS = (OperationType.QUERY, OperationType.CONTEXT)
 # No IN: of a long list DuckDB makes a join, which loses the order of rows.
 _LOOKS = " ".join(f"WHEN '{one}' THEN true" for one in LOOKS)
 OWN = (
-    f"((door = '{APP_DOOR}' AND CASE operation_type {_LOOKS} ELSE false END) "
+    f"((channel = '{APP_CHANNEL}' AND CASE operation_type {_LOOKS} ELSE false END) "
     "OR coalesce(to_show, false))"
 )
 """The SQL of `OperationDraft.own`, for every database; an index of the log is of these words."""
@@ -113,7 +113,7 @@ class OperationDraft(Model):
     scope: Scope
     source: SourceRef | None = None
     principal: str
-    door: str
+    channel: str
     request: Json = {}
     """What was asked, redacted: the query text, the content, the record ids …"""
     error_kind: str | None = None
@@ -160,9 +160,9 @@ class OperationDraft(Model):
         """Whether it is a read by which memtui's app drew a screen, or a command its answer.
 
         It is in the log as any other, and is neither listed nor counted unless that is asked for
-        (`Filter.leaves_out_own`): the log is about what is done with memories.
+        (`Filter.excludes_internal`): the log is about what is done with memories.
         """
-        is_look = self.door == APP_DOOR and self.operation_type in LOOKS
+        is_look = self.channel == APP_CHANNEL and self.operation_type in LOOKS
         return is_look or self.to_show is True
 
 
@@ -303,7 +303,7 @@ def damaged(seq: int, operation_id: str, company_id: str, at: datetime) -> Opera
         status=as_member(OperationStatus, DAMAGED),
         scope=Scope(company_id=company_id),
         principal="",
-        door="",
+        channel="",
         error_message=why_damaged(seq),
         started_at=at,
         latency_ms=None,

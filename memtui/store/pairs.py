@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Table, delete, insert, or_, select
 
-from memtui.store.database import Connection
+from memtui.store.database import DatabaseConnection
 from memtui.store.tables import SYNC_PAIRS, SYNCS, PairRow, SyncRow
 
 Two = tuple[str, str, str]
@@ -18,26 +18,26 @@ Two = tuple[str, str, str]
 _AT_ONCE = 400
 
 
-def sync(connection: Connection, of: Two) -> SyncRow | None:
+def sync(connection: DatabaseConnection, of: Two) -> SyncRow | None:
     """Return what is known of two bindings; None where they were never in sync."""
     rows = connection.execute(select(SYNCS).where(*_own(SYNCS, of))).all()
     return SyncRow(**rows[0]._mapping) if rows else None  # noqa: SLF001 — SQLAlchemy's public name
 
 
-def syncs(connection: Connection, company_id: str) -> list[SyncRow]:
+def syncs(connection: DatabaseConnection, company_id: str) -> list[SyncRow]:
     """Return what is known of all of a company's bindings that are kept in sync."""
     rows = connection.execute(select(SYNCS).where(SYNCS.c.company_id == company_id))
     return [SyncRow(**row._mapping) for row in rows]  # noqa: SLF001
 
 
-def set_sync(connection: Connection, row: SyncRow) -> None:
+def set_sync(connection: DatabaseConnection, row: SyncRow) -> None:
     """Put it in the place of what was known."""
     of = row.company_id, row.left_id, row.right_id
     connection.execute(delete(SYNCS).where(*_own(SYNCS, of)))
     connection.execute(insert(SYNCS), row.model_dump())
 
 
-def pairs(connection: Connection, of: Two) -> list[PairRow]:
+def pairs(connection: DatabaseConnection, of: Two) -> list[PairRow]:
     """Return the records that both hold, by their ids."""
     rows = connection.execute(
         select(SYNC_PAIRS).where(*_own(SYNC_PAIRS, of)).order_by(SYNC_PAIRS.c.left_record)
@@ -46,7 +46,10 @@ def pairs(connection: Connection, of: Two) -> list[PairRow]:
 
 
 def set_pairs(
-    connection: Connection, of: Two, gone: Sequence[tuple[str, str]], there: Sequence[PairRow]
+    connection: DatabaseConnection,
+    of: Two,
+    gone: Sequence[tuple[str, str]],
+    there: Sequence[PairRow],
 ) -> None:
     """Forget pairs by their ids on both sides, and put others down."""
     both = [*gone, *((row.left_record, row.right_record) for row in there)]
@@ -62,7 +65,7 @@ def set_pairs(
         connection.execute(insert(SYNC_PAIRS), row.model_dump())
 
 
-def forget_binding(connection: Connection, binding_id: str) -> None:
+def forget_binding(connection: DatabaseConnection, binding_id: str) -> None:
     """Forget what is known of a binding."""
     for table in (SYNCS, SYNC_PAIRS):
         one = or_(table.c.left_id == binding_id, table.c.right_id == binding_id)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, and_, delete, insert, or_, select
 
-from memtui.store.database import Connection
+from memtui.store.database import DatabaseConnection
 from memtui.store.tables import NamespaceRow, PluginIdRow
 
 _NAMESPACES = NamespaceRow.__table__  # type: ignore[attr-defined]
@@ -16,7 +16,7 @@ Binding = tuple[str, str]
 """A company's id and a binding's."""
 
 
-def namespaces(connection: Connection, of: Binding) -> list[NamespaceRow]:
+def namespaces(connection: DatabaseConnection, of: Binding) -> list[NamespaceRow]:
     """Return a binding's namespaces, by name."""
     rows = connection.execute(
         select(_NAMESPACES).where(_own_namespace(of)).order_by(_NAMESPACES.c.name)
@@ -25,7 +25,7 @@ def namespaces(connection: Connection, of: Binding) -> list[NamespaceRow]:
 
 
 def namespaces_named(
-    connection: Connection, of: Binding, names: Sequence[str]
+    connection: DatabaseConnection, of: Binding, names: Sequence[str]
 ) -> dict[str, NamespaceRow]:
     """Return those of the named namespaces that there are."""
     rows = connection.execute(
@@ -34,13 +34,13 @@ def namespaces_named(
     return {row.name: NamespaceRow(**row._mapping) for row in rows}  # noqa: SLF001
 
 
-def set_namespace(connection: Connection, row: NamespaceRow) -> None:
+def set_namespace(connection: DatabaseConnection, row: NamespaceRow) -> None:
     """Put a namespace in the place of the one of its name."""
     remove_namespace(connection, (row.company_id, row.binding_id), row.name)
     connection.execute(insert(_NAMESPACES), row.model_dump())
 
 
-def remove_namespace(connection: Connection, of: Binding, name: str) -> bool:
+def remove_namespace(connection: DatabaseConnection, of: Binding, name: str) -> bool:
     """Remove a namespace, not its memories; returns whether there was one."""
     removed = connection.execute(
         delete(_NAMESPACES).where(_own_namespace(of), _NAMESPACES.c.name == name)
@@ -49,7 +49,7 @@ def remove_namespace(connection: Connection, of: Binding, name: str) -> bool:
 
 
 def known_ids(
-    connection: Connection,
+    connection: DatabaseConnection,
     of: Binding,
     *,
     memory_ids: Sequence[str] = (),
@@ -61,7 +61,7 @@ def known_ids(
     return [PluginIdRow(**row._mapping) for row in rows]  # noqa: SLF001
 
 
-def set_ids(connection: Connection, of: Binding, rows: Sequence[PluginIdRow]) -> None:
+def set_ids(connection: DatabaseConnection, of: Binding, rows: Sequence[PluginIdRow]) -> None:
     """Note memories, in place of what was known of the same ids and the same records."""
     for row in rows:
         same = or_(_IDS.c.memory_id == row.memory_id, _IDS.c.record_id == row.record_id)
@@ -69,7 +69,7 @@ def set_ids(connection: Connection, of: Binding, rows: Sequence[PluginIdRow]) ->
         connection.execute(insert(_IDS), row.model_dump())
 
 
-def forget_binding(connection: Connection, of: Binding) -> None:
+def forget_binding(connection: DatabaseConnection, of: Binding) -> None:
     """Remove a binding's namespaces, and what is known of memories."""
     connection.execute(delete(_NAMESPACES).where(_own_namespace(of)))
     connection.execute(delete(_IDS).where(_own_id(of)))

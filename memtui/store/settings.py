@@ -10,14 +10,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from memtui.contract import Json, Model
-from memtui.store.database import Connection
+from memtui.store.database import DatabaseConnection
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
     from sqlmodel import SQLModel
 
 NAMESPACE = "namespace"
-HELD = "held"
+PENDING = "pending"
 """No setting, but kept like one: what waits for review, before and after somebody decided."""
 COMMON = ("company", "binding", "target", "member", "limit", "token")
 """All but the namespaces, of which a served memory plugin can have very many, and what is held."""
@@ -37,7 +37,7 @@ class SettingChange(Model):
     """One setting before and after a change; None: it was not there."""
 
     setting: str
-    """`company`, `binding`, `target`, `member`, `limit`, `namespace`, `token` or `held`."""
+    """`company`, `binding`, `target`, `member`, `limit`, `namespace`, `token` or `pending`."""
     key: Json
     """What names it, beside its company."""
     before: Json | None
@@ -55,7 +55,7 @@ class SettingChange(Model):
         return tuple(name for name in before.keys() & after.keys() if before[name] != after[name])
 
 
-def read(connection: Connection, company_id: str, kinds: Collection[str] = COMMON) -> Rows:
+def read(connection: DatabaseConnection, company_id: str, kinds: Collection[str] = COMMON) -> Rows:
     """Return a company's settings of these kinds by their places, as the database has them."""
     from sqlalchemy import select
 
@@ -106,7 +106,7 @@ def place_of(company_id: str, change: SettingChange) -> Place:
     return change.setting, tuple(key[name] for name in _key_of(change.setting))
 
 
-def put(connection: Connection, company_id: str, change: SettingChange) -> None:
+def put(connection: DatabaseConnection, company_id: str, change: SettingChange) -> None:
     """Make a setting what it was before a change. A token that was revoked cannot be put back."""
     from sqlalchemy import delete, insert, update
 
@@ -138,7 +138,7 @@ def _tables() -> Mapping[str, type[SQLModel]]:
         "limit": tables.SpendingLimitTable,
         NAMESPACE: tables.NamespaceRow,
         "token": tables.TokenTable,
-        HELD: tables.HeldTable,
+        PENDING: tables.PendingTable,
     }
 
 

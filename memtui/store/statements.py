@@ -56,7 +56,7 @@ ROWS: tuple[type[SQLModel], ...] = (
     tables.TokenTable,
     tables.SpendingLimitTable,
     tables.IntentTable,
-    tables.HeldTable,
+    tables.PendingTable,
 )
 """The tables whose rows are values of their own in `memtui.store.compiled`."""
 
@@ -65,12 +65,12 @@ def _is(columns: Any, *names: str) -> ColumnElement[bool]:
     return and_(*(columns[name] == bindparam(name) for name in names))
 
 
-_COMPANIES, _BINDINGS, _TARGETS, _MEMBERS, _TOKENS, _LIMITS, _INTENTS, _HELD = map(
+_COMPANIES, _BINDINGS, _TARGETS, _MEMBERS, _TOKENS, _LIMITS, _INTENTS, _PENDING = map(
     tables.table_of, ROWS
 )
 _company, _binding, _target, _member = _COMPANIES.c, _BINDINGS.c, _TARGETS.c, _MEMBERS.c
 _token, _limit, _intent, _head = _TOKENS.c, _LIMITS.c, _INTENTS.c, tables.HEADS.c
-_step, _link, _held = tables.JOURNAL.c, tables.LINKS.c, _HELD.c
+_step, _link, _pending = tables.JOURNAL.c, tables.LINKS.c, _PENDING.c
 
 COMPANIES = select(_COMPANIES).order_by(_company.created_at, _company.company_id)
 COMPANY = select(_COMPANIES).where(_is(_company, "company_id"))
@@ -189,9 +189,9 @@ DIGEST = select(_operation.digest).where(_is(_operation, "company_id", "seq"))
 _written = (
     # Not looked up by these: how many a run or an hour has is the smaller number.
     func.coalesce(_operation.operation_type, "") == "write",
-    or_(*(func.coalesce(_operation.status, "") == one for one in ("ok", "unknown", "held"))),
+    or_(*(func.coalesce(_operation.status, "") == one for one in ("ok", "unknown", "pending"))),
     func.coalesce(_operation.principal, "") == bindparam("principal", type_=ForeignText),
-    func.coalesce(_operation.door, "") != bindparam("besides"),
+    func.coalesce(_operation.channel, "") != bindparam("excluding"),
 )
 WRITES_OF_RUN = select(func.count()).where(_is(_operation, "company_id", "run_id"), *_written)
 WRITES_SINCE = select(func.count()).where(
@@ -207,7 +207,7 @@ WRITE_OF_SUBJECT = (
 LOGGED_BY_ONE_DOOR = select(
     _head.seq
     == select(func.count())
-    .where(_operation.company_id == _head.company_id, _operation.door == bindparam("door"))
+    .where(_operation.company_id == _head.company_id, _operation.channel == bindparam("channel"))
     .scalar_subquery()
 ).where(_is(_head, "company_id"))
 FIRST_HOT = select(func.min(_operation.seq)).where(_is(_operation, "company_id"))
@@ -228,28 +228,32 @@ INTENTS = select(_INTENTS).order_by(_intent.started_at)
 BEGIN_INTENT = insert(_INTENTS)
 END_INTENT = delete(_INTENTS).where(_is(_intent, "operation_id"))
 
-HELD = select(_HELD).where(_is(_held, "company_id")).order_by(_held.held_at, _held.held_id)
-HELD_ONE = select(_HELD).where(_is(_held, "company_id", "held_id"))
-HELD_ALIKE = select(_held.held_id).where(_is(_held, "company_id", "likeness"))
-COUNT_HELD = select(func.count()).where(_is(_held, "company_id", "binding_key"))
-ADD_HELD = insert(_HELD)
-ASK_HELD_AGAIN = (
-    update(_HELD)
-    .where(_held.company_id == bindparam("company"), _held.held_id == bindparam("held"))
-    .values(times=_held.times + 1, last_at=bindparam("now"))
+PENDING = (
+    select(_PENDING)
+    .where(_is(_pending, "company_id"))
+    .order_by(_pending.pending_since, _pending.pending_id)
+)
+PENDING_ONE = select(_PENDING).where(_is(_pending, "company_id", "pending_id"))
+PENDING_ALIKE = select(_pending.pending_id).where(_is(_pending, "company_id", "likeness"))
+COUNT_PENDING = select(func.count()).where(_is(_pending, "company_id", "binding_key"))
+ADD_PENDING = insert(_PENDING)
+ASK_PENDING_AGAIN = (
+    update(_PENDING)
+    .where(_pending.company_id == bindparam("company"), _pending.pending_id == bindparam("pending"))
+    .values(times=_pending.times + 1, last_at=bindparam("now"))
 )
 CLAIM_HELD = (
-    update(_HELD)
-    .where(_held.company_id == bindparam("company"), _held.held_id == bindparam("held"))
-    .where(_held.decider.is_(None))
+    update(_PENDING)
+    .where(_pending.company_id == bindparam("company"), _pending.pending_id == bindparam("pending"))
+    .where(_pending.decider.is_(None))
     .values(decider=bindparam("operation"))
 )
 RELEASE_HELD = (
-    update(_HELD)
-    .where(_held.company_id == bindparam("company"), _held.decider == bindparam("operation"))
+    update(_PENDING)
+    .where(_pending.company_id == bindparam("company"), _pending.decider == bindparam("operation"))
     .values(decider=null())
 )
-REMOVE_HELD = delete(_HELD).where(_is(_held, "company_id", "held_id"))
+REMOVE_HELD = delete(_PENDING).where(_is(_pending, "company_id", "pending_id"))
 
 ADD_STEP = insert(tables.JOURNAL)
 REMOVE_STEPS = delete(tables.JOURNAL).where(_is(_step, "company_id", "operation_id"))

@@ -160,7 +160,7 @@ OPERATIONS = Table(
         for column in FILTERED_COLUMNS
     ),
     Index(
-        "memory_operations_own",
+        "memory_operations_internal",
         "company_id",
         "seq",
         sqlite_where=text(OWN),
@@ -322,13 +322,13 @@ class SpendingLimitTable(SQLModel, table=True):
     """Tokens, or units of 1e-12 dollars where the measure is US dollars."""
 
 
-class HeldTable(SQLModel, table=True):
+class PendingTable(SQLModel, table=True):
     """What an agent asked to be changed, and a person has not decided on yet."""
 
-    __tablename__: ClassVar[str] = "memory_held"
+    __tablename__: ClassVar[str] = "memory_pending"
 
     company_id: str = _text(primary_key=True)
-    held_id: str = _text(primary_key=True)
+    pending_id: str = _text(primary_key=True)
     """The operation that asked for it."""
     binding_key: str = _text()
     binding_added_at: datetime = _moment()
@@ -345,12 +345,12 @@ class HeldTable(SQLModel, table=True):
     """The names of the rules that hold it."""
     principal: str = _text()
     acts_for: str | None = _optional_text()
-    door: str = _text()
+    channel: str = _text()
     likeness: str = _text()
     """The same for all that ask for the same: a hash with the company's salt."""
     times: int = _number()
     """How often it was asked."""
-    held_at: datetime = _moment()
+    pending_since: datetime = _moment()
     last_at: datetime = _moment()
     """When it was asked for the last time."""
     decider: str | None = _optional_text()
@@ -430,7 +430,7 @@ def table_of(model: type[SQLModel]) -> Table:
 
 
 HEADS = table_of(LogHeadRow)
-HELD = table_of(HeldTable)
+PENDING = table_of(PendingTable)
 USAGE = table_of(UsageRow)
 HANDLES = table_of(HandleRow)
 JOURNAL = table_of(JournalRow)

@@ -957,8 +957,8 @@ class ChangeChecks(Kit):
             page = await adapter.browse(request)
             assert [one.text for one in page.records] == wanted, "browse does not keep to as_of"
             assert page.total in {None, len(wanted)}, "the total is not that of the moment"
-            held = sorted(one.text for one in versions if holds_at(one, day(number)))
-            assert held == wanted, "the versions tell otherwise than the list"
+            pending = sorted(one.text for one in versions if holds_at(one, day(number)))
+            assert pending == wanted, "the versions tell otherwise than the list"
 
 
 @pytest.mark.asyncio

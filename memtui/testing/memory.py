@@ -126,9 +126,9 @@ class InMemoryAdapter(Adapter):
         words = set(request.query.casefold().split())
         scored = []
         for record in self._all(request.scope):
-            held = sum(word in record.text.casefold() for word in words)
-            if held and has_metadata(record, request.metadata_filter):
-                scored.append(Snippet(**dict(record), score=held / len(words)))
+            pending = sum(word in record.text.casefold() for word in words)
+            if pending and has_metadata(record, request.metadata_filter):
+                scored.append(Snippet(**dict(record), score=pending / len(words)))
         scored.sort(key=lambda snippet: -(snippet.score or 0))
         top = tuple(scored[: request.top_k])
         return ContextBundle(snippets=top, capped=len(scored) > len(top))

@@ -10,7 +10,7 @@ from memtui.widgets.columns import Cell
 from memtui.widgets.format import ago, counted
 
 if TYPE_CHECKING:
-    from memtui.service.agents import Told
+    from memtui.service.agents import LastAnswer
 
 
 def by_cell(principal: str, agent_id: str | None) -> Cell:
@@ -20,14 +20,14 @@ def by_cell(principal: str, agent_id: str | None) -> Cell:
     return Cell(principal, "muted" if principal.startswith("user:") else "")
 
 
-def told_words(told: Told | None, now: datetime) -> str:
+def last_answer_words(last_answer: LastAnswer | None, now: datetime) -> str:
     """Return an answer in one line: `“deploy branch” 4 memories, 2 min ago`."""
-    if told is None:
+    if last_answer is None:
         return "nothing yet"
-    asked = " ".join((told.asked or "").split())
-    words = [f"“{asked}”" if asked else str(told.operation_type)]
-    if told.operation_type is OperationType.CONTEXT:
+    asked = " ".join((last_answer.asked or "").split())
+    words = [f"“{asked}”" if asked else str(last_answer.operation_type)]
+    if last_answer.operation_type is OperationType.CONTEXT:
         words = ["context", *(words if asked else [])]
-    held = counted(told.results, "memory", "memories")
-    size = f", {counted(told.tokens, 'token')}" if told.tokens is not None else ""
-    return f"{' '.join(words)} {held}{size}, {ago(told.at, now)} ago"
+    held = counted(last_answer.results, "memory", "memories")
+    size = f", {counted(last_answer.tokens, 'token')}" if last_answer.tokens is not None else ""
+    return f"{' '.join(words)} {held}{size}, {ago(last_answer.at, now)} ago"

@@ -111,7 +111,7 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BucketLayout:
     """Where the buckets of a drawn chart stand: so many from `first` on, `cells` wide each."""
 
     gutter: int = 0
@@ -130,7 +130,7 @@ class Drawn:
     """The lines of a chart, each as wide as it was asked for."""
 
     lines: tuple[Content, ...]
-    place: Place = field(default_factory=Place)
+    place: BucketLayout = field(default_factory=BucketLayout)
 
 
 def draw(
@@ -206,16 +206,18 @@ def _squeezed(chart: Chart, room: int) -> Chart:
     )
 
 
-def _place(count: int, room: int, gutter: int, selected: int | None) -> Place:
+def _place(count: int, room: int, gutter: int, selected: int | None) -> BucketLayout:
     cells = max(1, min(_WIDEST, room // max(1, count)))
     shown = min(count, room // cells)
     first = count - shown
     if selected is not None and selected < first:
         first = max(0, selected - shown // 3)
-    return Place(gutter, first, shown, cells)
+    return BucketLayout(gutter, first, shown, cells)
 
 
-def _pointed(rows: Sequence[Content], place: Place, selected: int | None) -> Iterator[Content]:
+def _pointed(
+    rows: Sequence[Content], place: BucketLayout, selected: int | None
+) -> Iterator[Content]:
     """Draw a line down to the selected bucket through what is empty above it."""
     if selected is None or not place.first <= selected < place.first + place.shown:
         yield from rows
@@ -228,7 +230,7 @@ def _pointed(rows: Sequence[Content], place: Place, selected: int | None) -> Ite
             yield row
 
 
-def _axis(labels: Sequence[str], place: Place, selected: int | None) -> Content:
+def _axis(labels: Sequence[str], place: BucketLayout, selected: int | None) -> Content:
     """Return the names of the selected bucket, the first, the last, and of others between them."""
     width = place.shown * place.cells
     last = place.first + place.shown - 1

@@ -31,7 +31,7 @@ from memtui.widgets.display import (
 
 if TYPE_CHECKING:
     from memtui.service.answers import Change
-    from memtui.store.journal import Found
+    from memtui.store.journal import OutcomeCheck
 
 LABEL_CELLS = 10
 _DIFF_LINES, _LINE_CHARS = 60, 2_000
@@ -83,7 +83,7 @@ def outcome_words(operation: Operation) -> Content:
     return Content.styled(f"{ended.symbol} {ended.word}", TONES[ended.tone])
 
 
-def ending_lines(operation: Operation, found: Found | None) -> Iterator[Line]:
+def ending_lines(operation: Operation, found: OutcomeCheck | None) -> Iterator[Line]:
     """Yield what a check found of an operation, then why it failed, as nobody saw its end."""
     why = operation.error_message
     if found is not None:

@@ -152,7 +152,7 @@ def known_values(operations: Iterable[OperationDraft]) -> dict[str, tuple[str, .
             "run": scope.run_id,
             "user": scope.subject_id,
             "binding": one.binding_key,
-            "door": one.door,
+            "channel": one.channel,
             "by": one.principal,
         }
         for field, value in values.items():

@@ -30,8 +30,8 @@ from memtui.store.operation import INFERRED, Operation, OperationHandle, set_by
 
 if TYPE_CHECKING:
     from memtui.service.answers import RetrievalCount, Together, UndoCandidate
-    from memtui.service.impact import Effect, Impact, Progress
-    from memtui.store.journal import Found
+    from memtui.service.impact import Effect, Impact, ReplayProgress
+    from memtui.store.journal import OutcomeCheck
 
 _SPANS = (
     (365 * 86_400, "y"),
@@ -80,7 +80,7 @@ _OUTCOMES = {
     OperationStatus.DENIED: Outcome("⊘", "denied", "warning"),
     OperationStatus.CONFLICT: Outcome("≠", "conflict", "warning"),
     OperationStatus.CANCELLED: Outcome("■", "cancelled", "muted"),
-    OperationStatus.HELD: Outcome("◔", "held for review", "warning"),
+    OperationStatus.PENDING: Outcome("◔", "held for review", "warning"),
     OperationStatus.UNKNOWN: Outcome("?", "unknown outcome", "warning"),
 }
 
@@ -90,7 +90,7 @@ def outcome(status: OperationStatus) -> Outcome:
     return _OUTCOMES.get(status) or Outcome("!", f"{status} (no status)", "error")
 
 
-def ending(operation: Operation, found: Found | None) -> str:
+def ending(operation: Operation, found: OutcomeCheck | None) -> str:
     """Return why an operation failed; where a check found out what became of it, that."""
     return found.told if found is not None else operation.error_message or ""
 
@@ -541,7 +541,7 @@ def by_rank(stage: ExplainStage, handles: Sequence[OperationHandle]) -> str:
     return " · ".join(f"{rank}: {value:.4g}" for rank, value in given if value is not None)
 
 
-def trial_words(so_far: Progress) -> str:
+def trial_words(so_far: ReplayProgress) -> str:
     """Say how far a trial has come."""
     words = f"{count(so_far.done)} of {counted(so_far.total, 'question')} tried"
     return f"{words}, {count(so_far.differ)} differ" if so_far.differ else words

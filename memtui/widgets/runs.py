@@ -1,4 +1,4 @@
-"""How a run and its steps read, in a row, a line and a sentence; pure functions for every door."""
+"""A run and its steps in a row, a line and a sentence; pure functions for every channel."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def given(run: Run) -> str:
 
 
 def did(run: Run) -> str:
-    """Return what a run did: `3 queries (1 found nothing), 2 writes, 1 held for review`."""
+    """Return what a run did: `3 queries (1 found nothing), 2 writes, 1 pending for review`."""
     asked = fmt.counted(run.queries, "query", "queries")
     if empty := run.queries - run.answered_queries:
         asked += f" ({fmt.count(empty)} found nothing)"
     parts = [asked] if run.queries else []
     named = ((run.writes, "write"), (run.corrections, "correction"), (run.forgets, "forget"))
     parts += [fmt.counted(number, word) for number, word in named if number]
-    parts += [f"{fmt.count(run.held)} held for review"] if run.held else []
+    parts += [f"{fmt.count(run.pending)} held for review"] if run.pending else []
     return ", ".join(parts) or "nothing"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from memtui.analytics.layout import Folder
+from memtui.analytics.layout import ArchiveFolder
 from memtui.analytics.seal import SealReport, seal
 from memtui.contract import EVERYTHING, Scope, SourceRef, Usage
 from memtui.store import appending
@@ -64,7 +64,7 @@ def draft(number: int, company: str = "acme", **changes: object) -> OperationDra
         ),
         "binding_key": chance.choice([None, "default", "mem0"]),
         "principal": chance.choice(["user:ana", "agent:bob"]),
-        "door": "test",
+        "channel": "test",
         "request": {"query": chance.choice(["deploy branch", "РАЗВЁРТЫВАНИЕ", HOSTILE])},
         "result_count": len(handles),
         "handles": handles,
@@ -88,7 +88,7 @@ def fill(database: Database, count: int, company: str = "acme", start: int = 1) 
 def fill_looked_at(database: Database, count: int) -> None:
     """Fill a log of which the app did every third operation, and every fifth was to show one."""
     drafts = (
-        draft(one, door="test" if one % 3 else "tui", to_show=None if one % 5 else True)
+        draft(one, channel="test" if one % 3 else "tui", to_show=None if one % 5 else True)
         for one in range(1, count + 1)
     )
     append(database, list(drafts))
@@ -109,7 +109,7 @@ def seal_unlogged(database: Database, root: Path, company: str, **how: Any) -> S
             ),
             {"company": company},
         ).one_or_none()
-        kept = Folder(root, company).read()
+        kept = ArchiveFolder(root, company).read()
         last, digest = found or (kept.sealed_through, kept.last_digest)
         chosen = {"company": company, "last": last}
         connection.execute(text(f"DELETE {seals}"), chosen)

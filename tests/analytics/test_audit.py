@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from memtui.analytics import archive, audit
-from memtui.analytics.layout import Folder, sha256_of
+from memtui.analytics.layout import ArchiveFolder, sha256_of
 from memtui.analytics.seal import seal
 from memtui.contract import Conflict, Invalid, Unavailable
 from memtui.store.database import Database
@@ -121,7 +121,7 @@ def test_what_somebody_altered_is_not_sealed(
     proved_log: Database, root: Path, statement: str
 ) -> None:
     alter(proved_log, statement)
-    folder = Folder(root, "acme")
+    folder = ArchiveFolder(root, "acme")
     before = folder.read()
     with pytest.raises(Conflict, match=r"was altered.*nothing from 61 on was sealed"):
         seal(proved_log, root, "acme")
@@ -130,7 +130,7 @@ def test_what_somebody_altered_is_not_sealed(
 
 def rewrite(root: Path, table: str, change: str) -> int:
     """Alter every row of a sealed file; returns the first operation that it is about."""
-    folder = Folder(root, "acme")
+    folder = ArchiveFolder(root, "acme")
     path = folder.file(folder.read().segments[1], table)
     rows = f"(SELECT * REPLACE ({change}) FROM read_parquet('{path}'))"
     duckdb.execute(f"COPY {rows} TO '{path}.new' (FORMAT parquet)")
@@ -158,7 +158,7 @@ def test_tampering_with_the_archive_is_named(
 
 
 def test_a_missing_segment_is_one_sentence(proved_log: Database, root: Path) -> None:
-    folder = Folder(root, "acme")
+    folder = ArchiveFolder(root, "acme")
     folder.file(folder.read().segments[0], "usage").unlink()
     checked = audit.verify(proved_log, root, "acme")
     assert checked.broken_seq == 1
@@ -170,7 +170,7 @@ def test_a_missing_segment_is_one_sentence(proved_log: Database, root: Path) -> 
 
 def mend_manifest(root: Path) -> None:
     """Let the manifest tell the hashes that the files have now."""
-    folder = Folder(root, "acme")
+    folder = ArchiveFolder(root, "acme")
     manifest = folder.read()
     segments = [
         one.model_copy(
@@ -190,7 +190,7 @@ def mend_manifest(root: Path) -> None:
 def test_one_byte_of_a_sealed_file_is_named_with_a_mended_manifest(
     proved_log: Database, root: Path, table: str
 ) -> None:
-    folder = Folder(root, "acme")
+    folder = ArchiveFolder(root, "acme")
     path = folder.file(folder.read().segments[1], table)
     whole = path.read_bytes()
     footer = int.from_bytes(whole[-8:-4], "little") + 8
@@ -206,7 +206,7 @@ def test_one_byte_of_a_sealed_file_is_named_with_a_mended_manifest(
 
 def test_statistics_that_hide_rows_are_named(proved_log: Database, root: Path) -> None:
     """A sealed row could be hidden from filters with both proofs green."""
-    folder = Folder(root, "acme")
+    folder = ArchiveFolder(root, "acme")
     path = folder.file(folder.read().segments[1], "operations")
     [(least, at)] = duckdb.execute(
         f"SELECT stats_min_value, 0 FROM parquet_metadata('{path}') "
@@ -224,7 +224,7 @@ def test_statistics_that_hide_rows_are_named(proved_log: Database, root: Path) -
 
 
 def test_segments_are_those_that_the_log_tells_of(proved_log: Database, root: Path) -> None:
-    folder = Folder(root, "acme")
+    folder = ArchiveFolder(root, "acme")
     whole = folder.read()
     last = whole.segments[-1]
     folder.write(
@@ -339,7 +339,7 @@ def _salts_swapped(lines: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda lines: lines[39]["document"].update(door="tost"), "operation 40 is broken"),
+        (lambda lines: lines[39]["document"].update(channel="tost"), "operation 40 is broken"),
         (lambda lines: lines.pop(39), "operation 40 is broken"),
         (lambda lines: lines.insert(40, lines.pop(39)), "operation 40 is broken"),
         (

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from memtui.analytics.archive import recover
 from memtui.analytics.daily import LATENCY_ERROR
-from memtui.analytics.figures import Bucket, Figures, Group, HitSign
-from memtui.analytics.layout import Folder
+from memtui.analytics.figures import Bucket, FigureGroup, Figures, HitSign
+from memtui.analytics.layout import ArchiveFolder
 from memtui.analytics.rows import LogEngine
 from memtui.analytics.stats import Dashboard, Rollups
 from memtui.contract import Filter, Invalid
@@ -45,7 +45,7 @@ def same(painted: Figures, exact: Figures, *, latency: bool = True) -> None:
 
 
 def same_groups(
-    painted: tuple[Group, ...], exact: tuple[Group, ...], *, latency: bool = True
+    painted: tuple[FigureGroup, ...], exact: tuple[FigureGroup, ...], *, latency: bool = True
 ) -> None:
     assert [(group.keys, group.begins, group.ends) for group in painted] == [
         (group.keys, group.begins, group.ends) for group in exact
@@ -90,9 +90,9 @@ def test_the_dashboard_equals_the_figures_at_every_stage_of_sealing(
 ) -> None:
     rollups = LongRollups(LogEngine(database, root, "acme"), zone=zone, thresholds=THRESHOLDS)
     started = [NOW + timedelta(hours=5 * n) for n in range(1, 201)]
-    doors = ["tui" if n % 11 == 0 else "test" for n in range(1, 201)]
-    both = enumerate(zip(started, doors, strict=True), 1)
-    append(database, [draft(n, started_at=at, door=door) for n, (at, door) in both])
+    channels = ["tui" if n % 11 == 0 else "test" for n in range(1, 201)]
+    both = enumerate(zip(started, channels, strict=True), 1)
+    append(database, [draft(n, started_at=at, channel=channel) for n, (at, channel) in both])
     assert rollups.dashboard().stats.left_out_count > 0
     for through, bucket in stages:
         cut = NOW + timedelta(hours=5 * (through + 1))
@@ -106,7 +106,7 @@ def test_what_was_kept_is_used_and_can_be_deleted(database: Database, root: Path
     seal(database, root, "acme", segment_rows=30)
     rollups = LongRollups(LogEngine(database, root, "acme"))
     rollups.prepare()
-    folder = Folder(root, "acme").path
+    folder = ArchiveFolder(root, "acme").path
     [kept] = folder.glob("daily-*/*")
     before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
     check(rollups, HitSign.USED)
@@ -129,7 +129,7 @@ def test_a_short_log_is_added_up_exactly_and_nothing_is_kept(
     rollups.prepare()
     painted = check(rollups, HitSign.USED)
     assert painted.stats.latency_error == 0
-    assert not list(Folder(root, "acme").path.glob("daily-*"))
+    assert not list(ArchiveFolder(root, "acme").path.glob("daily-*"))
     append(database, [draft(101)])
     assert check(rollups, HitSign.USED).stats.latency_error == LATENCY_ERROR
     rollups.log.close()

@@ -21,7 +21,7 @@ from memtui.analytics.sql import SqlConsole
 from memtui.contract import Conflict, Filter, Invalid, SourceRef
 from memtui.csv_text import text_of
 from memtui.store.database import Database
-from memtui.store.operation import APP_DOOR, OperationHandle
+from memtui.store.operation import APP_CHANNEL, OperationHandle
 from tests.analytics.logs import NOW, append, draft, fill
 from tests.analytics.logs import seal_unlogged as seal
 
@@ -39,13 +39,14 @@ def written(database: Database, root: Path, monkeypatch: pytest.MonkeyPatch) -> 
     fill(database, 3, "other")
     append(database, [
         draft(10, source=SOURCE, binding_reason="own", undoes="acme-00001", capped=True,
-              error_kind="odd", error_message="-1 'x", door=APP_DOOR, operation_type="browse"),
-        draft(11, source=None, door="mcp", to_show=True, latency_ms=0.5, result_count=7),
+              error_kind="odd", error_message="-1 'x", channel=APP_CHANNEL,
+              operation_type="browse"),
+        draft(11, source=None, channel="mcp", to_show=True, latency_ms=0.5, result_count=7),
     ])  # fmt: skip
     seal(database, root, "acme", segment_rows=6)
     append(database, [
-        draft(12, source=SOURCE, door=APP_DOOR, operation_type="write", request={"é": ["\x00"]}),
-        draft(13, scope={"company_id": "acme", "agent_id": "=1+1", "subject_id": "s"}),
+        draft(12, source=SOURCE, channel=APP_CHANNEL, operation_type="write", request={"é":
+        ["\x00"]}), draft(13, scope={"company_id": "acme", "agent_id": "=1+1", "subject_id": "s"}),
         draft(14, binding_key="'=2", provider_key="p"),
     ])  # fmt: skip
     return database
@@ -74,7 +75,7 @@ def flat(line: dict[str, Any]) -> dict[str, Any]:
         "cost_usd": sum(costs) if costs else None, "usage_count": len(usage),
         "unpriced_count": len(usage) - len(costs), "handle_count": len(handles),
         "best_score": max(scores, default=None),
-        "own": bool(line["to_show"]) or (line["door"] == APP_DOOR and looks),
+        "own": bool(line["to_show"]) or (line["channel"] == APP_CHANNEL and looks),
     }  # fmt: skip
 
 
@@ -180,9 +181,9 @@ def test_what_the_view_of_records_says(database: Database, root: Path) -> None:
     touched("query", ("s", 1, 0.9), ("r", 2, 0.5), request={"query": "q"})
     touched("context", ("r", 3, 0.7), ("ghost", 4, None))
     touched("query", ("r", 1, 0.4), status="error")
-    touched("get", ("r", 1, None), door="mcp")
-    touched("history", ("r", 1, None), door="cli")
-    touched("get", ("r", 1, None), door=APP_DOOR)
+    touched("get", ("r", 1, None), channel="mcp")
+    touched("history", ("r", 1, None), channel="cli")
+    touched("get", ("r", 1, None), channel=APP_CHANNEL)
     touched("get", ("r", 1, None), to_show=True)
     touched("correct", ("r", 1, None))
     touched("correct", ("r", 1, None))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from memtui.analytics import reading
 from memtui.analytics import rows as copying
 from memtui.analytics.engine import Interrupted, Stop
-from memtui.analytics.layout import Folder
+from memtui.analytics.layout import ArchiveFolder
 from memtui.analytics.reading import OperationLog
 from memtui.analytics.stats import Rollups
 from memtui.contract import Comparison, Filter, Measure
@@ -128,7 +128,7 @@ def test_a_log_that_took_anothers_place_is_copied_anew(
     with database.write() as connection:
         for rows in (*(model.__table__ for model in models), OPERATIONS):
             connection.execute(rows.delete().where(rows.c.company_id == "acme"))
-    folder = Folder(root, "acme").path
+    folder = ArchiveFolder(root, "acme").path
     folder.rename(folder.with_name("gone"))
     append(database, [draft(number + 500) for number in range(60)])
     assert answers(operations) == expected(list(hot(database)))
@@ -153,28 +153,28 @@ def test_a_stopped_copying_goes_on_where_it_was(
         stop = After()
         stop.left = asked
         with pytest.raises(Interrupted):
-            operations.open(Filter(door="test"), "latency_ms", stop=stop)
+            operations.open(Filter(channel="test"), "latency_ms", stop=stop)
         reached.append(operations.through)
     assert 0 < reached[0] < reached[1] < 60
-    assert operations.open(Filter(door="test"), "latency_ms").count == 60
+    assert operations.open(Filter(channel="test"), "latency_ms").count == 60
 
 
 def test_the_newest_are_told_of_before_all_are_found(
     database: Database, root: Path, operations: OperationLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "EARLY", 25)
-    append(database, [draft(n, door="a" if n % 2 else "b") for n in range(1, 121)])
+    append(database, [draft(n, channel="a" if n % 2 else "b") for n in range(1, 121)])
     cut = NOW + timedelta(seconds=61 * 81)
     seal(database, root, "acme", before=cut, segment_rows=10)
     told: list[list[int]] = []
     view = operations.open(
-        Filter(door="a"), early=lambda found: told.append([one.seq for one in found])
+        Filter(channel="a"), early=lambda found: told.append([one.seq for one in found])
     )
     newest = list(range(119, 0, -2))
     assert [one.seq for one in view.window(0, 100)] == newest
     assert told == [newest[:5], newest[:20], newest[:25]]
     told.clear()
-    operations.open(Filter(door="c"), early=lambda _found: told.append([]))
+    operations.open(Filter(channel="c"), early=lambda _found: told.append([]))
     operations.open(early=lambda _found: told.append([]))
     assert not told
 

@@ -90,14 +90,14 @@ def test_windows_of_the_whole_log_are_newest_first(
 FILTERS = [
     Filter(),
     Filter(own=True),
-    Filter(door="tui"),
+    Filter(channel="tui"),
     Filter(agent_id="coding"),
     Filter(project_id=HOSTILE),
     Filter(issue_id="ISS-1"),
     Filter(run_id="run-1"),
     Filter(source_kind="issue"),
     Filter(operation_type="query", status="ok"),
-    Filter(binding_key="mem0", principal="user:ana", door="test"),
+    Filter(binding_key="mem0", principal="user:ana", channel="test"),
     Filter(since=NOW + timedelta(seconds=61 * 40), until=NOW + timedelta(seconds=61 * 90)),
     Filter(terms=(Term(field="principal", values=("user:", "agent:bo")),)),
     Filter(terms=(Term(field="principal", values=("user:",), excluded=True),)),
@@ -127,12 +127,12 @@ def test_a_filter_finds_the_same_as_in_the_hot_table(
     with database.read() as connection:
         reader = LogReader(connection, "acme")
         pages = [reader.page(chosen, limit=1000) for chosen in FILTERS]
-        everything = [reader.page(chosen.with_own(), limit=1000) for chosen in FILTERS]
+        everything = [reader.page(chosen.with_internal(), limit=1000) for chosen in FILTERS]
         logged = reader.page(EVERYTHING, limit=1000).operations
     expected = [page.operations for page in pages]
     assert sum(map(len, expected)) > COUNT
     for chosen, page, whole in zip(FILTERS, pages, everything, strict=True):
-        own = [one for one in whole.operations if one.own and chosen.leaves_out_own]
+        own = [one for one in whole.operations if one.own and chosen.excludes_internal]
         assert page.operations == tuple(one for one in whole.operations if one not in own)
         assert (page.total, page.left_out) == (len(page.operations), len(own))
     assert pages[0].left_out > 0
@@ -142,7 +142,7 @@ def test_a_filter_finds_the_same_as_in_the_hot_table(
         view = operations.open(chosen)
         assert (view.count, view.window(0, 1000)) == (len(found), found), chosen
         assert view.left_out == page.left_out, chosen
-        shown = [one.seq for one in logged if not (one.own and chosen.leaves_out_own)]
+        shown = [one.seq for one in logged if not (one.own and chosen.excludes_internal)]
         assert view.logged == len(shown), chosen
         tail = view.tail(60)
         assert tail.last == logged[0].seq, chosen
@@ -152,7 +152,7 @@ def test_a_filter_finds_the_same_as_in_the_hot_table(
         view.close()
     for chosen, whole in zip(FILTERS, everything, strict=True):
         by_then = [one for one in whole.operations if one.own and one.seq <= COUNT // 2]
-        assert operations.left_out(chosen, COUNT // 2) == len(by_then) * chosen.leaves_out_own
+        assert operations.left_out(chosen, COUNT // 2) == len(by_then) * chosen.excludes_internal
 
 
 def _placed(name: str, operation: Operation) -> tuple[Any, int]:
@@ -190,7 +190,7 @@ def test_every_column_sorts(database: Database, root: Path, operations: Operatio
         for sign in ("", "-"):
             valued.sort(key=partial(_placed, name), reverse=sign == "-")
             bare.sort(key=lambda o: o.seq, reverse=sign == "-")
-            view = operations.open(Filter(door="test"), sign + name)
+            view = operations.open(Filter(channel="test"), sign + name)
             assert seqs(view.window(0, 1000)) == seqs(valued + bare), sign + name
             view.close()
 
@@ -204,7 +204,7 @@ def test_a_view_stands_still_and_its_tail_goes_on(
     database: Database, root: Path, operations: OperationLog
 ) -> None:
     fill(database, 20)
-    whole, filtered = operations.open(), operations.open(Filter(door="test"))
+    whole, filtered = operations.open(), operations.open(Filter(channel="test"))
     fill(database, 5, start=21)
     assert (whole.count, filtered.count) == (20, 20)
     for view in (whole, filtered):
@@ -230,7 +230,7 @@ def test_another_companys_operations_are_not_seen(
     fill(database, 10)
     fill(database, 7, "other")
     seal(database, root, "other")
-    assert operations.open(Filter(door="test")).count == 10
+    assert operations.open(Filter(channel="test")).count == 10
     assert not whole_log.by_id("other-00003")
 
 
@@ -281,8 +281,8 @@ def test_a_stopped_opening_leaves_nothing_behind(
         stop = Stop()
         stop.stop()
         with pytest.raises(Interrupted):
-            operations.open(Filter(door="test"), sort, stop=stop)
-        assert operations.open(Filter(door="test"), sort).count == 20
+            operations.open(Filter(channel="test"), sort, stop=stop)
+        assert operations.open(Filter(channel="test"), sort).count == 20
 
 
 def test_a_stop_reaches_a_question_that_runs(operations: OperationLog) -> None:
@@ -471,7 +471,7 @@ def test_reading_and_sealing_at_once_shows_every_operation_once(
 
 
 def _read_all(operations: OperationLog) -> None:
-    for chosen in (None, Filter(door="test")):
+    for chosen in (None, Filter(channel="test")):
         view = operations.open(chosen, "seq")
         found = [one for one in view.window(0, 300) if one.operation_type != "seal"]
         assert seqs(found) == list(range(1, 121))

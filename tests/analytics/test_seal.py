@@ -12,7 +12,7 @@ import pytest
 
 from memtui.analytics import archive, audit
 from memtui.analytics.archive import locked, recover
-from memtui.analytics.layout import Folder
+from memtui.analytics.layout import ArchiveFolder
 from memtui.analytics.seal import replace_waiting, rewrite, seal
 from memtui.contract import Conflict, Unavailable
 from memtui.store.database import Database
@@ -37,7 +37,7 @@ def hot_counts(database: Database, company: str = "acme") -> list[int]:
 
 
 def sealed(root: Path, column: str = "seq", table: str = "operations") -> list[int]:
-    folder = Folder(root, "acme")
+    folder = ArchiveFolder(root, "acme")
     return [
         value
         for segment in folder.read().segments
@@ -62,7 +62,7 @@ def test_sealed_rows_leave_the_hot_table_and_no_one_elses_do(
     counted = [len(sealed(root, table=table)) for table in ("operations", "usage", "handles")]
     assert counted == before
     assert archive.verify(root, "acme").problems == ()
-    assert Folder(root, "other").read().segments == ()
+    assert ArchiveFolder(root, "other").read().segments == ()
 
 
 @ON_BOTH
@@ -71,7 +71,7 @@ def test_only_what_is_older_than_the_cut_is_sealed(database: Database, root: Pat
     cut = NOW + timedelta(seconds=61 * 11)
     assert seal(database, root, "acme", before=cut).sealed_through == 10
     again = seal(database, root, "acme", before=cut)
-    assert (again.operations, again.held_up_by) == (0, None)
+    assert (again.operations, again.blocked_by) == (0, None)
     assert [operation.seq for operation in hot(database)] == list(range(11, 31))
 
 
@@ -81,9 +81,9 @@ def test_what_waits_behind_a_newer_operation_is_told_of(database: Database, root
     cut = draft(4).started_at
     for sealed_now in (1, 0):
         done = seal(database, root, "acme", before=cut)
-        assert (done.operations, done.held_up_by, done.waiting) == (sealed_now, 2, 2)
+        assert (done.operations, done.blocked_by, done.waiting) == (sealed_now, 2, 2)
     done = seal(database, root, "acme")
-    assert (done.operations, done.held_up_by, done.waiting) == (3, None, 0)
+    assert (done.operations, done.blocked_by, done.waiting) == (3, None, 0)
 
 
 def test_the_log_goes_on_where_it_was_sealed(database: Database, root: Path) -> None:
@@ -111,7 +111,9 @@ def test_any_company_id_has_a_folder_of_its_own(
     fill(database, 3, company)
     seal(database, root, company)
     assert archive.verify(root, company).operations == 3
-    assert [path.parent for path in root.glob("*/manifest.json")] == [Folder(root, company).path]
+    assert [path.parent for path in root.glob("*/manifest.json")] == [
+        ArchiveFolder(root, company).path
+    ]
     assert hot(database, company) == ()
 
 
@@ -137,7 +139,7 @@ def test_a_kill_leaves_each_operation_in_one_place(
     counts = hot_counts(database)
     path = tmp_path / "a home?#%" / "memtui.db"
     assert killed_by_itself(seal_and_die, path, database_url, root, stop, nth)
-    through = Folder(root, "acme").read().sealed_through
+    through = ArchiveFolder(root, "acme").read().sealed_through
     assert sorted({*sealed(root), *(o.seq for o in hot(database) if o.seq > through)}) == list(
         range(1, 51)
     )
@@ -150,8 +152,8 @@ def test_a_kill_leaves_each_operation_in_one_place(
         )
     ]
     assert everywhere == counts
-    assert {path.name for path in Folder(root, "acme").path.iterdir() if path.is_dir()} == {
-        segment.name for segment in Folder(root, "acme").read().segments
+    assert {path.name for path in ArchiveFolder(root, "acme").path.iterdir() if path.is_dir()} == {
+        segment.name for segment in ArchiveFolder(root, "acme").read().segments
     }
     assert audit.verify(database, root, "acme").problem is None
     assert seal(database, root, "acme").sealed_through == 50
@@ -175,8 +177,8 @@ def test_recovery_never_removes_what_differs(database: Database, root: Path) -> 
     with pytest.raises(Conflict, match="nothing was removed"):
         recover(database, root, "acme")
     assert len(hot(database)) == 10
-    [segment] = Folder(root, "acme").read().segments
-    Folder(root, "acme").file(segment, "usage").write_bytes(b"x")
+    [segment] = ArchiveFolder(root, "acme").read().segments
+    ArchiveFolder(root, "acme").file(segment, "usage").write_bytes(b"x")
     with pytest.raises(Unavailable, match="missing or damaged"):
         recover(database, root, "acme")
     assert len(hot(database)) == 10
@@ -185,7 +187,7 @@ def test_recovery_never_removes_what_differs(database: Database, root: Path) -> 
 def test_a_lost_manifest_costs_no_sealed_operation(database: Database, root: Path) -> None:
     fill(database, 10)
     seal(database, root, "acme")
-    manifest = Folder(root, "acme").manifest_file
+    manifest = ArchiveFolder(root, "acme").manifest_file
     kept = manifest.read_text()
     manifest.unlink()
     for attempt in (recover, seal):
@@ -224,7 +226,7 @@ def test_a_broken_log_is_not_sealed(database: Database, root: Path) -> None:
 
 def test_a_seal_waits_for_who_holds_the_folder_for_a_moment(database: Database, root: Path) -> None:
     fill(database, 3)
-    folder, done = Folder(root, "acme"), threading.Event()
+    folder, done = ArchiveFolder(root, "acme"), threading.Event()
     folder.create()
 
     def sealing() -> None:
@@ -250,7 +252,7 @@ def test_an_archive_that_is_gone_is_a_problem(sealed_log: Database, root: Path) 
 
 def test_a_folder_that_cannot_be_used_is_one_sentence(database: Database, root: Path) -> None:
     fill(database, 3)
-    folder = Folder(root, "acme")
+    folder = ArchiveFolder(root, "acme")
     root.mkdir()
     folder.path.write_text("in the way")
     for use in (seal, recover):
@@ -265,7 +267,7 @@ def test_two_cannot_seal_at_once(
     monkeypatch.setattr(archive, "PATIENCE_S", 0)
     fill(database, 3)
     seal(database, root, "acme")
-    with locked(Folder(root, "acme")):
+    with locked(ArchiveFolder(root, "acme")):
         with pytest.raises(Conflict, match="Another memtui is sealing"):
             seal(database, root, "acme")
         assert recover(database, root, "acme") == 0
@@ -274,7 +276,7 @@ def test_two_cannot_seal_at_once(
 @pytest.mark.parametrize("table", ["operations", "usage", "handles"])
 @pytest.mark.usefixtures("sealed_log")
 def test_verify_names_a_changed_and_a_missing_file(root: Path, table: str) -> None:
-    folder = Folder(root, "acme")
+    folder = ArchiveFolder(root, "acme")
     path = folder.file(folder.read().segments[1], table)
     content = path.read_bytes()
     path.write_bytes(content[:-1] + b"\x00")
@@ -287,7 +289,7 @@ def test_verify_names_a_changed_and_a_missing_file(root: Path, table: str) -> No
 
 @pytest.mark.usefixtures("sealed_log")
 def test_verify_names_a_removed_segment_and_a_broken_link(root: Path) -> None:
-    folder = Folder(root, "acme")
+    folder = ArchiveFolder(root, "acme")
     whole = json.loads(folder.manifest_file.read_text())
     short = {**whole, "segments": [whole["segments"][0], whole["segments"][2]]}
     folder.manifest_file.write_text(json.dumps(short))
@@ -297,15 +299,15 @@ def test_verify_names_a_removed_segment_and_a_broken_link(root: Path) -> None:
 
 @pytest.mark.usefixtures("sealed_log")
 def test_a_damaged_manifest_is_one_sentence(root: Path) -> None:
-    Folder(root, "acme").manifest_file.write_text("{")
+    ArchiveFolder(root, "acme").manifest_file.write_text("{")
     with pytest.raises(Unavailable, match="cannot be read"):
-        Folder(root, "acme").read()
+        ArchiveFolder(root, "acme").read()
 
 
 def test_a_segment_is_written_anew_again_and_again(database: Database, root: Path) -> None:
     append(database, [draft(n, request={"query": f"word {n}"}) for n in range(1, 31)])
     seal(database, root, "acme", segment_rows=15)
-    folder = Folder(root, "acme")
+    folder = ArchiveFolder(root, "acme")
     with database.read() as connection:
         salt = company_salt(connection, "acme")
     before, names = [sealed(root, column) for column in ("seq", "digest")], []

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memtui.analytics.layout import Folder
+from memtui.analytics.layout import ArchiveFolder
 from memtui.analytics.sql import VIEWS, SqlConsole
 from memtui.analytics.statement import LONGEST, check_statement
 from memtui.contract import Denied, Invalid, MemtuiError
@@ -199,16 +199,16 @@ ALLOWED = [
     "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 9) FROM t",
     "SELECT * FROM range(3) r, unnest([1, 2]) u",
     "SELECT max(range) FROM range(20000000)",
-    "SELECT replace(replace(replace(door, 'a', 'bb'), 'c', ''), 'd', '<br>') FROM operations",
+    "SELECT replace(replace(replace(channel, 'a', 'bb'), 'c', ''), 'd', '<br>') FROM operations",
     (
-        "SELECT replace(door, 'a', 'bbbbbbb'), replace(door, 'c', 'ddddddd'), hex(door), "
+        "SELECT replace(channel, 'a', 'bbbbbbb'), replace(channel, 'c', 'ddddddd'), hex(channel), "
         "replace(principal, 'e', 'ffffffffff'), replace(status, 'k', 'kkkkkkkkkk') FROM operations"
     ),
     "SELECT len(range(9, 1, -2)), * FROM range(DATE '2026-01-01', now(), INTERVAL 1 DAY)",
-    "SELECT len(range(1000000)), to_json(door), url_encode(principal) FROM operations",
+    "SELECT len(range(1000000)), to_json(channel), url_encode(principal) FROM operations",
     "SELECT list_transform([1], lambda x: x + 1), count(*) OVER () FROM OPERATIONS",
     "SELECT request->>'$.query' AS q, count(*) FROM operations GROUP BY ALL ORDER BY 2 DESC",
-    "FROM (PIVOT operations ON status IN ('ok', 'error') USING count(*) GROUP BY door)",
+    "FROM (PIVOT operations ON status IN ('ok', 'error') USING count(*) GROUP BY channel)",
     "SELECT o.seq FROM operations o SEMI JOIN usage USING (seq) UNION ALL SELECT 1",
     "SELECT time_bucket(INTERVAL 1 DAY, started_at) FROM operations",
 ]
@@ -351,7 +351,7 @@ REFUSED = [
     f"SELECT {'regexp_escape(' * 35}'.'{')' * 35}",
     f"SELECT {'replace(' * 3}'a'{LONG * 3}",
     f"SELECT {'regexp_replace(' * 3}'a'{LONG * 3}",
-    "SELECT replace(replace(door, door, principal), door, principal) FROM operations",
+    "SELECT replace(replace(channel, channel, principal), channel, principal) FROM operations",
     (
         f"WITH a AS (SELECT replace('a'{LONG} s), b AS (SELECT replace(s{LONG} s FROM a) "
         f"SELECT replace(s{LONG} FROM b"
@@ -373,7 +373,10 @@ REFUSED = [
 def test_what_does_more_than_read_is_refused(
     shared_root: Path, shared: SqlConsole, sql: str
 ) -> None:
-    archive, other = Folder(shared_root, "acme").path, Folder(shared_root, "other").path
+    archive, other = (
+        ArchiveFolder(shared_root, "acme").path,
+        ArchiveFolder(shared_root, "other").path,
+    )
     kept = (archive / "manifest.json").read_bytes()
     with pytest.raises((Denied, Invalid)) as caught:
         shared.run(sql.format(archive=archive, other=other))
@@ -409,7 +412,10 @@ def test_duckdb_itself_refuses_what_the_check_might_miss(
     shared_root: Path, shared: SqlConsole, monkeypatch: pytest.MonkeyPatch, sql: str
 ) -> None:
     monkeypatch.setattr("memtui.analytics.sql.check_statement", lambda *_: None)
-    archive, other = Folder(shared_root, "acme").path, Folder(shared_root, "other").path
+    archive, other = (
+        ArchiveFolder(shared_root, "acme").path,
+        ArchiveFolder(shared_root, "other").path,
+    )
     with pytest.raises(Invalid, match="does not work"):
         shared.run(sql.format(archive=archive, other=other, othername=other.name))
     assert not list(Path("/tmp").glob("memtui-stolen*"))

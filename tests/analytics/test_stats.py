@@ -419,7 +419,7 @@ def test_random_logs(
 def test_a_held_write_is_no_write(rollups: Rollups, database: Database) -> None:
     writes = [
         draft(number, operation_type="write", status=status)
-        for number, status in enumerate(("ok", "held", "error"), 1)
+        for number, status in enumerate(("ok", "pending", "error"), 1)
     ]
     append(database, writes)
     found = rollups.stats()

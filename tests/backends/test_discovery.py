@@ -11,7 +11,7 @@ import pytest
 from memtui.backends import discovery
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
 from memtui.backends.codex_memory import CodexMemoryAdapter
-from memtui.backends.discovery import Finding, discover
+from memtui.backends.discovery import DiscoveredMemory, discover
 from memtui.backends.instructions import InstructionsAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.mem0.config import Mem0Config
@@ -59,7 +59,7 @@ def project(home: Path) -> Path:
     return folder
 
 
-def usable(findings: list[Finding]) -> dict[str, Path]:
+def usable(findings: list[DiscoveredMemory]) -> dict[str, Path]:
     return {finding.key: Path(finding.path) for finding in findings if finding.usable}
 
 

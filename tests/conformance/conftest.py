@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from memtui.conformance import Report
+from memtui.conformance import ConformanceReport
 
 from .plugin import Plugin, serving
 
@@ -26,6 +26,6 @@ async def serve() -> AsyncIterator[Serve]:
         yield start
 
 
-def failed(report: Report) -> set[str]:
+def failed(report: ConformanceReport) -> set[str]:
     """The names of the checks that failed."""
     return {found.name for found in report.checks if found.outcome == "fail"}

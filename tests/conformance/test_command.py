@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from memtui.channels.cli.main import run
 from memtui.conformance import CHECKS
-from memtui.doors.cli.main import run
 
 from .conftest import Serve
 from .faults import PinIsIgnored

@@ -1,6 +1,6 @@
 """What `memtui serve plugin` serves keeps every rule.
 
-What of that depends on what stores the memories, `tests/doors/http/test_plugin.py` asks of each.
+What of that depends on what stores the memories, `tests/channels/http/test_plugin.py` asks of each.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from memtui.config import find_paths, load_settings
 from memtui.conformance import run_conformance
 from memtui.service import open_service
-from tests.doors.http.plugin_server import ANA, VAULT, plugin_over
+from tests.channels.http.plugin_server import ANA, VAULT, plugin_over
 
 
 @pytest.mark.slow

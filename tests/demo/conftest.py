@@ -10,7 +10,7 @@ from memtui.demo.timeline import timeline
 from memtui.service import Caller, MemoryService, open_service
 from tests.demos import END, Built
 
-CALLER = Caller(company_id="acme", principal="user:test", door="test")
+CALLER = Caller(company_id="acme", principal="user:test", channel="test")
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ async def test_every_type_and_status_is_in_the_log(service: MemoryService) -> No
     # Nobody is there to stop anything while the demo is made, and no binding holds writes back.
     assert {one.status for one in log} == set(OperationStatus) - {
         OperationStatus.CANCELLED,
-        OperationStatus.HELD,
+        OperationStatus.PENDING,
     }
     unused = {
         OperationType.FEEDBACK,

@@ -24,7 +24,7 @@ from memtui.contract import (
 )
 from memtui.demo import making
 from memtui.demo.making import DemoSummary, build_demo, can_open, demo_paths, is_begun
-from memtui.demo.plan import Step
+from memtui.demo.plan import PlannedStep
 from memtui.demo.player import Player
 from memtui.demo.timeline import timeline
 from memtui.service import Caller, open_service
@@ -248,7 +248,7 @@ async def test_an_interrupted_demo_is_made_anew(
     play = Player.play
     count = 0
 
-    async def play_some(self: Player, step: Step) -> None:
+    async def play_some(self: Player, step: PlannedStep) -> None:
         nonlocal count
         count += 1
         if count > 30:

@@ -10,8 +10,8 @@ from memtui.contract import CorrectRequest, OperationType, Scope
 from memtui.service import Caller, ContextRequest, open_service
 from tests.demos import Built
 
-PERSON = Caller(company_id="acme", principal="user:ana", door="tui")
-AGENT = Caller(company_id="acme", principal="agent:coding", door="hook", run_id="run-5000")
+PERSON = Caller(company_id="acme", principal="user:ana", channel="tui")
+AGENT = Caller(company_id="acme", principal="agent:coding", channel="hook", run_id="run-5000")
 SCOPE = Scope(company_id="acme", agent_id="coding", project_id="mech-fighters", subject_id="ana")
 
 
@@ -36,12 +36,12 @@ async def test_a_run_of_the_demo_is_replayed_to_the_byte(built: Built, tmp_path:
         assert step.context is not None
         assert (step.context.text or "").encode() == delivered.text.encode()
         asked = step.operation.operation_id
-        assert (await service.runs.told_now(PERSON, asked)).difference == []
+        assert (await service.runs.assembled_now(PERSON, asked)).difference == []
 
         branch = next(one for one in step.records if one.text == "deploy_branch: release")
         change = CorrectRequest(scope=SCOPE, handle=branch.handle, text="deploy_branch: main")
         await service.correct(PERSON, change)
-        now = await service.runs.told_now(PERSON, asked)
+        now = await service.runs.assembled_now(PERSON, asked)
         changed = [line for line in now.difference[2:] if line[0] in "-+"]
         assert changed == ["-- deploy_branch: release", "+- deploy_branch: main"]
         [step] = (await service.runs.replay(PERSON, "run-5000")).steps

@@ -4,7 +4,7 @@ from collections import Counter
 from datetime import timedelta
 
 from memtui.contract import SourceKind
-from memtui.demo.plan import Ask, Edit, Step, Trace, Write, is_quiet
+from memtui.demo.plan import Ask, Edit, HistoryStep, PlannedStep, Write, is_quiet
 from memtui.demo.timeline import OUTAGES, timeline
 from memtui.demo.work import RUNS
 
@@ -44,9 +44,9 @@ def test_quiet_days_are_quieter() -> None:
 
 
 def test_agents_come_in_by_their_doors_and_people_by_theirs() -> None:
-    doors = {(step.principal.split(":")[0], step.door) for step in timeline()}
-    assert {("agent", "mcp"), ("agent", "hook"), ("user", "tui"), ("user", "cli")} <= doors
-    assert ("agent", "tui") not in doors
+    channels = {(step.principal.split(":")[0], step.channel) for step in timeline()}
+    assert {("agent", "mcp"), ("agent", "hook"), ("user", "tui"), ("user", "cli")} <= channels
+    assert ("agent", "tui") not in channels
 
 
 def test_nobody_edits_or_traces_what_was_not_written_before() -> None:
@@ -54,7 +54,7 @@ def test_nobody_edits_or_traces_what_was_not_written_before() -> None:
     for step in timeline():
         if isinstance(step.action, Write):
             known.add(step.action.name)
-        if isinstance(step.action, Edit | Trace):
+        if isinstance(step.action, Edit | HistoryStep):
             assert step.action.name in known
 
 
@@ -64,6 +64,6 @@ def test_errors_are_part_of_the_story_only_where_the_plan_says_so() -> None:
     assert all(_is_mishap_or_outage(step) for step in allowed)
 
 
-def _is_mishap_or_outage(step: Step) -> bool:
+def _is_mishap_or_outage(step: PlannedStep) -> bool:
     in_outage = any(one.start >= step.ago > one.end - timedelta(minutes=2) for one in OUTAGES)
     return in_outage or step.scope.run_id is None

@@ -56,7 +56,7 @@ def json_lines(path: Path, rows: Iterable[Any]) -> Path:
 
 async def log_of(service: MemoryService, company: str = "theirs") -> tuple[Operation, ...]:
     """Return the operations of a company, oldest first."""
-    reader = Caller(company_id=company, principal="user:ana", door="test")
+    reader = Caller(company_id=company, principal="user:ana", channel="test")
     return (await service.log.page(reader, limit=1000)).operations[::-1]
 
 

@@ -21,7 +21,7 @@ BATCH = 600
 async def work(home: Path, file: Path) -> None:
     paths = find_paths(home)
     service = await open_service(paths, load_settings(paths))
-    caller = Caller(company_id="local", principal="user:ana", door="test")
+    caller = Caller(company_id="local", principal="user:ana", channel="test")
     done = await Import([file], "theirs", map_of()).run(
         service, caller, report=lambda what, count: print(what, count, flush=True)
     )

@@ -80,7 +80,7 @@ async def test_every_reply_counts_once(service: MemoryService, load: Log, projec
     assert (report.priced_here_count, report.unpriced_count) == (1, 1)
     first, side, last = await log_of(service)
     assert first.request["imported"]["id"] == "msg_01AAAAAAAAAAAAAAAAAAAA"
-    assert (first.operation_type, first.status, first.door) == ("context", "ok", "import")
+    assert (first.operation_type, first.status, first.channel) == ("context", "ok", "import")
     assert (first.scope.agent_id, first.scope.project_id, first.scope.run_id) == (
         "claude-code", "shop", "s1",
     )  # fmt: skip

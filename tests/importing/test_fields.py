@@ -36,15 +36,14 @@ def draft_of(given: dict[str, Any], columns: ColumnMap | None = None, **how: Any
 WHOLE: dict[str, Any] = {
     "started_at": "2026-03-01T10:00:00Z", "operation_type": "write", "operation_id": " x-1 ",
     "status": "conflict", "agent_id": "a", "project_id": "p", "subject_id": "s", "issue_id": "i",
-    "run_id": "r", "binding_key": "b", "provider_key": "pk", "principal": "user:eve", "door": "d",
-    "query": "q", "content": "c", "request": {"k": [1]}, "result_count": 9, "capped": "yes",
-    "latency_ms": 12.5, "error_message": "went wrong", "error_kind": "odd",
-    "source_kind": "issue_comment", "source_issue_id": "i2", "source_comment_id": "c2",
-    "source_document_key": "d2", "source_run_id": "r2", "source_activity_id": "a2",
-    "source_external_ref": "https://x.test/1", "provider": "pr", "model": "mo", "input_tokens": 11,
-    "output_tokens": 12, "embedding_tokens": 13, "cache_read_tokens": 4, "cache_write_tokens": 5,
-    "cost_usd": "0.5", "undoes": "before", "binding_reason": "because",
-    "handles": [
+    "run_id": "r", "binding_key": "b", "provider_key": "pk", "principal": "user:eve", "channel":
+    "d", "query": "q", "content": "c", "request": {"k": [1]}, "result_count": 9, "capped": "yes",
+    "latency_ms": 12.5, "error_message": "went wrong", "error_kind": "odd", "source_kind":
+    "issue_comment", "source_issue_id": "i2", "source_comment_id": "c2", "source_document_key":
+    "d2", "source_run_id": "r2", "source_activity_id": "a2", "source_external_ref":
+    "https://x.test/1", "provider": "pr", "model": "mo", "input_tokens": 11, "output_tokens": 12,
+    "embedding_tokens": 13, "cache_read_tokens": 4, "cache_write_tokens": 5, "cost_usd": "0.5",
+    "undoes": "before", "binding_reason": "because", "handles": [
         {"rank": 1, "provider_key": "pk", "provider_record_id": "1", "score": 0.5, "ghost": True},
         {"rank": 2, "provider_key": "pk", "provider_record_id": "2", "binding_key": "other"},
     ],
@@ -60,7 +59,7 @@ def test_every_field_of_a_row_arrives() -> None:
     assert (scope.issue_id, scope.run_id) == ("i", "r")
     assert (draft.operation_type, draft.status, draft.started_at.hour) == ("write", "conflict", 10)
     assert (draft.binding_key, draft.provider_key, draft.binding_reason) == ("b", "pk", "because")
-    assert (draft.principal, draft.door, draft.undoes) == ("user:eve", "d", "before")
+    assert (draft.principal, draft.channel, draft.undoes) == ("user:eve", "d", "before")
     assert (draft.result_count, draft.capped, draft.latency_ms) == (9, True, 12.5)
     assert (draft.error_message, draft.error_kind) == ("went wrong", "odd")
     assert draft.source is not None
@@ -81,7 +80,7 @@ def test_every_field_of_a_row_arrives() -> None:
 
 def test_the_least_that_a_row_may_say() -> None:
     draft = draft_of({"started_at": 1772357400, "operation_type": "query"})
-    assert (draft.principal, draft.door, draft.status) == ("import", "import", "ok")
+    assert (draft.principal, draft.channel, draft.status) == ("import", "import", "ok")
     assert (draft.source, draft.latency_ms, draft.usage, draft.handles) == (None, None, (), ())
     assert (draft.result_count, draft.capped, draft.error_kind) == (0, False, None)
     assert draft.request == {"imported": {"file": "a.jsonl", "line": 7}}
@@ -246,7 +245,7 @@ COLUMNS = {
     "binding_key": "binding collection store memory_store",
     "provider_key": "backend memory_provider",
     "principal": "user username actor caller author",
-    "door": "channel interface",
+    "channel": "channel interface",
     "query": "search_query question q prompt input",
     "content": "text body message",
     "result_count": "results n_results num_results hits returned",

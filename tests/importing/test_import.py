@@ -23,7 +23,7 @@ from memtui.importing.translating import Translator
 from memtui.service import Caller, Membership, MemoryService, Role, imports, open_service
 from tests.importing.conftest import Log, json_lines, log_of, map_of, row
 
-THEIRS = Caller(company_id="theirs", principal="user:ana", door="test")
+THEIRS = Caller(company_id="theirs", principal="user:ana", channel="test")
 
 ROWS: list[dict[str, Any]] = [
     {"id": "7", "ts": "2026-03-01T10:00:02Z", "tool": "search_memory", "agent": "bob", "q": "where",
@@ -85,7 +85,7 @@ async def test_a_log_becomes_a_company(
     assert report.cost_usd == Decimal("0.25018")
     add, search, delete = await log_of(service)
     assert [one.seq for one in (add, search, delete)] == [1, 2, 3]
-    assert (search.operation_type, search.status, search.door) == ("query", "ok", "import")
+    assert (search.operation_type, search.status, search.channel) == ("query", "ok", "import")
     assert (search.scope.agent_id, search.principal) == ("bob", "agent:bob")
     assert (search.request["query"], search.result_count, search.latency_ms) == ("where", 3, 12.5)
     line = 1 if form != "csv" else 2
@@ -193,7 +193,7 @@ async def test_what_was_sealed_is_not_added_again(
     path = json_lines(tmp_path / "a.jsonl", rows[:2])
     await load(path)
     await service.analysis.seal(
-        Caller(company_id="theirs", principal="user:ana", door="test"), everything=True
+        Caller(company_id="theirs", principal="user:ana", channel="test"), everything=True
     )
     before = (await service.log.page(THEIRS, limit=10)).total
     json_lines(path, rows)
@@ -217,7 +217,7 @@ async def test_nothing_is_imported_if_a_row_is_bad(
     ]  # fmt: skip
     path.write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
     work = Import([path], "theirs", map_of())
-    caller = Caller(company_id="local", principal="user:ana", door="test")
+    caller = Caller(company_id="local", principal="user:ana", channel="test")
     with pytest.raises(Invalid, match=r"^11 rows do not fit; the first is a\.jsonl line 3\. N"):
         await work.run(service, caller)
     work.close()

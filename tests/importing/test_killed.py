@@ -15,7 +15,7 @@ from memtui.service import Caller, MemoryService
 from tests.importing.conftest import json_lines, log_of, row
 from tests.importing.importer import BATCH
 
-THEIRS = Caller(company_id="theirs", principal="user:ana", door="test")
+THEIRS = Caller(company_id="theirs", principal="user:ana", channel="test")
 ROWS = 1_000
 LONG = "marmalade " * 80
 """With it, more waits than the importer of these tests keeps in memory."""

@@ -16,7 +16,7 @@ from memtui.importing.importer import Import
 from memtui.service import Caller, MemoryService, open_service
 from tests.importing.conftest import json_lines, log_of, map_of, row
 
-THEIRS = Caller(company_id="theirs", principal="user:ana", door="test")
+THEIRS = Caller(company_id="theirs", principal="user:ana", channel="test")
 ROWS = [row(id=n, timestamp=f"2026-03-0{n}T10:00:00Z", prompt_tokens=5) for n in range(1, 7)]
 
 

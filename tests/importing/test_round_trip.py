@@ -52,12 +52,12 @@ async def test_our_own_log_there_and_back(
     ]
     # They are logged as they end, which is not the order that they began in.
     drafts[10], drafts[11] = drafts[11], drafts[10]
-    owner = Caller(company_id="acme", principal="user:ana", door="test")
+    owner = Caller(company_id="acme", principal="user:ana", channel="test")
     await service.companies.add(owner, "Acme")
     from memtui.store import appending
 
     def append() -> None:
-        with service._core.database.write() as connection:
+        with service._runtime.database.write() as connection:
             appending.append_all(connection, drafts)
 
     await asyncio.to_thread(append)
@@ -78,7 +78,7 @@ async def test_our_own_log_there_and_back(
         assert imported["columns"] == {"seq": origin.seq, "digest": origin.digest}
     figures = [
         (await service.analysis.stats(
-            Caller(company_id=company, principal="user:ana", door="test"),
+            Caller(company_id=company, principal="user:ana", channel="test"),
             by=("agent", "model"),
             bucket=Bucket.DAY,
         )).model_dump(mode="json")

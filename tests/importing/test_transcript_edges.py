@@ -48,7 +48,7 @@ def test_a_reply_says_where_it_comes_from(reader: Transcripts, tmp_path: Path) -
         "sidechain": True,
     }  # fmt: skip
     assert second.request["imported"] == {"file": "s1.jsonl", "line": 3, "id": "m2"}
-    assert (first.principal, first.door, first.scope.project_id) == (
+    assert (first.principal, first.channel, first.scope.project_id) == (
         "agent:claude-code", "import", "src",
     )  # fmt: skip
     assert first.source is not None

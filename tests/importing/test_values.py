@@ -14,7 +14,7 @@ from memtui.importing import values
 from memtui.importing.columns import guess
 from memtui.importing.rows import Row, json_lines
 from memtui.importing.translating import Translator
-from memtui.prices import Call, _computed, _prices, cost_of
+from memtui.prices import ModelCall, _computed, _prices, cost_of
 from tests.importing.conftest import map_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -150,7 +150,7 @@ def test_a_price_is_the_tables_own(
 ) -> None:
     hour = min(hour, written)
     total = plain + read + written
-    call = Call(model, None, AT, total, output, read, written, hour)
+    call = ModelCall(model, None, AT, total, output, read, written, hour)
     held = _prices(model, None, AT)
     found = cost_of(call)
     assert held is not None
@@ -158,10 +158,12 @@ def test_a_price_is_the_tables_own(
 
 
 def test_an_unknown_model_has_no_price() -> None:
-    assert cost_of(Call("mystery-9", "nobody", AT, 10, 10)) is None
-    embedding = Call("text-embedding-3-small", "openai", AT, 1_000_000)
+    assert cost_of(ModelCall("mystery-9", "nobody", AT, 10, 10)) is None
+    embedding = ModelCall("text-embedding-3-small", "openai", AT, 1_000_000)
     assert cost_of(embedding) == ("openai", Decimal("0.02"))
-    assert cost_of(Call("text-embedding-3-small", "openai", AT, 10, 10)) is None  # has no output
+    assert (
+        cost_of(ModelCall("text-embedding-3-small", "openai", AT, 10, 10)) is None
+    )  # has no output
 
 
 @pytest.mark.parametrize(("count", "model"), [(0, None), (1, None), (3, None), (3, "nobody-knows")])

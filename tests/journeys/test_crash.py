@@ -115,7 +115,7 @@ async def test_a_killed_writer_leaves_nothing_half_done(
             assert outcome.happened is not None
         health = (await service.bindings.health(caller, "default")).health
         assert health.problems == ()
-        assert await service.core.ask(appending.pending, caller.company_id) == []
+        assert await service.runtime.ask(appending.open_intents, caller.company_id) == []
     finally:
         await service.close()
     leftovers = [path for path in paths.data.rglob("projects/**/*") if path.name.startswith(".")]

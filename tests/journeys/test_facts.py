@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from memtui.channels.cli import main
 from memtui.config import Paths
-from memtui.doors.cli import main
 
 pytestmark = pytest.mark.slow
 

@@ -48,7 +48,7 @@ def connected(home: Path, environment: dict[str, str]) -> Iterator[Callable[...,
 def logged(home: Path) -> int:
     """Return how many operations there are, without the app's own."""
     with closing(sqlite3.connect(home / "memtui" / "memtui.db")) as database:
-        count = "SELECT count(*) FROM memory_operations WHERE door <> 'tui'"
+        count = "SELECT count(*) FROM memory_operations WHERE channel <> 'tui'"
         return int(database.execute(count).fetchone()[0])
 
 

@@ -28,7 +28,7 @@ async def _work(home: Path, name: str, rounds: int | None, told: Connection) -> 
 
     paths = find_paths(home)
     service = await open_service(paths, load_settings(paths))
-    caller = Caller(company_id="local", principal=f"agent:{name}", door="test")
+    caller = Caller(company_id="local", principal=f"agent:{name}", channel="test")
     scope = Scope(company_id="local", project_id="p")
     source = SourceRef(kind="run", company_id="local", run_id=name)
     chance = random.Random(name)

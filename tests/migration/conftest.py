@@ -19,8 +19,8 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.migration.ends import Ends, Part, open_ends
-from memtui.migration.parcel import as_json, unpack
+from memtui.migration.endpoints import Endpoints, ScopePart, open_endpoints
+from memtui.migration.envelope import as_json, unpack
 from memtui.service import Caller, MemoryService, open_service
 from memtui.testing import InMemoryAdapter
 from tests.homes import furnish, make_home
@@ -51,7 +51,7 @@ def settings(paths: Paths) -> Settings:
 @pytest.fixture(scope="session")
 def bound(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with the bindings, to be copied."""
-    caller = Caller(company_id="local", principal="user:ana", door="test")
+    caller = Caller(company_id="local", principal="user:ana", channel="test")
 
     async def start(paths: Paths) -> MemoryService:
         settings = load_settings(paths, principal="user:ana")
@@ -123,15 +123,15 @@ async def held(service: MemoryService, caller: Caller, key: str) -> list[Record]
 
 
 async def states(service: MemoryService, caller: Caller, key: str) -> list[str]:
-    """Return what a binding holds as comparable values, the passports opened."""
+    """Return what a binding holds as comparable values, the migration_records opened."""
     records = await held(service, caller, key)
     return sorted(str(as_json(unpack(record).record)) for record in records)
 
 
 async def ends_of(
     service: MemoryService, caller: Caller, source: str, destination: str, **part: str
-) -> Ends:
-    return await open_ends(service, caller, source, destination, Part(**part))
+) -> Endpoints:
+    return await open_endpoints(service, caller, source, destination, ScopePart(**part))
 
 
 async def mutations(service: MemoryService, caller: Caller) -> int:

@@ -23,10 +23,10 @@ from memtui.contract import (
     Unsupported,
     WriteRequest,
 )
-from memtui.migration import ends as migration_ends
-from memtui.migration.ends import ProgressFile, open_ends
-from memtui.migration.moving import Progress, apply
-from memtui.migration.parcel import KEY
+from memtui.migration import endpoints as migration_ends
+from memtui.migration.endpoints import ProgressFile, open_endpoints
+from memtui.migration.envelope import KEY
+from memtui.migration.moving import MigrationProgress, apply
 from memtui.migration.planning import plan
 from memtui.migration.verifying import verify
 from memtui.service import Caller, MemoryService, PruneRequest
@@ -289,7 +289,7 @@ async def test_one_project_alone_moves(
 ) -> None:
     await fill(service, caller, "default", 40)
     ends = await ends_of(service, caller, "default", "memory", project_id="p1")
-    seen: list[Progress] = []
+    seen: list[MigrationProgress] = []
     done = await apply(ends, paths.data, seen.append)
     records = await held(service, caller, "memory")
     assert {one.scope.project_id for one in records} == {"p1"}
@@ -339,17 +339,17 @@ async def test_the_ends_are_checked(
     service: MemoryService, caller: Caller, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(Invalid, match="both source and destination"):
-        await open_ends(service, caller, "default", "default")
+        await open_endpoints(service, caller, "default", "default")
     with pytest.raises(Invalid):
-        await open_ends(service, caller, "default", "local/default")
+        await open_endpoints(service, caller, "default", "local/default")
     with pytest.raises(NotFound, match="no binding nope"):
-        await open_ends(service, caller, "default", "nope")
+        await open_endpoints(service, caller, "default", "nope")
     with pytest.raises(Denied, match="another company"):
-        await open_ends(service, caller, "default", "other/default")
+        await open_endpoints(service, caller, "default", "other/default")
     monkeypatch.setattr(InMemoryAdapter, "capabilities", Capabilities())
     await service.bindings.add(caller, "blind", "memory", {})
     with pytest.raises(Unsupported, match="cannot list"):
-        await open_ends(service, caller, "blind", "default")
+        await open_endpoints(service, caller, "blind", "default")
     await service.bindings.update(caller, "second", read_only=True)
     count = await mutations(service, caller)
     with pytest.raises(Denied, match="read-only"):

@@ -9,8 +9,8 @@ import pytest
 from memtui.config import Paths
 from memtui.contract import Conflict, Denied, Scope, WriteRequest
 from memtui.migration.cutover import switch
-from memtui.migration.ends import Ends, ProgressFile
-from memtui.migration.moving import Progress, apply
+from memtui.migration.endpoints import Endpoints, ProgressFile
+from memtui.migration.moving import MigrationProgress, apply
 from memtui.migration.verifying import verdict, verify
 from memtui.service import Caller, MemoryService
 from memtui.widgets.format import changed
@@ -95,7 +95,7 @@ async def test_a_run_that_is_stopped_has_begun_and_is_not_applied(
     await fill(service, caller, "default", 5)
     ends = await ends_of(service, caller, "default", "memory")
 
-    def stop(now: Progress) -> None:
+    def stop(now: MigrationProgress) -> None:
         if now.done:
             raise KeyError(now.done)
 
@@ -191,7 +191,7 @@ async def test_one_that_was_closed_opens_again_though_a_run_came_after(
 async def test_what_was_switched_in_two_steps_is_given_back_whole(
     service: MemoryService, caller: Caller, paths: Paths
 ) -> None:
-    async def pair() -> Ends:
+    async def pair() -> Endpoints:
         return await ends_of(service, caller, "default", "memory")
 
     assert (await switch(await pair(), paths.data, force=True)).closed

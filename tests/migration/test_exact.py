@@ -23,10 +23,10 @@ from memtui.contract import (
 )  # fmt: skip
 from memtui.migration import moving, planning, verifying
 from memtui.migration.cutover import switch
-from memtui.migration.ends import ProgressFile
-from memtui.migration.moving import Pace, Progress, apply
-from memtui.migration.parcel import Loss
-from memtui.migration.planning import Plan, plan
+from memtui.migration.endpoints import ProgressFile
+from memtui.migration.envelope import Loss
+from memtui.migration.moving import MigrationProgress, Pace, apply
+from memtui.migration.planning import MigrationPlan, plan
 from memtui.migration.verifying import Verified, verdict, verify
 from memtui.service import Caller, MemoryService
 from memtui.service.fact_limits import FactLimits
@@ -157,7 +157,7 @@ async def test_what_a_run_counts(service: MemoryService, caller: Caller, paths: 
         note("two", record_id="2", summary="S"), note("three", record_id="3"),
     )  # fmt: skip
     ends = await ends_of(service, caller, "memory", "lossy")
-    told: list[Progress] = []
+    told: list[MigrationProgress] = []
     done = await apply(ends, paths.data, told.append)
     assert (done.seen, done.written, done.replaced, done.unchanged, done.failed) == (3, 3, 0, 0, 0)
     assert (done.redacted, done.complete, done.problems) == (0, True, ())
@@ -336,7 +336,7 @@ def test_a_verdict_claims_no_more_than_was_seen(changes: dict[str, object], line
 
 
 def test_a_plan_is_complete_if_all_was_read() -> None:
-    whole = Plan(source="a", destination="b", records=1)
+    whole = MigrationPlan(source="a", destination="b", records=1)
     assert whole.complete
     for changes in ({"source_at_least": True}, {"problems": ("x",)}):
         assert not whole.model_copy(update=changes).complete
@@ -344,7 +344,7 @@ def test_a_plan_is_complete_if_all_was_read() -> None:
 
 @pytest.mark.parametrize(("wait", "told"), [(0.0999, [1]), (0.125, [1, 2])])
 def test_a_report_comes_ten_times_a_second(wait: float, told: list[int]) -> None:
-    seen: list[Progress] = []
+    seen: list[MigrationProgress] = []
     now = 100.0
     pace = Pace(seen.append, lambda: now)
     pace.total = 1
@@ -418,7 +418,7 @@ async def test_what_should_have_expired_is_not_moved_back(
         note("long", record_id="2", expires_at=FAR), note("ever", record_id="3"),
     )  # fmt: skip
     await apply(await ends_of(service, caller, "memory", "lossy"), paths.data)
-    monkeypatch.setattr("memtui.migration.parcel.datetime", Later)
+    monkeypatch.setattr("memtui.migration.envelope.datetime", Later)
     ends = await ends_of(service, caller, "lossy", "second")
     found = await plan(ends, FactLimits())
     done = await apply(ends, paths.data)
@@ -439,7 +439,7 @@ class Later(datetime):
 async def test_the_oldest_is_moved_first(
     service: MemoryService, caller: Caller, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memtui.migration.ends._PAGE", 2)
+    monkeypatch.setattr("memtui.migration.endpoints._PAGE", 2)
     monkeypatch.setattr(moving, "_AT_ONCE", 1)
     days = (5, 1, 4, 2, 3)
     await write(

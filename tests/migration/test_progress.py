@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memtui.migration.moving import Pace, Progress
+from memtui.migration.moving import MigrationProgress, Pace
 
 
 class Clock:
@@ -13,7 +13,7 @@ class Clock:
 
 
 def test_each_record_is_told_but_not_more_often_than_is_of_use() -> None:
-    told: list[Progress] = []
+    told: list[MigrationProgress] = []
     clock = Clock()
     pace = Pace(told.append, clock)
     pace.total = 1_000
@@ -30,7 +30,7 @@ def test_each_record_is_told_but_not_more_often_than_is_of_use() -> None:
 
 
 def test_what_was_there_already_does_not_make_the_rest_look_quick() -> None:
-    told: list[Progress] = []
+    told: list[MigrationProgress] = []
     clock = Clock()
     pace = Pace(told.append, clock)
     pace.total = 10_100
@@ -44,7 +44,7 @@ def test_what_was_there_already_does_not_make_the_rest_look_quick() -> None:
 
 
 def test_nobody_says_how_long_it_takes_where_the_total_is_unknown() -> None:
-    told: list[Progress] = []
+    told: list[MigrationProgress] = []
     clock = Clock()
     pace = Pace(told.append, clock)
     clock.now += 1

@@ -8,7 +8,7 @@ from random import Random
 
 from memtui.config import Paths, Settings
 from memtui.contract import holds_at
-from memtui.migration.ends import open_ends
+from memtui.migration.endpoints import open_endpoints
 from memtui.migration.syncing import sync
 from memtui.service import Caller, open_service
 from tests.backends.vault.conftest import Open, open_vault, root  # noqa: F401 - fixtures
@@ -35,7 +35,7 @@ async def test_any_moment_is_the_same_in_rebuilt_collections(
     service = await open_service(paths, settings)
     await service.bindings.add(caller, "files", "vault", {"path": str(root)})
     await service.bindings.add(caller, "other", "milvus", {})
-    ends = await open_ends(service, caller, "files", "other")
+    ends = await open_endpoints(service, caller, "files", "other")
     done = await sync(ends, paths.data)
     assert not done.failures, done.failures[:3]
     versions = [

@@ -31,14 +31,14 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
-from memtui.migration.ends import Ends, open_ends
+from memtui.migration.endpoints import Endpoints, open_endpoints
 from memtui.migration.syncing import Synced, resolve, sync
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
 from memtui.service.survey import PurgeRequest
 
 COMPANY = Scope(company_id="local")
 WEB = Scope(company_id="local", project_id="web")
-CALLER = Caller(company_id="local", principal="user:ana", door="test")
+CALLER = Caller(company_id="local", principal="user:ana", channel="test")
 NUMBER = 12
 SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 
@@ -46,7 +46,9 @@ SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 class Pair:
     """A vault and another binding, and what a person does in them."""
 
-    def __init__(self, service: MemoryService, caller: Caller, paths: Paths, ends: Ends) -> None:
+    def __init__(
+        self, service: MemoryService, caller: Caller, paths: Paths, ends: Endpoints
+    ) -> None:
         self.service, self.caller, self.data, self.ends = service, caller, paths.data, ends
         self.keys = (ends.source.key, ends.destination.key)
 
@@ -100,15 +102,17 @@ async def opened(paths: Paths) -> AsyncIterator[Pair]:
     try:
         if "other" not in {one.key for one in await service.bindings.all(CALLER)}:
             await service.bindings.add(CALLER, "other", "milvus", {})
-        yield Pair(service, CALLER, paths, await open_ends(service, CALLER, "default", "other"))
+        yield Pair(
+            service, CALLER, paths, await open_endpoints(service, CALLER, "default", "other")
+        )
     finally:
         await service.close()
 
 
 @pytest.fixture(scope="module")
-def in_step(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> Path:
+def in_sync(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> Path:
     """A home, to be copied, whose two bindings hold the same facts and notes."""
-    paths = find_paths(tmp_path_factory.mktemp("in_step"))
+    paths = find_paths(tmp_path_factory.mktemp("in_sync"))
     paths.create()
     shutil.copy(empty_database, paths.database)
 
@@ -124,8 +128,8 @@ def in_step(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> P
 
 
 @pytest.fixture
-async def pair(in_step: Path, new_paths: Paths) -> AsyncIterator[Pair]:
-    shutil.copytree(in_step, new_paths.data)
+async def pair(in_sync: Path, new_paths: Paths) -> AsyncIterator[Pair]:
+    shutil.copytree(in_sync, new_paths.data)
     async with opened(new_paths) as pair:
         yield pair
 
@@ -148,7 +152,7 @@ async def test_what_changed_on_one_side_goes_to_the_other(pair: Pair):
     assert ("web", "fact", "key_4: by the other") in said
     assert ("web", "fact", "key_7: value 7") not in said
     again = await pair.sync()
-    assert (again.in_step, again.written, again.changed) == (2 * NUMBER - 1, {}, {})
+    assert (again.in_sync, again.written, again.changed) == (2 * NUMBER - 1, {}, {})
 
 
 async def test_what_changed_on_both_sides_is_told_and_kept(pair: Pair):
@@ -226,7 +230,7 @@ async def test_records_that_differ_in_one_field_alone_are_two(pair: Pair):
             found = [getattr(one, name) for one in await pair.records(side)
                      if one.text == f"The same but for {name}."]  # fmt: skip
             assert sorted(map(str, found)) == sorted(map(str, values))
-    assert (await pair.sync()).in_step == 2 * NUMBER + 2 * len(fields)
+    assert (await pair.sync()).in_sync == 2 * NUMBER + 2 * len(fields)
 
 
 async def test_many_deletions_wait_for_a_yes(pair: Pair):
@@ -345,7 +349,7 @@ async def test_files_that_were_renamed_are_the_same_records(pair: Pair):
     assert (done.is_whole, done.written, done.deleted) == (True, {}, {})
     assert await pair.is_even()
     assert len(await pair.records(1)) == 2 * NUMBER
-    assert (await pair.sync()).in_step == 2 * NUMBER
+    assert (await pair.sync()).in_sync == 2 * NUMBER
 
 
 async def test_other_fields_changed_on_both_sides_are_told(pair: Pair):
@@ -395,7 +399,7 @@ async def test_each_field_that_changed_alone_goes_to_the_other(
     done = await pair.sync()
     assert (done.is_whole, done.changed) == (True, {pair.keys[1 - side]: 1})
     assert getattr(await pair.one(1 - side, text), name) in (None, (), False, "zoo")
-    assert (await pair.sync()).in_step == 2 * NUMBER
+    assert (await pair.sync()).in_sync == 2 * NUMBER
 
 
 async def test_who_does_not_see_a_record_leaves_its_pair_alone(pair: Pair):
@@ -406,7 +410,7 @@ async def test_who_does_not_see_a_record_leaves_its_pair_alone(pair: Pair):
         member = Membership(principal=f"user:{name}", subject_id=name, role=Role.OWNER)
         await pair.service.members.set(pair.caller, member)
     bob = pair.caller.model_copy(update={"principal": "user:bob"})
-    ends = await open_ends(pair.service, bob, "default", "other")
+    ends = await open_endpoints(pair.service, bob, "default", "other")
     assert (await sync(ends, pair.data)).records == (2 * NUMBER, 2 * NUMBER)
     await pair.edit(0, await pair.one(0, "Hers alone."), "Hers alone, edited.")
     assert (await pair.sync()).changed == {"other": 1}
@@ -419,7 +423,7 @@ async def test_a_dry_run_and_the_past_change_nothing(pair: Pair):
     before = [await pair.texts(0), await pair.texts(1)]
     done = await pair.sync(dry_run=True)
     assert done.written == {"other": 1}
-    ends = await open_ends(pair.service, then, "default", "other")
+    ends = await open_endpoints(pair.service, then, "default", "other")
     with pytest.raises(Denied, match="go back to now"):
         await sync(ends, pair.data)
     assert [await pair.texts(0), await pair.texts(1)] == before

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from memtui.config import find_paths, load_settings
 from memtui.migration import moving, syncing
-from memtui.migration.ends import Ends, open_ends
+from memtui.migration.endpoints import Endpoints, open_endpoints
 from memtui.service import Caller, open_service
 
 
 def move(home: Path, killed_at: int | None, told: Connection) -> None:
     """Migrate `default` to `second`; says how many failed."""
 
-    async def work(ends: Ends, data: Path) -> int:
+    async def work(ends: Endpoints, data: Path) -> int:
         return (await moving.apply(ends, data)).failed
 
     asyncio.run(_between(home, work, killed_at, told))
@@ -28,7 +28,7 @@ def move(home: Path, killed_at: int | None, told: Connection) -> None:
 def sync(home: Path, killed_at: int | None, told: Connection) -> None:
     """Sync `default` and `second`; says how many failed or are in conflict."""
 
-    async def work(ends: Ends, data: Path) -> int:
+    async def work(ends: Endpoints, data: Path) -> int:
         done = await syncing.sync(ends, data)
         return done.failed + len(done.conflicts)
 
@@ -37,14 +37,14 @@ def sync(home: Path, killed_at: int | None, told: Connection) -> None:
 
 async def _between(
     home: Path,
-    work: Callable[[Ends, Path], Awaitable[int]],
+    work: Callable[[Endpoints, Path], Awaitable[int]],
     killed_at: int | None,
     told: Connection,
 ) -> None:
     paths = find_paths(home)
-    caller = Caller(company_id="local", principal="user:ana", door="test")
+    caller = Caller(company_id="local", principal="user:ana", channel="test")
     service = await open_service(paths, load_settings(paths, fact_max_count=0))
-    ends = await open_ends(service, caller, "default", "second")
+    ends = await open_endpoints(service, caller, "default", "second")
     if killed_at is not None:
         _die_at(killed_at)
     told.send(await work(ends, paths.data))

@@ -116,7 +116,7 @@ class Company:
     since: datetime | None = None
     """From when on each change is known: not what a sync or a migration did before."""
     synced: Counter[tuple[object, ...]] | None = field(default_factory=Counter)
-    """What two bindings both said when they were last in step; None where that is not foretold."""
+    """What two bindings both said when they were last in sync; None where that is not foretold."""
     purged: set[Key] = field(default_factory=set)
     links: dict[Key, Key] = field(default_factory=dict)
     """The id that a record has now, by those that it had."""

@@ -135,7 +135,7 @@ def purged_when_sealed(world: World) -> None:
     purged(world, is_sealed=True)
 
 
-def kept_in_step(world: World) -> None:
+def kept_in_sync(world: World) -> None:
     """A change of any field goes over, both ways."""
     world.write(OPEN, "web", "We deploy from main", tags=("a",), topic="Ops", expires=24)
     world.write(OPEN, "user ana", "Never on Fridays", pinned=True)
@@ -155,7 +155,7 @@ def kept_in_step(world: World) -> None:
 
 TOURS: list[Tour] = [
     second_of_each, every_field, waits_for_a_person, owners_of_what_waits, rules_read_tags,
-    kept_in_step, purged,
+    kept_in_sync, purged,
 ]  # fmt: skip
 OF_MILVUS = (second_of_each, every_field)
 """Its tours take the longest."""

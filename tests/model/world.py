@@ -38,16 +38,16 @@ from memtui.contract import (
     owner_of,
     owner_scope,
 )
-from memtui.migration.ends import Ends, open_ends
+from memtui.migration.endpoints import Endpoints, open_endpoints
 from memtui.migration.moving import apply
 from memtui.migration.syncing import resolve, sync
 from memtui.service import Caller, ContextRequest, MemoryService, open_service
 from memtui.service.answers import MutationAnswer, ReviewRule, RuleAction, RuleTest
 from memtui.service.context import ContextAnswer
-from memtui.service.core import SETUP_DOOR
+from memtui.service.runtime import SETUP_CHANNEL
 from memtui.service.survey import PurgeRequest
 from memtui.service.visibility import Membership, Role, without_prefix
-from memtui.store.operation import APP_DOOR
+from memtui.store.operation import APP_CHANNEL
 from memtui.threads import LooseThreads
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
@@ -85,7 +85,7 @@ SMALL = {
     "service.purge._AT_ONCE": 2, "service.purge._BATCH": 2, "service.survey._AT_ONCE": 2,
     "service.uses._AT_ONCE": 2, "service.log._PAGE": 3, "service.impact._PAGE": 3,
     "service.tags._PAGE": 3, "backends.facts.rows._CHUNK": 2, "store.erasing._PAGE": 2,
-    "store.pairs._AT_ONCE": 2, "migration.ends._PAGE": 3, "backends.mem0.stores._PAGE": 3,
+    "store.pairs._AT_ONCE": 2, "migration.endpoints._PAGE": 3, "backends.mem0.stores._PAGE": 3,
     "backends.milvus.store._BATCH": 2,
 }  # fmt: skip
 """What is done so many at a time, and here so few, so that there is a second time."""
@@ -213,9 +213,9 @@ def make_template(folder: Path, empty_database: Path) -> Path:
     async def make() -> None:
         service = await open_home(folder, lambda: START)
         for name in BINDINGS:
-            setup = Caller(company_id=name, principal="user:ana", door=SETUP_DOOR)
+            setup = Caller(company_id=name, principal="user:ana", channel=SETUP_CHANNEL)
             await service.companies.add(setup, name.title())
-        setup = Caller(company_id="acme", principal="user:ana", door=SETUP_DOOR)
+        setup = Caller(company_id="acme", principal="user:ana", channel=SETUP_CHANNEL)
         for one in MEMBERS:
             await service.members.set(setup, Membership(
                 principal=one.person, subject_id=one.subject, project_id=one.project,
@@ -305,7 +305,7 @@ class World:
         self.service = await open_home(self.folder, lambda: self.now)
         self.able: dict[str, Capabilities] = {}
         for name, keys in BINDINGS.items():
-            setup = self.caller(name, "ana", SETUP_DOOR)
+            setup = self.caller(name, "ana", SETUP_CHANNEL)
             for key in keys:
                 known = self.providers[key]
                 config: dict[str, object] = dict(known.config)
@@ -335,9 +335,11 @@ class World:
             for one in (self.folder, self.theirs):
                 shutil.rmtree(one, ignore_errors=True)
 
-    def caller(self, company: str, who: str, door: str = "test") -> Caller:
+    def caller(self, company: str, who: str, channel: str = "test") -> Caller:
         one = PEOPLE[who]
-        return Caller(company_id=company, principal=one.principal, acts_for=one.acts_for, door=door)
+        return Caller(
+            company_id=company, principal=one.principal, acts_for=one.acts_for, channel=channel
+        )
 
     # Steps
 
@@ -435,7 +437,7 @@ class World:
     def _correct(
         self, done: Operation, answer: MutationAnswer, request: CorrectRequest, old: Record
     ) -> None:
-        """Compare what became of a record with what was asked for, by whatever door."""
+        """Compare what became of a record with what was asked for, by whatever channel."""
         if self._waits(done, answer, request, [old]):
             return
         here, binding = self.companies[done.scope.company_id], done.binding or ""
@@ -633,8 +635,8 @@ class World:
             asked = one.request.model_copy(update={"text": text} if text else {})
             same(told(record), self._corrected(old, record, asked), "what was accepted")
 
-    async def _refuse(self, caller: Caller, held_id: str) -> Refused:
-        return Refused(await self.service.review.refuse(caller, held_id))
+    async def _refuse(self, caller: Caller, pending_id: str) -> Refused:
+        return Refused(await self.service.review.refuse(caller, pending_id))
 
     def purge(
         self, company: str, *, at: At | None = None, nth: int = 0, subject: str | None = None,
@@ -665,7 +667,7 @@ class World:
         here.purge(keys)
         owned = ("subject_id", subject or "") if subject else ("project_id", project or "")
         here.queue = [one for one in here.queue if owned not in map(owner_of, one.owners)]
-        page = self.service.core.log(company).page(Filter(), limit=1000, after=last)
+        page = self.service.runtime.log(company).page(Filter(), limit=1000, after=last)
         for one in reversed(page.operations):
             done = self._done(
                 here, str(one.operation_type), "ana", one.binding_key, one.scope, None
@@ -684,7 +686,9 @@ class World:
     def seal(self, company: str) -> None:
         """Seal the whole log."""
         self.sealed.add(company)
-        self.run(self.service.analysis.seal(self.caller(company, "ana", APP_DOOR), everything=True))
+        self.run(
+            self.service.analysis.seal(self.caller(company, "ana", APP_CHANNEL), everything=True)
+        )
 
     def migrate(self, company: str) -> None:
         """Move a copy of what the first binding holds into the second; what is there stays."""
@@ -700,7 +704,7 @@ class World:
         here.synced = None
 
     def sync(self, company: str) -> None:
-        """Keep the two bindings in step: where one side has changed, the other gets the change.
+        """Keep the two bindings in sync: where one side has changed, the other gets the change.
 
         Where both changed the first one's version is kept, and deletions pass.
         """
@@ -725,9 +729,9 @@ class World:
         if wanted is not None:
             same(here.synced, wanted, "both after a sync")
 
-    async def _between(self, company: str, work: Callable[[Ends, Path], Awaitable[T]]) -> T:
+    async def _between(self, company: str, work: Callable[[Endpoints, Path], Awaitable[T]]) -> T:
         caller = self.caller(company, "ana")
-        return await work(await open_ends(self.service, caller, "one", "two"), self._data)
+        return await work(await open_endpoints(self.service, caller, "one", "two"), self._data)
 
     def _common(self, company: str, binding: str) -> Counter[tuple[object, ...]]:
         """Return how often a binding says what, in the fields that both keep."""
@@ -751,7 +755,7 @@ class World:
             request = BrowseRequest(
                 scope=Scope(company_id=company), binding_key=key, limit=PAGE, expired=True
             )
-            caller = self.caller(company, who, APP_DOOR)
+            caller = self.caller(company, who, APP_CHANNEL)
             for one in self.run(self._pages(caller, request)) or ():
                 here.records[key, one.handle.provider_record_id] = one
         here.begin_anew(self.now)
@@ -764,7 +768,7 @@ class World:
     ) -> bool:
         """Whether a step waits for a person, as it has to where an agent asks and it is said so."""
         here, binding = self.companies[done.scope.company_id], done.binding or ""
-        held = answer.held
+        held = answer.pending
         word = here.reviewed.get(binding) if done.who.is_agent else None
         names = ("content", "text", "title", "summary", "topic", "tags")
         says = [str(getattr(request, name, "")) for name in names]
@@ -772,7 +776,7 @@ class World:
         same(held is not None, waits, "whether it waits")
         if held is None:
             return False
-        done.status, done.setting = "held", False
+        done.status, done.setting = "pending", False
         owners = list(dict.fromkeys(self._asked(one) for one in changes)) or [
             owner_scope(self.providers[binding].home(request.scope))
         ]
@@ -785,12 +789,12 @@ class World:
         alike = [one for one in here.queue if one.asked == asked]
         same(held.again, bool(alike), "whether it waits already")
         if alike:
-            same(held.held_id, alike[0].id, "what it waits as")
+            same(held.pending_id, alike[0].id, "what it waits as")
             alike[0].times += 1
         else:
             base = {(binding, one.handle.provider_record_id): one for one in changes}
             here.queue.append(
-                Waiting(held.held_id, binding, done.type, done.who, asked, request, owners, base)
+                Waiting(held.pending_id, binding, done.type, done.who, asked, request, owners, base)
             )
         return True
 
@@ -882,7 +886,7 @@ class World:
             self.check_log(name)
             if here.purged:
                 chain = self.run(
-                    self.service.analysis.verify_chain(self.caller(name, "ana", APP_DOOR))
+                    self.service.analysis.verify_chain(self.caller(name, "ana", APP_CHANNEL))
                 )
                 expect(chain.broken_seq is None, "the chain does not hold after a purge")
 
@@ -939,7 +943,7 @@ class World:
             and (end is None or (one.created_at is not None and one.created_at < end))
             and (not owned or owner_of(one.scope) in map(owner_of, owned))
         }
-        found = self.run(self._pages(self.caller(company, who, APP_DOOR), request))
+        found = self.run(self._pages(self.caller(company, who, APP_CHANNEL), request))
         allowed = here.may(PEOPLE[who], "view", scope)
         same(found is not None, allowed, "whether the list may be seen")
         if found is None:
@@ -980,7 +984,7 @@ class World:
         request = QueryRequest(
             scope=scope, query=word, binding_key=binding, top_k=100, as_of=moment, owners=owned
         )
-        work = self.service.query(self.caller(company, who, APP_DOOR), request)
+        work = self.service.query(self.caller(company, who, APP_CHANNEL), request)
         try:
             found = self.run(work).snippets
         except Denied:
@@ -1002,7 +1006,7 @@ class World:
         """Compare what a model is told: the facts of each owner, from what serves that owner."""
         here, scope = self.companies[company], scope_of(company, place)
         request = ContextRequest(scope=scope, prompt=prompt, budget=100_000)
-        work = self.service.context(self.caller(company, who, APP_DOOR), request)
+        work = self.service.context(self.caller(company, who, APP_CHANNEL), request)
         try:
             answer = self.run(work)
         except Denied:
@@ -1047,7 +1051,7 @@ class World:
         """Compare what waits for review, as each person sees it."""
         here = self.companies[company]
         for who in ("ana", "bo", "cy") if here.members else ("cy",):
-            person, caller = PEOPLE[who], self.caller(company, who, APP_DOOR)
+            person, caller = PEOPLE[who], self.caller(company, who, APP_CHANNEL)
             wanted = [
                 (one.id, one.binding, one.type, one.who.principal, one.times)
                 for one in here.queue
@@ -1055,7 +1059,7 @@ class World:
             ]
             found = self.run(self.service.review.waiting(caller))
             shown = [
-                (one.held_id, one.binding_key, one.operation_type, one.principal, one.times)
+                (one.pending_id, one.binding_key, one.operation_type, one.principal, one.times)
                 for one in found
             ]
             same(sorted(shown), sorted(wanted), f"what waits for {who}")
@@ -1064,7 +1068,7 @@ class World:
         """Compare what differs between now and so many hours ago."""
         (company, binding), scope = at, scope_of(at[0], place)
         here, moment = self.companies[company], self.now - timedelta(hours=hours)
-        caller = self.caller(company, who, APP_DOOR)
+        caller = self.caller(company, who, APP_CHANNEL)
         if not here.may(PEOPLE[who], "view", scope) or not here.knows(moment):
             return
         lists = self.providers[binding].lists
@@ -1086,7 +1090,7 @@ class World:
         company, binding = at
         if self.able[binding].validity or self.companies[company].purged:
             return
-        here, caller = self.companies[company], self.caller(company, "ana", APP_DOOR)
+        here, caller = self.companies[company], self.caller(company, "ana", APP_CHANNEL)
         begin, end = (self.now - timedelta(hours=hours) for hours in (since, until))
         if here.since is not None and begin <= here.since:
             return
@@ -1122,14 +1126,14 @@ class World:
             if section.kind.value != "related" or len(section.facts) < 2:
                 continue
             request = ContextRequest(scope=scope, prompt=prompt, budget=whole.tokens - 5)
-            work = self.service.context(self.caller(company, who, APP_DOOR), request)
+            work = self.service.context(self.caller(company, who, APP_CHANNEL), request)
             cut = [one.facts for one in self.run(work).sections if one.kind is section.kind]
             handles = [one.handle for facts in cut for one in facts]
             same(handles, [one.handle for one in section.facts][: len(handles)], "a cut context")
 
     def check_figures(self, company: str, hours: int) -> None:
         """Compare how much the log's figures count at a moment of the past."""
-        caller = self.caller(company, "ana", APP_DOOR)
+        caller = self.caller(company, "ana", APP_CHANNEL)
         then = caller.at(self.now - timedelta(hours=hours))
         counted = self.run(self.service.analysis.stats(then)).operation_count
         before = self.run(self.service.log.page(then, limit=1)).total
@@ -1150,7 +1154,7 @@ class World:
                     PEOPLE[who], "view", scope
                 )
                 shows = record is not None and holds(record, self.now) and allowed
-                caller = self.caller(company, who, APP_DOOR)
+                caller = self.caller(company, who, APP_CHANNEL)
                 work = self.service.get(caller, name, scope, binding_key=binding)
                 try:
                     found = self.run(work).record
@@ -1174,7 +1178,7 @@ class World:
                 sides = zip(*steps, strict=True)
                 before, after = (next(filter(None, side), None) for side in sides)
                 wanted.append((done.id, told(before), told(after)))
-        caller = self.caller(company, "ana", APP_DOOR)
+        caller = self.caller(company, "ana", APP_CHANNEL)
         answer = self.run(self.service.history(caller, name, scope, binding_key=binding))
         own = {done.id for done in here.log if not done.erased}
         found = [(one.operation.operation_id, told(one.before), told(one.after))
@@ -1183,11 +1187,11 @@ class World:
 
     def _newest(self, company: str) -> Any:
         """Return the newest operation of the log."""
-        return self.service.core.log(company).page(Filter(), limit=1).operations[0]
+        return self.service.runtime.log(company).page(Filter(), limit=1).operations[0]
 
     def _log(self, company: str) -> list[Any]:
         """Return the whole log, the oldest first; what is sealed is slow to be read in pages."""
-        core = self.service.core.log(company)
+        core = self.service.runtime.log(company)
         limit = 25 if company in self.sealed else PAGE
         found: list[Any] = []
         before = None
@@ -1202,7 +1206,7 @@ class World:
         """Compare the log, as it is and as each person sees it, and what can be taken back."""
         here = self.companies[company]
         whole = [one for one in self._log(company) if one.seq > self.begun[company]]
-        logged = [one for one in whole if one.door != APP_DOOR]  # what compares is no step
+        logged = [one for one in whole if one.channel != APP_CHANNEL]  # what compares is no step
         types = [(str(one.operation_type), str(one.status)) for one in logged]
         same(types, [(one.type, one.status) for one in here.log], "the log")
         for found, done in zip(logged, here.log, strict=True):
@@ -1220,7 +1224,7 @@ class World:
         own = {one.id for one in here.log}
         for who in ("ana", "bo", "cy", "coding") if here.members else ("ana", "coding"):
             seen = [one for one in here.log if here.sees(PEOPLE[who], one)]
-            caller = self.caller(company, who, APP_DOOR)
+            caller = self.caller(company, who, APP_CHANNEL)
             page = self.run(self.service.log.page(caller, limit=1000))
             ids = [one.operation_id for one in reversed(page.operations)]
             mine = [one for one in ids if one in own]

@@ -15,7 +15,7 @@ from memtui.pruning.candidates import (
     PruneRules,
     Reason,
     Repeats,
-    Retrieval,
+    RetrievalTally,
     find_candidates,
 )
 from memtui.pruning.plan import PrunePlan, make_plan
@@ -54,7 +54,9 @@ def test_what_repeats_another_follows_every_change() -> None:
     known = Repeats()
 
     def repeating(
-        *records: Record, reads: dict[RecordHandle, Retrieval] | None = None, now: datetime = NOW
+        *records: Record,
+        reads: dict[RecordHandle, RetrievalTally] | None = None,
+        now: datetime = NOW,
     ) -> set[str]:
         found = known.among(records, now=now, retrievals=reads or {})
         return {one.provider_record_id for one in found}
@@ -62,7 +64,7 @@ def test_what_repeats_another_follows_every_change() -> None:
     old = record("a", "Likes green tea", created_at=NOW - DAY)
     new = record("b", "Likes green tea.", created_at=NOW, expires_at=NOW + DAY)
     assert repeating(old, new) == repeating(old, new) == {"a"}
-    assert repeating(old, new, reads={old.handle: Retrieval(count=3)}) == {"b"}
+    assert repeating(old, new, reads={old.handle: RetrievalTally(count=3)}) == {"b"}
     assert repeating(old.model_copy(update={"pinned": True}), new) == {"b"}
     assert repeating(old, new.model_copy(update={"text": "Likes black tea"})) == set()
     assert repeating(old, new, now=NOW + 2 * DAY) == set()
@@ -118,9 +120,9 @@ def test_a_closed_validity_window_is_history() -> None:
 def test_reading_decides_what_is_never_read_or_stale() -> None:
     records = [record(name, f"fact {name}") for name in "abcd"]
     retrievals = {
-        handle("a"): Retrieval(count=3, last_at=NOW - DAY),
-        handle("b"): Retrieval(count=3, last_at=NOW - 30 * DAY),
-        handle("c"): Retrieval(),
+        handle("a"): RetrievalTally(count=3, last_at=NOW - DAY),
+        handle("b"): RetrievalTally(count=3, last_at=NOW - 30 * DAY),
+        handle("c"): RetrievalTally(),
     }
     assert found(records, retrievals=retrievals) == [
         ("b", Reason.STALE, False),
@@ -204,7 +206,10 @@ def test_a_duplicate_and_the_fact_that_overrules_it_never_both_go() -> None:
         record("a", "order: tea, cake", created_at=NOW - DAY, pinned=False),
         record("b", "order: cake, tea", created_at=NOW),
     ]
-    retrievals = {handle("a"): Retrieval(count=5, last_at=NOW), handle("b"): Retrieval(count=1)}
+    retrievals = {
+        handle("a"): RetrievalTally(count=5, last_at=NOW),
+        handle("b"): RetrievalTally(count=1),
+    }
     assert found(records, retrievals=retrievals) == [("b", Reason.NEAR_DUPLICATE, True)]
 
 
@@ -332,9 +337,9 @@ def test_a_young_record_is_not_called_unread_and_a_long_old_one_is_costly() -> N
 def test_what_did_not_help_more_often_than_it_did_is_named() -> None:
     records = [record(name, f"fact {name}") for name in "abc"]
     said = {
-        handle("a"): Retrieval(count=4, last_at=NOW, helped=1, not_helped=2),
-        handle("b"): Retrieval(count=4, last_at=NOW, helped=2, not_helped=2),
-        handle("c"): Retrieval(count=4, last_at=NOW, not_helped=1),
+        handle("a"): RetrievalTally(count=4, last_at=NOW, helped=1, not_helped=2),
+        handle("b"): RetrievalTally(count=4, last_at=NOW, helped=2, not_helped=2),
+        handle("c"): RetrievalTally(count=4, last_at=NOW, not_helped=1),
     }
     first, last = candidates(records, retrievals=said)
     assert (first.reason, first.suggested) == (Reason.DID_NOT_HELP, False)

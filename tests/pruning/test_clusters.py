@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.pruning import duplicates
-from memtui.pruning.duplicates import Form, Item, Likeness, Match, compare, find_clusters, form_of
+from memtui.pruning.duplicates import (
+    Item,
+    Likeness,
+    Match,
+    TextForm,
+    compare,
+    find_clusters,
+    form_of,
+)
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 TEXTS = st.lists(
@@ -133,7 +141,7 @@ def test_texts_of_the_same_letters_do_not_make_the_work_quadratic(
 ) -> None:
     compared = 0
 
-    def counting(one: Form, other: Form) -> Match | None:
+    def counting(one: TextForm, other: TextForm) -> Match | None:
         nonlocal compared
         compared += 1
         return compare(one, other)

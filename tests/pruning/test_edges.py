@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from memtui.contract import Filter, Record, RecordHandle, Scope, Use, UseTest
-from memtui.pruning.candidates import PruneRules, Reason, Retrieval, find_candidates
-from memtui.pruning.patterns import PatternKind, PatternRules, Version, find_patterns
+from memtui.pruning.candidates import PruneRules, Reason, RetrievalTally, find_candidates
+from memtui.pruning.patterns import FactVersion, PatternKind, PatternRules, find_patterns
 from memtui.pruning.plan import make_plan
 from memtui.pruning.uses import Used, is_used_as
 
@@ -38,8 +38,8 @@ def reasons(*records: Record, **options: Any) -> dict[str, list[Reason]]:
     return told
 
 
-def uses(*records: Record, **use: Any) -> dict[RecordHandle, Retrieval]:
-    return {one.handle: Retrieval(**use) for one in records}
+def uses(*records: Record, **use: Any) -> dict[RecordHandle, RetrievalTally]:
+    return {one.handle: RetrievalTally(**use) for one in records}
 
 
 @pytest.mark.parametrize(
@@ -197,11 +197,11 @@ def test_a_use_is_compared_to_the_second(seconds: int, sign: Any, *, holds: bool
     )
 
 
-def versions(*starts: timedelta, key: str = "port", **fields: Any) -> list[Version]:
+def versions(*starts: timedelta, key: str = "port", **fields: Any) -> list[FactVersion]:
     """Return the versions of a key that began so long ago, each with another value."""
     begun = [NOW - start for start in starts]
     return [
-        Version(
+        FactVersion(
             binding_key="main",
             record=record(
                 key, f"{key}: {number}", valid_from=start, valid_to=end, topic="Web", **fields

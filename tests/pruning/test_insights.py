@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from memtui.contract import Record, RecordHandle, Scope
-from memtui.pruning.candidates import Retrieval
-from memtui.pruning.insights import Insight, InsightKind, InsightRules, Known, find_insights
+from memtui.pruning.candidates import RetrievalTally
+from memtui.pruning.insights import Insight, InsightKind, InsightRules, RatedRecord, find_insights
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DAY, INSTANT = timedelta(days=1), timedelta(microseconds=1)
@@ -20,13 +20,13 @@ RULES = InsightRules()
 
 def known(
     name: str, *, tokens: int = 10, scope: Scope = ANA, use: Any = None, **fields: Any
-) -> Known:
+) -> RatedRecord:
     handle = RecordHandle(provider_key="vault", provider_record_id=name)
     record = Record(handle=handle, text=name, scope=scope, **fields)
-    return Known(record, tokens, use or Retrieval(count=1, agents=("a", "b")))
+    return RatedRecord(record, tokens, use or RetrievalTally(count=1, agents=("a", "b")))
 
 
-def found(kind: InsightKind, *records: Known) -> list[Insight]:
+def found(kind: InsightKind, *records: RatedRecord) -> list[Insight]:
     return [one for one in find_insights(records, now=NOW) if one.kind is kind]
 
 
@@ -34,7 +34,7 @@ def found(kind: InsightKind, *records: Known) -> list[Insight]:
 def test_what_has_ended_by_now_does_not_count(field: str) -> None:
     old: dict[str, Any] = {"created_at": NOW - 90 * DAY}
     for ends, count in ((NOW - INSTANT, 0), (NOW, 0), (NOW + INSTANT, 1)):
-        one = known("a", use=Retrieval(count=0), **{**old, field: ends})
+        one = known("a", use=RetrievalTally(count=0), **{**old, field: ends})
         assert len(found(InsightKind.NEVER_READ, one)) == count
 
 
@@ -53,7 +53,7 @@ def test_the_youngest_memory_says_how_long_nothing_changed() -> None:
 
 
 def test_a_memory_counts_as_unread_from_its_age_on() -> None:
-    edge, never = NOW - RULES.unread_days * DAY, Retrieval(count=0)
+    edge, never = NOW - RULES.unread_days * DAY, RetrievalTally(count=0)
     records = [
         known("at", created_at=edge, use=never, tokens=1),
         known("younger", created_at=edge + INSTANT, use=never, tokens=2),
@@ -65,12 +65,12 @@ def test_a_memory_counts_as_unread_from_its_age_on() -> None:
 
 
 def test_memories_of_one_agent_are_told_from_their_number_on() -> None:
-    def alone(name: str, agent: str, scope: Scope = ANA) -> Known:
-        return known(name, use=Retrieval(count=2, agents=(agent,)), scope=scope)
+    def alone(name: str, agent: str, scope: Scope = ANA) -> RatedRecord:
+        return known(name, use=RetrievalTally(count=2, agents=(agent,)), scope=scope)
 
     pair = [alone(f"a{n}", "coding") for n in range(2)]
     several = [alone(f"b{n}", "writing") for n in range(3)]
-    both = known("c", use=Retrieval(count=2, agents=("coding", "writing")))
+    both = known("c", use=RetrievalTally(count=2, agents=("coding", "writing")))
     [one] = found(InsightKind.READ_BY_ONE, *pair, both, *several)
     assert (one.agent_id, one.records, one.of) == ("writing", 3, 6)
     two = found(InsightKind.READ_BY_ONE, *pair, alone("a3", "coding"), *several)
@@ -99,7 +99,7 @@ def test_a_topic_grows_beyond_its_usual_week(new: int, before: int, grows: bool)
 
 
 def test_each_owner_stands_alone_and_the_most_tokens_come_first() -> None:
-    never, old = Retrieval(count=0), NOW - 90 * DAY
+    never, old = RetrievalTally(count=0), NOW - 90 * DAY
     records = [
         known("a", use=never, created_at=old, tokens=5),
         known("b", use=never, created_at=old, tokens=50, scope=BEN),

@@ -6,21 +6,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from memtui.contract import Record, RecordHandle, Scope
-from memtui.pruning.patterns import Pattern, PatternKind, Version, find_patterns
+from memtui.pruning.patterns import FactVersion, Pattern, PatternKind, find_patterns
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def history(
     text: str, days: list[int | None], binding: str = "default", **more: Any
-) -> list[Version]:
+) -> list[FactVersion]:
     """Return versions `key: value-1`, `key: value-2` … that begin so many days ago."""
     scope = Scope(company_id="acme", **more.pop("scope", {"project_id": "apollo"}))
     starts = [None if day is None else NOW - timedelta(days=day) for day in days]
     ends = [*starts[1:], more.pop("ended", None)]
     key, _, values = text.partition(": ")
     return [
-        Version(
+        FactVersion(
             binding_key=binding,
             record=Record(
                 handle=RecordHandle(provider_key="vault", provider_record_id=f"{scope}{key}"),
@@ -36,7 +36,7 @@ def history(
     ]
 
 
-def found(*versions: list[Version]) -> list[Pattern]:
+def found(*versions: list[FactVersion]) -> list[Pattern]:
     return list(find_patterns([one for known in versions for one in known], now=NOW))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memtui.fact_values import Pair
+from memtui.fact_values import FactPair
 from memtui.pruning.folding import hidden_in, plain
 from memtui.pruning.signs import denied, disagreeing, order_in
 
@@ -74,7 +74,7 @@ def test_what_a_person_does_not_see_is_counted_to_the_end() -> None:
     assert hidden_in("\u3164") == 1
 
 
-FACTS = [Pair("deploy_branch", "main"), Pair("branch", "dev")]
+FACTS = [FactPair("deploy_branch", "main"), FactPair("branch", "dev")]
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from memtui.analytics.figures import FAILED, Bucket, Figures, Group, HitSign, Stats
-from memtui.analytics.layout import Folder
+from memtui.analytics.figures import FAILED, Bucket, FigureGroup, Figures, HitSign, Stats
+from memtui.analytics.layout import ArchiveFolder
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import Filter, Invalid, Scope, Usage
@@ -32,7 +32,7 @@ from memtui.screens.analytics.board import (
     Board,
     Period,
     Question,
-    Span,
+    TimeRange,
     after,
     begin_in,
     read_board,
@@ -119,8 +119,8 @@ async def charted(
         yield app, pilot
 
 
-def groups(app: MemtuiApp) -> list[Group]:
-    found: VirtualList[Group] = app.screen.query_one("#group-list", VirtualList)
+def groups(app: MemtuiApp) -> list[FigureGroup]:
+    found: VirtualList[FigureGroup] = app.screen.query_one("#group-list", VirtualList)
     return [one for _, one in found.rows.held()]
 
 
@@ -222,7 +222,7 @@ async def test_the_dashboard_adds_up_and_is_cut_by_keys(log: Paths, settings: Se
         assert f"The last 30 d, since {begins:%m-%d} 33 operations" in said
         assert painted.question.painted
         assert len(painted.buckets) == 30
-        app.controller.choose(filter_line="door:test")
+        app.controller.choose(filter_line="channel:test")
         await until(pilot, lambda: " 30 operations" in screen_text(app))
         asked = board(app)
         assert not asked.question.painted
@@ -387,7 +387,7 @@ async def export(app: MemtuiApp, pilot: Pilot[Any], path: Path) -> None:
 
 
 async def test_a_log_that_cannot_be_read_says_so(log: Paths, settings: Settings) -> None:
-    folder = Folder(log.archive, "local")
+    folder = ArchiveFolder(log.archive, "local")
     folder.path.mkdir(parents=True)
     async with running(log, settings, "operations") as (app, pilot):
         folder.manifest_file.write_text("nonsense")
@@ -577,7 +577,7 @@ def test_buckets_have_the_edges_of_the_zone() -> None:
 
 
 def test_what_draws_screens_is_counted_without_adding_up_again() -> None:
-    span = Span(since=NOW, days=True)
+    span = TimeRange(since=NOW, days=True)
     whole = Question(Filter(), span, Bucket.DAY, None, "Europe/Berlin", NOW)
     stats = Stats(hit_sign=HitSign.USED, left_out_count=3, last_seq=7)
     board = Board(whole, stats, (), ())
@@ -586,15 +586,15 @@ def test_what_draws_screens_is_counted_without_adding_up_again() -> None:
         chain = {"seq": seq, "previous_digest": "", "digest": ""}
         return Operation(**{**draft(seq, **changes).model_dump(), **chain})
 
-    own = {"door": "tui", "operation_type": "browse"}
+    own = {"channel": "tui", "operation_type": "browse"}
     known, looked, looked_long_ago = one(7), one(8, **own), one(9, **own, started_at=NOW - WEEK)
-    assert board.with_own([known]) is board
-    counted = board.with_own([known, looked, looked_long_ago])
+    assert board.with_internal([known]) is board
+    counted = board.with_internal([known, looked, looked_long_ago])
     assert counted is not None
     assert (counted.stats.left_out_count, counted.stats.last_seq) == (4, 9)
-    assert board.with_own([looked, one(9, operation_type="query")]) is None
+    assert board.with_internal([looked, one(9, operation_type="query")]) is None
     narrowed = replace(whole, chosen=Filter(agent_id="coding"))
-    assert replace(board, question=narrowed).with_own([looked]) is None
+    assert replace(board, question=narrowed).with_internal([looked]) is None
     assert not whole.is_over(NOW + timedelta(hours=10))  # 23:00 there
     assert whole.is_over(NOW + timedelta(hours=11))
     assert replace(whole, bucket=Bucket.HOUR).is_over(NOW + timedelta(hours=1))
@@ -603,13 +603,13 @@ def test_what_draws_screens_is_counted_without_adding_up_again() -> None:
 async def test_a_group_without_a_word_in_the_filter_is_a_statement(
     log: Paths, service: MemoryService, caller: Caller
 ) -> None:
-    nobody = Group(keys={"agent": None})
+    nobody = FigureGroup(keys={"agent": None})
     assert filter_of_group(Filter(), nobody) is None
-    narrowed = parse_filter("door:test cost<1 deploy", now=datetime.now(UTC))
-    of_door = Group(keys={"door": "test"})
+    narrowed = parse_filter("channel:test cost<1 deploy", now=datetime.now(UTC))
+    of_door = FigureGroup(keys={"channel": "test"})
     assert filter_of_group(narrowed, of_door) == narrowed
-    assert filter_of_group(Filter(), of_door) is None, "door:test lists what was not counted too"
-    for dimension in ("provider", "model", "agent", "issue", "door"):
+    assert filter_of_group(Filter(), of_door) is None, "channel:test lists what was not counted too"
+    for dimension in ("provider", "model", "agent", "issue", "channel"):
         found = await service.analysis.stats(caller, narrowed, by=(dimension,))
         for group in found.groups:
             statement = statement_of_group(group, narrowed)
@@ -636,7 +636,7 @@ def test_any_type_goes_into_a_file(tmp_path: Path) -> None:
     [found] = asked(f"SELECT count(*), sum(c), any_value(a_2) FROM '{tmp_path}/t.parquet'")
     assert found == (450, Decimal("675.00"), {"x": 1})
     assert not list(tmp_path.glob(".memtui-*"))
-    timed = figures_table([Group(begins=moment, ends=moment, operation_count=2)])
+    timed = figures_table([FigureGroup(begins=moment, ends=moment, operation_count=2)])
     assert timed.rows[0][timed.columns.index("operation_count")] == 2
 
 

@@ -13,8 +13,8 @@ from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import Health, Json, Model
 from memtui.screens.bindings.form import (
+    BindingDraft,
     BindingForm,
-    Draft,
     PathInput,
     config_of,
     written,
@@ -61,7 +61,7 @@ def drawer() -> ProviderView:
 )
 def test_a_form_of_a_config_says_that_config_again(config: Json) -> None:
     view = drawer()
-    said, wrong = config_of(view, Draft("d", values=written(view, config)))
+    said, wrong = config_of(view, BindingDraft("d", values=written(view, config)))
     assert not wrong
     assert Config.model_validate(said) == Config.model_validate(config)
     assert Providers({"drawer": Drawer}).check_config("drawer", said)
@@ -70,11 +70,11 @@ def test_a_form_of_a_config_says_that_config_again(config: Json) -> None:
 def test_what_a_form_lacks_is_said_of_each_field(monkeypatch: pytest.MonkeyPatch) -> None:
     view, values = drawer(), written(drawer(), {})
     values |= {"labels": "[1", "more": "{", "rows": " 4 "}
-    config, wrong = config_of(view, Draft("d", values=values))
+    config, wrong = config_of(view, BindingDraft("d", values=values))
     assert set(wrong) == {"folder", "labels", "more"}
     assert config == {"rows": "4"}
     monkeypatch.setenv("HOME", "/people/ana")
-    config, _ = config_of(view, Draft("d", values={**values, "folder": "~/x/../y"}))
+    config, _ = config_of(view, BindingDraft("d", values={**values, "folder": "~/x/../y"}))
     assert config["folder"] == "/people/ana/y"
 
 
@@ -244,6 +244,8 @@ async def test_a_strangers_words_are_harmless_in_the_form(paths: Paths, settings
         raise AssertionError(key, config, read_only)
 
     async with running(paths, settings, "bindings", (200, 60)) as (app, pilot):
-        app.push_screen(BindingForm(text, hostile, Draft(text), never, verb="add", has_key=True))
+        app.push_screen(
+            BindingForm(text, hostile, BindingDraft(text), never, verb="add", has_key=True)
+        )
         await until(pilot, lambda: isinstance(app.screen, BindingForm))
         assert_harmless(screen_text(app))

@@ -66,7 +66,7 @@ async def test_the_cursor_stays_with_the_binding_of_a_target_that_is_gone(
 async def test_of_an_agent_what_it_did_is_shown_and_nothing_else(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
-    agent = Caller(company_id="local", principal="agent:coding", acts_for="user:ana", door="mcp")
+    agent = Caller(company_id="local", principal="agent:coding", acts_for="user:ana", channel="mcp")
     mech = Scope(company_id="local", project_id="mech")
     await service.query(agent, QueryRequest(scope=mech, query="who owns billing"))
     await service.query(caller, QueryRequest(scope=mech, query="not the agent's"))
@@ -83,7 +83,7 @@ async def test_of_an_agent_what_it_did_is_shown_and_nothing_else(
         await to_agent("G", "o shows all that it was told and did.")
         await until(pilot, lambda: app.frame is not None and app.frame.MODE == "operations")
         await until(pilot, lambda: "who owns billing" in screen_text(app))
-        assert app.state.filter_line == "door:mcp by:agent:coding"
+        assert app.state.filter_line == "channel:mcp by:agent:coding"
         assert "not the agent's" not in screen_text(app)
         await pilot.press("1")
         await to_agent("up", "o shows all that its run was told and did")

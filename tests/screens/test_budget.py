@@ -39,7 +39,7 @@ from memtui.screens.dialogs import (
     TypedConfirm,
 )
 from memtui.screens.prune import PruneReview
-from memtui.screens.prune_review import Line
+from memtui.screens.prune_review import ReviewLine
 from memtui.screens.state import AppState, ConfigurationChanged, PruneFigures
 from memtui.service import Caller, ContextRequest, MemoryService, PruneRequest, ReviewRule
 from memtui.widgets.virtual_list import VirtualList
@@ -52,7 +52,7 @@ BEN = Scope(company_id="local", subject_id="ben")
 MECH = Scope(company_id="local", project_id="mech")
 COMPANY = Scope(company_id="local")
 BOTH = Scope(company_id="local", subject_id="ana", project_id="mech")
-AI = Caller(company_id="local", principal="agent:coding", door="test", acts_for="user:ana")
+AI = Caller(company_id="local", principal="agent:coding", channel="test", acts_for="user:ana")
 
 
 async def remember(service: MemoryService, scope: Scope, *texts: str) -> list[Record]:
@@ -88,8 +88,8 @@ def texts(app: MemtuiApp) -> list[str]:
     return [row.text for _, row in listed(app).rows.held()]
 
 
-def reviewed(app: MemtuiApp) -> list[Line]:
-    found: VirtualList[Line] = app.screen.query_one("#prune-list", VirtualList)
+def reviewed(app: MemtuiApp) -> list[ReviewLine]:
+    found: VirtualList[ReviewLine] = app.screen.query_one("#prune-list", VirtualList)
     return [row for _, row in found.rows.held()]
 
 

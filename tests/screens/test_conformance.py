@@ -15,7 +15,7 @@ from textual.widgets import Input
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings, load_settings
-from memtui.conformance import CHECKS, CheckResult, Report
+from memtui.conformance import CHECKS, CheckResult, ConformanceReport
 from memtui.conformance.wire import SeenReply, SentRequest
 from memtui.screens.conformance import Conformance, as_text, columns, row_content
 from memtui.screens.dialogs import Confirm
@@ -91,7 +91,7 @@ async def test_a_run_shows_each_check_and_writes_the_report(
                     assert file.read_text() == "mine"
                 else:
                     await until(pilot, file.exists)
-                    found = Report.model_validate(json.loads(file.read_text()))
+                    found = ConformanceReport.model_validate(json.loads(file.read_text()))
                     assert found.failed == len(results(screen))
 
 

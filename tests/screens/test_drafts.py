@@ -165,7 +165,7 @@ async def test_a_text_for_the_review_is_kept_and_whatever_is_told_is_harmless(
     paths: Paths, settings: Settings, service: MemoryService
 ) -> None:
     for number, text in enumerate(HOSTILE):
-        keep_draft(paths.data, KeptDraft(text=text, held_id=f"held-{number}"))
+        keep_draft(paths.data, KeptDraft(text=text, pending_id=f"held-{number}"))
     assert {one.text for one in kept_drafts(paths.data).values()} == set(HOSTILE)
     async with running(paths, settings, "records") as (app, pilot):
         await until(pilot, lambda: toasts(app))
@@ -184,7 +184,7 @@ async def test_of_two_texts_for_the_same_each_is_offered_in_its_turn(
     for text in ("one, here", "one, there"):
         draft = KeptDraft(text=text, binding_key="default", began_from=record)
         keep_draft(paths.data, draft)
-        keep_draft(paths.data, KeptDraft(text=text, held_id="held-1"))
+        keep_draft(paths.data, KeptDraft(text=text, pending_id="held-1"))
     decided = 0
     while folders(paths):
         kept = {one.text for one in kept_drafts(paths.data).values() if one.began_from}

@@ -27,8 +27,8 @@ from memtui.contract import (
 from memtui.screens.dialogs import Choose, ConflictScreen, EditText
 from memtui.screens.operations.screen import OperationsScreen
 from memtui.screens.prune import PruneReview
-from memtui.screens.runs import Runs
-from memtui.screens.timeline import Timeline
+from memtui.screens.runs import RunsScreen
+from memtui.screens.timeline import TimelineScreen
 from memtui.service import Caller, MemoryService
 from memtui.service.everywhere import ForgottenEverywhere
 from memtui.widgets.virtual_list import VirtualList
@@ -239,7 +239,7 @@ async def test_keys_lead_from_a_row_of_the_review_to_its_record_and_back(
         await pilot.press("N", "j", "j")
         await until(pilot, lambda: "0 marked" in screen_text(app))
         there = row()
-        for key, over in (("T", Runs), ("h", Timeline), ("W", Choose)):
+        for key, over in (("T", RunsScreen), ("h", TimelineScreen), ("W", Choose)):
             await pilot.press(key)
             await until(pilot, lambda: isinstance(app.screen, over))  # noqa: B023 - waited for
             await pilot.press("escape")

@@ -42,7 +42,7 @@ async def test_what_breaks_is_looked_at_before_the_yes(
 ) -> None:
     notes = await write_notes(service, caller, [*HOSTILE[:4], "Deploy from main"])
     for run in ("run-8", "run-9"):
-        agent = Caller(company_id="local", principal="agent:coding", door="mcp", run_id=run)
+        agent = Caller(company_id="local", principal="agent:coding", channel="mcp", run_id=run)
         await service.query(agent, QueryRequest(scope=SCOPE, query=f"{HOSTILE[0]} deploy main"))
     async with running(paths, settings, "records") as (app, pilot):
         await until(

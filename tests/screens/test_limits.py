@@ -26,7 +26,7 @@ from tests.analytics.logs import append
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import click_on, running, toasts, until, write_notes
 
-ANA = Caller(company_id="local", principal="user:ana", door="test")
+ANA = Caller(company_id="local", principal="user:ana", channel="test")
 
 
 async def limit(service: MemoryService, usd: str = "5", agent: str = "coding") -> None:
@@ -44,7 +44,7 @@ async def limit(service: MemoryService, usd: str = "5", agent: str = "coding") -
 
 def spend(service: MemoryService, operation_id: str, usd: str) -> None:
     append(
-        service._core.database,
+        service._runtime.database,
         [
             OperationDraft(
                 operation_id=operation_id,
@@ -52,7 +52,7 @@ def spend(service: MemoryService, operation_id: str, usd: str) -> None:
                 status="ok",
                 scope=Scope(company_id="local", agent_id="coding"),
                 principal="agent:coding",
-                door="test",
+                channel="test",
                 usage=(Usage(provider="mem0", cost_usd=Decimal(usd)),),
                 started_at=datetime.now(UTC),
                 latency_ms=1,

@@ -27,7 +27,7 @@ from tests.screens.hostile import assert_harmless, screen_text
 from tests.screens.piloting import running, toasts, until, write_notes
 
 AGENT = Caller(
-    company_id="local", principal="agent:[b]x[/b]", acts_for="user:ana", door="mcp", run_id="r"
+    company_id="local", principal="agent:[b]x[/b]", acts_for="user:ana", channel="mcp", run_id="r"
 )
 
 

@@ -25,7 +25,7 @@ from tests.screens.piloting import running, toasts, until
 async def test_the_log_is_proved_and_an_alteration_is_found(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller, tmp_path: Path
 ) -> None:
-    fill(service._core.database, 30, "local", start=1_000)
+    fill(service._runtime.database, 30, "local", start=1_000)
     target = tmp_path / "log.jsonl"
     target.write_text("another's")
     async with running(paths, settings, "operations", (80, 24)) as (app, pilot):
@@ -45,13 +45,16 @@ async def test_the_log_is_proved_and_an_alteration_is_found(
         await until(pilot, lambda: any("docs/audit.md verifies it" in one for one in toasts(app)))
         assert len(target.read_text().splitlines()) >= int(seq)
         alter(
-            service._core.database, "UPDATE memory_operations SET principal = 'eve' WHERE seq = 5"
+            service._runtime.database,
+            "UPDATE memory_operations SET principal = 'eve' WHERE seq = 5",
         )
         await pilot.press("P")
         await until(pilot, lambda: "✗ Operation 5 was altered" in screen_text(app))
         assert screen_text(app).count("docs/recovery.md") == 1
         await pilot.press("escape")
-        alter(service._core.database, "UPDATE memory_operations SET latency_ms = 'x' WHERE seq = 4")
+        alter(
+            service._runtime.database, "UPDATE memory_operations SET latency_ms = 'x' WHERE seq = 4"
+        )
         await pilot.press("P")
         await until(pilot, lambda: "✗ Operation 4 is damaged" in screen_text(app))
         assert screen_text(app).count("docs/recovery.md") == 1
@@ -65,7 +68,7 @@ async def test_a_check_tells_how_far_it_is_and_stops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(audit, "_TOLD", 10)
-    fill(service._core.database, 200, "local", start=1_000)
+    fill(service._runtime.database, 200, "local", start=1_000)
     told: list[tuple[int, int]] = []
     found = await service.analysis.verify_chain(caller, lambda *far: told.append(far))
     assert told[0] == (10, found.seq)

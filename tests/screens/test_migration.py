@@ -14,9 +14,9 @@ from textual.pilot import Pilot
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import BrowseRequest, ForgetRequest, Scope
-from memtui.migration.moving import Applied, Failure, Progress
-from memtui.migration.parcel import Loss
-from memtui.migration.planning import Plan, Refusal, ScopeCount
+from memtui.migration.envelope import Loss
+from memtui.migration.moving import Applied, Failure, MigrationProgress
+from memtui.migration.planning import MigrationPlan, Refusal, ScopeCount
 from memtui.migration.verifying import Mismatch, Verified
 from memtui.screens import migration as lines
 from memtui.screens.dialogs import Choose, Confirm, TypedConfirm
@@ -244,19 +244,19 @@ async def test_refusals_are_sentences(
 
 
 def test_progress_says_how_much_how_fast_and_how_long() -> None:
-    begun = Progress(done=0, total=2_000, failed=0, rate=0.0, seconds_left=None)
+    begun = MigrationProgress(done=0, total=2_000, failed=0, rate=0.0, seconds_left=None)
     assert progress_content("moving", begun).plain == f"… moving  {'░' * 20}  0 of 2,000"
-    later = Progress(done=500, total=2_000, failed=2, rate=142.4, seconds_left=10.5)
+    later = MigrationProgress(done=500, total=2_000, failed=2, rate=142.4, seconds_left=10.5)
     assert progress_content("moving", later).plain == (
         f"… moving  {'█' * 5}{'░' * 15}  500 of 2,000  142/s  10.5 s left  2 failed"
     )
-    unknown = Progress(done=500, total=None, failed=0, rate=1.0, seconds_left=None)
+    unknown = MigrationProgress(done=500, total=None, failed=0, rate=1.0, seconds_left=None)
     assert progress_content("moving", unknown).plain == "… moving  500  1/s"
 
 
 @pytest.mark.parametrize("text", [text[:5_000] for text in HOSTILE])
 def test_hostile_names_are_harmless(text: str) -> None:
-    plan = Plan(
+    plan = MigrationPlan(
         source=text,
         destination=text,
         records=1,

@@ -16,7 +16,7 @@ from memtui.config import Paths, Settings, load_settings
 from memtui.contract import BrowseRequest, Namespace, Scope
 from memtui.screens.bindings.screen import BindingsScreen
 from memtui.screens.dialogs import TypedConfirm
-from memtui.screens.namespaces import Namespaces, columns, row_content
+from memtui.screens.namespaces import NamespacesScreen, columns, row_content
 from memtui.service import Caller, MemoryService
 from memtui.widgets.columns import fit_cell
 from memtui.widgets.frame import KeyFooter
@@ -45,7 +45,7 @@ async def opened(
     async with running(paths, settings, "bindings", size) as (app, pilot):
         await to_binding(app, pilot, key)
         await pilot.press("n")
-        await until(pilot, lambda: isinstance(app.screen, Namespaces))
+        await until(pilot, lambda: isinstance(app.screen, NamespacesScreen))
         yield app, pilot
 
 
@@ -120,7 +120,7 @@ async def test_a_namespace_is_made_expires_and_is_deleted_and_its_records_come_b
             await until(pilot, lambda: "workspace:mech" in names(app))
             assert await held(service, caller) == before
             await pilot.press("escape")
-            await until(pilot, lambda: not isinstance(app.screen, Namespaces))
+            await until(pilot, lambda: not isinstance(app.screen, NamespacesScreen))
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ async def test_a_provider_without_namespaces_of_its_own_and_read_only_say_why(
             await until(pilot, lambda: "workspace:mech" in names(app))
             await pilot.press("d")
             await until(pilot, lambda: "This is read-only." in toasts(app))
-            assert isinstance(app.screen, Namespaces)
+            assert isinstance(app.screen, NamespacesScreen)
 
 
 async def test_the_mouse_opens_it_and_goes_back(
@@ -176,11 +176,11 @@ async def test_the_mouse_opens_it_and_goes_back(
         more = app.screen.query_one("#binding-more", KeyFooter)
         await until(pilot, lambda: more.entries)
         await click_on(pilot, f"{more.entries[0].key} {more.entries[0].label}")
-        await until(pilot, lambda: isinstance(app.screen, Namespaces))
+        await until(pilot, lambda: isinstance(app.screen, NamespacesScreen))
         footer = app.screen.query_one("#modal-footer", KeyFooter)
         await until(pilot, lambda: footer.entries)
         await click_on(pilot, f"{footer.entries[-1].key} {footer.entries[-1].label}")
-        await until(pilot, lambda: not isinstance(app.screen, Namespaces))
+        await until(pilot, lambda: not isinstance(app.screen, NamespacesScreen))
         await pilot.press("m")
         assert "no other binding" in toasts(app)[-1]
 

@@ -202,8 +202,8 @@ async def test_what_the_app_reads_is_listed_only_where_its_door_is_asked_for(
         await until(pilot, lambda: own in app.screen.query_one(FilterLine).count)
         app.screen.post_message(GoTo(filter_line="type:query"))
         await until(pilot, lambda: f"1 of {before}" in app.screen.query_one(FilterLine).count)
-        app.screen.post_message(GoTo(filter_line="door:tui"))
-        await until(pilot, lambda: listed(app).rows.count == 1 and current(app).door == "tui")
+        app.screen.post_message(GoTo(filter_line="channel:tui"))
+        await until(pilot, lambda: listed(app).rows.count == 1 and current(app).channel == "tui")
         assert current(app).operation_type is OperationType.GET
         assert own not in app.screen.query_one(FilterLine).count
 
@@ -532,10 +532,10 @@ async def test_sorting_by_duration_and_back_and_a_jump_that_fails(
     async with running(paths, settings, "operations") as (app, pilot):
         await loaded(app, pilot)
         newest = current(app).seq
-        assert "door" not in listed(app).shown_columns
-        await pilot.press("S", *"door", "enter")
-        await until(pilot, lambda: listed(app).sort == ("door", True))
-        assert "door↓" in listed(app).render_line(0).text
+        assert "channel" not in listed(app).shown_columns
+        await pilot.press("S", *"channel", "enter")
+        await until(pilot, lambda: listed(app).sort == ("channel", True))
+        assert "channel↓" in listed(app).render_line(0).text
         header = listed(app).render_line(0).text
         await pilot.click(VirtualList, offset=(header.index("ms"), 0))
         await until(pilot, lambda: listed(app).sort == ("ms", True))

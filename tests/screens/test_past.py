@@ -17,11 +17,11 @@ from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import CorrectRequest, Scope, SourceKind, SourceRef, WriteMode, WriteRequest
 from memtui.screens import past
-from memtui.screens.changes import Changes
+from memtui.screens.changes import ChangesScreen
 from memtui.screens.dialogs import Prompt, Waiting
 from memtui.screens.past import ChooseMoment
 from memtui.screens.state import GoTo
-from memtui.screens.timeline import Timeline
+from memtui.screens.timeline import TimelineScreen
 from memtui.service import Caller, MemoryService
 from memtui.widgets import format as fmt
 from memtui.widgets.calendar import Calendar
@@ -146,7 +146,7 @@ async def test_each_change_of_a_long_day_says_who_made_it(
 ) -> None:
     monkeypatch.setattr(past, "PAGE_ROWS", 3)
     await write_notes(service, caller, [f"note {number}" for number in range(20)])
-    with service.core.database.write() as connection:
+    with service.runtime.database.write() as connection:
         connection.exec_driver_sql("DROP TRIGGER memory_operations_append_only")
         connection.exec_driver_sql(
             "UPDATE memory_operations SET request = '[' WHERE seq = "
@@ -231,7 +231,7 @@ async def test_the_timeline_of_a_fact_leads_to_each_of_its_versions(
     async with running(paths, settings, "records", (200, 60)) as (app, pilot):
         await until(pilot, lambda: records(app) == ["branch: release"])
         await pilot.press("h")
-        await until(pilot, lambda: isinstance(app.screen, Timeline) and len(listed(app)) == 2)
+        await until(pilot, lambda: isinstance(app.screen, TimelineScreen) and len(listed(app)) == 2)
         assert [one.entry.valid_from for one in listed(app)] == moments[::-1]
         shown = screen_text(app)
         assert "still holds" in shown
@@ -243,7 +243,7 @@ async def test_the_timeline_of_a_fact_leads_to_each_of_its_versions(
         await until(pilot, lambda: app.state.as_of == moments[0])
         await until(pilot, lambda: records(app) == ["branch: main"])
         await pilot.press("h")
-        await until(pilot, lambda: isinstance(app.screen, Timeline) and len(listed(app)) == 1)
+        await until(pilot, lambda: isinstance(app.screen, TimelineScreen) and len(listed(app)) == 1)
         assert "THE PAST" in screen_text(app)
         await pilot.press("O")
         await until(pilot, lambda: app.frame and app.frame.MODE == "operations")
@@ -267,7 +267,7 @@ async def test_the_timeline_has_what_was_changed_beside_the_text(
     async with running(paths, settings, "records", (200, 60)) as (app, pilot):
         await until(pilot, lambda: records(app) == [new])
         await pilot.press("h")
-        await until(pilot, lambda: isinstance(app.screen, Timeline) and len(listed(app)) == 4)
+        await until(pilot, lambda: isinstance(app.screen, TimelineScreen) and len(listed(app)) == 4)
         assert "2 versions · 2 other changes" in screen_text(app)
         tagged, version, pinned, first = listed(app)
         assert (version.text, first.text) == (new, old)
@@ -292,7 +292,7 @@ async def test_what_changed_between_two_moments_is_a_difference_that_is_kept(
     await write_notes(service, caller, [HOSTILE[0]])
     async with running(paths, settings, "bindings") as (app, pilot):
         await pilot.press("W")
-        await until(pilot, lambda: isinstance(app.screen, Changes) and len(listed(app)) == 3)
+        await until(pilot, lambda: isinstance(app.screen, ChangesScreen) and len(listed(app)) == 3)
         assert "+ 3 added" in screen_text(app)
         assert [one.kind for one in listed(app)] == ["added"] * 3
         await pilot.press("left_square_bracket")
@@ -300,7 +300,8 @@ async def test_what_changed_between_two_moments_is_a_difference_that_is_kept(
         app.screen.query_one(Input).focus().value = began.isoformat()
         await pilot.press("enter")
         await until(
-            pilot, lambda: isinstance(app.screen, Changes) and "~ 1 changed" in screen_text(app)
+            pilot,
+            lambda: isinstance(app.screen, ChangesScreen) and "~ 1 changed" in screen_text(app),
         )
         assert "+ 2 added" in screen_text(app)
         assert_harmless(screen_text(app))
@@ -318,7 +319,7 @@ async def test_what_changed_between_two_moments_is_a_difference_that_is_kept(
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         app.screen.query_one(Input).value = "vim"
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, Changes) and len(listed(app)) == 1)
+        await until(pilot, lambda: isinstance(app.screen, ChangesScreen) and len(listed(app)) == 1)
         assert "only: vim" in screen_text(app)
     with (tmp_path / "changes.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

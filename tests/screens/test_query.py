@@ -49,7 +49,7 @@ async def test_what_was_asked_in_one_company_is_neither_shown_nor_asked_in_anoth
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller, before: list[str]
 ) -> None:
     await write_notes(service, caller, ["deploys by hand"])
-    other = Caller(company_id="other", principal="user:ana", door="test")
+    other = Caller(company_id="other", principal="user:ana", channel="test")
     await service.companies.add(other, "Other")
     await service.bindings.add(other, "default", "vault", {})
     await service.bindings.set_target(other, "company", "other", "default")

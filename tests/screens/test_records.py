@@ -28,7 +28,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.screens.dialogs import Choose, Confirm, ConflictScreen, EditText, Prompt, WriteRecord
-from memtui.screens.editing import Draft, Named
+from memtui.screens.editing import Draft, RecordName
 from memtui.screens.records.screen import RecordsScreen
 from memtui.screens.state import GoTo
 from memtui.service import Caller, MemoryService
@@ -365,7 +365,7 @@ async def test_a_kept_text_is_taken_up_in_its_own_company_alone(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller, monkeypatch
 ) -> None:
     await write_notes(service, caller, ["one"])
-    other = Caller(company_id="other", principal="user:ana", door="test")
+    other = Caller(company_id="other", principal="user:ana", channel="test")
     await service.companies.add(other, "Other")
     await service.bindings.add(other, "notes", "vault", {})
     await service.bindings.set_target(other, "company", "other", "notes")
@@ -514,7 +514,7 @@ async def test_what_is_known_of_a_record_is_not_told_of_another_company_s(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
     [record] = await write_notes(service, caller, ["main"])
-    other = Caller(company_id="other", principal="user:ana", door="test")
+    other = Caller(company_id="other", principal="user:ana", channel="test")
     await service.companies.add(other, "Other")
     await service.bindings.add(other, "default", "vault", {})
     await service.bindings.set_target(other, "company", "other", "default")
@@ -550,7 +550,7 @@ async def test_what_ends_in_one_company_is_neither_shown_nor_redone_in_another(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller, monkeypatch
 ) -> None:
     await write_notes(service, caller, ["one"])
-    other = Caller(company_id="other", principal="user:ana", door="test")
+    other = Caller(company_id="other", principal="user:ana", channel="test")
     await service.companies.add(other, "Other")
     await service.bindings.add(other, "notes", "vault", {})
     await service.bindings.set_target(other, "company", "other", "notes")
@@ -581,7 +581,7 @@ async def test_what_is_watched_is_the_binding_of_the_company_that_is_shown(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
     await write_notes(service, caller, ["main"])
-    other = Caller(company_id="other", principal="user:ana", door="test")
+    other = Caller(company_id="other", principal="user:ana", channel="test")
     await service.companies.add(other, "Other")
     await service.bindings.add(other, "default", "vault", {})
     await service.bindings.set_target(other, "company", "other", "default")
@@ -619,7 +619,7 @@ async def test_a_note_is_added_with_the_scope_it_stands_in(
     page = (await service.log.page(caller)).operations
     written = next(one for one in page if one.operation_type == "write")
     assert written.scope.project_id == "mech"
-    assert written.door == "tui"
+    assert written.channel == "tui"
 
 
 async def test_what_was_there_already_can_be_changed_instead(
@@ -732,7 +732,7 @@ async def test_what_is_undone_and_redone_stays_where_it_stands_in_the_list(
         drawn: list[int] = []
         monkeypatch.setattr(shown, "rows_changed", lambda: drawn.append(shown.cursor))
         app.frame.changed(  # type: ignore[union-attr]
-            {Named("default", one.handle.provider_record_id): one for one in records[:20]}
+            {RecordName("default", one.handle.provider_record_id): one for one in records[:20]}
         )
         monkeypatch.undo()
         assert len(drawn) == 1

@@ -25,8 +25,8 @@ from memtui.widgets.editor import OneLineArea
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import running, toasts, type_at_once, until, write_notes
 
-ANA = Caller(company_id="local", principal="user:ana", door="test")
-BOT = Caller(company_id="local", principal="agent:bot", door="mcp")
+ANA = Caller(company_id="local", principal="user:ana", channel="test")
+BOT = Caller(company_id="local", principal="agent:bot", channel="mcp")
 SCOPE = Scope(company_id="local", project_id="mech")
 
 
@@ -75,7 +75,9 @@ async def test_a_person_decides_on_what_agents_wrote(
         await pilot.press("Q")
         await shows(pilot, app, "- Deploys happen from main + Deploys happen from evil")
         assert isinstance(app.screen, ReviewScreen)
-        looked = await service.log.page(ANA, Filter(operation_type=OperationType.GET, door="tui"))
+        looked = await service.log.page(
+            ANA, Filter(operation_type=OperationType.GET, channel="tui")
+        )
         assert [one.status for one in looked.operations] == ["ok"]
 
         await pilot.press("a")

@@ -14,8 +14,8 @@ from memtui.screens.dialogs import Choose
 from memtui.screens.help import Help
 from memtui.screens.operations.screen import OperationsScreen
 from memtui.screens.records.screen import RecordsScreen
-from memtui.screens.replay import Replay
-from memtui.screens.runs import Runs
+from memtui.screens.replay import ReplayScreen
+from memtui.screens.runs import RunsScreen
 from memtui.service import Caller, MemoryService
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
@@ -28,7 +28,7 @@ NOTES = ["Deploy from main", "Deploy on Thursdays", *HOSTILE[:6]]
 async def prepared(service: MemoryService, caller: Caller) -> None:
     """Let `run-7` write notes and `run-8` find them, and nobody's run look once more."""
     await write_notes(service, caller, NOTES)
-    agent = Caller(company_id="local", principal="agent:coding", door="mcp", run_id="run-8")
+    agent = Caller(company_id="local", principal="agent:coding", channel="mcp", run_id="run-8")
     await service.query(agent, QueryRequest(scope=SCOPE, query="deploy"))
     await service.query(caller, QueryRequest(scope=SCOPE, query="deploy"))
 
@@ -50,7 +50,7 @@ async def shown(app: MemtuiApp, pilot: Pilot[Any], kind: type) -> None:
 
 
 async def shown_runs(app: MemtuiApp, pilot: Pilot[Any], wanted: list[str]) -> None:
-    await until(pilot, lambda: isinstance(app.screen, Runs) and runs(app) == wanted)
+    await until(pilot, lambda: isinstance(app.screen, RunsScreen) and runs(app) == wanted)
 
 
 async def test_from_the_runs_to_a_record_and_to_all_that_were_told_it(
@@ -60,7 +60,7 @@ async def test_from_the_runs_to_a_record_and_to_all_that_were_told_it(
     async with running(paths, settings, "operations") as (app, pilot):
         await shown(app, pilot, OperationsScreen)
         await pilot.press("t")
-        await shown(app, pilot, Runs)
+        await shown(app, pilot, RunsScreen)
         assert runs(app) == ["run-8", "run-7"]
         await pilot.press("S")
         await pilot.click(VirtualList, offset=(6, 0))
@@ -76,7 +76,7 @@ async def test_from_the_runs_to_a_record_and_to_all_that_were_told_it(
         await until(pilot, lambda: "Choose the columns" in screen_text(app))
         assert "Choose the column to sort by" not in screen_text(app)
         await pilot.press("escape", "G", "enter")
-        await shown(app, pilot, Replay)
+        await shown(app, pilot, ReplayScreen)
         assert app.screen.query_one(VirtualList).rows.count == len(NOTES)
         for _ in NOTES:
             assert_harmless(screen_text(app))
@@ -92,7 +92,7 @@ async def test_from_the_runs_to_a_record_and_to_all_that_were_told_it(
         await pilot.press("T")
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press("enter")
-        await shown(app, pilot, Runs)
+        await shown(app, pilot, RunsScreen)
         assert runs(app) == ["run-8"]
         await pilot.press("escape", "R")
         await until(pilot, lambda: isinstance(app.screen, Choose))
@@ -100,13 +100,13 @@ async def test_from_the_runs_to_a_record_and_to_all_that_were_told_it(
         await until(pilot, lambda: isinstance(app.screen, RecordsScreen))
         await until(pilot, lambda: pointed_at(app).startswith("Deploy"))
         await pilot.press("T")
-        await shown(app, pilot, Runs)
+        await shown(app, pilot, RunsScreen)
         assert runs(app) == ["run-8"]
         await pilot.press("o")
         await shown(app, pilot, OperationsScreen)
         assert app.state.filter_line == "run:run-8"
         await pilot.press("T")
-        await shown(app, pilot, Replay)
+        await shown(app, pilot, ReplayScreen)
         await pilot.press("o")
         await shown(app, pilot, OperationsScreen)
         assert len(app.screen_stack) == 1
@@ -119,7 +119,7 @@ async def test_a_filter_that_lets_no_run_through_says_so(
     async with running(paths, settings, "operations", (80, 24)) as (app, pilot):
         await shown(app, pilot, OperationsScreen)
         await pilot.press("t")
-        await shown(app, pilot, Runs)
+        await shown(app, pilot, RunsScreen)
         lines = ["", "type:query since:9y", "agent:nobody"]
         for before, line, found in zip(lines, lines[1:], (["run-8"], []), strict=False):
             await pilot.press("slash")

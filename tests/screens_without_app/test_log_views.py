@@ -21,7 +21,7 @@ DEAR = SavedView(
     name="dear",
     filter_line="cost>0.01",
     column="cost",
-    hidden=("door", "by"),
+    hidden=("channel", "by"),
     wider={"cost": 2},
 )
 SLOW = SavedView(name="Slow", filter_line="took>2s", column="ms", descending=False)

@@ -30,12 +30,12 @@ from memtui.screens import past
 from memtui.screens.base import ServiceScreen
 from memtui.screens.dialogs import NewRecord
 from memtui.screens.drafts import KeptDraft, keep_draft, kept_drafts, offered
-from memtui.screens.editing import Named, said
+from memtui.screens.editing import RecordName, said
 from memtui.screens.following import News, _by_whom, _since, _words, tells_of_review
-from memtui.screens.in_step import rows_of, status_words
+from memtui.screens.in_sync import rows_of, status_words
 from memtui.screens.kept import SavedView, delete_named, load_named, rename_named, save_named
 from memtui.screens.migration import applied
-from memtui.screens.prune_review import Narrowing, Part, Review, Sort
+from memtui.screens.prune_review import Narrowing, PlanPart, ReviewedPlans, Sort
 from memtui.screens.state import AppState, PruneFigures, ServiceSession
 from memtui.service import Caller, MutationAnswer
 from memtui.store.operation import Operation
@@ -44,7 +44,7 @@ from tests.screens_without_app.test_prune_review import fact, part
 
 NOW = datetime(2026, 3, 9, 12, tzinfo=UTC)
 LOCAL = Scope(company_id="local")
-CALLER = Caller(company_id="local", principal="user:ana", door="app")
+CALLER = Caller(company_id="local", principal="user:ana", channel="app")
 
 
 # Marks
@@ -118,8 +118,8 @@ TURNS = st.lists(
 OTHER = Scope(company_id="local", subject_id="ana")
 
 
-def two_bindings() -> Review:
-    def parts(key: str) -> Part:
+def two_bindings() -> ReviewedPlans:
+    def parts(key: str) -> PlanPart:
         return part(
             key, fact("a", "Deploy from main"), fact("b", "deploy from main."),
             fact("c", "Deploy from MAIN", pinned=True), fact("d", "Nobody asked for this"),
@@ -127,14 +127,14 @@ def two_bindings() -> Review:
             read=("a",),
         )  # fmt: skip
 
-    return Review([parts("one"), parts("two")])
+    return ReviewedPlans([parts("one"), parts("two")])
 
 
 @given(TURNS)
 def test_what_is_marked_is_what_goes_and_is_saved(turns: list[tuple[str, int]]) -> None:
     review = two_bindings()
     tokens = {name: item.tokens for name, item in review._items.items()}
-    pinned = {Named(key, "c") for key in ("one", "two")}
+    pinned = {RecordName(key, "c") for key in ("one", "two")}
     narrowed = Narrowing()
     for turn, at in turns:
         before, shown = set(review.marks), set(review._shown)
@@ -161,8 +161,8 @@ def test_what_is_marked_is_what_goes_and_is_saved(turns: list[tuple[str, int]]) 
                 assert line.name not in review.marks or line.name in review._shown
         going = review.going
         assert review.saved == sum(tokens[one] for one in going)
-        assert {Named(one.binding_key, one.handle.provider_record_id) for one in review.marked} \
-            == going  # fmt: skip
+        marked = ((one.binding_key, one.handle.provider_record_id) for one in review.marked)
+        assert {RecordName(*one) for one in marked} == going
         groups = [one for one in review.lines if one.sort is Sort.GROUP]
         goes = [one for one in review.lines if one.sort is Sort.GOES]
         assert {one.name for one in goes if review.is_marked(one)} == going
@@ -171,7 +171,9 @@ def test_what_is_marked_is_what_goes_and_is_saved(turns: list[tuple[str, int]]) 
         assert sum(one.tokens for one in groups) == sum(one.tokens for one in goes)
         assert all(one.name.binding_key == "two" for one in goes if narrowed.binding_key
                    if one.name)  # fmt: skip
-        stays = {Named(one.binding_key, one.handle.provider_record_id) for one in review.staying}
+        stays = {
+            RecordName(one.binding_key, one.handle.provider_record_id) for one in review.staying
+        }
         assert not stays & going
         names = [one.name for one in review.diff()]
         assert [one for one in names if one in going] == [one.name for one in goes
@@ -231,7 +233,8 @@ def test_nothing_changes_in_the_past_or_where_all_is_read_only() -> None:
 def operation(seq: int, kind: OperationType = OperationType.WRITE, **fields: Any) -> Operation:
     given = {
         "operation_id": f"op-{seq}", "operation_type": kind, "status": OperationStatus.OK,
-        "scope": LOCAL, "principal": "agent:bot", "door": "mcp", "request": {"content": f"n{seq}"},
+        "scope": LOCAL, "principal": "agent:bot", "channel": "mcp",
+        "request": {"content": f"n{seq}"},
         "started_at": NOW, "latency_ms": 1.0, "seq": seq, "previous_digest": "", "digest": "",
     }  # fmt: skip
     return Operation.model_validate(given | fields)
@@ -251,8 +254,8 @@ def test_each_screen_hears_of_what_it_did_not_begin_itself() -> None:
     assert News((), is_part=True).configures
     own = News((operation(1, OperationType.UNDO),), begun_on={"op-1": here})
     assert not own.configures
-    held = operation(7, status=OperationStatus.HELD)
-    accepted = operation(8, request={"held": "x"})
+    held = operation(7, status=OperationStatus.PENDING)
+    accepted = operation(8, request={"pending": "x"})
     told = [tells_of_review(one) for one in (held, accepted, own.operations[0], done[0])]
     assert told == [True, True, True, False]
 
@@ -284,7 +287,7 @@ async def test_a_look_reads_what_came_since_the_last(
 
 
 def test_a_notice_names_the_first_and_counts_the_rest() -> None:
-    saved = [operation(1), operation(2, door="hook"), operation(3, principal="user:ben")]
+    saved = [operation(1), operation(2, channel="hook"), operation(3, principal="user:ben")]
     assert _words(saved[:1]) == "Remembered: n1"
     assert _words(saved) == "Remembered: n1, and 2 more"
     assert [_by_whom(saved[:n]) for n in (1, 2, 3)] == ["bot · mcp", "bot", "bot and 1 more"]
@@ -375,8 +378,9 @@ def test_every_draft_comes_back_with_what_it_was_meant_for(tmp_path: Path) -> No
     record = fact("notes/a", "It said this", revision="7")
     new = NewRecord("Brand new", OTHER, "note", "topic", ("a", "b"), "short")
     drafts = [KeptDraft(text="Changed\n", binding_key="one", began_from=record),
-              KeptDraft(text=new.text, new=new), KeptDraft(text="Fixed", held_id="h1")]  # fmt: skip
-    for one in (*drafts, KeptDraft(held_id="empty")):
+              KeptDraft(text=new.text, new=new),
+              KeptDraft(text="Fixed", pending_id="h1")]  # fmt: skip
+    for one in (*drafts, KeptDraft(pending_id="empty")):
         keep_draft(tmp_path, one)
     (tmp_path / "draft-broken").mkdir()
     kept = kept_drafts(tmp_path)
@@ -414,7 +418,7 @@ def test_a_sync_and_a_migration_leave_nothing_of_what_they_did_out() -> None:
     held = [HeldBack(key="one", record_ids=("a", "b"), reason="many"),
             HeldBack(key="two", record_ids=("c",), reason="empty")]  # fmt: skip
     failures = tuple(Failure(record_id=one, reason="down") for one in "xy")
-    found = Synced(left="one", right="two", in_step=5, written={"two": 2, "one": 1},
+    found = Synced(left="one", right="two", in_sync=5, written={"two": 2, "one": 1},
                    changed={"one": 3}, deleted={"two": 4}, conflicts=tuple(split),
                    held_back=tuple(held), failed=2, failures=failures)  # fmt: skip
     told = [(row.what, row.records) for row in rows_of(found)]

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from memtui.contract import Filter, Record, RecordHandle, Scope, Use, UseTest, owner_of
-from memtui.pruning.candidates import Reason, Retrieval, find_candidates
+from memtui.pruning.candidates import Reason, RetrievalTally, find_candidates
 from memtui.pruning.plan import make_plan
-from memtui.screens.editing import Named
+from memtui.screens.editing import RecordName
 from memtui.screens.prune import Heading, diff_columns, group_words, head_content, review_columns
-from memtui.screens.prune_review import WORDS, Narrowing, Part, Review, Size, Sort
+from memtui.screens.prune_review import WORDS, Narrowing, PlanPart, ReviewedPlans, Size, Sort
 from memtui.widgets.columns import fit_cell
 from tests.screens.hostile import HOSTILE, assert_harmless
 
@@ -30,20 +30,20 @@ def fact(name: str, text: str, **changes: object) -> Record:
     return Record.model_validate(values | changes)
 
 
-def review(*facts: Record, read: tuple[str, ...] = (), kept: str = "") -> Review:
-    return Review([part("default", *facts, read=read, kept=kept)])
+def review(*facts: Record, read: tuple[str, ...] = (), kept: str = "") -> ReviewedPlans:
+    return ReviewedPlans([part("default", *facts, read=read, kept=kept)])
 
 
-def part(key: str, *facts: Record, read: tuple[str, ...] = (), kept: str = "") -> Part:
+def part(key: str, *facts: Record, read: tuple[str, ...] = (), kept: str = "") -> PlanPart:
     retrievals = {
-        one.handle: Retrieval(count=1, last_at=NOW)
+        one.handle: RetrievalTally(count=1, last_at=NOW)
         for one in facts
         if one.handle.provider_record_id in read
     }
     found = find_candidates(facts, now=NOW, tokens_of=len, retrievals=retrievals)
     plan = make_plan(facts, found, tokens_of=len, size_of=len, kept=lambda _record: kept,
                      last_read=lambda one: NOW if one.handle in retrievals else None)  # fmt: skip
-    return Part(key, plan)
+    return PlanPart(key, plan)
 
 
 DUPLICATES = (
@@ -54,11 +54,11 @@ DUPLICATES = (
 )
 
 
-def named(found: Review) -> list[tuple[str, str, bool]]:
+def named(found: ReviewedPlans) -> list[tuple[str, str, bool]]:
     return [(one.sort.value, one.text, found.is_marked(one)) for one in found.lines]
 
 
-def marked(found: Review) -> list[str]:
+def marked(found: ReviewedPlans) -> list[str]:
     return [record.text for record in found.marked]
 
 
@@ -144,11 +144,11 @@ def test_the_sums_follow_the_marks() -> None:
 
 
 def test_a_section_over_its_budget_is_named_until_it_fits() -> None:
-    def size_of(gone: frozenset[Named]) -> Size:
+    def size_of(gone: frozenset[RecordName]) -> Size:
         tokens = 40 - 10 * len(gone)
         return Size(tokens, {"project": (tokens, 25), "company": (9, 9)})
 
-    found = Review([part("default", *DUPLICATES, read=("a",))], size_of)
+    found = ReviewedPlans([part("default", *DUPLICATES, read=("a",))], size_of)
     heading = Heading("project mech", "")
     said = head_content(heading, found, 80).plain
     assert "project 40 → 20 tokens, within its budget of 25" in said
@@ -246,8 +246,12 @@ OTHER = Scope(company_id="local", subject_id="ana")
 
 def test_two_bindings_are_reviewed_as_one_and_narrowed_to_an_owner() -> None:
     of_ana = [one.model_copy(update={"scope": OTHER}) for one in DUPLICATES[:2]]
-    found = Review([part("default", *DUPLICATES), part("table", *of_ana)])
-    assert found.marks == {Named("default", "b"), Named("default", "c"), Named("table", "b")}
+    found = ReviewedPlans([part("default", *DUPLICATES), part("table", *of_ana)])
+    assert found.marks == {
+        RecordName("default", "b"),
+        RecordName("default", "c"),
+        RecordName("table", "b"),
+    }
     assert {one.binding_key for one in found.marked} == {"default", "table"}
     assert [(one.label, could, there) for one, could, there in found.parts()] == [
         ("", 6, 6),
@@ -258,10 +262,10 @@ def test_two_bindings_are_reviewed_as_one_and_narrowed_to_an_owner() -> None:
     ]
     own = found.arranged(Narrowing(owner=OTHER), by_owner=True)
     assert [one.text for one in own.lines if one.sort is Sort.GROUP] == ["user ana"]
-    assert own.going == {Named("table", "b")}
+    assert own.going == {RecordName("table", "b")}
     assert own.saved == len("deploy from main.")
     own.mark_none()
-    assert own.marks == {Named("default", "b"), Named("default", "c")}
+    assert own.marks == {RecordName("default", "b"), RecordName("default", "c")}
     assert len(found.marks) == 3
     words = Narrowing(filter=Filter(text="nobody"))
     assert [one.text for one in found.arranged(words, by_owner=False).lines] == [
@@ -278,11 +282,15 @@ def test_a_filter_of_use_narrows_what_goes() -> None:
 
 
 def test_what_comes_later_is_marked_as_suggested_and_the_rest_as_it_was() -> None:
-    first = Review([part("default", *DUPLICATES)])
-    first.turn(next(one for one in first.lines if one.name == Named("default", "b")))
-    both = Review([part("default", *DUPLICATES), part("table", *DUPLICATES)])
+    first = ReviewedPlans([part("default", *DUPLICATES)])
+    first.turn(next(one for one in first.lines if one.name == RecordName("default", "b")))
+    both = ReviewedPlans([part("default", *DUPLICATES), part("table", *DUPLICATES)])
     both.take_over(first)
-    assert both.marks == {Named("default", "c"), Named("table", "b"), Named("table", "c")}
+    assert both.marks == {
+        RecordName("default", "c"),
+        RecordName("table", "b"),
+        RecordName("table", "c"),
+    }
 
 
 def test_what_cannot_be_forgotten_is_shown_and_never_marked() -> None:
@@ -298,7 +306,7 @@ def test_what_cannot_be_forgotten_is_shown_and_never_marked() -> None:
 def test_what_cannot_be_forgotten_is_not_counted_among_what_could_go() -> None:
     closed = "The binding table is read-only."
     of_ana = [one.model_copy(update={"scope": OTHER}) for one in DUPLICATES[:2]]
-    found = Review([part("default", *DUPLICATES), part("table", *of_ana, kept=closed)])
+    found = ReviewedPlans([part("default", *DUPLICATES), part("table", *of_ana, kept=closed)])
     shown = head_content(Heading("everything you see", "", of_context=False), found, 120).plain
     assert "4 of 6 records could go   saves" in shown
     assert f"▲ 2 records with a reason to go must stay. {closed}" in shown

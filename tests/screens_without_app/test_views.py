@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from memtui.backends.discovery import Finding
+from memtui.backends.discovery import DiscoveredMemory
 from memtui.contract import (
     Capabilities,
     ExplainStage,
@@ -144,7 +144,7 @@ def test_problems_are_counted_listed_and_placed() -> None:
 
 
 def test_findings_are_offered_and_unusable_ones_say_so() -> None:
-    usable = Finding(
+    usable = DiscoveredMemory(
         provider="vault",
         key="vault-notes",
         title="Notes",
@@ -152,7 +152,9 @@ def test_findings_are_offered_and_unusable_ones_say_so() -> None:
         config={"path": "/n"},
         why="w",
     )
-    broken = Finding(provider="mcp", key="mcp", title="M", path="/m", why="w", problems=("torn",))
+    broken = DiscoveredMemory(
+        provider="mcp", key="mcp", title="M", path="/m", why="w", problems=("torn",)
+    )
     view = BindingsView(findings=(usable, broken))
     rows = [row for row in rows_of(view, state()) if row.finding]
     assert "a adds it" in row_detail(rows[0], view, state(), WIDTH).plain
@@ -162,7 +164,7 @@ def test_findings_are_offered_and_unusable_ones_say_so() -> None:
 
 
 def test_a_finding_that_was_added_stands_as_its_binding() -> None:
-    found = Finding(
+    found = DiscoveredMemory(
         provider="vault",
         key="k",
         title="Notes",
@@ -287,7 +289,7 @@ def test_hostile_text_is_harmless_in_every_view(text: str) -> None:
     assert_content_harmless(explanation_content(Explanation(stages=(stage,)), {}, WIDTH))
 
     named = binding(text[:300], ("project", text[:300]))
-    found = Finding(
+    found = DiscoveredMemory(
         provider="vault",
         key="k",
         title=text,

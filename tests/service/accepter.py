@@ -12,15 +12,15 @@ from memtui.backends.vault import VaultAdapter
 from memtui.config import find_paths, load_settings
 from memtui.service import Caller, open_service
 
-ANA = Caller(company_id="local", principal="user:ana", door="test")
+ANA = Caller(company_id="local", principal="user:ana", channel="test")
 
 
-def accept_and_die(home: Path, held_id: str, moment: str) -> None:
+def accept_and_die(home: Path, pending_id: str, moment: str) -> None:
     """Accept it; the write never returns, "before" or "after" it was done."""
-    asyncio.run(_accept(home, held_id, moment))
+    asyncio.run(_accept(home, pending_id, moment))
 
 
-async def _accept(home: Path, held_id: str, moment: str) -> None:
+async def _accept(home: Path, pending_id: str, moment: str) -> None:
     write = VaultAdapter.write
 
     async def dying(self: VaultAdapter, request: Any) -> Any:
@@ -31,4 +31,4 @@ async def _accept(home: Path, held_id: str, moment: str) -> None:
     VaultAdapter.write = dying  # type: ignore[method-assign]
     paths = find_paths(home)
     service = await open_service(paths, load_settings(paths, principal="user:ana"))
-    await service.review.accept(ANA, held_id)
+    await service.review.accept(ANA, pending_id)

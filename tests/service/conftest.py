@@ -13,7 +13,7 @@ import pytest
 from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.contract import QueryRequest, Scope, SourceKind, SourceRef, WriteRequest
 from memtui.service import Caller, MemoryService, open_service
-from memtui.service.core import SETUP_DOOR
+from memtui.service.runtime import SETUP_CHANNEL
 from tests.homes import furnish, make_home
 from tests.service.fake import FakeAdapter
 
@@ -32,7 +32,7 @@ def settings(paths: Paths, database_url: str) -> Settings:
 
 @pytest.fixture
 def caller() -> Caller:
-    return Caller(company_id="acme", principal="user:ana", door="test")
+    return Caller(company_id="acme", principal="user:ana", channel="test")
 
 
 async def start(
@@ -43,7 +43,7 @@ async def start(
         paths, settings, providers={"fake": FakeAdapter}, first_company=False
     )
     if not await opened.companies.all():
-        setup = caller.model_copy(update={"door": SETUP_DOOR})
+        setup = caller.model_copy(update={"channel": SETUP_CHANNEL})
         await opened.companies.add(setup, "Acme")
         await opened.bindings.add(setup, "default", "fake", dict(config))
         await opened.bindings.set_target(setup, "company", "acme", "default")
@@ -53,7 +53,7 @@ async def start(
 @pytest.fixture(scope="session")
 def acme(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home that was started like that, to be copied."""
-    caller = Caller(company_id="acme", principal="user:ana", door="test")
+    caller = Caller(company_id="acme", principal="user:ana", channel="test")
 
     async def begin(paths: Paths) -> MemoryService:
         return await start(paths, load_settings(paths, principal="user:ana"), caller)
@@ -105,7 +105,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def _live(paths: Paths) -> None:
     service = await open_service(paths, load_settings(paths, principal="user:ana"))
-    caller = Caller(company_id="local", principal="user:ana", door="test")
+    caller = Caller(company_id="local", principal="user:ana", channel="test")
     scope = Scope(company_id="local")
     source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
     await service.write(caller, WriteRequest(scope=scope, source=source, content="We deploy"))

@@ -24,7 +24,7 @@ from tests.service.fake import FakeAdapter
 SCOPE = Scope(company_id="acme", project_id="p")
 SOURCE = SourceRef(kind=SourceKind.RUN, company_id="acme", run_id="r1")
 HANDLE = RecordHandle(provider_key="fake", provider_record_id="r1")
-CALLER = Caller(company_id="acme", principal="agent:coding", door="mcp")
+CALLER = Caller(company_id="acme", principal="agent:coding", channel="mcp")
 BEFORE = Record(handle=HANDLE, text="We deploy from release", scope=SCOPE, revision="1")
 TEXT = "We deploy from main"
 

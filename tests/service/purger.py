@@ -19,7 +19,7 @@ def purge_and_die(home: Path, record_id: str, stop: str) -> None:
 async def _purge(home: Path, record_id: str, stop: str) -> None:
     paths = find_paths(home)
     service = await open_service(paths, load_settings(paths, principal="user:ana"))
-    caller = Caller(company_id="local", principal="user:ana", door="test")
+    caller = Caller(company_id="local", principal="user:ana", channel="test")
 
     def step(name: str) -> None:
         if name == stop:

@@ -18,7 +18,7 @@ from memtui.contract import (
 )
 from memtui.service import Caller, ContextRequest, MemoryService
 
-ANA = Caller(company_id="local", principal="user:ana", door="test")
+ANA = Caller(company_id="local", principal="user:ana", channel="test")
 FIRST, LAST = (ANA.model_copy(update={"run_id": one}) for one in ("run-1", "run-2"))
 SCOPE = Scope(company_id="local", project_id="apollo", subject_id="ana")
 SOURCE = SourceRef(kind="manual_note", company_id="local")

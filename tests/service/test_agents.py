@@ -20,7 +20,7 @@ from tests.service.conftest import start
 from tests.service.fake import FakeAdapter
 
 AGENT = Caller(
-    company_id="acme", principal="agent:coding", acts_for="user:ana", door="mcp", run_id="run-1"
+    company_id="acme", principal="agent:coding", acts_for="user:ana", channel="mcp", run_id="run-1"
 )
 APOLLO = Scope(company_id="acme", project_id="apollo")
 
@@ -39,7 +39,7 @@ async def test_a_session_is_told_until_it_ends_and_what_it_was_told_last(
         other = AGENT.model_copy(update={"principal": "agent:reviewer"})
         await there.agents.seen(other, APOLLO, may_vanish=False)
         [one, _] = sorted(await here.agents.connected(caller), key=lambda one: one.principal)
-        assert (one.client, one.project_id, one.run_id, one.told) == (
+        assert (one.client, one.project_id, one.run_id, one.last_answer) == (
             "claude-code 2.1",
             "apollo",
             "run-1",
@@ -52,11 +52,11 @@ async def test_a_session_is_told_until_it_ends_and_what_it_was_told_last(
         for damaged in ("{", "{}"):
             announced.with_name(f"{announced.name.partition('.')[0]}.x.json").write_text(damaged)
             [one] = await here.agents.connected(caller, timedelta(0))
-        assert one.told is not None
-        assert (one.told.asked, one.is_open) == ("Releases", True)
+        assert one.last_answer is not None
+        assert (one.last_answer.asked, one.is_open) == ("Releases", True)
         await there.close()
         [one] = await here.agents.connected(caller)
-        assert (one.is_open, one.told and one.told.asked) == (False, "Releases")
+        assert (one.is_open, one.last_answer and one.last_answer.asked) == (False, "Releases")
         assert await here.agents.connected(caller, timedelta(0)) == []
     finally:
         await here.close()
@@ -85,13 +85,13 @@ async def test_members_are_told_of_sessions_of_their_own_and_of_their_projects(
     await service.agents.seen(of_eve, Scope(company_id="acme"), may_vanish=False)
     elsewhere = AGENT.model_copy(update={"company_id": "other", "principal": "agent:other"})
     await service.agents.seen(elsewhere, APOLLO, may_vanish=False)
-    told = {
+    last_answer = {
         name: {
             one for one, _ in await names(service, caller.model_copy(update={"principal": name}))
         }
         for name in ("user:ana", "user:bob", "user:eve")
     }
-    assert told == {
+    assert last_answer == {
         "user:ana": {"agent:coding", "agent:eves"},
         "user:bob": {"agent:coding"},
         "user:eve": {"agent:eves"},
@@ -113,7 +113,7 @@ def stay_connected(home: Path, is_there: Event) -> None:
 @pytest.mark.slow
 async def test_a_process_that_is_killed_is_connected_no_more(paths: Paths) -> None:
     service = await open_service(paths, load_settings(paths))
-    person = Caller(company_id="local", principal="user:ana", door="test")
+    person = Caller(company_id="local", principal="user:ana", channel="test")
     context = get_context("spawn")
     is_there = context.Event()
     agent = context.Process(target=stay_connected, args=(paths.data, is_there))

@@ -31,7 +31,7 @@ from memtui.contract import (
 )
 from memtui.service import Caller, ContextRequest, Difference, MemoryService, open_service
 
-CALLER = Caller(company_id="local", principal="user:ana", door="test")
+CALLER = Caller(company_id="local", principal="user:ana", channel="test")
 SCOPE = Scope(company_id="local", project_id="web")
 SOURCE = SourceRef(kind="manual_note", company_id="local")
 ACTIONS = ("fact", "fact", "note", "correct", "forget", "undo", "undo")

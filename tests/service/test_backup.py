@@ -43,7 +43,7 @@ from tests.processes import killed_by_itself
 from tests.service.conftest import Lived
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-CALLER = Caller(company_id="local", principal="user:ana", door="test")
+CALLER = Caller(company_id="local", principal="user:ana", channel="test")
 SCOPE = Scope(company_id="local")
 
 

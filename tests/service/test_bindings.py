@@ -249,7 +249,7 @@ async def test_a_change_that_cannot_be_is_refused_logged_and_changes_nothing(
 
 async def test_a_company_id_is_a_slug(service: MemoryService) -> None:
     for company_id in ("Acme", "a b", "../x", "é"):
-        caller = Caller(company_id=company_id, principal="p", door="d")
+        caller = Caller(company_id=company_id, principal="p", channel="d")
         with pytest.raises(Invalid, match="not a company id"):
             await service.companies.add(caller, "Name")
 
@@ -271,7 +271,7 @@ async def test_a_config_that_holds_a_secret_is_refused(
 async def test_a_secret_that_got_into_a_config_is_not_shown(
     service: MemoryService, caller: Caller
 ) -> None:
-    with service._core.database.write() as connection:
+    with service._runtime.database.write() as connection:
         row = table.binding(connection, "acme", "default")
         assert row is not None
         table.update_binding(connection, row.binding_id, {"config": {"password": "open sesame"}})

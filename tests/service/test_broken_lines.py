@@ -19,7 +19,7 @@ SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 async def test_a_write_beside_broken_lines_names_them(
     paths: Paths, settings: Settings, tmp_path: Path
 ) -> None:
-    caller = Caller(company_id="local", principal="user:ana", door="test")
+    caller = Caller(company_id="local", principal="user:ana", channel="test")
     graph = tmp_path / "graph.jsonl"
     graph.write_text(f"{LINE}{LINE}\n{LINE}\n")
     note = WriteRequest(

@@ -45,7 +45,7 @@ from tests.contexts import seed_context
 from tests.homes import furnish
 from tests.service.fake import FakeAdapter
 
-CALLER = Caller(company_id="local", principal="user:ana", door="test")
+CALLER = Caller(company_id="local", principal="user:ana", channel="test")
 SOURCE = SourceRef(kind="manual_note", company_id="local")
 ANA = Scope(company_id="local", subject_id="ana")
 APOLLO = Scope(company_id="local", project_id="apollo")

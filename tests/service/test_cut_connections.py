@@ -36,7 +36,7 @@ from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 from tests.homes import furnish
 
-ANA = Caller(company_id="local", principal="user:ana", door="test")
+ANA = Caller(company_id="local", principal="user:ana", channel="test")
 SCOPE = Scope(company_id="local", subject_id="ana")
 SOURCE = SourceRef(kind="manual_note", company_id="local")
 KEPT, OLD, NEW = "Never on Fridays", "The port is 5432", "The port is 6000"

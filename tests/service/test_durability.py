@@ -12,7 +12,7 @@ import pytest
 
 from memtui.analytics.export import format_of
 from memtui.contract import CorrectRequest, Model, Scope, SourceKind, SourceRef, WriteRequest
-from memtui.migration.ends import MigrationState, ProgressFile
+from memtui.migration.endpoints import MigrationState, ProgressFile
 from memtui.screens.drafts import KeptDraft, keep_draft
 from memtui.screens.kept import save_document
 from memtui.service import Caller, open_service
@@ -22,7 +22,7 @@ from memtui.store.database import Database
 from tests.service.conftest import Lived
 from tests.service.test_backup import NOW
 
-ANA = Caller(company_id="local", principal="user:ana", door="test")
+ANA = Caller(company_id="local", principal="user:ana", channel="test")
 SCOPE = Scope(company_id="local")
 
 
@@ -137,7 +137,7 @@ class _Document(Model):
 
 async def _keep(_: Lived, folder: Path) -> None:
     save_document(folder / "kept.json", _Document())
-    keep_draft(folder, KeptDraft(text="half a thought", held_id="held-1"))
+    keep_draft(folder, KeptDraft(text="half a thought", pending_id="held-1"))
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ from memtui.store import log as store_log
 from memtui.store.erasing import Aim
 from tests.homes import furnish
 
-BOSS = Caller(company_id="local", principal="user:boss", door="test")
-BOT = Caller(company_id="local", principal="agent:bot", door="mcp", run_id="run-1")
+BOSS = Caller(company_id="local", principal="user:boss", channel="test")
+BOT = Caller(company_id="local", principal="agent:bot", channel="mcp", run_id="run-1")
 COMPANY = Scope(company_id="local")
 SOURCE = SourceRef(kind="manual_note", company_id="local")
 BEA = Scope(company_id="local", subject_id="bea")
@@ -146,7 +146,9 @@ async def test_all_of_a_subject_goes_from_every_page_binding_and_owner(
         kind = "plum" if scope in OWNERS else "fig"
         for _ in range(2):
             given = {"scope": scope, "source": SOURCE, "content": told.word(kind)}
-            assert (await service.write(BOT, WriteRequest(**given, summary=told.word(kind)))).held
+            assert (
+                await service.write(BOT, WriteRequest(**given, summary=told.word(kind)))
+            ).pending
             await service.query(BOSS, QueryRequest(scope=COMPANY, query=str(given["content"])))
     clock.now += timedelta(hours=2)
     before = words_in(paths.data)

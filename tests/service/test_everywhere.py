@@ -36,8 +36,8 @@ from tests.backends.plugin_v1.servers.reference import Reference
 
 pytestmark = pytest.mark.slow
 
-ANA = Caller(company_id="local", principal="user:ana", door="test")
-BEN = Caller(company_id="local", principal="user:ben", door="test")
+ANA = Caller(company_id="local", principal="user:ana", channel="test")
+BEN = Caller(company_id="local", principal="user:ben", channel="test")
 COMPANY = Scope(company_id="local")
 WEB = Scope(company_id="local", project_id="web")
 CODING = WEB.model_copy(update={"agent_id": "coding"})

@@ -12,6 +12,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from memtui.channels.hooks import joining, transcript
+from memtui.channels.hooks.calls import HookCall
 from memtui.contract import (
     Denied,
     Filter,
@@ -23,18 +25,16 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.doors.hooks import joining, transcript
-from memtui.doors.hooks.calls import HookCall
 from memtui.filters import parse_ahead, parse_expiry, parse_when, span_words
 from memtui.paths import Paths
 from memtui.provider_kit.pages import read_cursor
-from memtui.service import Caller, core, holding, review, uses
+from memtui.service import Caller, holding, review, runtime, uses
 from memtui.service.answers import ReviewRule
 from memtui.service.companies import _checked_name, link_problem
-from memtui.service.core import check_key, check_target_id, first_of_many
 from memtui.service.fact_limits import FactLimits, check_room, check_text
 from memtui.service.limits import LimitState, LimitTarget, SpendingLimit, _added, _status
 from memtui.service.purge import Purging
+from memtui.service.runtime import check_key, check_target_id, first_of_many
 from memtui.service.visibility import Membership, Role
 from memtui.store.erasing import purged
 from memtui.store.limits import Spent
@@ -67,7 +67,7 @@ LIMITS: dict[str, tuple[int, Callable[[int], object], type[Exception]]] = {
     "key characters": (63, lambda n: check_key("a" * n, "key"), Invalid),
     "id characters": (200, lambda n: check_target_id("project", "a" * n), Invalid),
     "scope characters": (
-        200, lambda n: core._check_ids(Scope(company_id="acme", agent_id="a" * n)), Invalid,
+        200, lambda n: runtime._check_ids(Scope(company_id="acme", agent_id="a" * n)), Invalid,
     ),
     "name characters": (200, lambda n: _checked_name("a" * n), Invalid),
 }  # fmt: skip
@@ -149,7 +149,7 @@ class _Asked:
             return await change
 
         log = SimpleNamespace(page=page)
-        self._core = SimpleNamespace(
+        self._runtime = SimpleNamespace(
             clock=lambda: NOW, ask=ask, read_only=False, log=lambda _: log, to_its_end=to_its_end
         )
         self._service = SimpleNamespace(settings=SimpleNamespace(purge_after_days=days))
@@ -166,7 +166,7 @@ async def test_what_is_older_than_was_allowed_is_due(
     days: int, allowed: int | None, is_due: bool
 ) -> None:
     asked: Any = _Asked(days, allowed)
-    await Purging.due(asked, Caller(company_id="acme", principal="user:ana", door="test"))
+    await Purging.due(asked, Caller(company_id="acme", principal="user:ana", channel="test"))
     assert asked.asked == [NOW - timedelta(days=days)] * is_due
 
 

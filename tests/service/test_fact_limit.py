@@ -14,7 +14,7 @@ from memtui.contract import BrowseRequest, Invalid, Scope, SourceRef, WriteReque
 from memtui.service import Caller, open_service
 from tests.processes import prepared_processes
 
-WHO = Caller(company_id="local", principal="user:ana", door="test")
+WHO = Caller(company_id="local", principal="user:ana", channel="test")
 USERS = [Scope(company_id="local", subject_id=f"user-{number}") for number in range(5)]
 
 

@@ -45,7 +45,7 @@ CODING = Scope(company_id="local", agent_id="coding")
 APOLLO = Scope(company_id="local", project_id="apollo")
 WORK = Scope(company_id="local", project_id="apollo", agent_id="coding")
 SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
-ANA = Caller(company_id="local", principal="user:ana", door="test")
+ANA = Caller(company_id="local", principal="user:ana", channel="test")
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ async def test_the_nearest_scope_has_the_first_word(service: MemoryService) -> N
     assert {one.binding_key for one in told.values()} == {"table", "default"}
     assert sum(one.result_count or 0 for one in told.values()) == 4
 
-    agents = Caller(company_id="local", principal="agent:coding", door="test")
+    agents = Caller(company_id="local", principal="agent:coding", channel="test")
     whole = await service.facts.get(agents, "stack", FactRequest(scope=COMPANY))
     assert whole.value == ["Python 3.12", "Pygame"]
     assert whole.record.text.startswith("[MEMORY id=")
@@ -261,18 +261,18 @@ async def test_an_agents_change_of_a_key_meets_review_as_a_change(
     await service.review.add_rule(
         ANA, key, ReviewRule(action=RuleAction.HOLD, test=RuleTest.CONTRADICTION)
     )
-    bot = Caller(company_id="local", principal="agent:bot", door="mcp")
+    bot = Caller(company_id="local", principal="agent:bot", channel="mcp")
     write = WriteRequest(scope=scope, source=SOURCE, content="branch: x", kind="fact")
-    held = (await service.write(bot, write)).held
+    held = (await service.write(bot, write)).pending
     assert held is not None
     assert await texts(service, scope) == ["branch: main"]
-    shown = await service.review.show(ANA, held.held_id)
+    shown = await service.review.show(ANA, held.pending_id)
     assert [one.text for one in shown.changes] == ["branch: main"]
     [difference] = shown.differences
     assert difference.before
     assert difference.after
     assert (difference.before.text, difference.after.text) == ("branch: main", "branch: x")
-    await service.review.accept(ANA, held.held_id)
+    await service.review.accept(ANA, held.pending_id)
     assert await texts(service, scope) == ["branch: x"]
 
 
@@ -280,7 +280,7 @@ async def test_changing_a_key_needs_the_right_to_change(service: MemoryService) 
     await put(service, APOLLO, "branch: main")
     for principal, role in (("user:ana", Role.OWNER), ("user:ben", Role.MEMBER)):
         await service.members.set(ANA, Membership(principal=principal, role=role))
-    agent = Caller(company_id="local", principal="agent:coding", acts_for="user:ben", door="mcp")
+    agent = Caller(company_id="local", principal="agent:coding", acts_for="user:ben", channel="mcp")
     new = WriteRequest(scope=APOLLO, source=SOURCE, content="tests: pytest", kind="fact")
     await service.write(agent, new)
     with pytest.raises(Denied):

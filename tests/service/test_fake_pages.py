@@ -26,7 +26,7 @@ from memtui.service import Caller, Membership, MemoryService, Role
 from memtui.store.tables import JOURNAL, BindingTable, table_of
 from tests.service.fake import FakeAdapter, down
 
-ANA = Caller(company_id="acme", principal="user:ana", door="test")
+ANA = Caller(company_id="acme", principal="user:ana", channel="test")
 ACME = Scope(company_id="acme")
 P, Q = (Scope(company_id="acme", project_id=name) for name in "pq")
 SOURCE = SourceRef(kind="run", company_id="acme")
@@ -190,7 +190,7 @@ async def test_a_secret_is_found_in_every_place_and_on_every_page(
     for record_id in (ids[0], ids[3]):
         held[record_id] = held[record_id].model_copy(update={"text": f"opens with {SECRET}"})
     bindings = table_of(BindingTable)
-    with service.core.database.write() as database:
+    with service.runtime.database.write() as database:
         database.execute(update(bindings).values(config={"label": f"token {SECRET}"}))
         for record in records[4:]:
             gone = JOURNAL.c.provider_record_id == record.handle.provider_record_id
@@ -218,6 +218,6 @@ async def test_a_secret_is_found_in_every_place_and_on_every_page(
     await service.members.set(ANA, Membership(principal="user:ana", role=Role.OWNER))
     expected[1] = ("undo journal", journal[1])
     assert await stored(*folders) == expected
-    with service.core.database.write() as database:
+    with service.runtime.database.write() as database:
         database.execute(update(bindings).values(enabled=False))
     assert await stored() == expected[:3]

@@ -88,12 +88,12 @@ async def test_an_agent_can_only_speak_of_what_it_was_given(
     handle = (await service.write(caller, note)).handles[0]
     say = service.feedback.say
     by_person = (await service.query(caller, ASKED)).operation_id
-    agent = Caller(company_id="acme", principal="agent:x", door="mcp", acts_for="user:ana")
+    agent = Caller(company_id="acme", principal="agent:x", channel="mcp", acts_for="user:ana")
     with pytest.raises(Denied, match="what it was given"):
         await say(agent, handle, HELPED, operation_id=by_person)
     with pytest.raises(NotFound, match="No query or context of yours"):
         await say(agent, handle, HELPED)
-    plugin = Caller(company_id="acme", principal="plugin:anonymous", door="plugin")
+    plugin = Caller(company_id="acme", principal="plugin:anonymous", channel="plugin")
     with pytest.raises(Denied, match="what it was given"):
         await say(plugin, handle, HELPED, operation_id=by_person)
     in_run = agent.model_copy(update={"run_id": "run-1"})
@@ -131,7 +131,7 @@ async def test_a_preamble_has_what_helped_before_after_pins_and_rules(
 ) -> None:
     service = await open_service(paths, settings)
     caller, scope = (
-        Caller(company_id="local", principal="user:ana", door="cli"),
+        Caller(company_id="local", principal="user:ana", channel="cli"),
         Scope(company_id="local"),
     )
     source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
@@ -191,7 +191,7 @@ async def test_a_record_has_helped_where_more_say_so_than_not(
     for name, words in said.items():
         for who, number, verdict in words:
             await service.feedback.say(who, handles[name], verdict, operation_id=asked[number])
-    log = service.core.log(caller.company_id)
+    log = service.runtime.log(caller.company_id)
     assert log.helped("default") == {"once", "more", "turned"}
     assert log.helped("second") == frozenset()
     counted = await service.log.retrieval_stats(caller, "default", list(said))

@@ -11,6 +11,8 @@ from textwrap import dedent
 
 import pytest
 
+from memtui.channels.cli.doctor import run_checks
+from memtui.channels.cli.session import Invocation
 from memtui.config import Paths, load_settings
 from memtui.contract import (
     BrowseRequest,
@@ -25,14 +27,12 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
-from memtui.doors.cli.doctor import run_checks
-from memtui.doors.cli.session import Invocation
 from memtui.service import Caller, ImpactRequest, MemoryService, open_service
 
 Install = Callable[..., None]
 Start = Callable[[], Awaitable[MemoryService]]
 
-CALLER = Caller(company_id="local", principal="user:ana", door="test")
+CALLER = Caller(company_id="local", principal="user:ana", channel="test")
 SCOPE = Scope(company_id="local")
 QUERY = QueryRequest(scope=SCOPE, query="tabs", binding_key="acme")
 WRITE = WriteRequest(

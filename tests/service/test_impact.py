@@ -29,10 +29,10 @@ from memtui.service import (
     MemoryService,
     open_service,
 )
-from memtui.service.impact import Progress, Side, WhyNot
+from memtui.service.impact import ReplayProgress, Side, WhyNot
 from tests.service.fake import FakeAdapter
 
-PERSON = Caller(company_id="local", principal="user:ana", door="cli")
+PERSON = Caller(company_id="local", principal="user:ana", channel="cli")
 SOURCE = SourceRef(kind="manual_note", company_id="local")
 APOLLO = Scope(company_id="local", project_id="apollo")
 ZEUS = Scope(company_id="local", project_id="zeus")
@@ -41,7 +41,7 @@ BOTH = Scope(company_id="local", subject_id="ana", project_id="apollo", agent_id
 
 
 def agent(run: str) -> Caller:
-    return Caller(company_id="local", principal="agent:coding", door="mcp", run_id=run)
+    return Caller(company_id="local", principal="agent:coding", channel="mcp", run_id=run)
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ async def test_a_trial_that_is_stopped_leaves_nothing_behind(service: MemoryServ
         await ask(service, "run-1", f"heron {number}", APOLLO)
     trial: asyncio.Task[Impact]
 
-    def stop(so_far: Progress) -> None:
+    def stop(so_far: ReplayProgress) -> None:
         if so_far.done:
             assert (so_far.differ, so_far.total) == (so_far.done, 12)
             trial.cancel()
@@ -224,7 +224,7 @@ async def test_a_trial_that_is_stopped_leaves_nothing_behind(service: MemoryServ
 async def test_nothing_is_changed_and_nothing_counts_as_a_use(service: MemoryService) -> None:
     note = await write(service, "The heron is grey.", APOLLO)
     await ask(service, "run-1", "heron", APOLLO)
-    by_hand = PERSON.model_copy(update={"door": "tui"})
+    by_hand = PERSON.model_copy(update={"channel": "tui"})
     await service.query(by_hand, QueryRequest(scope=APOLLO, query="heron"))
     before = await service.log.page(PERSON)
     uses = await service.log.retrieval_stats(PERSON, "default", [note.provider_record_id])
@@ -235,7 +235,7 @@ async def test_nothing_is_changed_and_nothing_counts_as_a_use(service: MemorySer
     [row] = after.operations[: after.total - before.total]
     assert (row.operation_type, row.request["for"], row.handles) == ("get", "impact", ())
     assert uses == await service.log.retrieval_stats(PERSON, "default", [note.provider_record_id])
-    assert (await impact(service, note, filter=Filter(door="tui"))).asked == 1
+    assert (await impact(service, note, filter=Filter(channel="tui"))).asked == 1
 
 
 async def test_what_cannot_be_tried_is_named(

@@ -30,7 +30,7 @@ from memtui.service.limits import span
 from memtui.store.operation import OperationDraft
 from tests.analytics.logs import HOSTILE, append
 
-ANA = Caller(company_id="local", principal="user:ana", door="test")
+ANA = Caller(company_id="local", principal="user:ana", channel="test")
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
 _numbers = itertools.count()
@@ -75,7 +75,7 @@ def spend(
     binding: str | None = "default",
 ) -> None:
     append(
-        service._core.database,
+        service._runtime.database,
         [
             OperationDraft(
                 operation_id=f"spent-{next(_numbers)}",
@@ -84,7 +84,7 @@ def spend(
                 scope=Scope(company_id=company, agent_id=agent, project_id="p"),
                 binding_key=binding,
                 principal="agent:coding",
-                door="test",
+                channel="test",
                 usage=usage,
                 started_at=at,
                 latency_ms=1,

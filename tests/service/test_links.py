@@ -33,7 +33,7 @@ async def test_links_to_and_from_what_is_not_seen_are_not_told(
     assert ends(whole.links) == ["users/ana/memory/diary.md", None, "system/memory/rules.md"]
     assert ends(whole.backlinks) == ["system/memory/rules.md", "users/ana/memory/diary.md"]
 
-    boss = Caller(company_id="acme", principal="user:boss", door="test")
+    boss = Caller(company_id="acme", principal="user:boss", channel="test")
     for principal, role in (("user:boss", Role.OWNER), ("user:ana", Role.MEMBER)):
         member = Membership(principal=principal, role=role, subject_id=principal[5:])
         await service.members.set(boss if role is Role.MEMBER else caller, member)

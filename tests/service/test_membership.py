@@ -21,11 +21,11 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, Membership, MemoryService, Role, SpendingLimit, open_service
-from memtui.service.core import Core
+from memtui.service.runtime import ServiceRuntime
 from tests.service.conftest import start
 
-ANA = Caller(company_id="acme", principal="user:ana", door="test")
-BOB = Caller(company_id="acme", principal="user:bob", door="test")
+ANA = Caller(company_id="acme", principal="user:ana", channel="test")
+BOB = Caller(company_id="acme", principal="user:bob", channel="test")
 OWNER = Membership(principal="user:ana", role=Role.OWNER, subject_id="ana")
 
 
@@ -80,14 +80,14 @@ async def test_two_owners_who_demote_each_other_leave_one(
     owners = [OWNER, Membership(principal="user:bob", role=Role.OWNER, subject_id="bob")]
     for one in owners:
         await service.members.set(ANA, one)
-    both, configure = asyncio.Barrier(2), Core.configure
+    both, configure = asyncio.Barrier(2), ServiceRuntime.configure
 
-    async def together(core: Core, *args: Any) -> Any:
+    async def together(core: ServiceRuntime, *args: Any) -> Any:
         """Both have looked at the members before one of them changes anything."""
         await both.wait()
         return await configure(core, *args)
 
-    monkeypatch.setattr(Core, "configure", together)
+    monkeypatch.setattr(ServiceRuntime, "configure", together)
     demoted = [one.model_copy(update={"role": Role.MEMBER}) for one in owners]
     ended = await asyncio.gather(
         service.members.set(ANA, demoted[1]),
@@ -138,7 +138,7 @@ async def test_a_token_stands_for_its_principal(service: MemoryService) -> None:
     assert len(made.token) > 40
     caller = await service.tokens.authenticate(made.token, "http")
     assert caller == Caller(
-        company_id="acme", principal="agent:coding", acts_for="user:ana", door="http"
+        company_id="acme", principal="agent:coding", acts_for="user:ana", channel="http"
     )
     assert caller.by_ai
     (view,) = await service.tokens.all(ANA)
@@ -172,7 +172,7 @@ async def test_a_token_needs_a_name_and_a_holder(
 
 
 async def test_tokens_and_members_of_a_company_are_its_own(service: MemoryService) -> None:
-    other = Caller(company_id="other", principal="user:ana", door="test")
+    other = Caller(company_id="other", principal="user:ana", channel="test")
     await service.companies.add(other, "Other")
     await service.tokens.add(ANA, "laptop", "user:ana")
     await service.members.set(ANA, OWNER)

@@ -12,8 +12,8 @@ from memtui.config import Paths, load_settings
 from memtui.contract import ForgetRequest, Invalid, RecordHandle, Scope, SourceRef, WriteRequest
 from memtui.service import Caller, ContextRequest, FactMetrics, MemoryService, open_service
 
-USER = Caller(company_id="local", principal="user:ana", door="test")
-AGENT = Caller(company_id="local", principal="agent:coding", door="test")
+USER = Caller(company_id="local", principal="user:ana", channel="test")
+AGENT = Caller(company_id="local", principal="agent:coding", channel="test")
 SOURCE = SourceRef(kind="manual_note", company_id="local")
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -74,7 +74,7 @@ async def test_nothing_happened(service: MemoryService, clock: Clock) -> None:
 async def test_adoption_and_averages(service: MemoryService, clock: Clock) -> None:
     for number in range(3):
         await save(service, f"Fact {number}", ANA)
-    cleo = Caller(company_id="local", principal="user:cleo", door="test")
+    cleo = Caller(company_id="local", principal="user:cleo", channel="test")
     await service.context(cleo, ContextRequest(scope=ZEUS))
     await service.context(AGENT, ContextRequest(scope=BEN))
     await save(service, "Uses SQLite", APOLLO)
@@ -87,7 +87,7 @@ async def test_adoption_and_averages(service: MemoryService, clock: Clock) -> No
     assert (found.facts_of_users, found.average_facts_per_user) == (3, 3.0)
     assert (found.active_drives, found.facts_of_active_drives) == (2, 2)
     assert found.average_facts_per_active_drive == 1.0
-    keeper = Caller(company_id="local", principal="user:keeper", door="test")
+    keeper = Caller(company_id="local", principal="user:keeper", channel="test")
     assert (await service.analysis.seal(keeper, everything=True)).segments
     clock.now += timedelta(seconds=1)
     sealed = await measured(service, clock)

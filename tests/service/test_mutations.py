@@ -452,7 +452,7 @@ async def test_read_only_refuses_in_the_service_and_is_logged(
 async def test_a_company_never_reaches_another(
     service: MemoryService, caller: Caller, note: WriteRequest
 ) -> None:
-    other = Caller(company_id="other", principal="user:eve", door="test")
+    other = Caller(company_id="other", principal="user:eve", channel="test")
     await service.companies.add(other, "Other")
     written = await service.write(caller, note)
     with pytest.raises(Denied):
@@ -540,7 +540,7 @@ async def test_an_error_before_sending_is_an_error_and_after_it_unknown(
     assert (await service.undo(caller)).undoes == unknown.operation_id
     with pytest.raises(NotFound):
         await service.get(caller, change.after.handle, note.scope)
-    assert await service.core.ask(appending.pending, caller.company_id) == []
+    assert await service.runtime.ask(appending.open_intents, caller.company_id) == []
 
 
 async def test_an_interrupted_forget_counts_what_it_forgot(
@@ -884,7 +884,7 @@ async def test_a_mutation_runs_to_its_end_even_where_its_caller_has_left(
     with pytest.raises(asyncio.CancelledError):
         await task
     release.set()
-    while running := service._core._changes:
+    while running := service._runtime._changes:
         await asyncio.wait(running)
     done = await newest(service, caller)
     assert (done.operation_type, done.status) == (verb, OperationStatus.OK)

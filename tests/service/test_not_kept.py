@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from memtui.backends.plugin_v1 import PluginAdapter
 from memtui.backends.vault import VaultAdapter
+from memtui.channels.mcp import tools
 from memtui.config import Paths, Settings
 from memtui.contract import (
     BrowseRequest,
@@ -22,8 +23,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.doors.mcp import tools
-from memtui.migration.ends import open_ends
+from memtui.migration.endpoints import open_endpoints
 from memtui.migration.moving import apply
 from memtui.migration.planning import plan
 from memtui.screens import editing
@@ -34,7 +34,7 @@ from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.minimal import Minimal
 
 SCOPE = Scope(company_id="local", project_id="web")
-CALLER = Caller(company_id="local", principal="user:ana", door="test")
+CALLER = Caller(company_id="local", principal="user:ana", channel="test")
 SOURCE = SourceRef(
     kind=SourceKind.ISSUE_COMMENT, company_id="local", issue_id="I-1", comment_id="c-1"
 )
@@ -141,7 +141,7 @@ async def test_a_page_of_many_is_filled_in(service: MemoryService) -> None:
 
 async def test_a_migration_tells_it_before_and_after(service: MemoryService, paths: Paths) -> None:
     await service.write(CALLER, KEPT.model_copy(update={"pinned": False, "summary": None}))
-    ends = await open_ends(service, CALLER, "default", "plugin")
+    ends = await open_endpoints(service, CALLER, "default", "plugin")
     done = await apply(ends, paths.data)
     for losses in ((await plan(ends, FactLimits())).losses, done.losses):
         lost = {one.what for one in losses if not one.carried}

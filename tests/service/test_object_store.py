@@ -216,7 +216,7 @@ def keys(s3: Any, bucket: str) -> list[str]:
 @pytest.mark.parametrize("unfit", ["", "nonsense://x", "s3://"])
 async def test_a_url_that_cannot_be_used_is_one_sentence(machine: Machine, unfit: str) -> None:
     here = await machine("here", unfit)
-    caller = Caller(company_id="local", principal="user:ana", door="test")
+    caller = Caller(company_id="local", principal="user:ana", channel="test")
     with pytest.raises((Invalid, Unavailable)) as caught:
         await here.analysis.fetch(caller)
     assert "\n" not in str(caught.value)

@@ -27,7 +27,7 @@ from memtui.store import journal
 from tests.homes import furnish
 from tests.service.fake import FakeAdapter
 
-CALLER = Caller(company_id="local", principal="user:ana", door="test")
+CALLER = Caller(company_id="local", principal="user:ana", channel="test")
 COMPANY = Scope(company_id="local")
 WEB, APP = (Scope(company_id="local", project_id=one) for one in ("web", "app"))
 SOURCE = SourceRef(kind="manual_note", company_id="local")
@@ -245,7 +245,7 @@ async def test_only_another_text_ends_a_facts_window(service: MemoryService, clo
     windows = [("branch: main", *hours[:2]), ("branch: trunk", *hours[1:])]
     for until, count in ((None, 2), (hours[2], 2), (hours[2] - INSTANT, 1), (hours[1], 1),
                          (hours[1] - INSTANT, 0)):  # fmt: skip
-        found = await service.core.ask(journal.earlier_facts, "local", "table", until)
+        found = await service.runtime.ask(journal.earlier_facts, "local", "table", until)
         told = [(one.text, one.valid_from, one.valid_to) for one in found]
         assert told == windows[:count]
 

@@ -29,7 +29,7 @@ from memtui.store.digest import is_intact, is_value_of
 from tests.service.fake import FakeAdapter
 
 ORG = Scope(company_id="acme")
-AGENT = Caller(company_id="acme", principal="agent:coding", door="test", acts_for="user:ana")
+AGENT = Caller(company_id="acme", principal="agent:coding", channel="test", acts_for="user:ana")
 TEXT = "Releases are cut on Tuesdays"
 
 
@@ -196,7 +196,7 @@ async def test_what_a_member_may_not_read_is_held_back(
         Membership(principal="user:eve", subject_id="eve", project_id="apollo", role="member"),
     ):
         await service.members.set(caller, member)
-    eve = Caller(company_id="acme", principal="user:eve", door="test")
+    eve = Caller(company_id="acme", principal="user:eve", channel="test")
 
     answer = await service.query(eve, QueryRequest(scope=apollo, query="Releases"))
     texts = {snippet.text for snippet in answer.snippets}

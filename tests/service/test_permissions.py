@@ -48,7 +48,7 @@ PEOPLE = ("owner", "admin", "member", "ana", "outsider")
 
 
 def caller(principal: str, acts_for: str | None = None) -> Caller:
-    return Caller(company_id="local", principal=principal, acts_for=acts_for, door="test")
+    return Caller(company_id="local", principal=principal, acts_for=acts_for, channel="test")
 
 
 def person(name: str) -> Caller:
@@ -273,7 +273,7 @@ async def test_undo_is_held_to_the_roles_of_what_it_takes_back(opened: MemorySer
 
 
 async def test_roles_of_one_company_are_none_in_another(opened: MemoryService) -> None:
-    other = Caller(company_id="acme", principal="user:boss", door="test")
+    other = Caller(company_id="acme", principal="user:boss", channel="test")
     await opened.companies.add(other, "Acme")
     await opened.bindings.add(other, "default", "vault", {})
     await opened.bindings.set_target(other, "company", "acme", "default")
@@ -365,7 +365,7 @@ async def test_a_conflict_tells_of_no_record_that_one_may_not_read(
     service: MemoryService, fake: type[FakeAdapter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A provider of one name for every user finds the record of somebody else under it."""
-    ana, bob = (Caller(company_id="acme", principal=f"user:{one}", door="test") for one in OWN)
+    ana, bob = (Caller(company_id="acme", principal=f"user:{one}", channel="test") for one in OWN)
     await service.members.set(ana, Membership(principal=ana.principal, role=Role.OWNER))
     await service.members.set(ana, Membership(principal=bob.principal, role=Role.MEMBER))
     source = SourceRef(kind="manual_note", company_id="acme")

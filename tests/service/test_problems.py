@@ -31,7 +31,7 @@ from memtui.service import (
     open_service,
 )
 
-ANA = Caller(company_id="local", principal="user:ana", door="test")
+ANA = Caller(company_id="local", principal="user:ana", channel="test")
 SCOPE = Scope(company_id="local", subject_id="ana")
 SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 

@@ -44,9 +44,9 @@ from tests.backends.plugin_v1.servers.reference import Reference
 
 pytestmark = pytest.mark.slow
 
-ANA = Caller(company_id="local", principal="user:ana", door="test")
-BEN = Caller(company_id="local", principal="user:ben", door="test")
-CODING = Caller(company_id="local", principal="agent:coding", door="test", acts_for="user:ana")
+ANA = Caller(company_id="local", principal="user:ana", channel="test")
+BEN = Caller(company_id="local", principal="user:ben", channel="test")
+CODING = Caller(company_id="local", principal="agent:coding", channel="test", acts_for="user:ana")
 COMPANY = Scope(company_id="local")
 WEB = Scope(company_id="local", project_id="web")
 OF_ANA = Scope(company_id="local", subject_id="ana")
@@ -171,15 +171,15 @@ async def test_every_owner_kind_and_binding_is_looked_through(
 
 async def test_what_has_expired_saves_nothing(service: MemoryService, clock: Clock) -> None:
     until = clock.now + timedelta(hours=1)
-    await write(service, "The door is open", kind="note", expires_at=until)
-    await write(service, "The door is blue", kind="note")
+    await write(service, "The channel is open", kind="note", expires_at=until)
+    await write(service, "The channel is blue", kind="note")
     clock.now = until
     found = await service.pruning.everything(ANA, EVERYTHING)
     [plan] = [one.plan for one in found.answers if one.binding_key == "default"]
-    assert [one.text for one in plan.marked] == ["The door is open"]
+    assert [one.text for one in plan.marked] == ["The channel is open"]
     assert plan.tokens_before > plan.tokens_saved == 0
     assert {one.record.text: one.tokens > 0 for one in plan.items} == {
-        "The door is open": False, "The door is blue": True,
+        "The channel is open": False, "The channel is blue": True,
     }  # fmt: skip
 
 

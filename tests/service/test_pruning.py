@@ -39,8 +39,8 @@ from memtui.service import (
     uses,
 )
 
-CALLER = Caller(company_id="local", principal="user:ana", door="test")
-AGENT = Caller(company_id="local", principal="agent:coding", door="test")
+CALLER = Caller(company_id="local", principal="user:ana", channel="test")
+AGENT = Caller(company_id="local", principal="agent:coding", channel="test")
 SOURCE = SourceRef(kind="manual_note", company_id="local")
 ANA = Scope(company_id="local", subject_id="ana")
 APOLLO = Scope(company_id="local", project_id="apollo")

@@ -19,7 +19,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from memtui.analytics.layout import Folder, sha256_of
+from memtui.analytics.layout import ArchiveFolder, sha256_of
 from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.contract import (
     BrowseRequest,
@@ -50,14 +50,14 @@ from memtui.service import (
     Role,
     open_service,
 )
-from memtui.service.core import SETUP_DOOR
+from memtui.service.runtime import SETUP_CHANNEL
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference
 from tests.homes import furnish
 from tests.processes import killed_by_itself
 from tests.service.purger import purge_and_die
 
-ANA = Caller(company_id="local", principal="user:ana", door="test")
+ANA = Caller(company_id="local", principal="user:ana", channel="test")
 SOURCE = SourceRef(kind="manual_note", company_id="local")
 OF_PROJECT = Scope(company_id="local", project_id="apollo")
 OF_BEA = Scope(company_id="local", subject_id="bea-of-the-night-shift")
@@ -99,12 +99,12 @@ async def tell(service: MemoryService, scope: Scope) -> Told:
 
     told = Told(
         note=await write('The launch code is marmalade\non the "second" shelf — über all', "note"),
-        fact=await write("launch_door: the strawberry door of the hall", "fact"),
+        fact=await write("launch_door: the strawberry channel of the hall", "fact"),
         other=await write("The launch code of others is on the second shelf", "note", OF_OTHERS),
     )
     for handle, text in (
         (told.note, 'The launch code is quince\non the "second" shelf'),
-        (told.fact, "launch_door: the rhubarb door of the hall"),
+        (told.fact, "launch_door: the rhubarb channel of the hall"),
     ):
         await service.correct(ANA, CorrectRequest(scope=scope, handle=handle, text=text))
     for asked in ("launch code quince", "where is it"):
@@ -271,7 +271,7 @@ async def test_what_the_log_has_of_another_record_that_says_the_same_is_not_left
     service: MemoryService,
 ) -> None:
     told = await tell(service, OF_PROJECT)
-    said = "launch_door: the rhubarb door of the hall"
+    said = "launch_door: the rhubarb channel of the hall"
     request = WriteRequest(scope=OF_OTHERS, source=SOURCE, content=said)
     await service.write(ANA, request)
     record_id = told.fact.provider_record_id
@@ -283,12 +283,12 @@ async def test_what_the_log_has_of_another_record_that_says_the_same_is_not_left
 async def test_what_another_company_says_is_neither_left_nor_told(service: MemoryService) -> None:
     told = await tell(service, OF_PROJECT)
     await service.companies.add(
-        Caller(company_id="beta", principal="user:ana", door=SETUP_DOOR), "Beta"
+        Caller(company_id="beta", principal="user:ana", channel=SETUP_CHANNEL), "Beta"
     )
     other = ANA.model_copy(update={"company_id": "beta"})
     await service.bindings.add(other, "default", "vault", {})
     await service.bindings.set_target(other, "company", "beta", "default")
-    said = "launch_door: the rhubarb door of the hall"
+    said = "launch_door: the rhubarb channel of the hall"
     scope, source = Scope(company_id="beta"), SOURCE.model_copy(update={"company_id": "beta"})
     await service.write(other, WriteRequest(scope=scope, source=source, content=said))
     record_id = told.fact.provider_record_id
@@ -323,7 +323,7 @@ async def test_no_altered_segment_is_written_anew(
     told = await tell(service, OF_PROJECT)
     await service.analysis.seal(ANA, everything=True)
     await forget(service, OF_PROJECT, told.note)
-    folder = Folder(paths.archive, "local")
+    folder = ArchiveFolder(paths.archive, "local")
     manifest = folder.read()
     [segment] = manifest.segments
     path = folder.file(segment, "operations")
@@ -351,7 +351,7 @@ async def test_an_altered_segment_stops_a_purge_before_anything_is_forgotten(
 ) -> None:
     told = await tell(service, OF_PROJECT)
     await service.analysis.seal(ANA, everything=True)
-    folder = Folder(paths.archive, "local")
+    folder = ArchiveFolder(paths.archive, "local")
     [segment] = folder.read().segments
     path = folder.file(segment, "operations")
     whole = path.read_bytes()
@@ -394,7 +394,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         service = await open_service(paths, load_settings(paths, principal="user:ana"))
         told = await tell(service, OF_PROJECT)
         await service.analysis.seal(ANA, everything=True)
-        await service.query(ANA, QueryRequest(scope=OF_PROJECT, query="rhubarb door"))
+        await service.query(ANA, QueryRequest(scope=OF_PROJECT, query="rhubarb channel"))
         await service.close()
         return told.fact.provider_record_id
 
@@ -588,7 +588,7 @@ async def test_the_copy_in_the_object_store_and_of_other_machines_is_renewed(
 async def test_the_apps_own_files_lose_what_names_it(service: MemoryService, paths: Paths) -> None:
     told = await tell(service, OF_PROJECT)
     await forget(service, OF_PROJECT, told.fact, told.note)
-    said = "launch_door: the rhubarb door of the hall"
+    said = "launch_door: the rhubarb channel of the hall"
     lines = 'The launch code is marmalade\non the "second" shelf — über all'
     written = [json.dumps(lines), json.dumps(lines, ensure_ascii=False)]
     scope = OF_PROJECT.model_dump()
@@ -626,7 +626,7 @@ async def test_the_apps_own_files_lose_what_names_it(service: MemoryService, pat
 async def test_of_a_text_of_several_lines_none_is_left_in_the_log_file(
     service: MemoryService, paths: Paths
 ) -> None:
-    said = "The rhubarb door\nis in the hall,\nbehind the clock."
+    said = "The rhubarb channel\nis in the hall,\nbehind the clock."
     request = WriteRequest(scope=OF_PROJECT, source=SOURCE, content=said)
     note = (await service.write(ANA, request)).handles[0]
     traceback = f"Traceback\n  raise\nRuntimeError: not for {said} Again.\n"
@@ -658,7 +658,7 @@ async def test_where_a_subjects_memory_came_from_bears_its_name_no_more(
         source = SOURCE.model_copy(
             update={"activity_id": f"act-chat-{name}-0", "comment_id": f"{name}-17"}
         )
-        content = f"The {name} door is the rhubarb one of the hall"
+        content = f"The {name} channel is the rhubarb one of the hall"
         written = await service.write(
             ANA, WriteRequest(scope=scope, source=source, content=content)
         )
@@ -676,11 +676,11 @@ async def test_what_other_providers_leave_in_the_home_goes_too(
         config = {"url": url} if provider == "plugin-v1" else {}
         await service.bindings.add(ANA, "beside", provider, config)
         request = WriteRequest(
-            scope=OF_PROJECT, source=SOURCE, content="Only marmalade opens the launch door",
+            scope=OF_PROJECT, source=SOURCE, content="Only marmalade opens the launch channel",
             kind="fact", binding_key="beside",
         )  # fmt: skip
         [handle] = (await service.write(ANA, request)).handles
-        asked = QueryRequest(scope=OF_PROJECT, query="launch door", binding_key="beside")
+        asked = QueryRequest(scope=OF_PROJECT, query="launch channel", binding_key="beside")
         await service.query(ANA, asked)
         gone = ForgetRequest(scope=OF_PROJECT, handles=(handle,), binding_key="beside")
         await service.forget(ANA, gone)
@@ -708,11 +708,11 @@ async def test_a_user_is_purged_where_the_provider_keeps_the_project_alone(
 
     [mine, ours, theirs] = [
         await write("Only marmalade for breakfast", of_both),
-        await write("The door is strawberry red", OF_PROJECT),
+        await write("The channel is strawberry red", OF_PROJECT),
         await write("The rhubarb grows by the gate", OF_OTHERS),
     ]
     # What was the project's before stays the project's.
-    await write("The door is quince yellow", of_both, ours.provider_record_id)
+    await write("The channel is quince yellow", of_both, ours.provider_record_id)
     asked = PurgeRequest(subject_id=OF_BEA.subject_id, forget=True)
     plan = await service.purging.plan(ANA, asked)
     assert [one.record_id for one in plan.living] == [mine.provider_record_id]
@@ -743,11 +743,15 @@ async def test_what_began_at_the_moment_itself_is_not_before_it(
 async def test_a_record_is_purged_in_every_binding_that_knew_its_id(service: MemoryService) -> None:
     for key in ("second", "third"):
         await service.bindings.add(ANA, key, "facts", {})
-    said = {"default": "The red door", "second": "The blue door", "third": "The green door"}
+    said = {
+        "default": "The red channel",
+        "second": "The blue channel",
+        "third": "The green channel",
+    }
     for key, text in said.items():
         wrote = WriteRequest(
             scope=OF_PROJECT, source=SOURCE, content=text, kind="fact", binding_key=key,
-            record_id="the-door",
+            record_id="the-channel",
         )  # fmt: skip
         [handle] = (await service.write(ANA, wrote)).handles
         name = MemoryName(memory_id="m", record_id=handle.provider_record_id, namespace="n")
@@ -829,7 +833,7 @@ async def test_what_stood_beside_a_fact_is_not_kept_with_its_neighbour(
 ) -> None:
     written = [
         WriteRequest(scope=OF_PROJECT, source=SOURCE, content=content, kind="fact")
-        for content in ("first_door: the rhubarb door of the hall", "second_door: blue")
+        for content in ("first_door: the rhubarb channel of the hall", "second_door: blue")
     ]
     first, second = [(await service.write(ANA, one)).handles[0] for one in written]
     gone = await service.forget(ANA, ForgetRequest(scope=OF_PROJECT, handles=(second,)))

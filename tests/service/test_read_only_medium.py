@@ -23,7 +23,7 @@ _FILL = (
 )
 _DRIVER = """
 import io, json, sys
-from memtui.doors.cli.main import run
+from memtui.channels.cli.main import run
 class Stream(io.TextIOWrapper):
     def __init__(self):
         super().__init__(io.BytesIO(), encoding="utf-8")

@@ -132,7 +132,7 @@ async def test_a_query_is_recorded_with_all_of_it(
     ]
     assert (operation.usage, operation.result_count) == (SPENT * 2, 1)  # one has too little of it
     assert (operation.binding_key, operation.binding_reason) == ("default", "company-wide")
-    assert (operation.principal, operation.door) == ("user:ana", "test")
+    assert (operation.principal, operation.channel) == ("user:ana", "test")
     assert operation.latency_ms == answer.latency_ms
     assert is_intact(operation)
 
@@ -296,7 +296,7 @@ async def test_a_query_given_up_while_it_is_logged_is_logged_before_the_service_
     paths: Paths, settings: Settings, caller: Caller, scope: Scope, fake, monkeypatch
 ) -> None:
     service = await start(paths, settings, caller)
-    recorder = service._core.recorder
+    recorder = service._runtime.recorder
     appended = recorder._append
     loop, appending = asyncio.get_running_loop(), asyncio.Event()
 
@@ -593,7 +593,7 @@ async def test_an_operation_belongs_to_the_run_that_its_caller_calls_from(
 
 
 async def test_saving_tells_of_what_is_as_good_as_there(paths: Paths, settings: Settings) -> None:
-    caller = Caller(company_id="local", principal="user:ana", door="test")
+    caller = Caller(company_id="local", principal="user:ana", channel="test")
     scope = Scope(company_id="local", project_id="p")
     manual = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
     service = await open_service(paths, settings)
@@ -638,8 +638,8 @@ async def test_a_summary_is_refused_where_none_is_kept(
     await refused(Invalid, of(own, "Short"), fact.model_copy(update={"summary": "Short"}))
     for handle, summary in ((kept, "Short"), (kept, ""), (own, "")):
         await service.correct(caller, of(handle, summary))
-    routed = await service.core.resolve(caller, scope, None)
-    connection = await service.core.open_for(caller, routed)
+    routed = await service.runtime.resolve(caller, scope, None)
+    connection = await service.runtime.open_for(caller, routed)
     plain = connection.adapter.capabilities.model_copy(update={"summaries": False})
     getattr(connection.adapter, "unfilled", connection.adapter).capabilities = plain
     await refused(Unsupported, short, of(kept, "Other"))

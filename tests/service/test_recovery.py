@@ -92,10 +92,10 @@ async def test_a_killed_mutation_shows_once_as_unknown_and_can_be_checked(
     for _ in range(2):
         service = await start(paths, settings, caller)
         [operation] = await unknown(service, caller)
-        assert await service.core.ask(appending.pending, caller.company_id) == []
+        assert await service.runtime.ask(appending.open_intents, caller.company_id) == []
         await service.close()
     assert (operation.operation_type, operation.error_kind) == (kind, "interrupted")
-    assert (operation.principal, operation.door) == ("agent:coding", "mcp")
+    assert (operation.principal, operation.channel) == ("agent:coding", "mcp")
     assert (operation.asked_scope, operation.binding_key) == (SCOPE, "default")
     assert is_intact(operation)
 
@@ -132,7 +132,7 @@ async def test_what_a_living_process_does_is_left_to_it(
     for _ in range(2):
         service = await start(paths, settings, caller)
         assert await unknown(service, caller) == []
-        assert len(await service.core.ask(appending.pending, caller.company_id)) == 1
+        assert len(await service.runtime.ask(appending.open_intents, caller.company_id)) == 1
         await service.close()
     die(child)
     service = await start(paths, settings, caller)
@@ -159,7 +159,7 @@ async def test_the_first_start_may_happen_twice_at_once(
     services = await asyncio.gather(
         *(open_service(paths, settings, providers={"vault": FakeAdapter}) for _ in range(3))
     )
-    local = Caller(company_id="local", principal="p", door="test")
+    local = Caller(company_id="local", principal="p", channel="test")
     assert [company.company_id for company in await services[0].companies.all()] == ["local"]
     assert [binding.key for binding in await services[1].bindings.all(local)] == ["default"]
     for service in services:
@@ -181,7 +181,7 @@ async def test_a_service_that_closes_waits_for_its_mutations(
     monkeypatch.setattr(FakeAdapter, "write", write)
     task = asyncio.ensure_future(service.write(caller, note))
     await inside.wait()
-    assert len(await service.core.ask(appending.pending, caller.company_id)) == 1
+    assert len(await service.runtime.ask(appending.open_intents, caller.company_id)) == 1
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -219,7 +219,7 @@ async def test_an_intent_of_another_machine_is_left_until_it_is_old(
         )
 
     elsewhere = await opened(paths)
-    sessions = elsewhere._core.recorder.sessions
+    sessions = elsewhere._runtime.recorder.sessions
     monkeypatch.setattr(type(sessions), "place", property(lambda self: f"host of {id(self)}"))
     here: list[MemoryService] = []
     found: list[int] = []
@@ -248,7 +248,7 @@ async def test_an_intent_that_cannot_be_written_stops_the_mutation(
 ) -> None:
     service = await start(paths, settings, caller)
     try:
-        with service._core.database.write() as connection:
+        with service._runtime.database.write() as connection:
             connection.exec_driver_sql("DROP TABLE memory_intents")
         fake.calls.clear()
         with pytest.raises(MemtuiError, match="made by another version of memtui"):
@@ -276,8 +276,8 @@ async def test_the_journal_and_the_intent_go_or_stay_together(
             await service.write(
                 caller, note.model_copy(update={"record_id": handle.provider_record_id})
             )
-    with service._core.database.read() as connection:
-        [intent] = appending.pending(connection, "acme")
+    with service._runtime.database.read() as connection:
+        [intent] = appending.open_intents(connection, "acme")
     assert [Snapshot.model_validate(value).record for value in intent.before] == [record]
     await service.close()
     again = await start(paths, settings, caller)
@@ -291,7 +291,7 @@ async def test_the_journal_and_the_intent_go_or_stay_together(
 async def test_what_an_id_that_says_its_text_has_done_is_found_and_taken_back(
     new_paths: Paths, settings: Settings, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    caller = Caller(company_id="local", principal="user:ana", door="test")
+    caller = Caller(company_id="local", principal="user:ana", channel="test")
     scope = Scope(company_id="local", project_id="web")
     file = new_paths.data.parent / "memory.jsonl"
     source = SourceRef(kind="manual_note", company_id="local")

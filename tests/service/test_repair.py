@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from memtui.analytics.layout import Folder, Manifest
+from memtui.analytics.layout import ArchiveFolder, Manifest
 from memtui.contract import (
     Denied,
     Filter,
@@ -44,7 +44,7 @@ from tests.analytics.logs import draft
 from tests.service.conftest import Lived
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-ANA = Caller(company_id="local", principal="user:ana", door="test")
+ANA = Caller(company_id="local", principal="user:ana", channel="test")
 SCOPE = Scope(company_id="local")
 NOTE = WriteRequest(
     scope=SCOPE,
@@ -70,7 +70,7 @@ def cut(path: Path, size: int) -> bytes:
 
 
 async def test_what_is_sealed_and_the_vault_come_back(lived: Lived) -> None:
-    sealed = Folder(lived.paths.archive, "local").read()
+    sealed = ArchiveFolder(lived.paths.archive, "local").read()
     damaged = cut(lived.paths.database, 30_000)
     wanted = mend(lived)
     assert "is damaged" in wanted.fault
@@ -370,7 +370,7 @@ async def test_values_whose_purge_is_lost_are_told_of(lived: Lived) -> None:
 
 
 async def test_segments_that_no_manifest_names_are_not_lost(lived: Lived) -> None:
-    folder = Folder(lived.paths.archive, "local")
+    folder = ArchiveFolder(lived.paths.archive, "local")
     manifest = folder.manifest_file.read_text()
     [segment] = folder.read().segments
     sealed = {path.name: path.read_bytes() for path in folder.segment(segment).iterdir()}
@@ -389,7 +389,7 @@ async def test_segments_that_no_manifest_names_are_not_lost(lived: Lived) -> Non
 
 
 async def test_a_manifest_that_is_gone_is_made_of_its_segments(lived: Lived) -> None:
-    folder = Folder(lived.paths.archive, "local")
+    folder = ArchiveFolder(lived.paths.archive, "local")
     manifest = folder.manifest_file.read_text()
     folder.manifest_file.unlink()
     with pytest.raises(Unavailable, match="does not name"):

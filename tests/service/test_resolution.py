@@ -81,7 +81,7 @@ async def test_a_disabled_binding_is_refused_rather_than_passed_over(
 async def test_what_does_not_exist_is_said(routed: MemoryService, caller: Caller) -> None:
     with pytest.raises(NotFound, match="no binding nope in acme"):
         await routed.resolve(caller, EVERYTHING, "nope")
-    ghost = Caller(company_id="ghost", principal="p", door="d")
+    ghost = Caller(company_id="ghost", principal="p", channel="d")
     with pytest.raises(NotFound, match="no company ghost"):
         await routed.resolve(ghost, Scope(company_id="ghost"))
     with pytest.raises(Denied, match="never cross"):

@@ -35,8 +35,8 @@ from tests.service.conftest import start
 from tests.service.fake import FakeAdapter
 
 PROJECT = Scope(company_id="local", project_id="apollo", agent_id="coding")
-AGENT = Caller(company_id="local", principal="agent:coding", door="mcp", run_id="run-7")
-PERSON = Caller(company_id="local", principal="user:ana", door="tui")
+AGENT = Caller(company_id="local", principal="agent:coding", channel="mcp", run_id="run-7")
+PERSON = Caller(company_id="local", principal="user:ana", channel="tui")
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ async def test_what_a_run_got_and_what_is_there_of_it_today(service: MemoryServi
 
     replay = await service.runs.replay(PERSON, "run-")
     run = replay.run
-    assert (run.run_id, run.agents, run.projects, run.doors) == (
+    assert (run.run_id, run.agents, run.projects, run.channels) == (
         "run-7", ("coding",), ("apollo",), ("mcp",),
     )  # fmt: skip
     assert (run.queries, run.answered_queries, run.writes) == (1, 1, 1)
@@ -103,7 +103,7 @@ async def test_what_a_run_got_and_what_is_there_of_it_today(service: MemoryServi
     assert (refused.operation.status, refused.records) == ("error", ())
     # Reading what is there is no part of the run, and no opening of a record either.
     assert (await service.runs.replay(PERSON, "run-7")).steps[0] == got
-    asked = Filter(operation_type="get", door="tui")
+    asked = Filter(operation_type="get", channel="tui")
     assert not (await service.log.page(PERSON, asked)).operations[0].handles
 
 
@@ -159,15 +159,15 @@ async def test_a_context_is_replayed_to_the_byte_and_asked_for_again(
     assert moth.tokens == later.sections[0].facts[0].tokens
 
     for step in (first, second):
-        same = await service.runs.told_now(PERSON, step.operation.operation_id)
+        same = await service.runs.assembled_now(PERSON, step.operation.operation_id)
         assert (same.now.text, same.difference) == (same.delivered, [])
     await correct(service, PERSON, branch, "deploy_branch: main")
-    again = await service.runs.told_now(PERSON, first.operation.operation_id)
+    again = await service.runs.assembled_now(PERSON, first.operation.operation_id)
     assert [line for line in again.difference if line.startswith(("-", "+"))][2:] == [
         "-- deploy_branch: release", "+- deploy_branch: main",
     ]  # fmt: skip
     # The corrected fact is news to the later prompt too; nothing else of the first is.
-    again = await service.runs.told_now(PERSON, second.operation.operation_id)
+    again = await service.runs.assembled_now(PERSON, second.operation.operation_id)
     assert [line for line in again.difference if line.startswith(("-", "+"))][2:] == [
         "+## About This Workspace", "+", "+- deploy_branch: main", "+",
     ]  # fmt: skip
@@ -176,7 +176,7 @@ async def test_a_context_is_replayed_to_the_byte_and_asked_for_again(
     assert (stays.state, stays.now) == ("unchanged", None)
     assert (await service.runs.page(PERSON)).runs[0].contexts == 2
     with pytest.raises(Invalid, match="delivered no context"):
-        await service.runs.told_now(PERSON, again.now.operation_id)
+        await service.runs.assembled_now(PERSON, again.now.operation_id)
 
 
 async def test_an_erased_text_is_gone_and_what_lives_is_still_found(
@@ -194,7 +194,7 @@ async def test_an_erased_text_is_gone_and_what_lives_is_still_found(
     assert step.context.text is None
     assert [(one.state, one.now) for one in step.records] == [("unchanged", None)]
     with pytest.raises(Invalid, match="not kept any more"):
-        await service.runs.told_now(PERSON, step.operation.operation_id)
+        await service.runs.assembled_now(PERSON, step.operation.operation_id)
 
 
 async def test_of_records_of_other_hands_their_own_dates_tell_what_became_of_them(

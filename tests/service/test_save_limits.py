@@ -22,7 +22,7 @@ from tests.databases import ON_BOTH
 from tests.service.conftest import start
 from tests.service.fake import FakeAdapter
 
-AGENT = Caller(company_id="acme", principal="agent:coding", door="mcp", run_id="r1")
+AGENT = Caller(company_id="acme", principal="agent:coding", channel="mcp", run_id="r1")
 
 
 async def save(service: MemoryService, caller: Caller, note: WriteRequest) -> bool:
@@ -46,7 +46,7 @@ async def test_an_agent_saves_so_many_in_a_run_over_processes_and_a_person_any_n
     settings = load_settings(paths, saves_per_run=3, database_url=database_url)
     services = [await start(paths, settings, caller) for _ in range(2)]
     try:
-        captured = AGENT.model_copy(update={"door": "hook"})
+        captured = AGENT.model_copy(update={"channel": "hook"})
         assert await save(services[0], captured, note)
         at_once = [save(services[number % 2], AGENT, note) for number in range(8)]
         assert sum(await asyncio.gather(*at_once)) == 3

@@ -39,23 +39,23 @@ from memtui.service import Caller, FactRequest, Membership, MemoryService, Role
 from memtui.service.answers import Answer
 from memtui.service.backup import _is_derived
 from memtui.service.context import ContextRequest, _is_told_in, _Reading
-from memtui.service.core import Share
 from memtui.service.everywhere import (
     Asked,
     BindingOutcome,
+    FoundAt,
     FoundSnippet,
-    Place,
     _first_of_keys,
     _forgetting,
     _same_texts_once,
 )
 from memtui.service.facts import _of_all
 from memtui.service.filling import fields_of, filled, filled_in, not_kept
-from memtui.service.impact import Effect, Impact, Side, Told, _effect
+from memtui.service.impact import AnsweredRecord, Effect, Impact, Side, _effect
 from memtui.service.runs import _runs
+from memtui.service.runtime import FanOut
 from memtui.service.undo import _as_correction, _came_back, _refuse_overtaken, as_write, reaching
 from memtui.service.visibility import (
-    Action,
+    Permission,
     _in_project,
     abilities,
     as_agents_read,
@@ -66,8 +66,8 @@ from memtui.store import appending
 from memtui.store.erasing import Aim, names
 from memtui.store.log import RunContexts, RunFigures, RunPart, RunUsage
 from memtui.store.operation import Operation
-from memtui.store.sight import Sight
 from memtui.store.tables import LINKS, PLUGIN_IDS, SYNC_PAIRS
+from memtui.store.visibility import Visibility
 from tests.service.conftest import start
 from tests.service.fake import FakeAdapter, down
 from tests.store.test_log import draft
@@ -76,7 +76,7 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ACME = Scope(company_id="acme")
 P, Q = (Scope(company_id="acme", project_id=name) for name in "pq")
 ANA = Scope(company_id="acme", subject_id="ana")
-CALLER = Caller(company_id="acme", principal="user:ana", door="test")
+CALLER = Caller(company_id="acme", principal="user:ana", channel="test")
 SOURCE = SourceRef(kind="run", company_id="acme", run_id="r")
 
 
@@ -92,8 +92,8 @@ def snippet(record_id: str, text: str, scope: Scope = P, **fields: Any) -> Snipp
     return Snippet(handle=handle(record_id), text=text, scope=scope, **fields)
 
 
-def place(key: str, rank: int, weight: float, record_id: str = "r1") -> Place:
-    return Place(
+def place(key: str, rank: int, weight: float, record_id: str = "r1") -> FoundAt:
+    return FoundAt(
         binding_key=key, handle=handle(record_id), rank=rank, score=None, weight=weight, source=None
     )
 
@@ -126,7 +126,7 @@ def test_the_fact_that_stays_gets_what_any_of_the_others_has(at: int) -> None:
 
 def test_what_a_binding_answers_in_turn_is_added_up() -> None:
     outcome = BindingOutcome(binding_key="b", provider_key="fake")
-    asked = Asked(share=Share("t", 0), outcomes={"b": outcome})
+    asked = Asked(fan_out=FanOut("t", 0), outcomes={"b": outcome})
     for number in (1, 2):
         answer = Answer(
             operation_id=f"o{number}", binding_key="b", binding_reason="", latency_ms=5,
@@ -301,12 +301,12 @@ async def test_the_right_is_asked_of_every_owner(service: MemoryService) -> None
     await service.members.set(CALLER, Membership(principal="user:boss", role=Role.OWNER))
     member = Membership(principal="user:ana", role=Role.ADMIN, project_id="p")
     await service.members.set(boss, member)
-    core = service.core
-    await core.authorise(CALLER, Action.DELETE, [P, P])
+    core = service.runtime
+    await core.authorise(CALLER, Permission.DELETE, [P, P])
     for scopes in ([P, Q], [Q, P], [P, ACME], [P, ANA.model_copy(update={"subject_id": "eve"})]):
         with pytest.raises(Denied):
-            await core.authorise(CALLER, Action.DELETE, scopes)
-        await core.authorise(boss, Action.DELETE, [one for one in scopes if one.project_id])
+            await core.authorise(CALLER, Permission.DELETE, scopes)
+        await core.authorise(boss, Permission.DELETE, [one for one in scopes if one.project_id])
 
 
 def test_company_wide_words_reach_an_agent_with_their_prefix_each() -> None:
@@ -336,7 +336,7 @@ def test_an_operation_is_the_users_whose_own_memories_it_touched(
 ) -> None:
     entry: Any = SimpleNamespace(
         scope=ACME,
-        sight=Sight(person="user:x") if has_members else None,
+        visibility=Visibility(person="user:x") if has_members else None,
         operation_type=SimpleNamespace(mutates=is_change),
     )
     note_owner(entry, scopes)
@@ -377,8 +377,8 @@ async def test_texts_that_were_given_are_those_of_the_request_and_of_the_run() -
 # What forgetting would change
 
 
-def told(rank: int, record_id: str, text: str = "a", key: str = "default") -> Told:
-    return Told(rank=rank, handle=handle(record_id), binding_key=key, text=text)
+def told(rank: int, record_id: str, text: str = "a", key: str = "default") -> AnsweredRecord:
+    return AnsweredRecord(rank=rank, handle=handle(record_id), binding_key=key, text=text)
 
 
 def operation(seq: int, **fields: Any) -> Operation:
@@ -444,7 +444,7 @@ def test_what_stays_in_another_order_is_told_apart_from_what_goes(
 def test_every_record_of_a_change_under_way_is_known(service: MemoryService) -> None:
     from memtui.contract import Snapshot
 
-    with service.core.database.write() as database:
+    with service.runtime.database.write() as database:
         for key, ids in (("default", ("r1", "r2")), ("other", ("r3",))):
             unseen = draft(1, operation_id=f"op-{key}", binding_key=key, scope=ACME)
             before = [Snapshot(handle=handle(one), record=None) for one in ids]
@@ -468,7 +468,7 @@ async def test_every_id_of_what_is_gone_goes_whatever_names_it(service: MemorySe
     pairs = [("gone-1", "x1"), ("x2", "gone-2"), ("x3", "x4")]
     gone = {key: frozenset({"gone-1", "gone-2"}) for key in ("k1", "k2")}
     row: dict[str, Any]
-    with service.core.database.write() as database:
+    with service.runtime.database.write() as database:
         for company in ("acme", "other"):
             for key in ("k1", "k2", "k3"):
                 of = {"company_id": company, "binding_key": key, "operation_id": "o"}
@@ -486,7 +486,7 @@ async def test_every_id_of_what_is_gone_goes_whatever_names_it(service: MemorySe
                        "left_prints": b"l", "right_prints": b"r"}  # fmt: skip
                 database.execute(insert(SYNC_PAIRS), row)
     aim = Aim(company_id="acme", gone=gone)
-    with service.core.database.write() as database:
+    with service.runtime.database.write() as database:
         assert names(database, aim) == names(database, aim, drop=True) == (4, 6)
         assert names(database, aim) == (0, 0)
         left_links = [(row.binding_key, row.old_record_id) for row in rows(database, LINKS)
@@ -556,12 +556,12 @@ def test_a_token_of_a_project_has_the_roles_that_hold_there() -> None:
     with pytest.raises(Denied):
         _in_project(held[::2], "r")
     for some, action, scope, is_refused in (
-        (held[:1], Action.DELETE, P, False), (held[:1], Action.DELETE, Q, True),
-        (held[:1], Action.VIEW, Q, True), (held[1:2], Action.VIEW, Q, False),
-        (held[1:2], Action.DELETE, P, True), (held[::2], Action.DELETE, ACME, True),
-        (held[::2], Action.VIEW, ACME, True), (held[1:2], Action.ADD_AI, ACME, False),
-        (held[::2], Action.ADD_AI, ACME, True), (held[1:2], Action.CONFIGURE, ACME, True),
-        (held[::2], Action.CONFIGURE, P, True),
+        (held[:1], Permission.DELETE, P, False), (held[:1], Permission.DELETE, Q, True),
+        (held[:1], Permission.VIEW, Q, True), (held[1:2], Permission.VIEW, Q, False),
+        (held[1:2], Permission.DELETE, P, True), (held[::2], Permission.DELETE, ACME, True),
+        (held[::2], Permission.VIEW, ACME, True), (held[1:2], Permission.ADD_AI, ACME, False),
+        (held[::2], Permission.ADD_AI, ACME, True), (held[1:2], Permission.CONFIGURE, ACME, True),
+        (held[::2], Permission.CONFIGURE, P, True),
     ):  # fmt: skip
         assert (refusal(some, action, scope) is not None) is is_refused, (action, scope)
 
@@ -605,7 +605,7 @@ def test_the_figures_of_a_run_are_its_own() -> None:
         given: dict[str, Any] = {
             "run_id": run_id, "operation_type": "query", "status": "ok", "agent_id": None,
             "project_id": None, "subject_id": None, "issue_id": None, "principal": "user:ana",
-            "door": "cli", "operations": 2, "with_results": 1, "first_seq": 3, "last_seq": 4,
+            "channel": "cli", "operations": 2, "with_results": 1, "first_seq": 3, "last_seq": 4,
             "first_at": NOW, "last_at": NOW,
         }  # fmt: skip
         return RunPart(**{**given, **fields})
@@ -613,7 +613,8 @@ def test_the_figures_of_a_run_are_its_own() -> None:
     later = NOW + timedelta(hours=1)
     figures = RunFigures(
         parts=[
-            part("a"), part("a", status="held", operation_type="write", operations=5, last_seq=9),
+            part("a"),
+            part("a", status="pending", operation_type="write", operations=5, last_seq=9),
             part("a", status="error", principal="agent:x", first_at=NOW - timedelta(hours=1)),
             part("b", operation_type="write", project_id="p", last_at=later, first_seq=1),
         ],
@@ -627,7 +628,7 @@ def test_the_figures_of_a_run_are_its_own() -> None:
     )  # fmt: skip
     found = _runs(figures)
     a, b = found["a"], found["b"]
-    assert (a.operations, a.queries, a.writes, a.held, a.failures) == (9, 4, 0, 5, 2)
+    assert (a.operations, a.queries, a.writes, a.pending, a.failures) == (9, 4, 0, 5, 2)
     assert (a.first_seq, a.last_seq, a.started_at, a.last_at) == (
         3,
         9,
@@ -668,8 +669,8 @@ async def test_the_log_says_what_a_correction_sets(service: MemoryService, name:
 
 
 async def test_a_list_that_is_kept_is_dropped_by_every_change(service: MemoryService) -> None:
-    routed = await service.core.resolve(CALLER, P, None)
-    connection = await service.core.open_for(CALLER, routed)
+    routed = await service.runtime.resolve(CALLER, P, None)
+    connection = await service.runtime.open_for(CALLER, routed)
     found: Any = connection.found
     request = WriteRequest(scope=P, source=SOURCE, content="a")
     found["asked"] = "a list"

@@ -10,11 +10,11 @@ import pytest
 
 from memtui.contract import Conflict, Json
 from memtui.service import Caller, MemoryService
-from memtui.service.core import Core
+from memtui.service.runtime import ServiceRuntime
 from memtui.store import bindings
 from tests.databases import ON_BOTH
 
-OTHER = Caller(company_id="two", principal="user:ana", door="test")
+OTHER = Caller(company_id="two", principal="user:ana", channel="test")
 
 
 @pytest.fixture
@@ -125,16 +125,16 @@ async def test_a_binding_is_not_moved_into_anothers(
 async def test_two_companies_do_not_bind_one_folder_at_the_same_moment(
     two: MemoryService, caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both, configure = asyncio.Barrier(2), Core.configure
+    both, configure = asyncio.Barrier(2), ServiceRuntime.configure
 
-    async def together(core: Core, *args: Any, **options: Any) -> Any:
+    async def together(core: ServiceRuntime, *args: Any, **options: Any) -> Any:
         """Both have looked at the bindings before one of them adds its own."""
         await both.wait()
         return await configure(core, *args, **options)
 
     config = {"path": str(tmp_path / "a")}
     with monkeypatch.context() as patch:
-        patch.setattr(Core, "configure", together)
+        patch.setattr(ServiceRuntime, "configure", together)
         ended = await asyncio.gather(
             *(two.bindings.add(one, "vault", "vault", config) for one in (caller, OTHER)),
             return_exceptions=True,

@@ -18,7 +18,7 @@ async def test_what_wrote_is_listed_newest_first_sealed_or_not(
     service: MemoryService, caller: Caller, database_url: str
 ) -> None:
     del database_url
-    hook = Caller(company_id="acme", principal="agent:x", door="hook", acts_for="user:ana")
+    hook = Caller(company_id="acme", principal="agent:x", channel="hook", acts_for="user:ana")
 
     async def write(who: Caller, source: SourceRef, run_id: str | None = None) -> None:
         scope = Scope(company_id="acme", agent_id="coding", run_id=run_id)
@@ -46,9 +46,9 @@ async def test_what_wrote_is_listed_newest_first_sealed_or_not(
     expected = [("issue_comment", None, 1), ("issue_comment", None, 2), expected[0], expected[2]]
     assert await told() == expected
     assert await told(limit=2) == expected[:2]
-    assert await told(Filter(door="hook")) == [
+    assert await told(Filter(channel="hook")) == [
         ("issue_comment", None, 1), ("manual_note", "run-1", 1), ("issue_comment", "run-1", 1)
     ]  # fmt: skip
     assert await told(Filter(source_kind=SourceKind.RUN)) == []
     [_, comment, *_] = await service.log.sources(caller)
-    assert (comment.principal, comment.door, comment.source) == ("user:ana", "test", COMMENT)
+    assert (comment.principal, comment.channel, comment.source) == ("user:ana", "test", COMMENT)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from memtui.backends.vault.index import Index
+from memtui.backends.vault.index import VaultIndex
 from memtui.config import Paths, load_settings
 from memtui.contract import BrowseRequest, QueryRequest, Scope, Unavailable
 from memtui.service import Caller, MemoryService, open_service
 
-CALLER = Caller(company_id="local", principal="user:ana", door="test")
+CALLER = Caller(company_id="local", principal="user:ana", channel="test")
 SCOPE = Scope(company_id="local")
 
 
@@ -33,14 +33,14 @@ async def test_a_vault_that_hangs_in_a_thread_stops_nothing_else(
     await service.query(CALLER, QueryRequest(scope=SCOPE, query="gecko", binding_key="other"))
     stuck, asked = threading.Event(), QueryRequest(scope=SCOPE, query="gecko")
     await service.query(CALLER, asked)
-    refresh = Index.refresh
+    refresh = VaultIndex.refresh
 
-    def hang(self: Index, *, force: bool = False) -> None:
+    def hang(self: VaultIndex, *, force: bool = False) -> None:
         if "other" not in str(self._folder.root):
             stuck.wait()
         refresh(self, force=force)
 
-    monkeypatch.setattr(Index, "refresh", hang)
+    monkeypatch.setattr(VaultIndex, "refresh", hang)
     try:
         calls = [service.query(CALLER, asked) for _ in range(40)]
         for error in await asyncio.gather(*calls, return_exceptions=True):

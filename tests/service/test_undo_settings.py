@@ -296,7 +296,7 @@ async def test_a_change_and_its_place_in_the_log_are_one_transaction(
     def full(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(service._core.recorder, "append_within", full)
+    monkeypatch.setattr(service._runtime.recorder, "append_within", full)
     with pytest.raises(OSError, match="disk full"):
         await service.limits.set(caller, a_limit(6))
     [limit] = await service.limits.all(caller)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memtui.backends.vault.files import Folder
+from memtui.backends.vault.files import VaultFolder
 from memtui.config import Paths, Settings
 from memtui.contract import (
     Conflict,
@@ -36,7 +36,7 @@ def files_of(paths: Paths) -> dict[Path, bytes]:
 
 
 async def test_every_mutation_is_taken_back_to_the_byte(paths: Paths, settings: Settings) -> None:
-    caller = Caller(company_id="local", principal="user:ana", door="test")
+    caller = Caller(company_id="local", principal="user:ana", channel="test")
     scope = Scope(company_id="local", project_id="p")
     source = SourceRef(kind="run", company_id="local", run_id="r1")
 
@@ -77,7 +77,7 @@ async def test_every_mutation_is_taken_back_to_the_byte(paths: Paths, settings: 
 async def test_a_folder_goes_with_the_write_that_made_it_and_no_other(
     paths: Paths, settings: Settings, kind: str
 ) -> None:
-    caller = Caller(company_id="local", principal="user:ana", door="test")
+    caller = Caller(company_id="local", principal="user:ana", channel="test")
     source = SourceRef(kind="run", company_id="local", run_id="r1")
 
     def request(project: str) -> WriteRequest:
@@ -113,7 +113,7 @@ async def test_a_folder_goes_with_the_write_that_made_it_and_no_other(
 
 
 async def test_a_timeline_has_what_was_edited_outside(paths: Paths, settings: Settings) -> None:
-    caller = Caller(company_id="local", principal="user:ana", door="test")
+    caller = Caller(company_id="local", principal="user:ana", channel="test")
     scope = Scope(company_id="local", project_id="p")
     source = SourceRef(kind="manual_note", company_id="local")
     service = await open_service(paths, settings)
@@ -146,7 +146,7 @@ async def test_a_timeline_has_what_was_edited_outside(paths: Paths, settings: Se
 
 
 async def test_everything_in_the_home_is_private(paths: Paths, settings: Settings) -> None:
-    caller = Caller(company_id="local", principal="user:ana", door="test")
+    caller = Caller(company_id="local", principal="user:ana", channel="test")
     scope = Scope(company_id="local", subject_id="ana")
     source = SourceRef(kind="manual_note", company_id="local")
     service = await open_service(paths, settings)
@@ -164,7 +164,7 @@ async def test_everything_in_the_home_is_private(paths: Paths, settings: Setting
 async def test_a_bulk_forget_goes_on_behind_a_folder_that_may_not_be_written(
     paths: Paths, settings: Settings
 ) -> None:
-    caller = Caller(company_id="local", principal="user:ana", door="test")
+    caller = Caller(company_id="local", principal="user:ana", channel="test")
     company = Scope(company_id="local")
     source = SourceRef(kind="manual_note", company_id="local")
     service = await open_service(paths, settings)
@@ -202,7 +202,7 @@ async def test_a_bulk_forget_goes_on_behind_a_folder_that_may_not_be_written(
 async def test_a_bulk_undo_on_a_full_disk_leaves_the_rest_undoable(
     paths: Paths, settings: Settings, monkeypatch: pytest.MonkeyPatch, then: str
 ) -> None:
-    caller = Caller(company_id="local", principal="user:ana", door="test")
+    caller = Caller(company_id="local", principal="user:ana", channel="test")
     scope = Scope(company_id="local", project_id="p")
     source = SourceRef(kind="run", company_id="local", run_id="r1")
     notes = [
@@ -216,15 +216,15 @@ async def test_a_bulk_undo_on_a_full_disk_leaves_the_rest_undoable(
         forgotten = await service.forget(caller, ForgetRequest(scope=scope, handles=handles))
         gone = files_of(paths)
         left = iter(range(2))
-        replace = Folder.replace
+        replace = VaultFolder.replace
 
-        def full(folder: Folder, *arguments: Any) -> None:
+        def full(folder: VaultFolder, *arguments: Any) -> None:
             if next(left, None) is None:
                 raise OSError(errno.ENOSPC, "No space left on device")
             replace(folder, *arguments)
 
         with monkeypatch.context() as patched:
-            patched.setattr(Folder, "replace", full)
+            patched.setattr(VaultFolder, "replace", full)
             with pytest.raises(Unavailable, match="Outcome unknown") as failed:
                 await service.undo(caller, forgotten.operation_id)
         undo_id = failed.value.operation_id
@@ -258,7 +258,7 @@ async def test_a_bulk_undo_on_a_full_disk_leaves_the_rest_undoable(
 async def test_a_facts_file_that_forgetting_emptied_stays_when_that_is_done_again(
     paths: Paths, settings: Settings
 ) -> None:
-    caller = Caller(company_id="local", principal="user:ana", door="test")
+    caller = Caller(company_id="local", principal="user:ana", channel="test")
     scope = Scope(company_id="local", project_id="p")
     source = SourceRef(kind="run", company_id="local", run_id="r1")
     service = await open_service(paths, settings)

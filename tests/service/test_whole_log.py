@@ -99,7 +99,7 @@ async def test_an_imported_context_may_say_anything(service: MemoryService) -> N
             status=OperationStatus.OK,
             scope=Scope(company_id="theirs", agent_id="a", run_id="r-1"),
             principal="agent:a",
-            door="import",
+            channel="import",
             request={"imported": {"line": number}, **one},
             handles=(handle,),
             usage=(Usage(provider="p", cost_usd=Decimal(9_000_000)),),
@@ -124,5 +124,5 @@ async def test_an_imported_context_may_say_anything(service: MemoryService) -> N
             ("unread", "No binding of this company holds it.")
         }
         with pytest.raises(Invalid, match="not a request to memtui"):
-            await service.runs.told_now(reader, steps[-1].operation.operation_id)
+            await service.runs.assembled_now(reader, steps[-1].operation.operation_id)
         seal(service.analysis.database, service.paths.archive, "theirs")

@@ -1,4 +1,4 @@
-"""What counts towards a limit: writes of the same company, principal, run, hour and door."""
+"""What counts towards a limit: writes of the same company, principal, run, hour and channel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOUR = NOW - timedelta(hours=1)
 def a_write(number: int, **changes: object) -> OperationDraft:
     own: dict[str, Any] = {
         "operation_type": OperationType.WRITE, "scope": RUN, "principal": "agent:a",
-        "door": "mcp", "started_at": NOW,
+        "channel": "mcp", "started_at": NOW,
     }  # fmt: skip
     return draft(number, **{**own, **changes})
 
@@ -29,7 +29,7 @@ def a_write(number: int, **changes: object) -> OperationDraft:
 OTHERS: dict[str, dict[str, object]] = {
     "principal": {"principal": "agent:b"},
     "company": {"scope": RUN.model_copy(update={"company_id": "other"})},
-    "door": {"door": "hook"},
+    "channel": {"channel": "hook"},
     "type": {"operation_type": OperationType.CORRECT},
     "run": {"scope": RUN.model_copy(update={"run_id": "run-2"})},
     "no run": {"scope": Scope(company_id="acme")},
@@ -41,14 +41,14 @@ OTHERS: dict[str, dict[str, object]] = {
 
 @ON_BOTH
 def test_only_ones_own_writes_count(database: Database) -> None:
-    own = [a_write(1), a_write(2, status=OperationStatus.HELD), a_write(3, started_at=HOUR),
+    own = [a_write(1), a_write(2, status=OperationStatus.PENDING), a_write(3, started_at=HOUR),
            a_write(4, status=OperationStatus.UNKNOWN)]  # fmt: skip
     append(database, *own, *(a_write(n, **one) for n, one in enumerate(OTHERS.values(), 10)))
     for within, count in (("run-1", 5), (HOUR, 6), (NOW, 5), ("run-3", 0)):
         with database.read() as connection:
             asked = ("acme", "agent:a", within)
-            assert appending.writes(connection, *asked, besides="hook") == count
-            assert appending.writes(connection, *asked, besides="") == count + bool(count)
+            assert appending.writes(connection, *asked, excluding="hook") == count
+            assert appending.writes(connection, *asked, excluding="") == count + bool(count)
 
 
 @pytest.mark.parametrize("name", [*OTHERS])
@@ -58,7 +58,7 @@ def test_of_what_is_under_way_only_ones_own_counts(database: Database, name: str
             unseen = a_write(number, **one)
             appending.begin(connection, unseen, [], host="h", session="s")
         in_run, in_hour = (
-            appending.writes(connection, "acme", "agent:a", one, besides="hook")
+            appending.writes(connection, "acme", "agent:a", one, excluding="hook")
             for one in ("run-1", HOUR)
         )
     # How it will end is not known while it is under way, and it began just now.

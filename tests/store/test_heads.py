@@ -23,7 +23,7 @@ from tests.databases import ON_BOTH
 from tests.processes import heard_to_its_end, speaking
 from tests.store.test_log import append, draft
 
-CALLER = Caller(company_id="local", principal="user:ana", door="test")
+CALLER = Caller(company_id="local", principal="user:ana", channel="test")
 SOURCE = SourceRef(kind="manual_note", company_id="local")
 TABLES = ("memory_usage", "memory_operation_handles", "memory_operations")
 
@@ -121,7 +121,7 @@ async def test_what_looks_at_the_end_to_append_notes_it(
     await note(service, "One")
     kept = the_note(paths).read_bytes()
     the_note(paths).unlink()
-    with service.core.database.write() as database:
+    with service.runtime.database.write() as database:
         appending.hold(database, "local")
     assert the_note(paths).read_bytes() == kept
 

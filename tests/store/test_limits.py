@@ -102,7 +102,7 @@ def test_the_sums_are_exact(database: Database, log_of) -> None:
                         scope=Scope(company_id=owner, agent_id=agent, project_id=project),
                         binding_key=binding,
                         principal="user:ana",
-                        door="test",
+                        channel="test",
                         usage=tuple(used),
                         started_at=at,
                         latency_ms=0,

@@ -42,7 +42,7 @@ def draft(number: int, company: str = "acme", **changes: object) -> OperationDra
         "status": OperationStatus.OK,
         "scope": Scope(company_id=company, project_id="p"),
         "principal": "user:ana",
-        "door": "test",
+        "channel": "test",
         "started_at": NOW + timedelta(seconds=number),
         "latency_ms": 1.5,
     }

@@ -58,11 +58,10 @@ ASKED_OF: dict[str, dict[str, Any]] = {
     "agent": {"scope": {"agent_id": "a"}}, "project": {"scope": {"project_id": "a"}},
     "issue": {"scope": {"issue_id": "a"}}, "run": {"scope": {"run_id": "a"}},
     "subject": {"scope": {"subject_id": "a"}}, "by": {"principal": "a"},
-    "binding": {"binding_key": "a"}, "door": {"door": "a"}, "type": {"operation_type": "write"},
-    "status": {"status": "denied"},
-    "issue of the source": {"source": {"issue_id": "a"}},
-    "run of the source": {"source": {"run_id": "a"}},
-    "comment": {"source": {"comment_id": "a"}}, "source": {"source": {"kind": "issue"}},
+    "binding": {"binding_key": "a"}, "channel": {"channel": "a"}, "type": {"operation_type":
+    "write"}, "status": {"status": "denied"}, "issue of the source": {"source": {"issue_id": "a"}},
+    "run of the source": {"source": {"run_id": "a"}}, "comment": {"source": {"comment_id": "a"}},
+    "source": {"source": {"kind": "issue"}},
 }  # fmt: skip
 """What an operation has that a term of the filter line asks for."""
 
@@ -78,7 +77,7 @@ def test_each_field_of_a_filter_narrows_in_both_ways(database: Database) -> None
         fields["scope"] = fields["scope"].model_copy(update={"company_id": "other"})
         append(database, draft(number, "other", **fields))
     values = {"type": "write", "status": "denied", "source": "issue"}
-    others = {"type": "get", "status": "held", "source": "activity"}
+    others = {"type": "get", "status": "pending", "source": "activity"}
     beside = {"issue": "issue of the source", "run": "run of the source"}
     every = [f"acme-{number}" for number in numbers[::-1]]
     seqs = dict(zip(ASKED_OF, reversed(every), strict=True))

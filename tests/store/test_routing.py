@@ -88,7 +88,7 @@ def test_what_is_not_there(database: Database) -> None:
 def test_the_roles_are_the_persons_in_that_company(database: Database) -> None:
     found = asked(database, person="user:ana")
     assert found is not None
-    assert (found.open, found.held) == (True, ())
+    assert (found.open, found.memberships) == (True, ())
     rows = [
         MemberRow(company_id=company, principal=who, project_id=project, role=role)
         for company, who, project, role in (
@@ -102,9 +102,9 @@ def test_the_roles_are_the_persons_in_that_company(database: Database) -> None:
         for row in rows:
             bindings.set_member(connection, row)
     for wanted in ({"project_id": "p"}, {"key": "wide"}, {"key": "nope"}):
-        for person, held in (("user:ana", rows[:2]), ("user:bo", rows[2:3]), (None, [])):
+        for person, memberships in (("user:ana", rows[:2]), ("user:bo", rows[2:3]), (None, [])):
             found = asked(database, person=person, **wanted)
             assert found is not None
             assert not found.open
-            kept = sorted(found.held, key=lambda row: row.project_id)
-            assert kept == list(held)
+            kept = sorted(found.memberships, key=lambda row: row.project_id)
+            assert kept == list(memberships)

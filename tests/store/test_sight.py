@@ -11,26 +11,26 @@ from sqlalchemy import Column, Integer, MetaData, Table, create_engine, select
 
 from memtui.contract import Scope
 from memtui.service import Caller, Membership, Role
-from memtui.service.visibility import sight_of
-from memtui.store.sight import Sight, until
+from memtui.service.visibility import visibility_of
 from memtui.store.tables import OPERATIONS
+from memtui.store.visibility import Visibility, until
 from tests.store.test_log import draft
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-ANA = Caller(company_id="acme", principal="user:ana", door="test")
+ANA = Caller(company_id="acme", principal="user:ana", channel="test")
 
 
 def member(role: Role, project_id: str | None = None, subject_id: str | None = "ana") -> Membership:
     return Membership(principal="user:ana", role=role, project_id=project_id, subject_id=subject_id)
 
 
-SIGHTS: dict[str, Sight] = {
-    "owner": Sight("user:ana", frozenset({"ana"}), None, manages=True),
-    "member": Sight("user:ana", frozenset({"ana"}), None),
-    "of two projects": Sight("user:ana", frozenset({"ana", "anna"}), frozenset("pq")),
-    "of no user": Sight("user:ana", frozenset(), frozenset("p")),
-    "of nothing": Sight("user:ana"),
-    "all": Sight("", everything=True),
+SIGHTS: dict[str, Visibility] = {
+    "owner": Visibility("user:ana", frozenset({"ana"}), None, manages=True),
+    "member": Visibility("user:ana", frozenset({"ana"}), None),
+    "of two projects": Visibility("user:ana", frozenset({"ana", "anna"}), frozenset("pq")),
+    "of no user": Visibility("user:ana", frozenset(), frozenset("p")),
+    "of nothing": Visibility("user:ana"),
+    "all": Visibility("", everything=True),
 }
 HELD = {
     "owner": [member(Role.OWNER)],
@@ -43,14 +43,14 @@ HELD = {
 
 @pytest.mark.parametrize("name", HELD)
 def test_what_is_seen_follows_from_the_roles(name: str) -> None:
-    assert sight_of(HELD[name], ANA) == SIGHTS[name]
-    assert sight_of(None, ANA) is None
+    assert visibility_of(HELD[name], ANA) == SIGHTS[name]
+    assert visibility_of(None, ANA) is None
     agent = ANA.model_copy(update={"principal": "agent:coding", "acts_for": "user:ana"})
-    assert sight_of(HELD[name], agent) == SIGHTS[name]
+    assert visibility_of(HELD[name], agent) == SIGHTS[name]
     held = ANA.model_copy(update={"project_id": "p"})
-    sight = sight_of(HELD[name], held)
-    assert sight is not None
-    assert sight.person == ""
+    visibility = visibility_of(HELD[name], held)
+    assert visibility is not None
+    assert visibility.person == ""
 
 
 def expected(
@@ -72,8 +72,8 @@ def expected(
 @pytest.mark.parametrize("name", SIGHTS)
 @pytest.mark.parametrize("ends", [None, 0, 1, 2])
 def test_who_sees_which_operation(name: str, ends: int | None) -> None:
-    sight = until(SIGHTS[name], None if ends is None else NOW + timedelta(hours=ends))
-    assert sight is not None
+    visibility = until(SIGHTS[name], None if ends is None else NOW + timedelta(hours=ends))
+    assert visibility is not None
     names = ("principal", "project_id", "subject_id", "operation_type", "started_at")
     kept = (Column(one, OPERATIONS.c[one].type) for one in names)
     table = Table("operations", MetaData(), Column("seq", Integer, primary_key=True), *kept)
@@ -90,23 +90,23 @@ def test_who_sees_which_operation(name: str, ends: int | None) -> None:
         done = draft(seq, principal=principal, scope=scope, operation_type=kind, started_at=at)
         is_seen = expected(name, principal, project, subject, kind)
         is_seen = is_seen and (ends is None or hour <= ends)
-        assert sight.sees(done) is is_seen, (principal, project, subject, kind, hour)
+        assert visibility.sees(done) is is_seen, (principal, project, subject, kind, hour)
         wanted |= {seq} if is_seen else set()
     engine = create_engine("sqlite://")
     with engine.begin() as connection:
         table.create(connection)
         connection.execute(table.insert(), rows)
-        found = connection.execute(select(table.c.seq).where(sight.condition(table.c)))
+        found = connection.execute(select(table.c.seq).where(visibility.condition(table.c)))
         assert {seq for (seq,) in found} == wanted
 
 
 @pytest.mark.parametrize("name", SIGHTS)
 def test_who_reads_whose_memories(name: str) -> None:
-    sight = SIGHTS[name]
+    visibility = SIGHTS[name]
     read = {
         (project, subject)
         for project, subject in product((None, "p", "q", "r"), (None, "ana", "anna", "bea"))
-        if sight.reads(Scope(company_id="acme", project_id=project, subject_id=subject))
+        if visibility.reads(Scope(company_id="acme", project_id=project, subject_id=subject))
     }
     subjects = (None, "ana", "anna", "bea")
     projects = {"of two projects": "pq", "of no user": "p", "of nothing": ""}.get(name, "pqr")
@@ -119,7 +119,7 @@ def test_a_moment_ends_what_is_seen() -> None:
     assert until(None, None) is None
     assert until(SIGHTS["owner"], None) is SIGHTS["owner"]
     everything = until(None, NOW)
-    assert everything == Sight("", everything=True, until=NOW)
+    assert everything == Visibility("", everything=True, until=NOW)
     ending = until(SIGHTS["member"], NOW)
     assert ending is not None
     assert (ending.until, ending.person, ending.projects) == (NOW, "user:ana", None)

@@ -22,7 +22,7 @@ from memtui.backends.claude_memory.texts import (
     INDEX_KIND,
     NESTED,
     SESSION,
-    Link,
+    IndexLine,
     composed,
     entries_of,
     parse_index,
@@ -41,15 +41,15 @@ from memtui.backends.claude_memory.texts import (
 from memtui.backends.files.adapter import FilesConfig
 from memtui.backends.files.reading import (
     FileReader,
+    FileRefused,
     ParsedFile,
     ParsedRecord,
-    Refused,
     first_line,
     read_whole,
     resolved,
 )
 from memtui.backends.files.shared import SharedFile
-from memtui.backends.files.writing import Known, WritableFilesAdapter
+from memtui.backends.files.writing import WritableFilesAdapter, WrittenRecord
 from memtui.contract import (
     Capabilities,
     CorrectReply,
@@ -105,7 +105,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         folder = self.config.path
         paths = reader.files(folder, ".md", depth=_DEPTH)
         names = {path.relative_to(folder).as_posix(): path for path in paths}
-        links: dict[str, Link] = {}
+        links: dict[str, IndexLine] = {}
         index_path = names.pop(INDEX, None)
         if index_path is not None and (text := reader.parse(index_path, str)) is not None:
             index = parse_index(text, frozenset(names))  # anew, as the names may be others
@@ -120,7 +120,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                 yield path, replace(parsed, records=tuple(entries))
 
     def _placed(
-        self, entry: ParsedRecord, path: Path, links: dict[str, Link], reader: FileReader
+        self, entry: ParsedRecord, path: Path, links: dict[str, IndexLine], reader: FileReader
     ) -> ParsedRecord:
         link = links.get(entry.id)
         metadata: Json = {**entry.metadata, "loaded": "hook" if link and link.loaded else "no"}
@@ -360,7 +360,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
             return read_whole(self._place(name))[0].decode()
         except UnicodeDecodeError as error:
             raise self._not_text(name) from error
-        except (OSError, Refused) as error:
+        except (OSError, FileRefused) as error:
             raise self._cannot(name, error) from error
 
     def _create(self, name: str, content: str) -> None:
@@ -413,9 +413,9 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         return Unavailable(f"{path} cannot be changed ({why}); look at its rights.")
 
 
-def _known_then(taken: Snapshot) -> Known | None:
+def _known_then(taken: Snapshot) -> WrittenRecord | None:
     held = taken.state["known"]
-    return None if held is None else Known.model_validate(held)
+    return None if held is None else WrittenRecord.model_validate(held)
 
 
 def _with_lines_of(content: str, taken: Sequence[Snapshot]) -> str:

@@ -44,7 +44,7 @@ _TAKEN = "\0in the index\0"
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class IndexLine:
     """A line of the index that points at a memory."""
 
     title: str
@@ -54,10 +54,10 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class MemoryIndex:
     """What `MEMORY.md` says: links by file name, and its own text as entries."""
 
-    links: dict[str, Link]
+    links: dict[str, IndexLine]
     parsed: ParsedFile
 
 
@@ -103,11 +103,11 @@ def _whole_lines(text: str, values: Json) -> Json:
     return {key: line for key, line, rest in rests if re.match(r"\s*#\S", rest)}
 
 
-def parse_index(text: str, names: frozenset[str]) -> Index:
+def parse_index(text: str, names: frozenset[str]) -> MemoryIndex:
     """Parse the index of a folder that holds the files `names`."""
     lines = text.split("\n")
     loaded = _loaded_lines(lines)
-    links: dict[str, Link] = {}
+    links: dict[str, IndexLine] = {}
     flaws: list[Flaw] = []
     fenced = fenced_lines(lines)
     kept = list(lines)
@@ -122,7 +122,7 @@ def parse_index(text: str, names: frozenset[str]) -> Index:
                 flaws.append(Flaw(f"The index points at {match[2]}, which is not there.", number))
                 continue
             hook = line[match.end() :].strip(" \t—–-:")
-            links.setdefault(name, Link(match[1], hook, number, number <= loaded))
+            links.setdefault(name, IndexLine(match[1], hook, number, number <= loaded))
             if not line[: match.start()].strip(" \t-*+"):
                 kept[number - 1] = _TAKEN
     used = len(lines) - (lines[-1] == "")
@@ -130,7 +130,7 @@ def parse_index(text: str, names: frozenset[str]) -> Index:
         told = f"Claude Code loads only the first {LOADED_LINES} lines or {LOADED_BYTES:,} bytes"
         flaws.append(Flaw(f"{told} of this index, so nothing from here on.", loaded + 1))
     entries = _index_entries("\n".join(kept), loaded)
-    return Index(links, ParsedFile(tuple(entries), tuple(flaws)))
+    return MemoryIndex(links, ParsedFile(tuple(entries), tuple(flaws)))
 
 
 def _index_entries(text: str, loaded: int) -> Iterator[ParsedRecord]:

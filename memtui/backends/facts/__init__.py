@@ -20,7 +20,7 @@ from memtui.backends.fact_base import (
     missing,
 )
 from memtui.backends.facts.database import FILE, FactsDatabase, has_password, place_of
-from memtui.backends.facts.rows import KEY, Details, Fact, FactRows, written
+from memtui.backends.facts.rows import KEY, FactDetails, FactRows, MemoryRow, written
 from memtui.contract import (
     Adapter,
     BindingContext,
@@ -266,7 +266,7 @@ class FactsAdapter(FactProvider):
             check_revision(self._record(fact), request.revision, request.text)
             changes: Json = {} if request.text is None else {"text": request.text}
             if self._database.has_details:
-                details = fact.details or Details()
+                details = fact.details or FactDetails()
                 changes["details"] = details.corrected(request, written(self.context.now()))
             rows.replace(fact, fact.model_copy(update=changes))
         return CorrectReply(handle=request.handle, usage=(USAGE,))
@@ -305,7 +305,7 @@ class FactsAdapter(FactProvider):
         there = tuple(snapshot.handle for snapshot in snapshots if snapshot.record is not None)
         return WriteReply(records=there, usage=(USAGE,))
 
-    def _put_back(self, rows: FactRows, now: Fact | None, wanted: Fact) -> None:
+    def _put_back(self, rows: FactRows, now: MemoryRow | None, wanted: MemoryRow) -> None:
         if wanted.details is not None and not self._database.has_details:
             raise Invalid(
                 "The fact had a pin, tags or a source, and the table that held them is gone; set "
@@ -358,21 +358,21 @@ class FactsAdapter(FactProvider):
         )  # fmt: skip
         return Health(message=message, records=page.total)
 
-    def _record(self, fact: Fact) -> Record:
+    def _record(self, fact: MemoryRow) -> Record:
         return fact.record(self.context.company_id)
 
-    def _taken(self, handle: RecordHandle, fact: Fact | None) -> Snapshot:
+    def _taken(self, handle: RecordHandle, fact: MemoryRow | None) -> Snapshot:
         if fact is None:
             return Snapshot(handle=handle, record=None)
         state = fact.model_dump(mode="json")
         return Snapshot(handle=handle, record=self._record(fact), state=state)
 
-    def _new(self, request: WriteRequest, before: Fact | None) -> Fact:
+    def _new(self, request: WriteRequest, before: MemoryRow | None) -> MemoryRow:
         kind, owner = fact_owner(request.scope)
         now = written(self.context.now())
         given = written(request.created_at) if request.created_at else None
         record_id = _checked_id(request.record_id) if request.record_id else uuid.uuid4().hex
-        fact = before or Fact(
+        fact = before or MemoryRow(
             scope=kind, owner=owner, id=record_id, text="", created_at=now, record_id=record_id
         )
         # The seed's `source`: `ai` for an agent's write or one out of a run, else `user`.
@@ -383,7 +383,7 @@ class FactsAdapter(FactProvider):
             "text": request.content,
             "created_at": given or fact.created_at,
             "source": by if source or author else None,
-            "details": Details.of(request, now) if self._database.has_details else None,
+            "details": FactDetails.of(request, now) if self._database.has_details else None,
         }
         return fact.model_copy(update=changes)
 
@@ -431,9 +431,9 @@ def _names(handles: Sequence[RecordHandle]) -> list[str]:
     return [handle.provider_record_id for handle in handles if handle.provider_key == KEY]
 
 
-def _held_by(snapshot: Snapshot, scope: Scope) -> Fact:
+def _held_by(snapshot: Snapshot, scope: Scope) -> MemoryRow:
     try:
-        fact = Fact.model_validate(snapshot.state)
+        fact = MemoryRow.model_validate(snapshot.state)
     except ValidationError as error:
         raise Invalid("The snapshot is not one of a fact; it cannot be put back.") from error
     named = [

@@ -91,7 +91,7 @@ def as_text(column: ColumnElement[Any]) -> ColumnElement[str]:
     return cast(column, Text)
 
 
-class Details(Model):
+class FactDetails(Model):
     """What the seed's tables have no column for, as `memtui_fact_details` holds it."""
 
     updated_at: str | None = None
@@ -108,7 +108,7 @@ class Details(Model):
     """JSON: the scope's other ids, the source, the metadata, and who wrote it."""
 
     @classmethod
-    def of(cls, request: WriteRequest, updated_at: str) -> Details:
+    def of(cls, request: WriteRequest, updated_at: str) -> FactDetails:
         """Return what a write has to say beside its text."""
         scope, source = request.scope, request.source
         extra = {
@@ -130,7 +130,7 @@ class Details(Model):
             extra=json.dumps(extra, sort_keys=True),
         )
 
-    def corrected(self, request: CorrectRequest, updated_at: str) -> Details:
+    def corrected(self, request: CorrectRequest, updated_at: str) -> FactDetails:
         """Return these details with the fields that a correction sets."""
         changes: Json = {"updated_at": updated_at}
         for name in ("pinned", "topic"):
@@ -175,7 +175,7 @@ class Details(Model):
         return value if isinstance(value, dict) else {}
 
 
-class Fact(Model):
+class MemoryRow(Model):
     """A row of `user_memories` or `drive_memories`."""
 
     scope: str
@@ -189,14 +189,16 @@ class Fact(Model):
     source: str | None = None
     record_id: str
     """The handle's id: the row's, with a prefix where both tables hold the same."""
-    details: Details | None = None
+    details: FactDetails | None = None
 
     @classmethod
-    def of_row(cls, row: RowMapping) -> Fact:
+    def of_row(cls, row: RowMapping) -> MemoryRow:
         """Return a row of the select in `rows`."""
         own = {name: row[name] for name in cls.model_fields if name != "details"}
         held = row.get("extra") is not None
-        details = Details(**{name: row[name] for name in Details.model_fields}) if held else None
+        details = (
+            FactDetails(**{name: row[name] for name in FactDetails.model_fields}) if held else None
+        )
         return cls(**own, details=details)
 
     @property
@@ -212,7 +214,7 @@ class Fact(Model):
 
     def record(self, company_id: str) -> Record:
         """Return the fact as the contract's record."""
-        details = self.details or Details()
+        details = self.details or FactDetails()
         told = details.fields()
         created_at, own = read_moment(self.created_at), {OWNER_IDS[self.scope]: self.owner}
         told |= {
@@ -278,7 +280,7 @@ class FactRows:
         self._connection = connection
         self._has_details = has_details
 
-    def by_handles(self, record_ids: Iterable[str], scope: Scope) -> dict[str, Fact]:
+    def by_handles(self, record_ids: Iterable[str], scope: Scope) -> dict[str, MemoryRow]:
         """Return the facts of these handles that the scope sees, expired ones too.
 
         Raises:
@@ -291,7 +293,7 @@ class FactRows:
             if "\0" not in name and not any("\ud800" <= char <= "\udfff" for char in name)
         }
         ids = sorted(names | {name.removeprefix(DRIVE_PREFIX) for name in names})
-        found: dict[str, Fact] = {}
+        found: dict[str, MemoryRow] = {}
         for start in range(0, len(ids), _CHUNK):
             chosen = self._select(_r.id.in_(ids[start : start + _CHUNK]), *_seen_by(scope))
             for fact in self._facts(chosen):
@@ -304,7 +306,7 @@ class FactRows:
                 found[fact.record_id] = fact
         return found
 
-    def all_of(self, request: QueryRequest, now: datetime) -> list[Fact]:
+    def all_of(self, request: QueryRequest, now: datetime) -> list[MemoryRow]:
         """Return the facts that a query may answer with, the oldest first."""
         conditions = [
             *_seen_by(request.scope), *_owned_by(request.owners), *self._not_expired(now),
@@ -315,11 +317,11 @@ class FactRows:
             conditions.append(_r.created <= self._moment(written(request.as_of)))
         return list(self._facts(self._select(*conditions).order_by(_r.created, _r.record_id)))
 
-    def every(self) -> Iterator[Fact]:
+    def every(self) -> Iterator[MemoryRow]:
         """Yield every fact there is, expired ones too."""
         return self._facts(self._select())
 
-    def fill(self, facts: Sequence[Fact]) -> None:
+    def fill(self, facts: Sequence[MemoryRow]) -> None:
         """Put facts into tables that hold none, as they are."""
         for kind, table in TABLES.items():
             values = [
@@ -344,7 +346,9 @@ class FactRows:
         if details:
             self._connection.execute(insert(DETAILS), details)
 
-    def browse(self, request: BrowseRequest, now: datetime) -> tuple[list[Fact], int, str | None]:
+    def browse(
+        self, request: BrowseRequest, now: datetime
+    ) -> tuple[list[MemoryRow], int, str | None]:
         """Return a page, the exact total, and the cursor, which holds the last fact's place.
 
         Raises:
@@ -371,7 +375,7 @@ class FactRows:
         shown = rows[: request.limit]
         last = shown[-1] if len(rows) > request.limit else None
         cursor = write_cursor(request.sort, last["place"], last["record_id"]) if last else None
-        return [Fact.of_row(row) for row in shown], total, cursor
+        return [MemoryRow.of_row(row) for row in shown], total, cursor
 
     def namespaces(self, now: datetime) -> list[Namespace]:
         """Return every user and drive that has facts."""
@@ -386,8 +390,8 @@ class FactRows:
         details = _DETAIL_COLUMNS if self._has_details else ()
         return select(*_COLUMNS, *details).select_from(rows).where(*conditions)
 
-    def _facts(self, chosen: Select[Any]) -> Iterator[Fact]:
-        return map(Fact.of_row, self._connection.execute(chosen).mappings())
+    def _facts(self, chosen: Select[Any]) -> Iterator[MemoryRow]:
+        return map(MemoryRow.of_row, self._connection.execute(chosen).mappings())
 
     def _moment(self, text: str | None) -> ColumnElement[Any]:
         """Return a moment's text as a value of the tables' own type; None is NULL."""
@@ -473,7 +477,7 @@ class FactRows:
                     "scope, or leave the id out."
                 )
 
-    def add(self, fact: Fact, creators: Sequence[str | None]) -> None:
+    def add(self, fact: MemoryRow, creators: Sequence[str | None]) -> None:
         """Insert a fact, made by the first of `creators` that the table takes.
 
         Raises:
@@ -502,7 +506,7 @@ class FactRows:
             "check the id."
         )
 
-    def replace(self, before: Fact, after: Fact) -> None:
+    def replace(self, before: MemoryRow, after: MemoryRow) -> None:
         """Change a fact's own row and details. Raises `Conflict` if it is no longer `before`."""
         values: dict[str, Any] = {"fact": after.text, "source": after.source}
         if after.created_at != before.created_at:
@@ -514,24 +518,24 @@ class FactRows:
         if after.details != before.details:
             self._put_details(after)
 
-    def remove(self, fact: Fact) -> None:
+    def remove(self, fact: MemoryRow) -> None:
         """Delete a fact. Raises `Conflict` if it is no longer as it was read."""
         self._change(delete(TABLES[fact.scope]), fact)
         self._drop_details(fact)
 
-    def _put_details(self, fact: Fact) -> None:
+    def _put_details(self, fact: MemoryRow) -> None:
         self._drop_details(fact)
         if self._has_details and fact.details is not None:
             values = fact.details.model_dump() | {"scope": fact.scope, "id": fact.id}
             values |= {name: self._moment(values[name]) for name in _MOMENTS}
             self._connection.execute(insert(DETAILS).values(values))
 
-    def _drop_details(self, fact: Fact) -> None:
+    def _drop_details(self, fact: MemoryRow) -> None:
         if self._has_details:
             same = and_(DETAILS.c.scope == fact.scope, DETAILS.c.id == fact.id)
             self._connection.execute(delete(DETAILS).where(same))
 
-    def _change(self, statement: Update | Delete, fact: Fact) -> None:
+    def _change(self, statement: Update | Delete, fact: MemoryRow) -> None:
         """Change a row that is exactly as it was read. Raises `Conflict` for any other."""
         column = TABLES[fact.scope].c
         conditions = [

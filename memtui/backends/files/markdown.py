@@ -18,7 +18,7 @@ _FENCE = re.compile(r" {0,3}(`{3,}(?!.*`)|~{3,})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class MarkdownSection:
     """A heading and the text up to the next one."""
 
     level: int
@@ -35,7 +35,7 @@ class Section:
     """No deeper heading follows under it."""
 
 
-def sections(text: str, *, first_line: int = 1, deepest: int = 6) -> list[Section]:
+def sections(text: str, *, first_line: int = 1, deepest: int = 6) -> list[MarkdownSection]:
     """Return the sections of `text`; headings in code fences and below `deepest` are text.
 
     `first_line` is the line in the file at which `text` starts.
@@ -47,7 +47,7 @@ def sections(text: str, *, first_line: int = 1, deepest: int = 6) -> list[Sectio
         for number, line in enumerate(lines)
         if not fenced[number] and (head := _heading(line)) is not None and head[0] <= deepest
     ]
-    found: list[Section] = []
+    found: list[MarkdownSection] = []
     trail: list[tuple[int, str]] = []
     starts = [(-1, 0, ""), *heads]
     for index, (number, level, heading) in enumerate(starts):
@@ -59,7 +59,7 @@ def sections(text: str, *, first_line: int = 1, deepest: int = 6) -> list[Sectio
         if not level and not body:
             continue
         found.append(
-            Section(
+            MarkdownSection(
                 level=level,
                 heading=heading,
                 line=max(number, 0) + first_line,
@@ -122,7 +122,7 @@ def _trimmed(lines: Sequence[str], start: int, end: int) -> tuple[int, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class MarkdownFile:
     """A markdown file; with a flaw, `values` are those that can be read one by one."""
 
     body: str
@@ -132,8 +132,8 @@ class Document:
     flaw: Flaw | None = None
 
 
-def read_document(text: str) -> Document:
+def read_document(text: str) -> MarkdownFile:
     """Split `text` into frontmatter and body."""
     parts, values, problem = markdown.read(text)
     flaw = Flaw(problem) if problem else None
-    return Document(parts.text, parts.first_text_line, values, flaw)
+    return MarkdownFile(parts.text, parts.first_text_line, values, flaw)

@@ -200,16 +200,16 @@ class FileReader:
     def _content(self, path: Path) -> bytes | None:
         try:
             content, self.seen[path] = read_whole(path)
-        except (Refused, OSError, ValueError) as error:
+        except (FileRefused, OSError, ValueError) as error:
             self.seen[path] = sign(path)
             reason = error.strerror if isinstance(error, OSError) else "its name cannot be used"
-            is_refused = isinstance(error, Refused)
+            is_refused = isinstance(error, FileRefused)
             self.report(str(error) if is_refused else f"The file cannot be read ({reason}).", path)
             return None
         return content
 
 
-class Refused(Exception):
+class FileRefused(Exception):
     """The file is there and is not one to read."""
 
 
@@ -222,16 +222,16 @@ def resolved(path: Path) -> Path | None:
 
 
 def read_whole(path: Path) -> tuple[bytes, Signature]:
-    """Return what a file holds and its state then. Raises `Refused`, `OSError`, `ValueError`."""
+    """Return a file's bytes and its state then. Raises `FileRefused`, `OSError`, `ValueError`."""
     # O_NONBLOCK: opening a named pipe must not wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
     with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 -- a descriptor
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise Refused("This is not a regular file, so it is not read.")
+            raise FileRefused("This is not a regular file, so it is not read.")
         for _ in range(3):
             if found.st_size > FILE_LIMIT:
-                raise Refused(
+                raise FileRefused(
                     f"The file has {found.st_size // 1024**2} MiB, more than the "
                     f"{FILE_LIMIT // 1024**2} that are read; split it."
                 )

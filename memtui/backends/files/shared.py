@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memtui.backends.files.reading import Refused, read_whole
+from memtui.backends.files.reading import FileRefused, read_whole
 from memtui.contract import Conflict, Unavailable
 from memtui.paths import sync_folder
 from memtui.provider_kit import refused_by_system, require_unprotected
@@ -91,7 +91,7 @@ class SharedFile:
                     return fresh
         except OSError as error:
             raise refused_by_system(str(self._path), error) from error
-        except Refused as error:
+        except FileRefused as error:
             why = str(error).rstrip(".")
             raise Unavailable(f"{self._path} cannot be changed ({why}).") from error
         raise Conflict(

@@ -48,7 +48,7 @@ _LOCK = "changing.lock"
 _LOCK_SECONDS = 30.0
 
 
-class Known(Model):
+class WrittenRecord(Model):
     """What memtui knows of a record that was written through it."""
 
     scope: Scope
@@ -69,7 +69,7 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
     def __init__(self, context: BindingContext, config: ConfigT) -> None:
         super().__init__(context, config)
         self.capabilities = abilities_in(context, type(self).capabilities)
-        self._known: Mapping[str, Known] = {}
+        self._known: Mapping[str, WrittenRecord] = {}
         """By record id."""
         self.marker = context.data_dir / "changed"
         """A file whose time says when memtui last changed these files."""
@@ -103,7 +103,7 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
             self._known = self._read_known()
             yield
 
-    def known_of(self, request: WriteRequest, *, kind: str | None = None) -> Known:
+    def known_of(self, request: WriteRequest, *, kind: str | None = None) -> WrittenRecord:
         """Return what is to be known of a record that is written.
 
         Raises:
@@ -121,7 +121,7 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
                     f"{asked} is written to it; choose another binding."
                 )
             named[field] = own or asked
-        return Known(
+        return WrittenRecord(
             scope=request.scope.model_copy(update=named),
             source=request.source,
             kind=kind,
@@ -132,7 +132,7 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
             metadata=request.metadata,
         )
 
-    def keep_known(self, changes: Mapping[str, Known | None]) -> None:
+    def keep_known(self, changes: Mapping[str, WrittenRecord | None]) -> None:
         """Keep what is known of these records, None for nothing; in `changing`."""
         known = {**self._known, **changes}
         kept = {name: one for name, one in known.items() if one is not None}
@@ -153,14 +153,14 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
             ) from error
         self._known = kept
 
-    def corrected(self, record_id: str, request: CorrectRequest) -> Known:
+    def corrected(self, record_id: str, request: CorrectRequest) -> WrittenRecord:
         """Return what is to be known of a record after a correction.
 
         Raises:
             Unsupported: it would be pinned, or expire.
         """
         require_kept(self.capabilities, request)
-        known = self._known.get(record_id) or Known(scope=self._scope)
+        known = self._known.get(record_id) or WrittenRecord(scope=self._scope)
         given = {"topic": request.topic, "tags": request.tags}
         update = {name: value for name, value in given.items() if value is not None}
         return known.model_copy(update={**update, "updated_at": self._context.now()})
@@ -188,7 +188,7 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         told["revision"] = digest(record.revision or "", known.model_dump_json())
         return record.model_copy(update=told)
 
-    def _read_known(self) -> dict[str, Known]:
+    def _read_known(self) -> dict[str, WrittenRecord]:
         """Return what is known.
 
         Raises:
@@ -197,7 +197,7 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         path = self._context.data_dir / _FILE
         try:
             held = json.loads(path.read_bytes())
-            return {name: Known.model_validate(one) for name, one in held.items()}
+            return {name: WrittenRecord.model_validate(one) for name, one in held.items()}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, AttributeError, RecursionError) as error:

@@ -24,9 +24,9 @@ from typing import ClassVar
 from pydantic import Field
 
 from memtui.backends.files.adapter import FilesConfig
-from memtui.backends.files.reading import FileReader, ParsedFile, Refused, read_whole
+from memtui.backends.files.reading import FileReader, FileRefused, ParsedFile, read_whole
 from memtui.backends.files.shared import SharedFile
-from memtui.backends.files.writing import Known, WritableFilesAdapter
+from memtui.backends.files.writing import WritableFilesAdapter, WrittenRecord
 from memtui.backends.mcp_memory.graph import (
     ARROW,
     ENTITY,
@@ -231,7 +231,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
             ids = graph.ids(wanted)
             return there[-1] if there and there[-1] in ids else ids[-1]
 
-        def known_then(before: Graph, after: Graph) -> dict[str, Known | None]:
+        def known_then(before: Graph, after: Graph) -> dict[str, WrittenRecord | None]:
             if there and before.find(written(after)) is not None:
                 return {}
             new = _new_entity(before, after, wanted)
@@ -282,7 +282,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
                     gone.add(now)
             self._remove_unused(graph, [found for found, _ in chosen.values()])
 
-        def known_then(before: Graph, after: Graph) -> dict[str, Known | None]:
+        def known_then(before: Graph, after: Graph) -> dict[str, WrittenRecord | None]:
             return self._known_without(before, after, set(chosen))
 
         with self.changing():
@@ -360,7 +360,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         def corrected(graph: Graph) -> str:
             return record_id if new is old else graph.ids(new)[-1]
 
-        def known_then(before: Graph, after: Graph) -> dict[str, Known | None]:
+        def known_then(before: Graph, after: Graph) -> dict[str, WrittenRecord | None]:
             is_known = record_id in self._known or (request.topic, request.tags) != (None, None)
             its_own = known if is_known else None
             if new.kind == ENTITY:
@@ -412,12 +412,12 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
             self._remove_unused(graph, gone)
             graph.put_back([one.state for one in back])
 
-        def known_then(before: Graph, after: Graph) -> dict[str, Known | None]:
+        def known_then(before: Graph, after: Graph) -> dict[str, WrittenRecord | None]:
             gone = {one.handle.provider_record_id for one in away}
             changes = self._known_without(before, after, gone)
             for one in back:
                 held: Mapping[str, Json] = one.state.get("known", {})
-                changes |= {name: Known.model_validate(kept) for name, kept in held.items()}
+                changes |= {name: WrittenRecord.model_validate(kept) for name, kept in held.items()}
             return changes
 
         with self.changing():
@@ -427,14 +427,14 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
     def _content(self) -> bytes:
         try:
             return read_whole(self.config.path)[0]
-        except (OSError, Refused) as error:
+        except (OSError, FileRefused) as error:
             why = error.strerror if isinstance(error, OSError) else str(error).rstrip(".")
             raise Unavailable(f"{self.config.path} cannot be read ({why}).") from error
 
     def _change(
         self,
         edit: Callable[[Graph], None],
-        known_then: Callable[[Graph, Graph], dict[str, Known | None]],
+        known_then: Callable[[Graph, Graph], dict[str, WrittenRecord | None]],
         *,
         is_undo: bool = False,
     ) -> tuple[Graph, Graph]:
@@ -444,7 +444,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         shown as everybody's what is somebody's.
         """
         first: Graph | None = None
-        early: dict[str, Known | None] = {}
+        early: dict[str, WrittenRecord | None] = {}
 
         def changed(content: bytes) -> bytes:
             nonlocal first
@@ -482,7 +482,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
 
     def _known_without(
         self, before: Graph, after: Graph, gone: set[str]
-    ) -> dict[str, Known | None]:
+    ) -> dict[str, WrittenRecord | None]:
         """Return what to know once records are gone: the next that says the same gets their id.
 
         With an entity goes what was known of all that is about it.
@@ -490,7 +490,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         found = [one for record_id in gone if (one := before.find(record_id)) is not None]
         for name in {one.entity for one in found if one.kind != RELATION} - after.lines_of.keys():
             gone = gone | (set(before.ids_about(name)) - set(after.ids_about(name)))
-        changes: dict[str, Known | None] = {}
+        changes: dict[str, WrittenRecord | None] = {}
         for record_id in gone:
             if (one := before.find(record_id)) is not None:
                 ids = before.ids(one)

@@ -17,8 +17,8 @@ from memtui.backends.mem0.library import (
     places_of,
     read_library_config,
 )
-from memtui.backends.mem0.memories import KEY, Memory, Rows, handle_of
-from memtui.backends.mem0.stores import PlatformStore, ServerStore, Store
+from memtui.backends.mem0.memories import KEY, Mem0Memory, MemoryPage, handle_of
+from memtui.backends.mem0.stores import Mem0ServerStore, Mem0Store, PlatformStore
 from memtui.contract import (
     Adapter,
     BindingContext,
@@ -81,7 +81,7 @@ class Mem0Adapter(Adapter):
         summaries=True, semantic=True, chosen_owners=True, explain=True,
     )  # fmt: skip
 
-    def __init__(self, context: BindingContext, config: Mem0Config, store: Store) -> None:
+    def __init__(self, context: BindingContext, config: Mem0Config, store: Mem0Store) -> None:
         self._context, self._config, self._store = context, config, store
         extracted = {
             "profile": config.is_platform,
@@ -91,7 +91,7 @@ class Mem0Adapter(Adapter):
         abilities = type(self).capabilities.model_copy(update=extracted)
         self.capabilities = abilities_in(context, abilities)
         self._changing = asyncio.Lock()
-        self._listed: tuple[float, Rows] | None = None
+        self._listed: tuple[float, MemoryPage] | None = None
 
     @classmethod
     def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
@@ -126,7 +126,7 @@ class Mem0Adapter(Adapter):
             await asyncio.to_thread(import_parts, held)  # a call would have no time for it
             return cls(context, config, LibraryStore(held))
         key = config.find_key(context)
-        store = PlatformStore(config, key) if config.is_platform else ServerStore(config, key)
+        store = PlatformStore(config, key) if config.is_platform else Mem0ServerStore(config, key)
         return cls(context, config, store)
 
     async def close(self) -> None:
@@ -200,7 +200,7 @@ class Mem0Adapter(Adapter):
 
     async def _search(
         self, request: QueryRequest, *, explain: bool = False
-    ) -> tuple[list[tuple[Memory, Record]], bool]:
+    ) -> tuple[list[tuple[Mem0Memory, Record]], bool]:
         """Return what the scope sees, best first, and whether it is all.
 
         More is asked for until enough of it is what the scope sees.
@@ -216,13 +216,13 @@ class Mem0Adapter(Adapter):
                 return found, not rows.more
             asked *= 4
 
-    def _fitting(self, rows: Rows, request: QueryRequest) -> list[tuple[Memory, Record]]:
+    def _fitting(self, rows: MemoryPage, request: QueryRequest) -> list[tuple[Mem0Memory, Record]]:
         may_be = eligible(request)
         return [(one, record) for one, record in self._visible(rows, request) if may_be(record)]
 
     def _visible(
-        self, rows: Rows, request: QueryRequest | BrowseRequest, *, expired: bool = False
-    ) -> Iterator[tuple[Memory, Record]]:
+        self, rows: MemoryPage, request: QueryRequest | BrowseRequest, *, expired: bool = False
+    ) -> Iterator[tuple[Mem0Memory, Record]]:
         """Yield the memories that a request's scope sees, of its owners where it names some."""
         owners = frozenset(map(owner_of, request.owners))
         for memory in rows.memories:
@@ -230,10 +230,10 @@ class Mem0Adapter(Adapter):
             if record is not None and (not owners or owner_of(record.scope) in owners):
                 yield memory, record
 
-    def _record(self, memory: Memory) -> Record:
+    def _record(self, memory: Mem0Memory) -> Record:
         return memories.record_of(memory, self._context.company_id, self._config.shared_user)
 
-    def _seen(self, memory: Memory, scope: Scope, *, expired: bool = False) -> Record | None:
+    def _seen(self, memory: Mem0Memory, scope: Scope, *, expired: bool = False) -> Record | None:
         """Return the record of a memory that the scope sees and that has not expired."""
         record = self._record(memory)
         ends = record.expires_at
@@ -245,7 +245,7 @@ class Mem0Adapter(Adapter):
         found = await self._memory(handle, scope)
         return None if found is None else self._record(found)
 
-    async def _memory(self, handle: RecordHandle, scope: Scope) -> Memory | None:
+    async def _memory(self, handle: RecordHandle, scope: Scope) -> Mem0Memory | None:
         """Return the memory of a handle, None where the scope sees none."""
         if not memories.may_be_id(handle.provider_record_id):
             return None
@@ -264,7 +264,7 @@ class Mem0Adapter(Adapter):
                     check_revision(self._record(memory), request.revisions.get(memory.id))
             gone: list[str] = []
 
-            async def delete(memory: Memory | None) -> bool:
+            async def delete(memory: Mem0Memory | None) -> bool:
                 if memory is None or not await self._store.delete(memory.id):
                     return False
                 gone.append(memory.id)
@@ -319,12 +319,12 @@ class Mem0Adapter(Adapter):
             unread = _unread(rows, self._config)
             return found.model_copy(update={"at_least": bool(unread), "unread": unread, **usage()})
 
-    def _page(self, rows: Rows, request: BrowseRequest) -> BrowsePage:
+    def _page(self, rows: MemoryPage, request: BrowseRequest) -> BrowsePage:
         fits = matcher(request.filter)
         visible = self._visible(rows, request, expired=request.expired)
         return page([record for _, record in visible if fits(record)], request)
 
-    async def _rows(self, *, fresh: bool) -> Rows:
+    async def _rows(self, *, fresh: bool) -> MemoryPage:
         """Return everything; the newest list unless it is to be a fresh one, or it is old."""
         if self._listed and not fresh and monotonic() - self._listed[0] < _KEPT_SECONDS:
             return self._listed[1]
@@ -385,7 +385,7 @@ _STORE_KEEPS = (
 )
 
 
-def _unread(rows: Rows, config: Mem0Config) -> tuple[str, ...]:
+def _unread(rows: MemoryPage, config: Mem0Config) -> tuple[str, ...]:
     """Return in sentences what a list lacks."""
     said: list[str] = []
     if rows.more:

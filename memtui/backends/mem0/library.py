@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from memtui.backends.mem0.memories import Draft, Memory, Rows, may_be_id, read_rows
+from memtui.backends.mem0.memories import Mem0Draft, Mem0Memory, MemoryPage, may_be_id, read_rows
 from memtui.backends.mem0.stores import (
     ANY,
     Added,
@@ -60,7 +60,7 @@ _ERASE = "DELETE FROM history WHERE memory_id IN (SELECT value FROM json_each(?)
 
 
 def read_library_config(path: Path) -> Json:
-    """Return the config that a file holds, for `Memory.from_config`. Blocking.
+    """Return the config that a file holds, for `Mem0Memory.from_config`. Blocking.
 
     Raises:
         Invalid: the file cannot be read, or holds no config.
@@ -121,7 +121,7 @@ class LibraryStore(OpenStore):
         self._stay_awake()
         await asyncio.to_thread(self._let_go)
 
-    async def add(self, draft: Draft, *, infer: bool) -> Added:
+    async def add(self, draft: Mem0Draft, *, infer: bool) -> Added:
         """Store a text."""
         told: Json = {"messages": messages(draft.text), "metadata": first_metadata(draft)}
 
@@ -130,17 +130,17 @@ class LibraryStore(OpenStore):
 
         return read_added(await self._call(work, changes=True))
 
-    async def search_in(self, owner: str, query: str, asked: Json) -> Rows:
+    async def search_in(self, owner: str, query: str, asked: Json) -> MemoryPage:
         """Search."""
         whole = {"filters": {owner: ANY}, **asked}
         return await self._call(lambda memory: read_rows(memory.search(query, **whole)))
 
-    async def list_in(self, owner: str, top_k: int) -> Rows:
+    async def list_in(self, owner: str, top_k: int) -> MemoryPage:
         """List, what has expired too."""
         asked: Json = {"filters": {owner: ANY}, "top_k": top_k, "show_expired": True}
         return await self._call(lambda memory: read_rows(memory.get_all(**asked)))
 
-    async def get(self, memory_id: str) -> Memory | None:
+    async def get(self, memory_id: str) -> Mem0Memory | None:
         """Return one memory."""
         told = await self._call(lambda memory: memory.get(memory_id))
         return None if told is None else next(iter(read_rows([told]).memories), None)

@@ -77,7 +77,7 @@ Name = Annotated[str | None, BeforeValidator(lambda value: as_text(value) or Non
 Moment = Annotated[str | None, BeforeValidator(lambda value: value if _is_text(value) else None)]
 
 
-class Memory(BaseModel):
+class Mem0Memory(BaseModel):
     """A memory as any of mem0's wires tells it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
@@ -101,7 +101,7 @@ class Memory(BaseModel):
     """What the score is made of, where mem0 says it."""
 
 
-class Details(Model):
+class Mem0Details(Model):
     """memtui's own part of a memory; unset fields are not sent."""
 
     model_config = ConfigDict(extra="ignore")
@@ -124,7 +124,7 @@ class Details(Model):
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class Mem0Draft:
     """What is stored: whose it is by mem0's ids, and the last day on which it is returned."""
 
     text: str
@@ -135,25 +135,25 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class MemoryPage:
     """Memories that were found. `more`: there may be others."""
 
-    memories: Sequence[Memory]
+    memories: Sequence[Mem0Memory]
     more: bool = False
     unreadable: int = 0
 
 
-def read_rows(told: Any, *, more: bool = False) -> Rows:
+def read_rows(told: Any, *, more: bool = False) -> MemoryPage:
     """Return the memories of a reply: a list, or an object with `results`."""
     found = told.get("results") if isinstance(told, dict) else told
-    memories: list[Memory] = []
+    memories: list[Mem0Memory] = []
     unreadable = 0
     for row in found if isinstance(found, list) else []:
         try:
-            memories.append(Memory.model_validate(whole(row)))
+            memories.append(Mem0Memory.model_validate(whole(row)))
         except ValidationError:
             unreadable += 1
-    return Rows(memories, more, unreadable)
+    return MemoryPage(memories, more, unreadable)
 
 
 def may_be_id(record_id: str) -> bool:
@@ -181,7 +181,7 @@ def owners_of(scope: Scope, shared_user: str, *, has_apps: bool) -> dict[str, st
     return owners or {"user_id": shared_user}
 
 
-def record_of(memory: Memory, company_id: str, shared_user: str) -> Record:
+def record_of(memory: Mem0Memory, company_id: str, shared_user: str) -> Record:
     """Return a memory as a record."""
     details = details_of(memory)
     project = memory.app_id or memory.metadata.get(PROJECT)
@@ -215,19 +215,19 @@ def record_of(memory: Memory, company_id: str, shared_user: str) -> Record:
     )
 
 
-def details_of(memory: Memory) -> Details:
+def details_of(memory: Mem0Memory) -> Mem0Details:
     """Return memtui's part of a memory, empty where there is none that can be read."""
     try:
-        return Details.model_validate_json(memory.metadata.get(OWN) or "{}")
+        return Mem0Details.model_validate_json(memory.metadata.get(OWN) or "{}")
     except (ValidationError, TypeError):
-        return Details()
+        return Mem0Details()
 
 
-def _own_metadata(memory: Memory) -> Json:
+def _own_metadata(memory: Mem0Memory) -> Json:
     return {name: value for name, value in memory.metadata.items() if name not in {OWN, PROJECT}}
 
 
-def _revision(memory: Memory) -> str:
+def _revision(memory: Mem0Memory) -> str:
     """Return what differs once a memory has changed: mem0's hash is of the text alone."""
     told = [memory.memory, str(read_moment(memory.updated_at)), memory.metadata]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
@@ -253,11 +253,11 @@ def day(told: str | None) -> date | None:
     return moment and moment.date()
 
 
-def draft_of(request: WriteRequest, shared_user: str, *, has_apps: bool) -> Draft:
+def draft_of(request: WriteRequest, shared_user: str, *, has_apps: bool) -> Mem0Draft:
     """Return what to store for a write. Raises `Invalid` for what mem0 cannot keep."""
     check_text(request.content)
     reserved = {name: request.metadata[name] for name in request.metadata if name in _RESERVED}
-    details = Details(
+    details = Mem0Details(
         **{name: getattr(request, name) for name in _AS_GIVEN},
         issue_id=request.scope.issue_id,
         metadata=reserved,
@@ -265,7 +265,7 @@ def draft_of(request: WriteRequest, shared_user: str, *, has_apps: bool) -> Draf
     metadata = {name: value for name, value in request.metadata.items() if name not in reserved}
     if request.scope.project_id and not has_apps:
         metadata[PROJECT] = request.scope.project_id
-    return Draft(
+    return Mem0Draft(
         text=request.content,
         owners=owners_of(request.scope, shared_user, has_apps=has_apps),
         metadata=metadata | written(details),
@@ -280,12 +280,12 @@ def check_text(text: str) -> None:
         raise Invalid("mem0 cannot keep a NUL or half a character; take it out of the text.")
 
 
-def written(details: Details) -> Json:
+def written(details: Mem0Details) -> Json:
     """Return memtui's part as metadata."""
     return {OWN: details.model_dump_json(exclude_defaults=True)}
 
 
-def corrected(memory: Memory, request: CorrectRequest) -> Details:
+def corrected(memory: Mem0Memory, request: CorrectRequest) -> Mem0Details:
     """Return memtui's part of a memory after a correction."""
     changes: Json = {
         name: value

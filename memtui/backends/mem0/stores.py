@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote, urlencode
 
 from memtui.backends.mem0.config import Mem0Config
-from memtui.backends.mem0.memories import OWNERS, Draft, Memory, Rows, read_rows
+from memtui.backends.mem0.memories import OWNERS, Mem0Draft, Mem0Memory, MemoryPage, read_rows
 from memtui.contract import Invalid, Json, MemtuiError, NotFound, Unavailable
 from memtui.provider_kit import together
 from memtui.provider_kit.servers import JsonApi, Unreadable, path_segment, read_json
@@ -52,26 +52,26 @@ class Added:
     event: str | None = None
 
 
-class Store(ABC):
+class Mem0Store(ABC):
     """One mem0. Every call raises the contract's errors."""
 
     has_apps: ClassVar[bool] = False
     """Whether a project is an app of its own."""
 
     @abstractmethod
-    async def add(self, draft: Draft, *, infer: bool) -> Added:
+    async def add(self, draft: Mem0Draft, *, infer: bool) -> Added:
         """Store a text, or what mem0's model infers from it."""
 
     @abstractmethod
-    async def search(self, query: str, top_k: int, *, explain: bool) -> Rows:
+    async def search(self, query: str, top_k: int, *, explain: bool) -> MemoryPage:
         """Return what is found in everything, best first; to `explain`, with a score's parts."""
 
     @abstractmethod
-    async def list(self, most: int) -> Rows:
+    async def list(self, most: int) -> MemoryPage:
         """Return everything, or `most` of it; what has expired too where mem0 can tell."""
 
     @abstractmethod
-    async def get(self, memory_id: str) -> Memory | None:
+    async def get(self, memory_id: str) -> Mem0Memory | None:
         """Return one memory."""
 
     @abstractmethod
@@ -103,10 +103,10 @@ class Store(ABC):
         """Let go of it."""
 
 
-class OpenStore(Store):
+class OpenStore(Mem0Store):
     """mem0's library, here or behind a server: asked by user, by agent and by run."""
 
-    async def search(self, query: str, top_k: int, *, explain: bool) -> Rows:
+    async def search(self, query: str, top_k: int, *, explain: bool) -> MemoryPage:
         """Search in everything that has a user, an agent or a run."""
         asked: Json = {"top_k": top_k, **({"explain": True} if explain else {})}
         return _merged(
@@ -114,7 +114,7 @@ class OpenStore(Store):
             most=top_k,
         )
 
-    async def list(self, most: int) -> Rows:
+    async def list(self, most: int) -> MemoryPage:
         """List everything that has a user, an agent or a run."""
         return _merged(
             await together(partial(self.list_in, name, most + 1) for name in OWNERS.values()),
@@ -133,11 +133,11 @@ class OpenStore(Store):
         return True
 
     @abstractmethod
-    async def search_in(self, owner: str, query: str, asked: Json) -> Rows:
+    async def search_in(self, owner: str, query: str, asked: Json) -> MemoryPage:
         """Search in what has any id of this name."""
 
     @abstractmethod
-    async def list_in(self, owner: str, top_k: int) -> Rows:
+    async def list_in(self, owner: str, top_k: int) -> MemoryPage:
         """List what has any id of this name."""
 
     @abstractmethod
@@ -145,13 +145,15 @@ class OpenStore(Store):
         """Delete a memory, or fail in some way."""
 
 
-def _merged(found: Sequence[Rows], *, most: int, caps: frozenset[int] = frozenset()) -> Rows:
+def _merged(
+    found: Sequence[MemoryPage], *, most: int, caps: frozenset[int] = frozenset()
+) -> MemoryPage:
     """Return the memories of several replies, each once, the best first where they have scores."""
     numbers = [len(rows.memories) + rows.unreadable for rows in found]
     memories = {one.id: one for rows in found for one in rows.memories}
     ordered = sorted(memories.values(), key=lambda one: -(one.score or 0.0))
     more = any(number >= most or number in caps for number in numbers)
-    return Rows(ordered[:most], more, max(rows.unreadable for rows in found))
+    return MemoryPage(ordered[:most], more, max(rows.unreadable for rows in found))
 
 
 def open_metadata(metadata: Json, expires: date | None) -> Json:
@@ -159,7 +161,7 @@ def open_metadata(metadata: Json, expires: date | None) -> Json:
     return {**metadata, "expiration_date": expires.isoformat() if expires else None}
 
 
-def first_metadata(draft: Draft) -> Json:
+def first_metadata(draft: Mem0Draft) -> Json:
     """Return the metadata of a new memory, with its expiry and its age where they are known."""
     metadata = open_metadata(draft.metadata, draft.expires) if draft.expires else draft.metadata
     if draft.created_at is None:
@@ -167,7 +169,7 @@ def first_metadata(draft: Draft) -> Json:
     return {**metadata, "created_at": draft.created_at.isoformat()}
 
 
-class ServerStore(OpenStore):
+class Mem0ServerStore(OpenStore):
     """The open server."""
 
     def __init__(self, config: Mem0Config, key: str | None) -> None:
@@ -178,18 +180,18 @@ class ServerStore(OpenStore):
         """Close the connections."""
         await self._api.close()
 
-    async def add(self, draft: Draft, *, infer: bool) -> Added:
+    async def add(self, draft: Mem0Draft, *, infer: bool) -> Added:
         """Store a text. Raises `Unavailable` where it is to infer and has no model."""
         told: Json = {"messages": messages(draft.text), "metadata": first_metadata(draft)}
         body = {**told, **draft.owners, "infer": infer}
         return read_added(await self._api.ask("POST", "/memories", read_json, body))
 
-    async def search_in(self, owner: str, query: str, asked: Json) -> Rows:
+    async def search_in(self, owner: str, query: str, asked: Json) -> MemoryPage:
         """Search by `filters`, as any version does."""
         body = {"query": query, "filters": {owner: ANY}, **asked}
         return await self._api.ask("POST", "/search", _rows, body, changes=False)
 
-    async def list_in(self, owner: str, top_k: int) -> Rows:
+    async def list_in(self, owner: str, top_k: int) -> MemoryPage:
         """List, what has expired too; some versions look at neither.
 
         Some versions refuse to list more than a thousand: then it is asked for as many, once known
@@ -197,7 +199,7 @@ class ServerStore(OpenStore):
         """
         return await self._list({owner: ANY}, top_k)
 
-    async def _list(self, owners: Mapping[str, str], top_k: int) -> Rows:
+    async def _list(self, owners: Mapping[str, str], top_k: int) -> MemoryPage:
         asked = min(top_k, self._most_listed)
         path = "/memories?" + urlencode({**owners, "top_k": asked, "show_expired": "true"})
         try:
@@ -208,7 +210,7 @@ class ServerStore(OpenStore):
         self._most_listed = _LEAST_CAP
         return await self._list(owners, top_k)
 
-    async def get(self, memory_id: str) -> Memory | None:
+    async def get(self, memory_id: str) -> Mem0Memory | None:
         """Return one memory; `null` is none."""
         return await _one(self._api, f"/memories/{quote(memory_id)}")
 
@@ -232,7 +234,7 @@ class ServerStore(OpenStore):
         return "An open mem0 server answers."
 
 
-class PlatformStore(Store):
+class PlatformStore(Mem0Store):
     """mem0's platform."""
 
     has_apps = True
@@ -244,7 +246,7 @@ class PlatformStore(Store):
         """Close the connections."""
         await self._api.close()
 
-    async def add(self, draft: Draft, *, infer: bool) -> Added:
+    async def add(self, draft: Mem0Draft, *, infer: bool) -> Added:
         """Store a text; where the platform infers from it, it does so later."""
         said = messages(draft.text)
         body: Json = {"messages": said, **draft.owners, "metadata": draft.metadata}
@@ -262,14 +264,14 @@ class PlatformStore(Store):
             )
         return added
 
-    async def search(self, query: str, top_k: int, *, explain: bool) -> Rows:
+    async def search(self, query: str, top_k: int, *, explain: bool) -> MemoryPage:
         """Search in everything that has a user, an agent, a run or an app."""
         del explain  # the parts come with every score
         body = {"query": query, "filters": _EVERYTHING, "top_k": top_k}
         rows = await self._api.ask("POST", "/v3/memories/search/", _rows, body, changes=False)
         return replace(rows, more=len(rows.memories) >= top_k)
 
-    async def list(self, most: int) -> Rows:
+    async def list(self, most: int) -> MemoryPage:
         """Read page after page; the number of them is known from the first."""
         first, count = await self._page(1)
         pages = [first]
@@ -280,15 +282,15 @@ class PlatformStore(Store):
         memories = {one.id: one for rows in pages for one in rows.memories}
         more = pages[-1].more or len(memories) > most
         unreadable = sum(rows.unreadable for rows in pages)
-        return Rows(list(memories.values())[:most], more, unreadable)
+        return MemoryPage(list(memories.values())[:most], more, unreadable)
 
-    async def _page(self, number: int) -> tuple[Rows, int]:
+    async def _page(self, number: int) -> tuple[MemoryPage, int]:
         """Return a page, which has more behind it or not, and the number of all memories."""
         path = "/v3/memories/?" + urlencode({"page": number, "page_size": _PAGE})
         body = {"filters": _EVERYTHING, "show_expired": True}
         return await self._api.ask("POST", path, _counted, body, changes=False)
 
-    async def get(self, memory_id: str) -> Memory | None:
+    async def get(self, memory_id: str) -> Mem0Memory | None:
         """Return one memory; 404 is none."""
         try:
             return await _one(self._api, f"/v1/memories/{quote(memory_id)}/")
@@ -348,11 +350,11 @@ def _api(who: str, config: Mem0Config, headers: Mapping[str, str]) -> JsonApi:
     )
 
 
-def _rows(body: bytes) -> Rows:
+def _rows(body: bytes) -> MemoryPage:
     return read_rows(read_json(body))
 
 
-def _counted(body: bytes) -> tuple[Rows, int]:
+def _counted(body: bytes) -> tuple[MemoryPage, int]:
     told = _object(body)
     count = told.get("count")
     if not isinstance(count, int):
@@ -360,7 +362,7 @@ def _counted(body: bytes) -> tuple[Rows, int]:
     return read_rows(told, more=bool(told.get("next"))), count
 
 
-async def _one(api: JsonApi, path: str) -> Memory | None:
+async def _one(api: JsonApi, path: str) -> Mem0Memory | None:
     told = await api.ask("GET", path, read_json, changes=False)
     return None if told is None else next(iter(read_rows([told]).memories), None)
 

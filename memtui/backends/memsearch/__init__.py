@@ -20,7 +20,7 @@ from time import perf_counter
 from pydantic import Field, field_validator
 
 from memtui.backends.files.adapter import FilesAdapter, FilesConfig
-from memtui.backends.files.markdown import Section, fenced_lines, sections
+from memtui.backends.files.markdown import MarkdownSection, fenced_lines, sections
 from memtui.backends.files.reading import (
     FileReader,
     Flaw,
@@ -201,7 +201,9 @@ def parse_day(text: str, name: str) -> ParsedFile:
     return ParsedFile(tuple(entries), tuple(flaws))
 
 
-def _entry(section: Section, block: _Block, name: str, day: str, time: str | None) -> ParsedRecord:
+def _entry(
+    section: MarkdownSection, block: _Block, name: str, day: str, time: str | None
+) -> ParsedRecord:
     heading = section.heading if block.text != section.heading else ""
     metadata = {**block.anchor, "headings": list(section.trail)}
     return ParsedRecord(
@@ -217,7 +219,7 @@ def _entry(section: Section, block: _Block, name: str, day: str, time: str | Non
     )
 
 
-def _blocks(section: Section) -> Iterator[_Block]:
+def _blocks(section: MarkdownSection) -> Iterator[_Block]:
     """Cut a section's body at the comments that name the turn; each begins a block."""
     if not section.body:
         return

@@ -72,11 +72,11 @@ from memtui.provider_kit import (
 from memtui.provider_kit.pages import page
 
 from . import reindex, search
-from .changes import Changes, Entries
+from .changes import Entries, EntryChanges
 from .config import FILE, MilvusConfig, store_of
 from .erasing import erase
 from .expressions import quoted
-from .facts import Version, facts_of
+from .facts import MilvusVersion, facts_of
 from .listing import all_versions, listed
 from .models import Models, QueryVectors
 from .naming import collection_of, may_hold, weight
@@ -89,14 +89,14 @@ from .rows import (
     SCHEMA,
     TEMPORAL,
     VECTOR,
-    Place,
+    RecordAddress,
     Row,
     check_row,
     record_of,
     text_to_embed,
     to_embed,
 )
-from .store import Collection, Store
+from .store import Collection, MilvusStore
 
 _KEPT_SECONDS = 60.0
 """How long the pages after the first are of the same list."""
@@ -117,7 +117,7 @@ class MilvusAdapter(Adapter):
         summaries=True,
     )  # fmt: skip
 
-    def __init__(self, context: BindingContext, config: MilvusConfig, store: Store) -> None:
+    def __init__(self, context: BindingContext, config: MilvusConfig, store: MilvusStore) -> None:
         self._context, self._config, self._store = context, config, store
         self.capabilities = abilities_in(context, type(self).capabilities)
         self._models = Models(config, context)
@@ -215,7 +215,7 @@ class MilvusAdapter(Adapter):
     def _usage(self) -> Usage:
         return _FREE if self._config.uri is None else _UNPRICED
 
-    def _search(self, request: QueryRequest) -> search.Found:
+    def _search(self, request: QueryRequest) -> search.MilvusHits:
         vectors = QueryVectors(self._models, request.query)
         collections, now = self._readable(request.scope), self._context.now()
         found = search.search(self._store, collections, request, now, vectors.of)
@@ -267,14 +267,16 @@ class MilvusAdapter(Adapter):
         ends = found.record.expires_at
         return None if ends and ends <= self._context.now() and not expired else found
 
-    def _place(self, handle: RecordHandle, scope: Scope) -> tuple[Place | None, Collection | None]:
-        place = Place.of(handle.provider_record_id) if handle.provider_key == KEY else None
+    def _place(
+        self, handle: RecordHandle, scope: Scope
+    ) -> tuple[RecordAddress | None, Collection | None]:
+        place = RecordAddress.of(handle.provider_record_id) if handle.provider_key == KEY else None
         if place is None:
             return None, None
         known = (one for one in self._readable(scope) if one.name == place.collection)
         return place, next(known, None)
 
-    def _stored(self, place: Place, collection: Collection) -> _Stored | None:
+    def _stored(self, place: RecordAddress, collection: Collection) -> _Stored | None:
         changes = self._changes(collection)
         if place.entry_id is not None:
             if _is_too_long(place.entry_id):
@@ -292,8 +294,8 @@ class MilvusAdapter(Adapter):
         record = fact.record(held, collection.name, collection.owner)
         return _Stored(collection, record, held.row, held)
 
-    def _changes(self, collection: Collection) -> Changes:
-        return Changes(self._store, collection, self._context.now())
+    def _changes(self, collection: Collection) -> EntryChanges:
+        return EntryChanges(self._store, collection, self._context.now())
 
     @blocking
     def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
@@ -364,7 +366,7 @@ class MilvusAdapter(Adapter):
             return WriteReply(records=(place.handle,), usage=(self._usage, *usage))
 
     def _write_fact(
-        self, changes: Changes, collection: Collection, request: WriteRequest,
+        self, changes: EntryChanges, collection: Collection, request: WriteRequest,
         usage: tuple[Usage, ...],
     ) -> WriteReply:  # fmt: skip
         place, rows = changes.write_fact(request)
@@ -666,7 +668,7 @@ class _Stored:
     collection: Collection
     record: Record
     row: Row
-    held: Version | None = None
+    held: MilvusVersion | None = None
     """Of a fact, what holds."""
 
 

@@ -26,7 +26,7 @@ from memtui.contract import (
 )
 
 from .expressions import all_of, json_list, one_of, quoted
-from .facts import Fact, Version, find, of_fact
+from .facts import MilvusFact, MilvusVersion, find, of_fact
 from .rows import (
     DETAILS,
     DOCUMENT,
@@ -34,7 +34,7 @@ from .rows import (
     SCHEMA,
     TEMPORAL,
     VECTOR,
-    Place,
+    RecordAddress,
     Row,
     check_row,
     details_of,
@@ -48,16 +48,16 @@ from .rows import (
     source_fields,
     window_of,
 )
-from .store import Collection, Store
+from .store import Collection, MilvusStore
 
 SEAL = "milvus"
 _KEPT_APART = frozenset({"pinned", "expires_at", "metadata", "title"})
 
 
-class Changes:
+class EntryChanges:
     """What can be done to one collection's entries at one moment."""
 
-    def __init__(self, store: Store, collection: Collection, now: datetime) -> None:
+    def __init__(self, store: MilvusStore, collection: Collection, now: datetime) -> None:
         self._store, self._collection, self._now = store, collection, now
 
     # Read
@@ -67,22 +67,22 @@ class Changes:
         rows = self._store.rows(self._collection, one_of("entry_id", [entry_id]), whole=True)
         return rows[0] if rows and rows[0].get("entry_type") != TEMPORAL else None
 
-    def fact(self, name: str) -> Fact | None:
+    def fact(self, name: str) -> MilvusFact | None:
         """Return a fact, whole."""
         return find(self._store.rows(self._collection, of_fact(name), whole=True), name)
 
     # Write
 
-    def document(self, request: WriteRequest, vector: Sequence[float]) -> Place:
+    def document(self, request: WriteRequest, vector: Sequence[float]) -> RecordAddress:
         """Store a document."""
         row = self._new(request, DOCUMENT)
         row[VECTOR] = list(vector)
         row["topic"] = request.topic or ""
         set_document(row, request.content, request.summary)
         self._put([row])
-        return Place(self._collection.name, entry_id=row["entry_id"])
+        return RecordAddress(self._collection.name, entry_id=row["entry_id"])
 
-    def write_fact(self, request: WriteRequest) -> tuple[Place, list[Row]]:
+    def write_fact(self, request: WriteRequest) -> tuple[RecordAddress, list[Row]]:
         """Store a fact; return also the entries that were there of it before."""
         row = self._new(request, TEMPORAL)
         row["kv_namespace"] = request.topic or ""
@@ -91,7 +91,7 @@ class Changes:
         if not row["kv_key"]:
             self._name(row, fact_name(row))
         is_upsert = request.mode is WriteMode.UPSERT
-        meant = Place.of(request.record_id or "") if is_upsert else None
+        meant = RecordAddress.of(request.record_id or "") if is_upsert else None
         if meant and meant.fact and meant.collection == self._collection.name:
             self._name(row, meant.fact)
         known = self.fact(fact_name(row))
@@ -100,7 +100,7 @@ class Changes:
             row |= {"entry_id": old["entry_id"], "entry_type": KV}
             set_window(row, None, None)
             self._put([row])
-            return Place(self._collection.name, entry_id=row["entry_id"]), [old]
+            return RecordAddress(self._collection.name, entry_id=row["entry_id"]), [old]
         if held is not None and not is_upsert:
             known, held = self._rename(row, fact_name(row)), None
         if held is not None and fact_text(held.row) == request.content and not request.valid_from:
@@ -111,7 +111,7 @@ class Changes:
             held = None  # a value of the past is put down, and closes nothing
         self._follow(row, held)
         before = [version.row for version in known.versions] if known else []
-        return Place(self._collection.name, fact=fact_name(row)), before
+        return RecordAddress(self._collection.name, fact=fact_name(row)), before
 
     def _key_value(self, row: Row) -> Row | None:
         """Return the key-value of a fact's namespace and key, which has no history."""
@@ -121,7 +121,7 @@ class Changes:
         parts = [f"{name} == {quoted(value)}" for name, value in {"entry_type": KV, **same}.items()]
         return next(iter(self._store.rows(self._collection, all_of(parts), whole=True)), None)
 
-    def _rename(self, row: Row, natural: str) -> Fact | None:
+    def _rename(self, row: Row, natural: str) -> MilvusFact | None:
         """Give a second fact of one key a name of its own; return what once had that name."""
         if not self._collection.keeps_details:
             raise Conflict(
@@ -141,7 +141,7 @@ class Changes:
         if self._collection.keeps_details:
             row[DETAILS] = {**details_of(row), "fact": name}
 
-    def _follow(self, row: Row, held: Version | None) -> None:
+    def _follow(self, row: Row, held: MilvusVersion | None) -> None:
         """Store a new version, and close the window of the one that holds, in one request."""
         if held is None:
             self._put([row])
@@ -155,7 +155,9 @@ class Changes:
         set_window(closed, held.begins, begins)
         self._put([closed, row])
 
-    def correct(self, row: Row, request: CorrectRequest, vector: Sequence[float] | None) -> Place:
+    def correct(
+        self, row: Row, request: CorrectRequest, vector: Sequence[float] | None
+    ) -> RecordAddress:
         """Change a document or a key-value in place; `vector` is that of a new text."""
         changed = self._changed(row, request)
         if row["entry_type"] == KV:
@@ -177,9 +179,9 @@ class Changes:
             changed[VECTOR] = list(vector)
         set_written(changed, self._now)
         self._put([changed])
-        return Place(self._collection.name, entry_id=row["entry_id"])
+        return RecordAddress(self._collection.name, entry_id=row["entry_id"])
 
-    def correct_fact(self, held: Version, request: CorrectRequest) -> Place:
+    def correct_fact(self, held: MilvusVersion, request: CorrectRequest) -> RecordAddress:
         """Change a fact; another text closes the window of what holds and opens the next.
 
         Another key or topic is another fact, which begins then. Raises `Conflict` where there is
@@ -203,7 +205,7 @@ class Changes:
             self._follow(changed, held)
         else:
             self._put([changed])
-        return Place(self._collection.name, fact=fact_name(changed))
+        return RecordAddress(self._collection.name, fact=fact_name(changed))
 
     def _begin_elsewhere(self, row: Row) -> None:
         """Let a version be of the fact that its key and topic name, if there is none."""
@@ -230,7 +232,7 @@ class Changes:
             self._tell(changed, expires_at=None if ends is None else microseconds(ends))
         return changed
 
-    def close(self, facts: Sequence[Version]) -> None:
+    def close(self, facts: Sequence[MilvusVersion]) -> None:
         """End what holds, now; what was to hold later never does."""
         closed = []
         for version in facts:
@@ -282,7 +284,7 @@ class Changes:
 
     # Put back
 
-    def entries(self, place: Place) -> Entries:
+    def entries(self, place: RecordAddress) -> Entries:
         """Return all entries of a record, enough to put them back."""
         if place.entry_id is not None:
             row = self.entry(place.entry_id)
@@ -292,13 +294,13 @@ class Changes:
             rows = [version.row for version in fact.versions] if fact else []
         return Entries(rows, self._collection.model)
 
-    def past(self, place: Place) -> list[Row]:
+    def past(self, place: RecordAddress) -> list[Row]:
         """Return the entries of a fact but for what holds, none of another record."""
         fact = self.fact(place.fact) if place.fact is not None else None
         held = fact.current(self._now) if fact else None
         return [one.row for one in fact.versions if one is not held] if fact else []
 
-    def restore(self, place: Place, rows: Sequence[Row]) -> None:
+    def restore(self, place: RecordAddress, rows: Sequence[Row]) -> None:
         """Make these all entries of a record."""
         if place.entry_id is not None:
             there = {place.entry_id}
@@ -320,7 +322,7 @@ class Changes:
         self._store.put(self._collection, ready)
 
 
-def _is_before(row: Row, held: Version) -> bool:
+def _is_before(row: Row, held: MilvusVersion) -> bool:
     _, ends = window_of(row)
     return ends is not None and held.begins is not None and ends <= held.begins
 

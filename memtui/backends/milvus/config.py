@@ -11,7 +11,7 @@ from memtui.embedding import STATIC, EmbeddingConfig
 from memtui.provider_kit import LocalPath, need_secret
 from memtui.provider_kit.servers import check_address
 
-from .store import FileStore, ServerStore, Store
+from .store import FileStore, MilvusServerStore, MilvusStore
 
 FILE = "milvus.db"
 """The file of a binding that names none, in its own folder."""
@@ -53,7 +53,7 @@ class MilvusConfig(EmbeddingConfig):
         return self
 
 
-def store_of(config: MilvusConfig, context: BindingContext) -> Store:
+def store_of(config: MilvusConfig, context: BindingContext) -> MilvusStore:
     """Return the store; nothing is opened yet. Raises `Invalid`."""
     common: dict[str, Any] = {
         "prefix": config.prefix,
@@ -65,7 +65,7 @@ def store_of(config: MilvusConfig, context: BindingContext) -> Store:
         secret = config.token_secret
         token = need_secret(context, secret, "Milvus's token") if secret else ""
         check_address(config.uri, what="The uri", is_private=config.allow_http or not token)
-        return ServerStore(uri=config.uri, token=token, **common)
+        return MilvusServerStore(uri=config.uri, token=token, **common)
     path = config.path or context.data_dir / FILE
     if context.read_only and not path.exists():
         raise Invalid(f"There is no {path}; set path to a file of Milvus Lite.")

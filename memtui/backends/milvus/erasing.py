@@ -8,21 +8,21 @@ from datetime import datetime
 from memtui.contract import EraseReply, EraseRequest, owner_of
 
 from .expressions import quoted
-from .facts import Fact, facts_of
+from .facts import MilvusFact, facts_of
 from .reindex import write_anew
-from .rows import TEMPORAL, Place, scope_of
-from .store import Collection, Store
+from .rows import TEMPORAL, RecordAddress, scope_of
+from .store import Collection, MilvusStore
 
 
 def erase(
-    store: Store, collections: Iterable[Collection], request: EraseRequest, now: datetime
+    store: MilvusStore, collections: Iterable[Collection], request: EraseRequest, now: datetime
 ) -> EraseReply:
     """Say what is kept of what is gone, and erase it where that is to be applied."""
     kept: dict[str, int] = {}
     texts: list[str] = []
     ids: list[str] = []
     beyond: list[str] = []
-    places = [place for one in request.record_ids if (place := Place.of(one))]
+    places = [place for one in request.record_ids if (place := RecordAddress.of(one))]
     for collection in collections:
         here = [place for place in places if place.collection == collection.name]
         is_own = _is_of(request, collection)
@@ -38,7 +38,7 @@ def erase(
         if rows:
             kept[collection.name] = len(rows)
         for fact in gone:
-            ids.append(Place(collection.name, fact=fact.name).handle.provider_record_id)
+            ids.append(RecordAddress(collection.name, fact=fact.name).handle.provider_record_id)
             texts += [
                 fact.record(one, collection.name, collection.owner).text for one in fact.versions
             ]
@@ -54,19 +54,19 @@ def _is_of(request: EraseRequest, collection: Collection) -> bool:
     return is_whole and owner_of(collection.owner) == owner_of(request.scope)
 
 
-def _is_about(fact: Fact, collection: Collection, request: EraseRequest) -> bool:
+def _is_about(fact: MilvusFact, collection: Collection, request: EraseRequest) -> bool:
     """Whether a fact is about the subject that is to be erased, wherever it is kept."""
     subject = request.scope.subject_id
     scopes = (scope_of(version.row, collection.owner) for version in fact.versions)
     return subject is not None and any(scope.subject_id == subject for scope in scopes)
 
 
-def _gone(store: Store, collection: Collection, now: datetime) -> list[Fact]:
+def _gone(store: MilvusStore, collection: Collection, now: datetime) -> list[MilvusFact]:
     rows = store.rows(collection, f"entry_type == {quoted(TEMPORAL)}")
     return [fact for fact in facts_of(rows) if fact.current(now) is None]
 
 
-def _out_of_files(store: Store, collection: Collection, *, apply: bool) -> str | None:
+def _out_of_files(store: MilvusStore, collection: Collection, *, apply: bool) -> str | None:
     """Write a collection anew where that can be; say where deleted entries stay."""
     name = collection.name
     if not store.is_file:

@@ -22,7 +22,7 @@ _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UT
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class MilvusVersion:
     """One value, and when it held."""
 
     row: Row
@@ -35,25 +35,25 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class MilvusFact:
     """A fact's versions, the oldest first.
 
     Where another program left windows that overlap, the younger one counts.
     """
 
     name: str
-    versions: tuple[Version, ...]
+    versions: tuple[MilvusVersion, ...]
 
-    def at(self, moment: datetime) -> Version | None:
+    def at(self, moment: datetime) -> MilvusVersion | None:
         """Return what held at a moment."""
         return next((one for one in reversed(self.versions) if one.holds(moment)), None)
 
-    def current(self, now: datetime) -> Version | None:
+    def current(self, now: datetime) -> MilvusVersion | None:
         """Return what holds now, or else what will hold next."""
         coming = (one for one in self.versions if one.begins is not None and one.begins > now)
         return self.at(now) or next((one for one in coming if one.ends != one.begins), None)
 
-    def record(self, version: Version, collection: str, owner: Scope) -> Record:
+    def record(self, version: MilvusVersion, collection: str, owner: Scope) -> Record:
         """Return a version as the fact's record."""
         known = (moment_of(details_of(one.row).get("created_at")) for one in self.versions)
         created = next(filter(None, known), None) or self.versions[0].begins
@@ -61,16 +61,16 @@ class Fact:
         return record.model_copy(update={"valid_from": version.begins, "valid_to": version.ends})
 
 
-def facts_of(rows: Iterable[Row]) -> list[Fact]:
+def facts_of(rows: Iterable[Row]) -> list[MilvusFact]:
     """Put entries together to facts, those that are not temporal left out."""
-    found: dict[str, list[Version]] = {}
+    found: dict[str, list[MilvusVersion]] = {}
     for row in rows:
         if row.get("entry_type") == TEMPORAL:
-            found.setdefault(fact_name(row), []).append(Version(row, *window_of(row)))
-    return [Fact(name, _in_order(versions)) for name, versions in found.items()]
+            found.setdefault(fact_name(row), []).append(MilvusVersion(row, *window_of(row)))
+    return [MilvusFact(name, _in_order(versions)) for name, versions in found.items()]
 
 
-def _in_order(versions: list[Version]) -> tuple[Version, ...]:
+def _in_order(versions: list[MilvusVersion]) -> tuple[MilvusVersion, ...]:
     versions.sort(
         key=lambda one: (one.begins or _FIRST, one.ends or _LAST, str(one.row["entry_id"]))
     )
@@ -97,6 +97,6 @@ def of_fact(name: str) -> str:
     )
 
 
-def find(rows: Sequence[Row], name: str) -> Fact | None:
+def find(rows: Sequence[Row], name: str) -> MilvusFact | None:
     """Return the fact of a name among entries."""
     return next((fact for fact in facts_of(rows) if fact.name == name), None)

@@ -12,11 +12,11 @@ from .expressions import all_of, has_tag, one_of, quoted
 from .facts import facts_of
 from .naming import weight
 from .rows import EVERY, KV, TEMPORAL, Row, is_empty, record_of
-from .store import Collection, Store
+from .store import Collection, MilvusStore
 
 
 def listed(
-    store: Store, collections: Iterable[Collection], request: BrowseRequest, now: datetime,
+    store: MilvusStore, collections: Iterable[Collection], request: BrowseRequest, now: datetime,
     most: int,
 ) -> tuple[list[Record], bool]:  # fmt: skip
     """Return the records that a list asks for, in the order of their ids.
@@ -72,7 +72,9 @@ def _without_versions(collection: Collection, rows: Sequence[Row]) -> Iterator[R
             yield record_of(row, collection.name, collection.owner)
 
 
-def all_versions(store: Store, collections: Iterable[Collection], scope: Scope) -> list[Record]:
+def all_versions(
+    store: MilvusStore, collections: Iterable[Collection], scope: Scope
+) -> list[Record]:
     """Return every version of every fact; other entries have no past in Milvus."""
     found: list[Record] = []
     for collection in collections:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from memtui.contract import Scope, Usage
 
 from .rows import DOCUMENT, DOCUMENTS, EVERY, VECTOR, Row, text_to_embed
-from .store import Collection, Store
+from .store import Collection, MilvusStore
 
 Embed = Callable[[Sequence[str]], tuple[list[list[float]], tuple[Usage, ...]]]
 
@@ -23,7 +23,7 @@ BESIDE = "memtui_reindex_"
 class Reindex:
     """One collection on its way to another model."""
 
-    def __init__(self, store: Store, collection: Collection, model: str) -> None:
+    def __init__(self, store: MilvusStore, collection: Collection, model: str) -> None:
         self._store, self._collection, self._model = store, collection, model
         self._name = f"{BESIDE}{collection.name}"
         new = store.find(self._name, collection.owner)
@@ -79,7 +79,7 @@ class Reindex:
         return True
 
 
-def write_anew(store: Store, collection: Collection) -> None:
+def write_anew(store: MilvusStore, collection: Collection) -> None:
     """Put a copy in the place of a collection, so that no file keeps what was deleted from it."""
     name = f"{BESIDE}{collection.name}"
     store.drop(name)
@@ -88,7 +88,7 @@ def write_anew(store: Store, collection: Collection) -> None:
     store.rename(name, collection.name)
 
 
-def embedded(store: Store, collection: Collection, model: str) -> int:
+def embedded(store: MilvusStore, collection: Collection, model: str) -> int:
     """Return how many documents of a collection have a vector of a model, in it or beside it."""
     if collection.model == model:
         return store.count(collection, DOCUMENTS)
@@ -96,7 +96,7 @@ def embedded(store: Store, collection: Collection, model: str) -> int:
     return store.count(new, DOCUMENTS) if new is not None and new.model == model else 0
 
 
-def finish(store: Store, prefix: str, owner: Scope) -> None:
+def finish(store: MilvusStore, prefix: str, owner: Scope) -> None:
     """End what a killed process was about to.
 
     The old collection goes once the new one is whole. A copy of the same model was to be without

@@ -25,7 +25,7 @@ from memtui.contract import (
     SourceKind,
     SourceRef,
 )
-from memtui.fact_values import Pair, pair_of, parsed, written
+from memtui.fact_values import FactPair, pair_of, parsed, written
 
 from .expressions import one_of, quoted
 
@@ -65,7 +65,7 @@ _WHOSE = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordAddress:
     """What a record's id says: its collection, and the fact or the entry in it."""
 
     collection: str
@@ -74,7 +74,7 @@ class Place:
     """The name of a temporal fact, whose versions are entries of their own."""
 
     @classmethod
-    def of(cls, record_id: str) -> Place | None:
+    def of(cls, record_id: str) -> RecordAddress | None:
         """Read an id; None where it can name no record."""
         at = next((at for at, char in enumerate(record_id) if char in "/#"), 0)
         rest = record_id[at + 1 :]
@@ -179,7 +179,7 @@ def _value(row: Row) -> Any:
 
 def set_fact(row: Row, text: str) -> None:
     """Put a fact's text into the fields of its key and value."""
-    key, value = pair_of(text) or Pair("", "")
+    key, value = pair_of(text) or FactPair("", "")
     row["content"] = text
     row["kv_key"] = key
     row["kv_value"] = json.dumps(parsed(value) if key else text, ensure_ascii=False)
@@ -235,9 +235,9 @@ def record_of(
     details, is_fact = details_of(row), row.get("entry_type") in {KV, TEMPORAL}
     is_temporal = row.get("entry_type") == TEMPORAL
     place = (
-        Place(collection, fact=fact_name(row))
+        RecordAddress(collection, fact=fact_name(row))
         if is_temporal
-        else Place(collection, entry_id=row["entry_id"])
+        else RecordAddress(collection, entry_id=row["entry_id"])
     )
     content, original = row.get("content") or "", row.get("original") or ""
     begins, ends = window_of(row)

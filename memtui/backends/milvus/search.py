@@ -26,7 +26,7 @@ from .expressions import all_of, one_of, quoted
 from .facts import facts_of
 from .naming import may_hold, weight
 from .rows import DOCUMENT, KV, TEMPORAL, Row, is_empty, record_of
-from .store import Collection, Store
+from .store import Collection, MilvusStore
 
 Embed = Callable[[Collection], "Sequence[float] | None"]
 """Returns the query's vector for a collection; None where its vectors cannot be compared."""
@@ -56,7 +56,7 @@ class Hit:
 
 
 @dataclass(slots=True)
-class Found:
+class MilvusHits:
     """The hits, best first, and how they came about."""
 
     words: Words
@@ -70,9 +70,9 @@ class Found:
 
 
 def search(
-    store: Store, collections: Sequence[Collection], request: QueryRequest, now: datetime,
+    store: MilvusStore, collections: Sequence[Collection], request: QueryRequest, now: datetime,
     embed: Embed,
-) -> Found:  # fmt: skip
+) -> MilvusHits:  # fmt: skip
     """Answer a query with all that matches, best first."""
     found = _Query(store, collections, request, now, embed, topic=request.topic).run()
     if request.topic is not None and len(found.hits) < min(ENOUGH_OF_TOPIC, request.top_k):
@@ -83,7 +83,7 @@ def search(
 
 class _Query:
     def __init__(
-        self, store: Store, collections: Sequence[Collection], request: QueryRequest,
+        self, store: MilvusStore, collections: Sequence[Collection], request: QueryRequest,
         now: datetime, embed: Embed, *, topic: str | None,
     ) -> None:  # fmt: skip
         self._store, self._request, self._now = store, request, now
@@ -94,9 +94,9 @@ class _Query:
         ]
         self._words = take_apart(request.query)
         self._owners = frozenset(map(owner_of, request.owners))
-        self._found = Found(self._words, [])
+        self._found = MilvusHits(self._words, [])
 
-    def run(self) -> Found:
+    def run(self) -> MilvusHits:
         for collection in self._collections:
             self._facts(collection)
             self._documents(collection)
@@ -198,7 +198,7 @@ class _Query:
         return self._hit(record, collection)
 
 
-def explain(found: Found, top_k: int) -> Explanation:
+def explain(found: MilvusHits, top_k: int) -> Explanation:
     """Say which words counted, and what each stage contributed."""
     kept, dropped = (
         ", ".join(words) or "none" for words in (found.words.terms, found.words.dropped)
@@ -207,7 +207,7 @@ def explain(found: Found, top_k: int) -> Explanation:
     return Explanation(stages=(asked, *stages_of(found, top_k)), usage=found.usage)
 
 
-def stages_of(found: Found, top_k: int) -> tuple[ExplainStage, ...]:
+def stages_of(found: MilvusHits, top_k: int) -> tuple[ExplainStage, ...]:
     """Say what each stage contributed to the records that are returned, in none of their words."""
     hits = found.hits[:top_k]
     ids = [(hit.record.handle.provider_record_id, hit) for hit in hits]

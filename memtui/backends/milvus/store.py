@@ -89,7 +89,7 @@ class Collection:
         return self.is_loaded and {"entry_id", "entry_type"} <= self.fields.keys()
 
 
-class Store(ABC):
+class MilvusStore(ABC):
     """The calls. All block, may come from several threads, and raise the contract's errors."""
 
     is_file: ClassVar[bool] = False
@@ -317,7 +317,7 @@ def _may_be_left_out(field: Json) -> bool:
     return bool(field.get("nullable") or field.get("default_value") or field.get("auto_id"))
 
 
-class ServerStore(Store):
+class MilvusServerStore(MilvusStore):
     """A server or a cluster."""
 
     def __init__(
@@ -357,7 +357,7 @@ class ServerStore(Store):
             client.close()
 
 
-class FileStore(Store):
+class FileStore(MilvusStore):
     """A file of Milvus Lite, which is a folder."""
 
     is_file = True

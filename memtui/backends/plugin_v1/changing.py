@@ -52,7 +52,7 @@ from .memories import (
     wire_id,
 )
 from .plugin import Lookup, Plugin
-from .wire import KINDS, SOURCES, Memory, Place, moment, read_hits
+from .wire import KINDS, SOURCES, Place, PluginMemory, moment, read_hits
 
 T = TypeVar("T")
 
@@ -229,8 +229,8 @@ async def _is_there(plugin: Plugin, namespace: str, body: Json) -> bool:
             found = await plugin.find([(namespace, body["id"])], text=body["content"])
     except (TimeoutError, Unavailable):
         return False
-    held = found.memory
-    return held is not None and (held.content, held.pin, held.raw.get("propagation") or {}) == (
+    one = found.memory
+    return one is not None and (one.content, one.pin, one.raw.get("propagation") or {}) == (
         body["content"], body.get("pin", False), body.get("propagation") or {},
     )  # fmt: skip
 
@@ -266,7 +266,7 @@ async def correct(plugin: Plugin, request: CorrectRequest) -> CorrectReply:
     return CorrectReply(handle=new)
 
 
-def _corrected(plugin: Plugin, old: Memory, request: CorrectRequest) -> Json:
+def _corrected(plugin: Plugin, old: PluginMemory, request: CorrectRequest) -> Json:
     _refuse_lost(plugin, expires_at=request.expires_at, pinned=request.pinned)
     body = _resent(old)
     if request.text is not None:
@@ -305,7 +305,7 @@ def _corrected(plugin: Plugin, old: Memory, request: CorrectRequest) -> Json:
     return body
 
 
-def _resent(memory: Memory) -> Json:
+def _resent(memory: PluginMemory) -> Json:
     """Return a memory as a write that changes nothing: an upsert resets every field left out."""
     body: Json = {
         "id": memory.id,
@@ -320,7 +320,7 @@ def _resent(memory: Memory) -> Json:
     return body
 
 
-async def _read_back(plugin: Plugin, place: Place, body: Json) -> Memory | None:
+async def _read_back(plugin: Plugin, place: Place, body: Json) -> PluginMemory | None:
     """Return the memory as it is now, None where it is out of reach."""
     try:
         found = await plugin.find([place], text=body["content"])
@@ -341,7 +341,7 @@ async def _read_back(plugin: Plugin, place: Place, body: Json) -> Memory | None:
     return found.memory
 
 
-async def _drop_old(plugin: Plugin, old: Memory, stored: str) -> None:
+async def _drop_old(plugin: Plugin, old: PluginMemory, stored: str) -> None:
     """Forget the memory that a correction replaced by a new one."""
     try:
         await plugin.client.forget(old.id, old.namespace)
@@ -440,7 +440,7 @@ async def restore(plugin: Plugin, snapshots: Sequence[Snapshot], scope: Scope) -
     """
     readable = await plugin.readable(scope)
     gone: list[list[Place]] = []
-    back: list[Memory] = []
+    back: list[PluginMemory] = []
     for one, memory in [(one, _kept(one)) for one in snapshots]:
         if memory is not None:
             # A company's namespace that was removed is known no more, and comes back with them.
@@ -467,7 +467,7 @@ async def restore(plugin: Plugin, snapshots: Sequence[Snapshot], scope: Scope) -
     )
 
 
-def _kept(taken: Snapshot) -> Memory | None:
+def _kept(taken: Snapshot) -> PluginMemory | None:
     """Return the memory of a snapshot. Raises `Invalid` for one that is not this provider's."""
     if taken.record is None:
         return None
@@ -478,7 +478,7 @@ def _kept(taken: Snapshot) -> Memory | None:
     return found
 
 
-def _whole(memory: Memory) -> Json:
+def _whole(memory: PluginMemory) -> Json:
     body = _resent(memory)
     details = details_of(memory)
     if details is not None and details.created_at is None and memory.created_at is not None:

@@ -29,7 +29,7 @@ from .wire import (
     read_written,
 )
 
-_HELD = 202
+_PENDING = 202
 _THREAD_BYTES = 500_000
 """Longer JSON is read in a thread."""
 _NO_NAMESPACE = re.compile(
@@ -165,7 +165,7 @@ class PluginClient:
         return reply
 
     def _check(self, reply: HttpReply, *, changes: bool = True) -> None:
-        if reply.status == _HELD and '"held"' in _text(reply):
+        if reply.status == _PENDING and '"pending"' in _text(reply):
             raise Denied(
                 f"The memory plugin at {self._config.place} holds it for review by a person; "
                 "nothing is changed until then."

@@ -24,7 +24,7 @@ from memtui.provider_kit import together
 
 from .id_cache import phrases, plain_words
 from .plugin import Plugin, holds_strange_kinds
-from .wire import CURSOR, KINDS, Hits, Memory, Place
+from .wire import CURSOR, KINDS, Hits, Place, PluginMemory
 
 _BATCH = 8
 _FRUITLESS = 128
@@ -54,7 +54,7 @@ _Searches = Generator[list[_Search], list[Hits], None]
 class Listing:
     """What was found. `finished`: nothing is left to try."""
 
-    memories: dict[Place, Memory] = field(default_factory=dict)
+    memories: dict[Place, PluginMemory] = field(default_factory=dict)
     finished: bool = False
     larger: tuple[str, ...] = ()
     """The namespaces that hold more than a search shows."""

@@ -18,7 +18,7 @@ from datetime import datetime
 from pydantic import ConfigDict, ValidationError
 
 from memtui.backends.plugin_v1.config import NamespaceMap, is_namespace
-from memtui.backends.plugin_v1.wire import Memory, Place
+from memtui.backends.plugin_v1.wire import Place, PluginMemory
 from memtui.contract import (
     Json,
     Model,
@@ -78,7 +78,7 @@ def places(record_id: str, readable: Sequence[str]) -> list[Place]:
     return found
 
 
-def handle_of(memory: Memory) -> RecordHandle:
+def handle_of(memory: PluginMemory) -> RecordHandle:
     """Return a memory's handle.
 
     A caller's id counts only if the memory has the UUID made of it: no memory takes another's name.
@@ -95,9 +95,9 @@ def handle(record_id: str) -> RecordHandle:
     return RecordHandle(provider_key=KEY, provider_record_id=record_id)
 
 
-def record_of(memory: Memory, namespaces: NamespaceMap) -> Record:
+def record_of(memory: PluginMemory, namespaces: NamespaceMap) -> Record:
     """Return a memory as a record; `created_by` is the principal, else the wire's source."""
-    details = details_of(memory) or Details()
+    details = details_of(memory) or PluginDetails()
     metadata = details.metadata
     if others := foreign(memory):
         metadata = {**metadata, FOREIGN: whole(others)}
@@ -125,7 +125,7 @@ def record_of(memory: Memory, namespaces: NamespaceMap) -> Record:
     )
 
 
-class Details(Model):
+class PluginDetails(Model):
     """memtui's own part of a memory; unset fields are not sent."""
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=True)
@@ -150,47 +150,47 @@ class Details(Model):
     metadata: Json = {}
 
 
-def details_of(memory: Memory) -> Details | None:
+def details_of(memory: PluginMemory) -> PluginDetails | None:
     """Return memtui's part of a memory: empty where there is none, None where it cannot be read."""
-    held = memory.raw.get("propagation")
-    if held is None:
-        return Details()
-    if not isinstance(held, dict):
+    pending = memory.raw.get("propagation")
+    if pending is None:
+        return PluginDetails()
+    if not isinstance(pending, dict):
         return None
     try:
-        return Details.model_validate(whole(held.get(OWN, {})))
+        return PluginDetails.model_validate(whole(pending.get(OWN, {})))
     except (ValidationError, RecursionError):
         return None
 
 
-def is_ours(memory: Memory) -> bool:
+def is_ours(memory: PluginMemory) -> bool:
     """Whether the memory carries a part of memtui's."""
-    held = memory.raw.get("propagation")
-    return isinstance(held, dict) and OWN in held
+    pending = memory.raw.get("propagation")
+    return isinstance(pending, dict) and OWN in pending
 
 
-def foreign(memory: Memory | None) -> Json:
+def foreign(memory: PluginMemory | None) -> Json:
     """Return what others keep in a memory's propagation."""
-    held = memory.raw.get("propagation") if memory else None
-    if not isinstance(held, dict):
+    pending = memory.raw.get("propagation") if memory else None
+    if not isinstance(pending, dict):
         return {}
-    return {name: value for name, value in held.items() if name != OWN}
+    return {name: value for name, value in pending.items() if name != OWN}
 
 
-def propagation(details: Details, others: Json) -> Json:
+def propagation(details: PluginDetails, others: Json) -> Json:
     """Return the whole propagation of a memory."""
     return {**others, OWN: details.model_dump(mode="json", exclude_defaults=True)}
 
 
 def details_for(
     request: WriteRequest, *, given_id: str | None, carry_expiry: bool, carry_pin: bool
-) -> tuple[Details, Json]:
+) -> tuple[PluginDetails, Json]:
     """Return memtui's part of a new memory, and others' out of `metadata["propagation"]`."""
     metadata = dict(request.metadata)
     others: Json = {}
     if isinstance(metadata.get(FOREIGN), dict):
         others = {name: value for name, value in metadata.pop(FOREIGN).items() if name != OWN}
-    details = Details(
+    details = PluginDetails(
         **{name: getattr(request, name) for name in _AS_GIVEN},
         id=given_id,
         expires_at=request.expires_at if carry_expiry else None,
@@ -201,7 +201,7 @@ def details_for(
     return details, others
 
 
-def is_expired(memory: Memory, now: datetime) -> bool:
+def is_expired(memory: PluginMemory, now: datetime) -> bool:
     """Whether the memory is past its time, by the plugin's field or by memtui's."""
     details = details_of(memory)
     ends = [memory.expires_at, details.expires_at if details else None]

@@ -22,7 +22,7 @@ from .client import PluginClient
 from .config import NamespaceMap, PluginConfig
 from .id_cache import IdCache, telling_words
 from .memories import is_expired, is_uuid, record_of
-from .wire import IDS, KINDS, MOST_ROWS, HealthReply, Hits, Memory, Place
+from .wire import IDS, KINDS, MOST_ROWS, HealthReply, Hits, Place, PluginMemory
 
 _MOST_NOTED = 100_000
 SCOPE_IDS = ("project_id", "agent_id", "subject_id")
@@ -90,7 +90,7 @@ class Abilities:
 class Lookup:
     """`memory` None and `certain`: it does not exist. Not certain: it was not within reach."""
 
-    memory: Memory | None = None
+    memory: PluginMemory | None = None
     certain: bool = True
 
 
@@ -116,7 +116,7 @@ class Plugin:
         """How many rows the plugin gives at most where that is less than it is asked for."""
         self._asked_at: float | None = None
 
-    def record(self, memory: Memory) -> Record:
+    def record(self, memory: PluginMemory) -> Record:
         """Return a memory as the contract's record."""
         return record_of(memory, self.namespaces)
 
@@ -270,7 +270,7 @@ class Plugin:
             strangers=len(hits.memories) - len(wanted),
         )
 
-    async def _remember(self, memories: Iterable[Memory]) -> None:
+    async def _remember(self, memories: Iterable[PluginMemory]) -> None:
         """Note where memories are, so that they can be found again."""
         known = self._noted
         seen = [one for one in memories if known.get((one.namespace, one.id)) != hash(one.content)]
@@ -320,7 +320,7 @@ class Plugin:
                 whole.add(name)
         return [_lookup(places, found, whole) for places in wanted]
 
-    async def _newest(self, names: Sequence[str]) -> tuple[dict[Place, Memory], set[str]]:
+    async def _newest(self, names: Sequence[str]) -> tuple[dict[Place, PluginMemory], set[str]]:
         """Return the newest of namespaces, and the namespaces that were read whole."""
         hits = await self.search(names)
         found, whole = hits.by_place(), set(names) if hits.whole else set()
@@ -335,13 +335,13 @@ class Plugin:
     async def _by_kinds(self, name: str) -> list[Hits]:
         return await together(partial(self.search, [name], kind=kind) for kind in KINDS)
 
-    async def _by_words(self, place: Place, text: str) -> dict[Place, Memory]:
+    async def _by_words(self, place: Place, text: str) -> dict[Place, PluginMemory]:
         noted = await asyncio.to_thread(self.cache.words, place)
         queries: list[str] = []
         for words in (noted.split(), telling_words(text)):
             if words:  # all of them for a full-text search, the longest for one of substrings
                 queries += [" ".join(words), words[0]]
-        found: dict[Place, Memory] = {}
+        found: dict[Place, PluginMemory] = {}
         for query in dict.fromkeys(queries):
             found |= (await self.search([place[0]], query=query)).by_place()
             if place in found:
@@ -349,11 +349,13 @@ class Plugin:
         return found
 
 
-def holds_strange_kinds(found: Mapping[Place, Memory], name: str) -> bool:
+def holds_strange_kinds(found: Mapping[Place, PluginMemory], name: str) -> bool:
     """Whether a namespace holds a kind that the contract does not know, so that more may hide."""
     return any(one.namespace == name and one.kind not in KINDS for one in found.values())
 
 
-def _lookup(places: Sequence[Place], found: Mapping[Place, Memory], whole: set[str]) -> Lookup:
+def _lookup(
+    places: Sequence[Place], found: Mapping[Place, PluginMemory], whole: set[str]
+) -> Lookup:
     memory = next((found[place] for place in places if place in found), None)
     return Lookup(memory, memory is not None or all(place[0] in whole for place in places))

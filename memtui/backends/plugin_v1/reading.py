@@ -61,8 +61,8 @@ async def query(
     capped = hits.capped
     if asked and not found and (plugin.config.local_fallback or not trusted):
         newest = await plugin.search(names)
-        held = newest if trusted else hits.joined(newest)
-        found = await asyncio.to_thread(_looked_through, plugin, request, asked, held)
+        pending = newest if trusted else hits.joined(newest)
+        found = await asyncio.to_thread(_looked_through, plugin, request, asked, pending)
         capped = newest.capped
         stages.append(_looked(found, newest, trusted=trusted))
     stages.append(
@@ -76,8 +76,10 @@ async def query(
     return ContextBundle(snippets=top, capped=capped or len(found) > len(top)), tuple(stages)
 
 
-def _looked_through(plugin: Plugin, request: QueryRequest, asked: str, held: Hits) -> list[Snippet]:
-    records = [plugin.record(memory) for memory in held.by_place().values()]
+def _looked_through(
+    plugin: Plugin, request: QueryRequest, asked: str, pending: Hits
+) -> list[Snippet]:
+    records = [plugin.record(memory) for memory in pending.by_place().values()]
     found = ranked([record for record in records if _fits(record, request)], asked)
     return sorted(found, key=lambda one: not one.pinned)
 

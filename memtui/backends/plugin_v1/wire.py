@@ -43,7 +43,7 @@ class HealthReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class PluginMemory:
     """A memory as a search returned it; `raw` is exactly what came."""
 
     id: str
@@ -62,9 +62,9 @@ class Memory:
         """What changes whenever the row does; the same in every time zone of the server."""
         created = self.created_at.isoformat() if self.created_at else None
         expires = self.expires_at.isoformat() if self.expires_at else self.raw.get("expires_at")
-        held = [self.namespace, self.id, self.content, self.kind, self.source, self.pin,
+        pending = [self.namespace, self.id, self.content, self.kind, self.source, self.pin,
                 self.raw.get("propagation") or None, created, expires]  # fmt: skip
-        text = json.dumps(held, sort_keys=True, default=str)
+        text = json.dumps(pending, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -72,7 +72,7 @@ class Memory:
 class Hits:
     """What a search returned; past `Plugin`, without what must not be shown."""
 
-    memories: tuple[Memory, ...] = ()
+    memories: tuple[PluginMemory, ...] = ()
     returned: int = 0
     """How many came, with those left out here."""
     capped: bool = False
@@ -90,7 +90,7 @@ class Hits:
         """Whether these are all the memories there are."""
         return not (self.capped or self.unreadable)
 
-    def by_place(self) -> dict[Place, Memory]:
+    def by_place(self) -> dict[Place, PluginMemory]:
         """Return the memories by their place."""
         return {(one.namespace, one.id): one for one in self.memories}
 
@@ -186,7 +186,7 @@ def read_hits(answer: object) -> Hits:
     )  # fmt: skip
 
 
-def _memory(found: object) -> Memory | None:
+def _memory(found: object) -> PluginMemory | None:
     if not isinstance(found, dict):
         return None
     identity, namespace, content = (found.get(name) for name in ("id", "namespace", "content"))
@@ -194,7 +194,7 @@ def _memory(found: object) -> Memory | None:
     if identity is None or not (isinstance(namespace, str) and isinstance(content, str)):
         return None
     kind, source = found.get("kind"), found.get("source")
-    return Memory(
+    return PluginMemory(
         id=identity,
         namespace=namespace,
         content=content,

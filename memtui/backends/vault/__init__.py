@@ -82,9 +82,9 @@ from memtui.scratch import Scratch
 from . import changes, links, notes, search
 from .changes import FactState
 from .facts import NEW_FILE
-from .files import Folder
-from .history import FactsDocument, Version
-from .index import Index, microseconds, unit_path
+from .files import VaultFolder
+from .history import FactsDocument, VaultVersion
+from .index import VaultIndex, microseconds, unit_path
 from .layout import (
     FACTS,
     HISTORY,
@@ -182,8 +182,8 @@ class VaultAdapter(Adapter):
     def __init__(
         self,
         context: BindingContext,
-        folder: Folder,
-        index: Index,
+        folder: VaultFolder,
+        index: VaultIndex,
         *,
         vectors: Vectors | None,
         scratch: Scratch | None,
@@ -237,7 +237,7 @@ class VaultAdapter(Adapter):
         root = Path(os.path.realpath(path))
         if root.exists() and not root.is_dir():
             raise Invalid(f"{root} is not a folder; set the vault's path to one.")
-        folder = Folder(
+        folder = VaultFolder(
             root,
             context.company_id,
             context.now,
@@ -251,7 +251,9 @@ class VaultAdapter(Adapter):
         if context.read_only and not is_writable(context.data_dir):
             scratch = Scratch()
         place = scratch.path if scratch else context.data_dir
-        index = Index(place / INDEX, folder, config.refresh_seconds, writable=not context.read_only)
+        index = VaultIndex(
+            place / INDEX, folder, config.refresh_seconds, writable=not context.read_only
+        )
         folder.known = folder.known or not index.is_empty
         index.refresh(force=True)
         if index.leftovers and not context.read_only:
@@ -310,7 +312,7 @@ class VaultAdapter(Adapter):
         found, usage = self._search(request)
         return search.explain(found).model_copy(update={"usage": usage})
 
-    def _search(self, request: QueryRequest) -> tuple[search.Search, tuple[Usage, ...]]:
+    def _search(self, request: QueryRequest) -> tuple[search.VaultHits, tuple[Usage, ...]]:
         self._index.refresh()
         meaning, trouble = None, ""
         if self._vectors is not None:
@@ -327,7 +329,9 @@ class VaultAdapter(Adapter):
         return self._ask(search.browse, request)
 
     def _ask(
-        self, ask: Callable[[Connection, Folder, RequestT, datetime], ReplyT], request: RequestT
+        self,
+        ask: Callable[[Connection, VaultFolder, RequestT, datetime], ReplyT],
+        request: RequestT,
     ) -> ReplyT:
         self._index.refresh()
         folder, now = self._folder, self._context.now()
@@ -647,7 +651,7 @@ class VaultAdapter(Adapter):
         root = self._folder.root
         if not root.is_dir():
             return EraseReply()
-        gone: dict[str, list[Version]] = {}
+        gone: dict[str, list[VaultVersion]] = {}
         with self._folder.locked():
             for history in sorted(self._folder.scan().signatures):
                 if history.rpartition("/")[2] == HISTORY:

@@ -31,9 +31,9 @@ from memtui.fact_values import pair_of
 
 from . import facts, markdown
 from .facts import FactsFile
-from .files import Folder, encoded, readable
-from .history import Fact, FactsDocument, Frame, Ledger, Version, natural_name
-from .layout import FACTS, Place, own_ids, place_of, source_fields, split_id
+from .files import VaultFolder, encoded, readable
+from .history import FactsDocument, Frame, Ledger, VaultFact, VaultVersion, natural_name
+from .layout import FACTS, VaultPath, own_ids, place_of, source_fields, split_id
 from .notes import check_utf8
 
 _NUMBER = re.compile(r"-\d+$")
@@ -41,7 +41,7 @@ _CONTEXT = 3
 """Lines around a fact by which its place is found again."""
 
 
-def load(folder: Folder, path: str) -> FactsDocument:
+def load(folder: VaultFolder, path: str) -> FactsDocument:
     """Read a facts file. Raises `Invalid` if it cannot be read."""
     loaded = FactsDocument.read(folder, path)
     if isinstance(loaded, Problem):
@@ -49,7 +49,7 @@ def load(folder: Folder, path: str) -> FactsDocument:
     return loaded
 
 
-def _to_change(folder: Folder, path: str) -> FactsDocument:
+def _to_change(folder: VaultFolder, path: str) -> FactsDocument:
     document = load(folder, path)
     if document.content.problem:
         message = document.content.problem.message
@@ -58,19 +58,19 @@ def _to_change(folder: Folder, path: str) -> FactsDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ReadFact:
     """A fact as it was last read."""
 
     text: str
     topic: str | None
     valid_from: datetime | None
 
-    def is_of(self, fact: Fact) -> bool:
+    def is_of(self, fact: VaultFact) -> bool:
         """Whether a fact is still as it was read."""
         return (self.text, self.topic) == (fact.bullet.text, fact.bullet.namespace)
 
 
-def note_hand_edits(folder: Folder, path: str, known: Mapping[str, Known]) -> None:
+def note_hand_edits(folder: VaultFolder, path: str, known: Mapping[str, ReadFact]) -> None:
     """Write down what hands changed in a facts file since its facts were `known`, by name.
 
     The file itself says only what holds now, and when it last changed. Takes the lock itself.
@@ -85,7 +85,7 @@ def note_hand_edits(folder: Folder, path: str, known: Mapping[str, Known]) -> No
             document.save(document.content.joined())
 
 
-def _noted(folder: Folder, path: str, known: Mapping[str, Known]) -> FactsDocument | None:
+def _noted(folder: VaultFolder, path: str, known: Mapping[str, ReadFact]) -> FactsDocument | None:
     """Return a facts file with what hands changed in its history; None: both stay as they are."""
     document = FactsDocument.read(folder, path)
     if isinstance(document, Problem):
@@ -96,7 +96,9 @@ def _noted(folder: Folder, path: str, known: Mapping[str, Known]) -> FactsDocume
         fact = document.facts.get(name)
         is_recorded = fact.recorded is not None if fact else bool(ledger.of(name))
         if not is_recorded and (fact is None or not old.is_of(fact)):
-            version = Version(fact=name, text=old.text, topic=old.topic, valid_from=old.valid_from)
+            version = VaultVersion(
+                fact=name, text=old.text, topic=old.topic, valid_from=old.valid_from
+            )
             ledger.append(version.closed(moment))
     for name, fact in document.facts.items():
         old_fact = known.get(name)
@@ -112,7 +114,7 @@ def _noted(folder: Folder, path: str, known: Mapping[str, Known]) -> FactsDocume
 
 
 def write(
-    folder: Folder, request: WriteRequest, scope_folder: str
+    folder: VaultFolder, request: WriteRequest, scope_folder: str
 ) -> tuple[str, tuple[Record, FactState] | None]:
     """Store a fact; return its id, and what an upsert replaced as it was."""
     check_utf8(request.content)
@@ -128,7 +130,7 @@ def write(
             "created_at": old.current.created_at if old else request.created_at or moment,
             "file_before_ns": document.file_ns,
         }
-        version = Version(
+        version = VaultVersion(
             fact=old.name if old else _new_name(document, text, namespace),
             text=text,
             topic=namespace if old is None else old.bullet.namespace,
@@ -147,7 +149,7 @@ def write(
     name = _new_name(document, text, namespace)
     content, frame = _with_new_fact(document, text, namespace)
     document.ledger.append(
-        Version(
+        VaultVersion(
             fact=name,
             text=text,
             topic=namespace,
@@ -168,7 +170,7 @@ def _new_name(document: FactsDocument, text: str, namespace: str | None) -> str:
 
 
 def _write_window(
-    document: FactsDocument, old: Fact | None, version: Version, now: datetime
+    document: FactsDocument, old: VaultFact | None, version: VaultVersion, now: datetime
 ) -> None:
     """Let a fact say something in a window alone; outside of it, it says what it said.
 
@@ -181,7 +183,7 @@ def _write_window(
         raise Invalid("What holds ends after it begins; give a later end, or an earlier begin.")
     if old is not None and old.recorded is None:
         document.ledger.append(old.current)
-    lines: list[tuple[Version, str]] = []
+    lines: list[tuple[VaultVersion, str]] = []
     own = document.ledger.of(version.fact)
     for line, one in zip(document.ledger.lines_of(version.fact), own, strict=True):
         rest = one.outside(begin, version.valid_to)
@@ -210,7 +212,7 @@ def _write_window(
 
 def _same(
     document: FactsDocument, request: WriteRequest, text: str, namespace: str | None
-) -> Fact | None:
+) -> VaultFact | None:
     """The fact that an upsert replaces."""
     if request.mode is not WriteMode.UPSERT:
         return None
@@ -279,7 +281,7 @@ def _check_edit(
         )
 
 
-def correct(folder: Folder, request: CorrectRequest, path: str, name: str) -> None:
+def correct(folder: VaultFolder, request: CorrectRequest, path: str, name: str) -> None:
     """Change a fact that holds; a new text opens a new version."""
     document = _to_change(folder, path)
     fact = document.facts[name]
@@ -314,7 +316,7 @@ def correct(folder: Folder, request: CorrectRequest, path: str, name: str) -> No
     _replace(document, fact, text, wanted, folder.now())
 
 
-def _rival(document: FactsDocument, fact: Fact, text: str) -> Fact | None:
+def _rival(document: FactsDocument, fact: VaultFact, text: str) -> VaultFact | None:
     """The fact that has the key, or the very text, which a correction would give this one."""
     pair = pair_of(text)
     if text == fact.bullet.text or (pair and fact.bullet.pair and pair.key == fact.bullet.pair.key):
@@ -329,7 +331,7 @@ def _rival(document: FactsDocument, fact: Fact, text: str) -> Fact | None:
 
 def _replace(
     document: FactsDocument,
-    fact: Fact,
+    fact: VaultFact,
     text: str,
     changes: dict[str, Any],
     start: datetime,
@@ -360,7 +362,7 @@ def _replace(
     document.save(content)
 
 
-def forget(folder: Folder, path: str, names: Sequence[str]) -> None:
+def forget(folder: VaultFolder, path: str, names: Sequence[str]) -> None:
     """Remove facts from the file; their versions stay, closed."""
     document = _to_change(folder, path)
     document.note_hand_edits()
@@ -382,7 +384,7 @@ def forget(folder: Folder, path: str, names: Sequence[str]) -> None:
 
 
 def _close(
-    document: FactsDocument, fact: Fact, moment: datetime, *, has_twin: bool = False
+    document: FactsDocument, fact: VaultFact, moment: datetime, *, has_twin: bool = False
 ) -> None:
     ended = fact.current.closed(moment).model_copy(update={"has_twin": has_twin})
     if fact.recorded is None:
@@ -391,14 +393,14 @@ def _close(
         document.ledger.put(fact.recorded, ended)
 
 
-def erase(folder: Folder, path: str, request: EraseRequest) -> list[Version]:
+def erase(folder: VaultFolder, path: str, request: EraseRequest) -> list[VaultVersion]:
     """Return the versions of facts that are gone, and erase them where that is to be applied.
 
     A fact that holds keeps its history, whoever it is about.
     """
     document = load(folder, path)
     place, wanted = place_of(path), set(request.record_ids)
-    found: list[Version] = []
+    found: list[VaultVersion] = []
     for name in dict.fromkeys(version.fact for version in document.ledger.versions):
         versions = document.ledger.of(name)
         is_meant = f"{path}#{name}" in wanted or _is_of(request.scope, place, versions)
@@ -411,7 +413,7 @@ def erase(folder: Folder, path: str, request: EraseRequest) -> list[Version]:
     return found
 
 
-def _is_of(scope: Scope, place: Place, versions: Sequence[Version]) -> bool:
+def _is_of(scope: Scope, place: VaultPath, versions: Sequence[VaultVersion]) -> bool:
     """Whether a fact is a project's, or about a subject, wherever it is kept."""
     if scope.project_id is not None:
         return place.project_id == scope.project_id
@@ -465,13 +467,13 @@ class FactState:
         return cls(**data | lists)
 
 
-def _created(fact: Fact) -> str | None:
+def _created(fact: VaultFact) -> str | None:
     moment = fact.current.created_at
     return moment.isoformat() if moment else None
 
 
 def check_restore(
-    folder: Folder, path: str, states: Mapping[str, FactState], seen: Mapping[str, str]
+    folder: VaultFolder, path: str, states: Mapping[str, FactState], seen: Mapping[str, str]
 ) -> None:
     """Raise `Conflict` if any of the facts is neither as it was `seen` nor what memtui left there.
 
@@ -494,7 +496,7 @@ def check_restore(
             raise Conflict(reason, current=document.record_of(fact), proposed=text)
 
 
-def restore(folder: Folder, path: str, states: Mapping[str, FactState]) -> None:
+def restore(folder: VaultFolder, path: str, states: Mapping[str, FactState]) -> None:
     """Put facts of one file back exactly: the lines' bytes, their places, their history."""
     document = load(folder, path)
     document.note_hand_edits()
@@ -524,7 +526,11 @@ def restore(folder: Folder, path: str, states: Mapping[str, FactState]) -> None:
 
 
 def _take_out(
-    document: FactsDocument, slots: list[str], gone: Sequence[Fact], *, forgotten: Collection[str]
+    document: FactsDocument,
+    slots: list[str],
+    gone: Sequence[VaultFact],
+    *,
+    forgotten: Collection[str],
 ) -> None:
     """Remove facts, and what adding each of them had put around it if nothing uses it since.
 

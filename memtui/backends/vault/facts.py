@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from memtui.contract import Invalid, Problem
-from memtui.fact_values import Pair, pair_of
+from memtui.fact_values import FactPair, pair_of
 from memtui.patterns import late_pattern
 
 from . import markdown
@@ -45,7 +45,7 @@ class Bullet:
     details: str = ""
 
     @property
-    def pair(self) -> Pair | None:
+    def pair(self) -> FactPair | None:
         """Key and value of a `key: value` fact."""
         return pair_of(self.text)
 

@@ -72,7 +72,7 @@ def readable(content: str) -> str:
     return content
 
 
-class Folder:
+class VaultFolder:
     """The files of one company's vault. Paths are relative to it, with POSIX separators."""
 
     def __init__(

@@ -23,7 +23,7 @@ from memtui.wording import misfit
 
 from . import facts, markdown
 from .facts import Bullet
-from .files import File, Folder
+from .files import File, VaultFolder
 from .layout import StoredRecord, handle_of, history_path, place_of, source_of
 
 
@@ -40,7 +40,7 @@ class Frame(Model):
     new_file: bool = False
 
 
-class Version(Model):
+class VaultVersion(Model):
     """One value of a fact and the window in which it held."""
 
     fact: str
@@ -90,7 +90,7 @@ class Version(Model):
             ) from error
         return line
 
-    def closed(self, moment: datetime | None) -> Version:
+    def closed(self, moment: datetime | None) -> VaultVersion:
         """Return it with its window closed at `moment`, or at its start if that is later."""
         known = [time for time in (moment, self.valid_from) if time is not None]
         ended = {"valid_to": max(known, default=None), "leaves": False, "file_before_ns": None}
@@ -111,13 +111,13 @@ class Version(Model):
         begins = self.valid_from is None or self.valid_from <= moment
         return begins and (self.valid_to is None or moment < self.valid_to)
 
-    def seen_at(self, moment: datetime) -> Version:
+    def seen_at(self, moment: datetime) -> VaultVersion:
         """Return it as the history has it at a moment: what lay ahead may have come by then."""
         waits = self.valid_from is not None and self.valid_from > moment
         leaves = self.valid_to is not None and self.valid_to > moment
         return self.model_copy(update={"waits": waits, "leaves": leaves})
 
-    def outside(self, begin: datetime, end: datetime | None) -> list[Version]:
+    def outside(self, begin: datetime, end: datetime | None) -> list[VaultVersion]:
         """Return what is left of it, outside of a window."""
         parts = []
         if self.valid_from is None or self.valid_from < begin:
@@ -143,11 +143,11 @@ class Ledger:
         self._index: dict[str, list[int]] | None = None
         """The places of each fact's lines; None after a line was added or taken out."""
 
-    def _read(self, line: str, number: int) -> Version | None:
+    def _read(self, line: str, number: int) -> VaultVersion | None:
         if not line.strip():
             return None
         try:
-            return Version.model_validate_json(line)
+            return VaultVersion.model_validate_json(line)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "line"
@@ -160,16 +160,16 @@ class Ledger:
         return "".join(line for line, _ in self._rows)
 
     @property
-    def versions(self) -> list[Version]:
+    def versions(self) -> list[VaultVersion]:
         """Every version, in the order of the file."""
         return [version for _, version in self._rows if version is not None]
 
-    def of(self, fact: str) -> list[Version]:
+    def of(self, fact: str) -> list[VaultVersion]:
         """Return a fact's versions, oldest first."""
         found = (self._rows[place][1] for place in self._places(fact))
         return [version for version in found if version is not None]
 
-    def lines_of(self, fact: str, *, without: Version | None = None) -> list[str]:
+    def lines_of(self, fact: str, *, without: VaultVersion | None = None) -> list[str]:
         """Return the exact lines of a fact, except that of one version."""
         rows = [self._rows[place] for place in self._places(fact)]
         return [line for line, version in rows if without is None or version is not without]
@@ -182,11 +182,11 @@ class Ledger:
                     self._index.setdefault(version.fact, []).append(place)
         return self._index.get(fact, [])
 
-    def append(self, version: Version) -> None:
+    def append(self, version: VaultVersion) -> None:
         """Add a version as the last line."""
         self._append(version.line(), version)
 
-    def _append(self, line: str, version: Version | None) -> None:
+    def _append(self, line: str, version: VaultVersion | None) -> None:
         if self._rows and not self._rows[-1][0].endswith("\n"):
             last, known = self._rows[-1]
             self._rows[-1] = f"{last}\n", known
@@ -194,7 +194,7 @@ class Ledger:
             self._index.setdefault(version.fact, []).append(len(self._rows))
         self._rows.append((line, version))
 
-    def put(self, old: Version, new: Version) -> None:
+    def put(self, old: VaultVersion, new: VaultVersion) -> None:
         """Put `new` on the line of `old`."""
         place = next(i for i in self._places(old.fact) if self._rows[i][1] is old)
         self._rows[place] = new.line(), new
@@ -212,16 +212,16 @@ class Ledger:
 
 
 @dataclass(slots=True)
-class Fact:
+class VaultFact:
     """One fact that holds: its bullet, and its version if anybody wrote one down."""
 
     name: str
     bullet: Bullet
-    recorded: Version | None
+    recorded: VaultVersion | None
     """The open line of the history file."""
-    current: Version
+    current: VaultVersion
     """What holds: the recorded version, or what a hand edit made of it."""
-    past: tuple[Version, ...] = ()
+    past: tuple[VaultVersion, ...] = ()
     """Oldest first."""
 
     def revision(self, tags: Sequence[str]) -> str:
@@ -239,13 +239,15 @@ class Fact:
 class FactsDocument:
     """One scope's facts as they stand on disk."""
 
-    def __init__(self, folder: Folder, path: str, file: File | None, history: File | None) -> None:
+    def __init__(
+        self, folder: VaultFolder, path: str, file: File | None, history: File | None
+    ) -> None:
         self.path = path
         self.file = file
         self.history = history
         self.content = facts.parse(file.content if file else "")
         self.ledger = Ledger(history.content if history else "")
-        self.facts: dict[str, Fact] = {}
+        self.facts: dict[str, VaultFact] = {}
         """By name, in the order of the file."""
         self.changed_at = file.modified if file else folder.now()
         """When hands last changed it; nobody knows when they removed it."""
@@ -256,7 +258,7 @@ class FactsDocument:
         self._name_facts()
 
     @classmethod
-    def read(cls, folder: Folder, path: str) -> FactsDocument | Problem:
+    def read(cls, folder: VaultFolder, path: str) -> FactsDocument | Problem:
         """Read a facts file and its history; a `Problem` where either cannot be read."""
         file = folder.read(path)
         if isinstance(file, Problem):
@@ -311,12 +313,12 @@ class FactsDocument:
                 lines = self.ledger.lines_of(version.fact, without=version)
                 self.ledger.set_lines(version.fact, lines)
 
-    def _bullet_of(self, version: Version) -> Bullet | None:
+    def _bullet_of(self, version: VaultVersion) -> Bullet | None:
         said = version.topic, version.text
         found = (one for one in self.content.bullets if (one.namespace, one.text) == said)
         return next(found, None)
 
-    def show(self, bullet: Bullet | None, version: Version | None) -> None:
+    def show(self, bullet: Bullet | None, version: VaultVersion | None) -> None:
         """Let the file say `version` in the place of a bullet; None: nothing, or in a new place."""
         content = self.content
         if version is None:
@@ -375,24 +377,26 @@ class FactsDocument:
             candidate = f"{name}-{number}"
         return candidate
 
-    def _fact(self, name: str, bullet: Bullet, recorded: Version | None) -> Fact:
+    def _fact(self, name: str, bullet: Bullet, recorded: VaultVersion | None) -> VaultFact:
         past = tuple(v for v in self.ledger.of(name) if v.is_past)
         said = {"text": bullet.text, "topic": bullet.namespace}
-        plain = Version(fact=name, **said)
+        plain = VaultVersion(fact=name, **said)
         if recorded is not None and recorded.text == bullet.text:
             if recorded.topic == bullet.namespace:
-                return Fact(name, bullet, recorded, recorded, past)
+                return VaultFact(name, bullet, recorded, recorded, past)
             plain = recorded.model_copy(update=said)
         if recorded is None:
             since = self.changed_at if past else None
-            return Fact(name, bullet, None, plain.model_copy(update={"valid_from": since}), past)
+            return VaultFact(
+                name, bullet, None, plain.model_copy(update={"valid_from": since}), past
+            )
         ended = recorded.closed(self.changed_at)
         update = {
             "valid_from": ended.valid_to,
             "created_at": recorded.created_at,
             "updated_at": self.changed_at,
         }
-        return Fact(name, bullet, recorded, plain.model_copy(update=update), (*past, ended))
+        return VaultFact(name, bullet, recorded, plain.model_copy(update=update), (*past, ended))
 
     def note_hand_edits(self) -> None:
         """Write down what hands changed: before memtui itself changes the file's time."""
@@ -431,7 +435,7 @@ class FactsDocument:
                 self.ledger.put(version, version.model_copy(update={"file_before_ns": None}))
         self.folder.replace(history_path(self.path), self.ledger.joined())
 
-    def versions_of(self, name: str) -> list[Version]:
+    def versions_of(self, name: str) -> list[VaultVersion]:
         """Return a fact's versions, oldest first, hand edits included; also of one that is gone.
 
         Those that lie ahead are the last.
@@ -467,7 +471,7 @@ class FactsDocument:
             ]
         return found
 
-    def _names(self, version: Version) -> str:
+    def _names(self, version: VaultVersion) -> str:
         return version.subject_id or self._place.subject_id or ""
 
     def find(self, name: str) -> StoredRecord | None:
@@ -475,7 +479,7 @@ class FactsDocument:
         fact = self.facts.get(name)
         return StoredRecord(self.record_of(fact), self._place.area) if fact else None
 
-    def record_of(self, fact: Fact) -> Record:
+    def record_of(self, fact: VaultFact) -> Record:
         """Return a fact that holds as a record."""
         more: Json = {"details": fact.bullet.details} if fact.bullet.details else {}
         since = fact.current.valid_from
@@ -487,7 +491,7 @@ class FactsDocument:
         )
 
     def _record(
-        self, version: Version, line: int, revision: str, more: Json | None = None
+        self, version: VaultVersion, line: int, revision: str, more: Json | None = None
     ) -> Record:
         place, pair = self._place, pair_of(version.text)
         more = more or {}

@@ -36,7 +36,7 @@ from memtui.text_analysis import TOKENIZER, indexed
 from memtui.text_analysis import folded as folded_text
 
 from . import changes, notes
-from .files import Folder
+from .files import VaultFolder
 from .history import FactsDocument
 from .layout import (
     FACTS,
@@ -172,11 +172,11 @@ _FUNCTIONS: Mapping[str, tuple[int, Callable[..., Any]]] = {
 }
 
 
-class Index:
+class VaultIndex:
     """Full-text and field index over one vault."""
 
     def __init__(
-        self, path: Path, folder: Folder, refresh_seconds: float, *, writable: bool = True
+        self, path: Path, folder: VaultFolder, refresh_seconds: float, *, writable: bool = True
     ) -> None:
         """Set it up; what hands change in facts is written beside them where that is `writable`."""
         self._path = path
@@ -390,7 +390,7 @@ class Index:
         own = "SELECT 1 FROM files WHERE instr(path, ?) = 0 LIMIT 1"
         return self.read(lambda c: c.execute(own, (f"/{WORKSPACE}/",)).fetchone()) is None
 
-    def without(self, ids: Collection[str], now: datetime) -> Index:
+    def without(self, ids: Collection[str], now: datetime) -> VaultIndex:
         """Return a copy in memory in which some records are forgotten, and which follows no file.
 
         Raises:
@@ -417,10 +417,10 @@ class Index:
         self._database.close()
 
 
-class _Still(Index):
+class _Still(VaultIndex):
     """An index in memory that stays as it was filled."""
 
-    def __init__(self, folder: Folder, fill: Callable[[sqlite3.Connection], None]) -> None:
+    def __init__(self, folder: VaultFolder, fill: Callable[[sqlite3.Connection], None]) -> None:
         super().__init__(Path(), folder, 0, writable=False)
         self._database = _database(None)
         self._database.run(fill)
@@ -455,13 +455,13 @@ def _scrub(connection: sqlite3.Connection) -> bool:
     return scrub(connection)
 
 
-def _known_facts(connection: sqlite3.Connection, path: str) -> dict[str, changes.Known] | None:
+def _known_facts(connection: sqlite3.Connection, path: str) -> dict[str, changes.ReadFact] | None:
     """Return the facts of a file as they were last read, by name; None: it is a new one."""
     if connection.execute("SELECT 1 FROM files WHERE path = ?", (path,)).fetchone() is None:
         return None
     query = "SELECT id, text, topic, valid_from FROM records WHERE path = ? AND is_current"
     return {
-        split_id(row["id"])[1] or "": changes.Known(
+        split_id(row["id"])[1] or "": changes.ReadFact(
             row["text"], row["topic"], moment(row["valid_from"])
         )
         for row in connection.execute(query, (path,))
@@ -505,7 +505,7 @@ def unit_path(path: str) -> str | None:
     return facts_path if place_of(facts_path).is_facts else None
 
 
-def _load_note(folder: Folder, path: str, *, is_plain: bool = False) -> _Unit | None:
+def _load_note(folder: VaultFolder, path: str, *, is_plain: bool = False) -> _Unit | None:
     file = folder.read(path, is_plain=is_plain)
     if file is None:
         return None
@@ -522,7 +522,7 @@ def _load_note(folder: Folder, path: str, *, is_plain: bool = False) -> _Unit | 
     return _Unit(file.signature, [note[1]], problems)
 
 
-def _load_facts(folder: Folder, path: str) -> _Unit | None:
+def _load_facts(folder: VaultFolder, path: str) -> _Unit | None:
     beside = history_path(path)
     loaded = FactsDocument.read(folder, path)
     if isinstance(loaded, Problem):
@@ -539,7 +539,7 @@ def _load_facts(folder: Folder, path: str) -> _Unit | None:
     return _Unit(signature, loaded.records(), problems, loaded.is_ahead)
 
 
-def _read_in_parts(folder: Folder, paths: Sequence[str]) -> Iterator[dict[str, _Unit | None]]:
+def _read_in_parts(folder: VaultFolder, paths: Sequence[str]) -> Iterator[dict[str, _Unit | None]]:
     """Read files, as many together as memory is sure to hold."""
     part: dict[str, _Unit | None] = {}
     chars = 0
@@ -713,17 +713,17 @@ def _beside(path: str, record: Record) -> tuple[str | None, int]:
     return None, 0
 
 
-def record_of(row: sqlite3.Row, folder: Folder) -> Record:
+def record_of(row: sqlite3.Row, folder: VaultFolder) -> Record:
     """Return a row of `records` as a record."""
     return Record(**_fields(row, folder))
 
 
-def snippet_of(row: sqlite3.Row, folder: Folder, score: float) -> Snippet:
+def snippet_of(row: sqlite3.Row, folder: VaultFolder, score: float) -> Snippet:
     """Return a row of `records` as a query returns it."""
     return Snippet(**_fields(row, folder), score=score)
 
 
-def _fields(row: sqlite3.Row, folder: Folder) -> Json:
+def _fields(row: sqlite3.Row, folder: VaultFolder) -> Json:
     company_id = folder.company_id
     return dict(
         handle=handle_of(row["id"]),

@@ -62,7 +62,7 @@ _NAMED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class VaultPath:
     """What a path says about the records in it."""
 
     area: Area
@@ -107,7 +107,7 @@ class StoredRecord:
 
 
 @lru_cache(maxsize=1024)
-def place_of(path: str) -> Place:
+def place_of(path: str) -> VaultPath:
     """Say whose records the file at `path` (relative, POSIX separators) holds."""
     top, *rest = path.split("/")
     if top == SYSTEM and rest:
@@ -117,10 +117,10 @@ def place_of(path: str) -> Place:
     if top in _NAMED and len(rest) > 1:
         area, field = _NAMED[top]
         return _place(area, f"{top}/{rest[0]}", rest[1:], **{field: decode_name(rest[0])})
-    return Place(Area.COMPANY, "")
+    return VaultPath(Area.COMPANY, "")
 
 
-def _place(area: Area, folder: str, inner: list[str], **owner: str) -> Place:
+def _place(area: Area, folder: str, inner: list[str], **owner: str) -> VaultPath:
     kind = _NOTE_FOLDERS.get(inner[0], "note") if len(inner) > 1 else "note"
     if inner[0] == WORKSPACE:
         kind = "document"
@@ -128,7 +128,7 @@ def _place(area: Area, folder: str, inner: list[str], **owner: str) -> Place:
         kind = "fact"
     elif inner[:2] == ["memory", "guidance"] and len(inner) > 2:
         kind = "guidance"
-    return Place(area, folder, kind, is_facts=inner == [FACTS], **owner)
+    return VaultPath(area, folder, kind, is_facts=inner == [FACTS], **owner)
 
 
 def is_document(path: str) -> bool:
@@ -203,7 +203,7 @@ def history_path(facts_path: str) -> str:
     return facts_path.removesuffix(FACTS) + HISTORY
 
 
-def own_ids(scope: Scope, place: Place) -> dict[str, str | None]:
+def own_ids(scope: Scope, place: VaultPath) -> dict[str, str | None]:
     """Return the ids that a record of `scope` has beside those of its place."""
     ids = {name: getattr(scope, name) for name in IDS}
     return {name: None if id_ == getattr(place, name, None) else id_ for name, id_ in ids.items()}

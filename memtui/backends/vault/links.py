@@ -17,7 +17,7 @@ from typing import NamedTuple
 from memtui.contract import OWNER_FIELDS, Link, Links, Scope, folded
 from memtui.provider_kit.pages import MOST_BACKLINKS
 
-from .files import Folder
+from .files import VaultFolder
 from .index import FILE
 from .layout import Area, handle_of, sees
 from .markdown import link_name
@@ -25,7 +25,7 @@ from .markdown import link_name
 
 def links_of(
     connection: sqlite3.Connection,
-    folder: Folder,
+    folder: VaultFolder,
     ids: Collection[str],
     scope: Scope,
     now: int | None,
@@ -94,7 +94,7 @@ def _chosen(
 
 def _ends(
     connection: sqlite3.Connection,
-    folder: Folder,
+    folder: VaultFolder,
     ids: Collection[str | None],
     scope: Scope,
     now: int | None,
@@ -119,7 +119,7 @@ def _ends(
     return found
 
 
-def _link_of(row: sqlite3.Row, end: _End | None, folder: Folder) -> Link:
+def _link_of(row: sqlite3.Row, end: _End | None, folder: VaultFolder) -> Link:
     return Link(
         target=f"{row['target']}#{row['heading']}" if row["heading"] else row["target"],
         words=row["words"],

@@ -67,7 +67,7 @@ class _TooMany(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class VaultDocument:
     """A markdown file in parts; joined in order they are the file, to the character."""
 
     head: str
@@ -94,18 +94,18 @@ class Document:
         return before.count("\n") + 1
 
 
-def split(content: str) -> Document | Problem:
+def split(content: str) -> VaultDocument | Problem:
     """Take a file apart. An opening fence that is never closed is a `Problem`."""
     opening = _OPEN.match(content)
     if opening is None:
         bom = "\ufeff" if content.startswith("\ufeff") else ""
         first = content.find("\n")
         newline = "\r\n" if first > 0 and content[first - 1] == "\r" else "\n"
-        return _with_body(Document(bom, None, "", "", "", "", newline), content[len(bom) :])
+        return _with_body(VaultDocument(bom, None, "", "", "", "", newline), content[len(bom) :])
     closing = _CLOSE.search(content, opening.end())
     if closing is None:
         return Problem(message="The frontmatter is opened by --- but never closed.")
-    document = Document(
+    document = VaultDocument(
         opening.group(),
         content[opening.end() : closing.start()],
         closing.group(),
@@ -117,7 +117,7 @@ def split(content: str) -> Document | Problem:
     return _with_body(document, content[closing.end() :])
 
 
-def _with_body(document: Document, body: str) -> Document:
+def _with_body(document: VaultDocument, body: str) -> VaultDocument:
     newline = document.newline
     lead = newline if document.front is not None and body.startswith(newline) else ""
     rest = body[len(lead) :]
@@ -125,14 +125,14 @@ def _with_body(document: Document, body: str) -> Document:
     return replace(document, lead=lead, text=rest[: len(rest) - len(trail)], trail=trail)
 
 
-def read(content: str) -> tuple[Document, Json, str]:
+def read(content: str) -> tuple[VaultDocument, Json, str]:
     """Take a file apart: its parts, its properties, and why those cannot be read whole.
 
     Frontmatter that is never closed is text.
     """
     document = split(content)
     if isinstance(document, Problem):
-        return _with_body(Document("", None, "", "", "", ""), content), {}, document.message
+        return _with_body(VaultDocument("", None, "", "", "", ""), content), {}, document.message
     fields = parse(document.front)
     if isinstance(fields, Problem):
         return document, salvaged(document.front), fields.message
@@ -145,14 +145,14 @@ def compose(fields: Json, text: str) -> str:
     return f"---\n{front}---\n\n{text}\n"
 
 
-def with_line_ends_of(document: Document, text: str) -> str:
+def with_line_ends_of(document: VaultDocument, text: str) -> str:
     """Return `text` with CR LF at its line ends where all of the document's have it."""
     if document.newline == "\n" or _BARE_NEWLINE.search(document.joined()):
         return text
     return _BARE_NEWLINE.sub(document.newline, text)
 
 
-def with_text(document: Document, text: str) -> Document:
+def with_text(document: VaultDocument, text: str) -> VaultDocument:
     """Return `document` with another text, only its body changed.
 
     Raises `Invalid` if the text cannot be told apart from the file around it.
@@ -341,7 +341,7 @@ def _plain(value: Any, budget: list[int]) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
 
 
-def with_fields(document: Document, fields: Json) -> Document:
+def with_fields(document: VaultDocument, fields: Json) -> VaultDocument:
     """Return `document` with frontmatter `fields` set, all other lines left as they are.
 
     Raises `Invalid` where a field cannot be changed without rewriting what is around it.

@@ -31,11 +31,11 @@ from memtui.patterns import late_pattern
 from memtui.provider_kit import read_moment
 
 from . import markdown
-from .files import File, Folder, decoded, encoded, readable
+from .files import File, VaultFolder, decoded, encoded, readable
 from .layout import (
     IDS,
-    Place,
     StoredRecord,
+    VaultPath,
     handle_of,
     note_folder,
     own_ids,
@@ -43,7 +43,7 @@ from .layout import (
     source_fields,
     source_of,
 )
-from .markdown import Document
+from .markdown import VaultDocument
 
 Written = Callable[[str], str | None]
 """The digest of what memtui last put at a path: empty for a removal, None if it is not known."""
@@ -63,8 +63,8 @@ _OWNER_LINE = late_pattern(rf"^\s*(?:{'|'.join(OWNER_FIELDS)})\s*:", re.MULTILIN
 
 
 def read(
-    folder: Folder, path: str, file: File | Problem
-) -> tuple[Document, StoredRecord] | Problem:
+    folder: VaultFolder, path: str, file: File | Problem
+) -> tuple[VaultDocument, StoredRecord] | Problem:
     """Read a note; where its frontmatter is broken, the record's `problem` says so.
 
     Where broken frontmatter may say whose the note is, it is a `Problem`.
@@ -81,13 +81,13 @@ def read(
     return document, stored
 
 
-def _may_name_owner(document: Document) -> bool:
+def _may_name_owner(document: VaultDocument) -> bool:
     if document.front is None:  # it was never closed, so it is part of the text
         return _OWNER_LINE.search(document.text) is not None
     return any(name in document.front for name in OWNER_FIELDS)
 
 
-def read_document(folder: Folder, path: str, file: File) -> StoredRecord | None:
+def read_document(folder: VaultFolder, path: str, file: File) -> StoredRecord | None:
     """Read a file of a project's own; an empty one is not a record.
 
     Of its frontmatter title, topic, tags and aliases count: it is not written for memtui, and says
@@ -124,7 +124,7 @@ def read_document(folder: Folder, path: str, file: File) -> StoredRecord | None:
 
 
 def _record(
-    folder: Folder, path: str, document: Document, fields: Json, file: File
+    folder: VaultFolder, path: str, document: VaultDocument, fields: Json, file: File
 ) -> StoredRecord:
     stem, text, place = _stem(path), readable(document.text), place_of(path)
     heading = _HEADING.match(text)
@@ -228,7 +228,7 @@ def _metadata(fields: Json) -> Json:
     return others | own if isinstance(own, dict) else others
 
 
-def load(folder: Folder, path: str) -> tuple[Document, StoredRecord] | None:
+def load(folder: VaultFolder, path: str) -> tuple[VaultDocument, StoredRecord] | None:
     """Read a note; None where there is no file. Raises `Invalid` where it cannot be read."""
     file = folder.read(path)
     if file is None:
@@ -251,7 +251,7 @@ def _require_whole(record: Record) -> None:
         raise Invalid(not_whole(record))
 
 
-def write(folder: Folder, request: WriteRequest, scope_folder: str) -> str:
+def write(folder: VaultFolder, request: WriteRequest, scope_folder: str) -> str:
     """Store a note and return its id. The caller holds the vault's lock."""
     wanted = request.record_id or ""
     if wanted.endswith(".md") and place_of(wanted).folder == scope_folder:
@@ -265,7 +265,7 @@ def write(folder: Folder, request: WriteRequest, scope_folder: str) -> str:
     raise Conflict(f"No free file name is left for {stem}.md; give the note another title.")
 
 
-def _write_to(folder: Folder, path: str, request: WriteRequest) -> str:
+def _write_to(folder: VaultFolder, path: str, request: WriteRequest) -> str:
     if folder.create(path, _content(request, place_of(path), folder.now())):
         return path
     document, stored = load(folder, path) or (None, None)
@@ -297,7 +297,7 @@ def _path_stem(request: WriteRequest, folder: str, now: datetime) -> str:
     return f"{note_folder(folder, request.kind)}/{day}-{short or 'note'}"
 
 
-def _content(request: WriteRequest, place: Place, now: datetime) -> str:
+def _content(request: WriteRequest, place: VaultPath, now: datetime) -> str:
     """Return the file that a write makes.
 
     Raises `Invalid` for text that UTF-8 cannot carry, and for metadata that is too large or deep.
@@ -315,7 +315,7 @@ def _content(request: WriteRequest, place: Place, now: datetime) -> str:
     return content
 
 
-def _fields(request: WriteRequest, place: Place) -> Json:
+def _fields(request: WriteRequest, place: VaultPath) -> Json:
     """Return the frontmatter that a request sets, only what differs from what the path says."""
     fields: Json = {
         "created_by": request.created_by,
@@ -343,7 +343,7 @@ def check_utf8(text: str) -> None:
         ) from None
 
 
-def correct(folder: Folder, request: CorrectRequest, path: str) -> None:
+def correct(folder: VaultFolder, request: CorrectRequest, path: str) -> None:
     """Change a note's text, or lines of its frontmatter, and nothing else."""
     document, stored = load(folder, path) or (None, None)
     if document is None or stored is None:
@@ -369,7 +369,9 @@ def correct(folder: Folder, request: CorrectRequest, path: str) -> None:
     _save(folder, path, document, request.text, fields)
 
 
-def _save(folder: Folder, path: str, document: Document, text: str | None, fields: Json) -> None:
+def _save(
+    folder: VaultFolder, path: str, document: VaultDocument, text: str | None, fields: Json
+) -> None:
     text = None if text is None else markdown.with_line_ends_of(document, text)
     _, there, _ = markdown.read(document.joined())
     for key in fields.keys() & there.keys():
@@ -396,7 +398,7 @@ class NoteState:
     mode: int | None = None
 
     @classmethod
-    def take(cls, folder: Folder, path: str) -> NoteState | None:
+    def take(cls, folder: VaultFolder, path: str) -> NoteState | None:
         """Return the file at `path` as it is now; None where there is no readable note."""
         file = folder.read(path)
         if file is None or isinstance(file, Problem):
@@ -417,7 +419,7 @@ class NoteState:
 
 
 def check_restore(
-    folder: Folder,
+    folder: VaultFolder,
     states: Mapping[str, NoteState | None],
     seen: Mapping[str, str],
     written: Written,
@@ -449,7 +451,7 @@ def _is_ours(now: NoteState, state: NoteState | None, written: str | None) -> bo
     return is_same and written == digest(now.content)
 
 
-def restore(folder: Folder, states: Mapping[str, NoteState | None]) -> None:
+def restore(folder: VaultFolder, states: Mapping[str, NoteState | None]) -> None:
     """Write each file back with the time it had, or remove it."""
     for path, state in states.items():
         if state is None:

@@ -39,7 +39,7 @@ from memtui.provider_kit.pages import read_cursor, write_cursor
 from memtui.provider_kit.search import Words, take_apart
 from memtui.text_analysis import folded as folded_text
 
-from .files import Folder
+from .files import VaultFolder
 from .index import canonical, microseconds, record_of, snippet_of
 from .layout import places_seen, weight_sql
 
@@ -176,7 +176,7 @@ class _Where:
 
 
 def browse(
-    connection: sqlite3.Connection, folder: Folder, request: BrowseRequest, now: datetime
+    connection: sqlite3.Connection, folder: VaultFolder, request: BrowseRequest, now: datetime
 ) -> BrowsePage:
     """Return one page with the exact total.
 
@@ -215,7 +215,7 @@ def browse(
 
 
 def tags(
-    connection: sqlite3.Connection, folder: Folder, scope: Scope, now: datetime
+    connection: sqlite3.Connection, folder: VaultFolder, scope: Scope, now: datetime
 ) -> list[TagCount]:
     """Count the tags of what a scope lists, by whose it is."""
     where = _Where(now, None)
@@ -246,7 +246,7 @@ def tags(
 
 
 def versions(
-    connection: sqlite3.Connection, folder: Folder, scope: Scope, _now: datetime
+    connection: sqlite3.Connection, folder: VaultFolder, scope: Scope, _now: datetime
 ) -> list[Record]:
     """Return every version of the facts that a scope sees, one fact's together, oldest first."""
     weight, values = weight_sql(scope)
@@ -285,7 +285,7 @@ _BY_BASE, _BY_WEIGHT = attrgetter("base"), attrgetter("weight")
 
 
 @dataclass(slots=True)
-class Search:
+class VaultHits:
     """A query's hits, best first, and how they came about."""
 
     words: Words
@@ -302,13 +302,13 @@ class Search:
 
 def search(
     connection: sqlite3.Connection,
-    folder: Folder,
+    folder: VaultFolder,
     request: QueryRequest,
     now: datetime,
     *,
     meaning: Scores | None = None,
     trouble: str = "",
-) -> Search:
+) -> VaultHits:
     """Answer a query with one hit more than asked for, if there are more.
 
     A preamble stops before the first text that exceeds its tokens, estimated at four bytes each.
@@ -398,7 +398,7 @@ class _Query:
         if topic is not None:
             self._where.add("topic IS NULL OR topic = ?", topic)
 
-    def run(self) -> Search:
+    def run(self) -> VaultHits:
         few = 2 * max(self._limit, _LIFTING)
         found, order = None, None
         if self._intent is QueryIntent.ANSWER:
@@ -410,7 +410,7 @@ class _Query:
             found = self._find(_ALL)
             order = self._intended(self._looked_at(found, None) or [])
         model = self._meaning.model if self._meaning else None
-        return Search(self._words, order[: self._limit], found.how, model)
+        return VaultHits(self._words, order[: self._limit], found.how, model)
 
     def _intended(self, order: list[_Hit]) -> list[_Hit]:
         """Return all hits in the order of the query's intent; among equals the best are first."""
@@ -597,7 +597,7 @@ def _ranked(hits: dict[int, _Hit], beside: Mapping[int, float]) -> list[_Hit]:
     return keys + [hit for hit in found if not hit.is_key] if keys else found
 
 
-def stages_of(found: Search) -> tuple[ExplainStage, ...]:
+def stages_of(found: VaultHits) -> tuple[ExplainStage, ...]:
     """Say what each stage contributed to each hit, in no words of the query or of a record."""
     hits = found.hits
     stages = [
@@ -655,7 +655,7 @@ def stages_of(found: Search) -> tuple[ExplainStage, ...]:
     return tuple(one for one in stages if one.scores or one.name in {"words", "meaning", "topic"})
 
 
-def explain(found: Search) -> Explanation:
+def explain(found: VaultHits) -> Explanation:
     """Say what was looked for, and what each stage of a search contributed."""
     words = found.words
     kept, dropped = ", ".join(words.terms) or "none", ", ".join(words.dropped) or "none"

@@ -26,7 +26,7 @@ from memtui.contract import Embedding, Invalid, Unavailable, Usage
 from memtui.embedding import Embedder, Embeddings
 from memtui.paths import make_private, replacing
 
-from .index import Index, moment
+from .index import VaultIndex, moment
 
 if TYPE_CHECKING:
     import numpy as np
@@ -242,7 +242,7 @@ class Vectors:
     def __init__(
         self,
         folder: Path,
-        index: Index,
+        index: VaultIndex,
         wanted: Embedder,
         another: Callable[[str], Embedder | None],
     ) -> None:

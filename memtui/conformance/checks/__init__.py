@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from memtui.conformance.probe import DEFINED, Check
+from memtui.conformance.probe import DEFINED, ContractCheck
 
 for _subject in ("namespaces", "memories", "fields", "attacks"):
     import_module(f"{__name__}.{_subject}")
-CHECKS: tuple[Check, ...] = tuple(DEFINED)
+CHECKS: tuple[ContractCheck, ...] = tuple(DEFINED)
 
 __all__ = ["CHECKS"]

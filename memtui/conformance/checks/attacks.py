@@ -21,7 +21,14 @@ from memtui.conformance.probe import (
     together,
     word,
 )
-from memtui.conformance.wire import JSON_TYPE, Reply, encoded, memory_path, namespace_path, quoted
+from memtui.conformance.wire import (
+    JSON_TYPE,
+    Exchange,
+    encoded,
+    memory_path,
+    namespace_path,
+    quoted,
+)
 from memtui.contract import Json
 
 _CODES = {
@@ -100,7 +107,7 @@ async def method_wrong(probe: Probe) -> None:
     await probe.stored(space, identity)
 
 
-async def _refusals(probe: Probe) -> list[Reply]:
+async def _refusals(probe: Probe) -> list[Exchange]:
     """Return what the server answers to the caller's usual mistakes."""
     space, unknown = await probe.space(), probe.name()
     probe.spaces.add(unknown)
@@ -143,7 +150,7 @@ async def parallel_upserts(probe: Probe) -> None:
         found.fail(f"One id was written at once {_SAME_ID} times; {len(found.rows)} rows came.")
 
 
-async def _at_once(probe: Probe, space: str, bodies: list[Json]) -> list[Reply]:
+async def _at_once(probe: Probe, space: str, bodies: list[Json]) -> list[Exchange]:
     replies = await together(probe.post(space, body, _PATIENCE) for body in bodies)
     return [reply.expect_ok() for reply in replies]
 

@@ -20,7 +20,7 @@ from memtui.conformance.probe import (
     memory,
     word,
 )
-from memtui.conformance.wire import Failed, Reply, namespace_path, quoted
+from memtui.conformance.wire import Exchange, Failed, namespace_path, quoted
 from memtui.contract import Json
 
 KNOWN = ("embedding", "fts", "ttl", "pin", "propagation")
@@ -326,16 +326,16 @@ async def _apart(probe: Probe, name: str, other: str) -> None:
     await probe.stored(other, theirs)
 
 
-async def _patch(probe: Probe, name: str, body: Json) -> Reply:
+async def _patch(probe: Probe, name: str, body: Json) -> Exchange:
     return await probe.call("PATCH", namespace_path(name), body)
 
 
-def _has_metadata(reply: Reply, wanted: Json) -> None:
+def _has_metadata(reply: Exchange, wanted: Json) -> None:
     held = reply.fields.get("metadata")
     if (held or {}) != wanted:
         reply.fail(f"metadata is {quoted(held)}; {quoted(wanted)} is due.")
 
 
-def _same_creation(first: Reply, later: Reply) -> None:
+def _same_creation(first: Exchange, later: Exchange) -> None:
     if first.moment("created_at") != later.moment("created_at"):
         later.fail("created_at moved.")

@@ -10,7 +10,7 @@ from typing import Any
 from memtui.contract import Model, SourceKind
 
 
-class Agent(Model):
+class DemoAgent(Model):
     """An agent, and the projects it works on; one named twice is worked on twice as often."""
 
     id: str
@@ -32,7 +32,7 @@ class Company(Model):
     name: str
     link_templates: dict[str, str]
     projects: tuple[str, ...]
-    agent: tuple[Agent, ...]
+    agent: tuple[DemoAgent, ...]
     person: tuple[Person, ...]
 
 
@@ -43,7 +43,7 @@ class Comment(Model):
     text: str
 
 
-class Document(Model):
+class DemoDocument(Model):
     """A document attached to an issue."""
 
     key: str
@@ -61,10 +61,10 @@ class Issue(Model):
     comments: tuple[Comment, ...]
     learned: str
     asks: tuple[str, ...]
-    document: Document | None = None
+    document: DemoDocument | None = None
 
 
-class Fact(Model):
+class DemoFact(Model):
     """A fact by key, and its values as (days before the end, value), oldest first."""
 
     project: str
@@ -91,7 +91,7 @@ class Guidance(Model):
     pinned: bool = False
 
 
-class Note(Model):
+class DemoNote(Model):
     """A note that belongs to no issue; `day` and `expires_in` are days before and after the end."""
 
     project: str
@@ -181,11 +181,11 @@ class Content(Model):
 
     company: Company
     issues: tuple[Issue, ...]
-    facts: tuple[Fact, ...]
+    facts: tuple[DemoFact, ...]
     about: tuple[About, ...]
     everybody: tuple[Plain, ...]
     guidance: tuple[Guidance, ...]
-    notes: tuple[Note, ...]
+    notes: tuple[DemoNote, ...]
     handbook: tuple[Plain, ...]
     trial: tuple[Plain, ...]
     poison: tuple[Poison, ...]

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from memtui.analytics.figures import Bucket, Group, HitSign, Stats, begin_of, end_of
+from memtui.analytics.figures import Bucket, FigureGroup, HitSign, Stats, begin_of, end_of
 from memtui.contract import Filter
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Period(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeRange:
     """A stretch of time, from `since` to before `until`; None is open.
 
     `days` says that it is made of whole local days that end today, and `filtered` that the filter
@@ -65,16 +65,16 @@ class Span:
         return f"since {bucket_label(Bucket.DAY if self.days else Bucket.HOUR, self.since)}"
 
 
-def span_of(period: Period, chosen: Filter, now: datetime, zone: str) -> Span:
+def span_of(period: Period, chosen: Filter, now: datetime, zone: str) -> TimeRange:
     """Return the stretch of time of a period; where the filter names one, that counts."""
     if chosen.since is not None or chosen.until is not None:
-        return Span(chosen.since, chosen.until, filtered=True)
+        return TimeRange(chosen.since, chosen.until, filtered=True)
     if period is Period.ALL:
-        return Span(days=True)
+        return TimeRange(days=True)
     if period is Period.DAY:
-        return Span(begin_in(Bucket.HOUR, now - timedelta(hours=23), zone))
+        return TimeRange(begin_in(Bucket.HOUR, now - timedelta(hours=23), zone))
     today = now.astimezone(ZoneInfo(zone)).date()
-    return Span(begin_of(today - timedelta(days=period.days - 1), zone), days=True)
+    return TimeRange(begin_of(today - timedelta(days=period.days - 1), zone), days=True)
 
 
 def begin_in(bucket: Bucket, moment: datetime, zone: str) -> datetime:
@@ -118,7 +118,7 @@ class Question:
 
     chosen: Filter
     """What to let through, the stretch of time left out."""
-    span: Span
+    span: TimeRange
     bucket: Bucket
     hit_sign: HitSign | None
     """None takes the best there is."""
@@ -150,10 +150,10 @@ class Board:
 
     question: Question
     stats: Stats
-    buckets: tuple[Group, ...]
-    spending: tuple[Group, ...]
+    buckets: tuple[FigureGroup, ...]
+    spending: tuple[FigureGroup, ...]
 
-    def with_own(self, news: Sequence[Operation]) -> Board | None:
+    def with_internal(self, news: Sequence[Operation]) -> Board | None:
         """Return it with what came since, where that is in no figure: reads by which memtui draws.
 
         None where it has to be added up again.
@@ -189,7 +189,9 @@ async def read_board(session: ServiceSession, question: Question) -> Board:
     return Board(question, stats, _filled(question, stats.groups), spending)
 
 
-async def read_groups(session: ServiceSession, board: Board, dimension: str) -> tuple[Group, ...]:
+async def read_groups(
+    session: ServiceSession, board: Board, dimension: str
+) -> tuple[FigureGroup, ...]:
     """Return a board's figures by a dimension that it does not have."""
     question = board.question
     found = await session.service.analysis.stats(
@@ -202,20 +204,22 @@ async def read_groups(session: ServiceSession, board: Board, dimension: str) -> 
     return found.groups
 
 
-def _filled(question: Question, groups: Sequence[Group]) -> tuple[Group, ...]:
+def _filled(question: Question, groups: Sequence[FigureGroup]) -> tuple[FigureGroup, ...]:
     """Return the groups with empty ones where there was no operation."""
     if not groups:
         return ()
     found = {one.begins: one for one in groups}
     filled = []
     for begins, ends in _times(question, groups):
-        filled.append(found.get(begins) or Group(begins=begins, ends=ends))
+        filled.append(found.get(begins) or FigureGroup(begins=begins, ends=ends))
         if len(filled) > MOST_BUCKETS:
             return tuple(groups)
     return tuple(filled)
 
 
-def _times(question: Question, groups: Sequence[Group]) -> Iterator[tuple[datetime, datetime]]:
+def _times(
+    question: Question, groups: Sequence[FigureGroup]
+) -> Iterator[tuple[datetime, datetime]]:
     bucket, zone = question.bucket, question.zone
     first, last = groups[0].begins or question.now, groups[-1].begins or question.now
     begins = begin_in(bucket, min(question.span.since or first, first), zone)

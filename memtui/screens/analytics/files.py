@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memtui.analytics.engine import Engine
-from memtui.analytics.figures import Figures, Group, Latency
+from memtui.analytics.figures import FigureGroup, Figures, Latency
 from memtui.contract import Unavailable
 from memtui.csv_text import cell
 from memtui.json_text import plain, plain_text
@@ -41,7 +41,7 @@ class Table:
     rows: tuple[tuple[Any, ...], ...]
 
 
-def figures_table(groups: Sequence[Group]) -> Table:
+def figures_table(groups: Sequence[FigureGroup]) -> Table:
     """Return figures as a table: its keys, its bucket of time, then every figure."""
     keys = tuple(dict.fromkeys(key for one in groups for key in one.keys))
     timed = any(one.begins for one in groups)

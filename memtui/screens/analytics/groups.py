@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from memtui.analytics import figures
-from memtui.analytics.figures import Group
+from memtui.analytics.figures import FigureGroup
 from memtui.contract import Filter, Measure
 from memtui.filters import FIELDS, build_filter
 from memtui.store.database import quoted
@@ -30,13 +30,13 @@ def words_of(dimension: str) -> str:
     return "who" if dimension == "principal" else dimension.replace("_", " ")
 
 
-def dimension_of(group: Group) -> str:
+def dimension_of(group: FigureGroup) -> str:
     """Return what a group of the table is one of."""
     [dimension] = group.keys
     return dimension
 
 
-def name_of(group: Group) -> str:
+def name_of(group: FigureGroup) -> str:
     """Return what a group is called; one of nothing says so."""
     [(dimension, value)] = group.keys.items()
     return value if value is not None else f"no {words_of(dimension)}"
@@ -46,21 +46,22 @@ def _count(number: int, tone: Tone = "") -> Cell:
     return Cell(fmt.count(number), tone if number else "muted")
 
 
-def _cost(group: Group) -> Cell:
+def _cost(group: FigureGroup) -> Cell:
     words = fmt.short_money(group.priced_usd, unpriced=bool(group.unpriced_count))
     return Cell(words, "" if group.cost_usd else "muted")
 
 
-def _tokens(group: Group) -> int:
+def _tokens(group: FigureGroup) -> int:
     return group.input_tokens + group.output_tokens + group.embedding_tokens
 
 
-def _hits(group: Group) -> Cell:
+def _hits(group: FigureGroup) -> Cell:
     rate = group.hit_rate
     return Cell("–" if rate is None else f"{rate:.0%}", "" if rate else "muted")
 
 
-_NUMBERS: tuple[tuple[str, str, int, Callable[[Group], object], Callable[[Group], Any]], ...] = (
+_OfGroup = Callable[[FigureGroup], Any]
+_NUMBERS: tuple[tuple[str, str, int, _OfGroup, _OfGroup], ...] = (
     ("operations", "ops", 95, lambda one: _count(one.operation_count),
      lambda one: one.operation_count),
     ("failed", "failed", 80, lambda one: _count(one.failure_count, "error"),
@@ -77,23 +78,23 @@ _NUMBERS: tuple[tuple[str, str, int, Callable[[Group], object], Callable[[Group]
 """The columns of numbers: key, title, rank where it is narrow, what is drawn, what is sorted by."""
 
 
-def group_columns(groups: Sequence[Group], dimension: str) -> list[Column[Group]]:
+def group_columns(groups: Sequence[FigureGroup], dimension: str) -> list[Column[FigureGroup]]:
     """Return the columns of a table of groups; a number is never cut."""
     most = max((one.operation_count for one in groups), default=0)
 
-    def width(title: str, cell: Callable[[Group], object]) -> int:
-        column: Column[Group] = Column("", title, cell, 0)
+    def width(title: str, cell: Callable[[FigureGroup], object]) -> int:
+        column: Column[FigureGroup] = Column("", title, cell, 0)
         texts = [column.of(one).text for one in groups[:_MEASURED]]
         return max([len(title) + len("↓"), *map(len, texts)])
 
-    def name(one: Group) -> Cell:
+    def name(one: FigureGroup) -> Cell:
         return Cell(name_of(one), "muted" if None in one.keys.values() else "")
 
-    def share(one: Group) -> str:
+    def share(one: FigureGroup) -> str:
         return bar(one.operation_count, most, _BAR)
 
     title = words_of(dimension)
-    columns: list[Column[Group]] = [
+    columns: list[Column[FigureGroup]] = [
         Column("name", title, name, min(_NAME, width(title, name)), flexible=True, keep=100)
     ]
     for key, head, keep, cell, _ in _NUMBERS:
@@ -102,7 +103,7 @@ def group_columns(groups: Sequence[Group], dimension: str) -> list[Column[Group]
     return columns
 
 
-def sort_key(column: str) -> Callable[[Group], Any]:
+def sort_key(column: str) -> Callable[[FigureGroup], Any]:
     """Return what a column orders groups by."""
     if column == "name":
         return lambda one: name_of(one).casefold()
@@ -120,7 +121,7 @@ _MEASURES = {
 """What the views have of each measure."""
 
 
-def filter_of_group(chosen: Filter, group: Group) -> Filter | None:
+def filter_of_group(chosen: Filter, group: FigureGroup) -> Filter | None:
     """Return a filter narrowed to a group; None where the filter line has no words for it."""
     [(dimension, value)] = group.keys.items()
     if value is None or dimension in figures.OF_USAGE:
@@ -130,11 +131,11 @@ def filter_of_group(chosen: Filter, group: Group) -> Filter | None:
         return None
     only = build_filter(**{field: value})
     narrowed = chosen.narrowed_to(**{field: getattr(only, field)})
-    # One that names a door takes in what is memtui's own, which the figures left out.
-    return narrowed if narrowed.leaves_out_own == chosen.leaves_out_own else None
+    # One that names a channel takes in what is memtui's own, which the figures left out.
+    return narrowed if narrowed.excludes_internal == chosen.excludes_internal else None
 
 
-def filter_of_bucket(chosen: Filter, bucket: Group, about: Filter) -> Filter:
+def filter_of_bucket(chosen: Filter, bucket: FigureGroup, about: Filter) -> Filter:
     """Return a filter narrowed to a bucket of time, and to what a chart is about."""
     narrowed: dict[str, object] = {
         "since": max(filter(None, (chosen.since, bucket.begins)), default=None),
@@ -146,7 +147,7 @@ def filter_of_bucket(chosen: Filter, bucket: Group, about: Filter) -> Filter:
     return chosen.narrowed_to(**narrowed)
 
 
-def statement_of_group(group: Group, chosen: Filter) -> str:
+def statement_of_group(group: FigureGroup, chosen: Filter) -> str:
     """Return the SQL that lists the operations of a group for which there is no filter."""
     [(dimension, value)] = group.keys.items()
     column = figures.DIMENSIONS[dimension]
@@ -162,9 +163,9 @@ def statement_of(same: str, chosen: Filter) -> str:
     """Return the SQL that lists the operations that a condition and a filter let through."""
     from memtui.store.conditions import condition
 
-    narrowed = chosen.with_own().model_copy(update={"comparisons": ()})
+    narrowed = chosen.with_internal().model_copy(update={"comparisons": ()})
     measured = [f"{_MEASURES[one.measure]} {one.sign} {one.value:f}" for one in chosen.comparisons]
-    own = "NOT own" if chosen.leaves_out_own else ""
+    own = "NOT own" if chosen.excludes_internal else ""
     also = [f"  AND {part}" for part in (condition(narrowed), *measured, own) if part]
     lines = ["SELECT seq, started_at, operation_type, status, binding_key, agent_id, cost_usd",
              "FROM operations", f"WHERE {same}", *also, "ORDER BY seq DESC"]  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from textual.content import Content
 
-from memtui.analytics.figures import BY_HAND, FAILED, Figures, Group, HitSign
+from memtui.analytics.figures import BY_HAND, FAILED, FigureGroup, Figures, HitSign
 from memtui.contract import Comparison, Filter, Measure, OperationType
 from memtui.screens.analytics.board import Board, bucket_label
 from memtui.widgets import format as fmt
@@ -64,10 +64,10 @@ def plots_of(board: Board) -> tuple[Plot, ...]:
     def chart(title: str, series: Sequence[Series], scale: Scale, **how: Any) -> Chart:
         return Chart(f"{title} by {bucket}", labels, tuple(series), scale, **how)
 
-    def of(name: str, value: Callable[[Group], Any], tone: Tone, marker: str) -> Series:
+    def of(name: str, value: Callable[[FigureGroup], Any], tone: Tone, marker: str) -> Series:
         return Series(name, tuple(map(value, board.buckets)), tone, marker)
 
-    def stack(*parts: tuple[str, Callable[[Group], float]]) -> list[Series]:
+    def stack(*parts: tuple[str, Callable[[FigureGroup], float]]) -> list[Series]:
         shown = zip(parts, _TONES, _BARS, strict=False)
         return [
             of(name, lambda one, value=value: float(value(one)), tone, marker)  # type: ignore[misc]
@@ -166,7 +166,7 @@ def plots_of(board: Board) -> tuple[Plot, ...]:
     )
 
 
-def _spending(board: Board) -> list[tuple[str, Callable[[Group], float]]]:
+def _spending(board: Board) -> list[tuple[str, Callable[[FigureGroup], float]]]:
     """Return what each of the dearest providers cost, and what the others did together."""
     paid = [(one.keys.get("provider") or "no provider", one) for one in board.spending]
     totals: dict[str, Decimal] = defaultdict(Decimal)
@@ -178,7 +178,7 @@ def _spending(board: Board) -> list[tuple[str, Callable[[Group], float]]]:
     for name, one in paid:
         spent[name if name in shown else "others"][one.begins] += one.cost_usd
 
-    def of(name: str) -> Callable[[Group], float]:
+    def of(name: str) -> Callable[[FigureGroup], float]:
         return lambda group: float(spent[name][group.begins])
 
     others = ["others"] if len(ranked) > len(shown) else []

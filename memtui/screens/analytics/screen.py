@@ -20,7 +20,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from memtui.actions import ACTIONS, Action, Need, footer_actions
-from memtui.analytics.figures import Bucket, Group, HitSign
+from memtui.analytics.figures import Bucket, FigureGroup, HitSign
 from memtui.contract import Filter, MemtuiError, NotFound
 from memtui.filters import format_filter
 from memtui.screens.analytics import files
@@ -125,7 +125,7 @@ class AnalyticsScreen(MemtuiScreen):
         self.hit_sign: HitSign | None = None
         self.board: Board | None = None
         self.plots: tuple[Plot, ...] = ()
-        self._groups: AppendedRows[Group] = AppendedRows(lambda one: repr(one.keys))
+        self._groups: AppendedRows[FigureGroup] = AppendedRows(lambda one: repr(one.keys))
         self._company = ""
         self._resting = False
         """Whether figures were added up just now, and what came since waits."""
@@ -150,7 +150,9 @@ class AnalyticsScreen(MemtuiScreen):
             with Split(self.MODE, self.state.shares, id="analytics-split", classes=None):
                 yield ChartGrid(id="chart-grid")
                 with Vertical(id="analytics-side"):
-                    table: VirtualList[Group] = VirtualList((), self._groups, name="group-list")
+                    table: VirtualList[FigureGroup] = VirtualList(
+                        (), self._groups, name="group-list"
+                    )
                     table.sort = ("operations", True)
                     yield table
                     yield DetailPane(Fitted(id="figures"), id="figures-pane")
@@ -170,8 +172,8 @@ class AnalyticsScreen(MemtuiScreen):
         return self.query_one(ChartGrid)
 
     @property
-    def _table(self) -> VirtualList[Group]:
-        found: VirtualList[Group] = self.query_one("#group-list", VirtualList)
+    def _table(self) -> VirtualList[FigureGroup]:
+        found: VirtualList[FigureGroup] = self.query_one("#group-list", VirtualList)
         return found
 
     @property
@@ -287,7 +289,7 @@ class AnalyticsScreen(MemtuiScreen):
 
     def _take(self, came: Sequence[Operation]) -> None:
         """Have the figures hold what came; nothing came that is known where it is empty."""
-        board = self.board.with_own(came) if self.board and came else None
+        board = self.board.with_internal(came) if self.board and came else None
         if board is not None:
             self.board = board
             self._draw_status_line()
@@ -371,7 +373,7 @@ class AnalyticsScreen(MemtuiScreen):
             lambda: read_groups(session, board, dimension), self._show_groups, self._no_groups
         )
 
-    def _show_groups(self, found: tuple[Group, ...]) -> None:
+    def _show_groups(self, found: tuple[FigureGroup, ...]) -> None:
         groups = sorted(found, key=lambda one: -one.operation_count)
         self._groups.replace(groups)
         self._table.columns = tuple(group_columns(groups, self.dimension))
@@ -449,7 +451,7 @@ class AnalyticsScreen(MemtuiScreen):
         return Selected(whole, board.stats, "together", hint)
 
     @property
-    def _bucket(self) -> Group | None:
+    def _bucket(self) -> FigureGroup | None:
         place, board = self._grid.bucket, self.board
         return board.buckets[place] if board and place is not None else None
 
@@ -498,7 +500,7 @@ class AnalyticsScreen(MemtuiScreen):
         if bucket is None and not self._grid.large:
             self._grid.turn_large()
             return
-        plot, bucket = self.plots[self._grid.chosen], bucket or Group()
+        plot, bucket = self.plots[self._grid.chosen], bucket or FigureGroup()
         if plot.where:
             narrowed = filter_of_bucket(board.question.filter, bucket, plot.about)
             self._ask_in_sql(statement_of(plot.where, narrowed))

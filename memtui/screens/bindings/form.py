@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from memtui.service.provider_views import ConfigField, ProviderView
 
 
-class Check(Protocol):
+class BindingProbe(Protocol):
     """Opens a binding once, as it is written, and says how it is."""
 
     def __call__(self, key: str, config: Json, *, read_only: bool) -> Awaitable[Health]:
@@ -54,7 +54,7 @@ _KEY, _READ_ONLY = "binding key", "binding read-only"
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class BindingDraft:
     """What is written in a form, as it stands there; a name that is missing was never touched."""
 
     key: str = ""
@@ -66,7 +66,7 @@ class Draft:
 class FormAnswer:
     """What was written, and the config that it comes to; None: the person went back."""
 
-    draft: Draft
+    draft: BindingDraft
     config: Json | None = None
 
 
@@ -90,7 +90,7 @@ def _written(field: ConfigField, value: Any) -> Any:
     return str(value)
 
 
-def config_of(view: ProviderView, draft: Draft) -> tuple[Json, dict[str, str]]:
+def config_of(view: ProviderView, draft: BindingDraft) -> tuple[Json, dict[str, str]]:
     """Return the config that is written, and what is wrong with it by field.
 
     A field that says what counts anyway is left out.
@@ -179,8 +179,8 @@ class BindingForm(Form[FormAnswer]):
     """
 
     def __init__(
-        self, title: str, view: ProviderView, draft: Draft, check: Check, *, verb: str,
-        has_key: bool,
+        self, title: str, view: ProviderView, draft: BindingDraft, check: BindingProbe, *, verb:
+        str, has_key: bool,
     ) -> None:  # fmt: skip
         super().__init__(title, go="check", about=tuple(filter(None, (view.opens, view.about))))
         self._view = view
@@ -189,7 +189,7 @@ class BindingForm(Form[FormAnswer]):
         self._verb = verb
         self._has_key = has_key
         self._checking = Background(self, "check")
-        self._passed: Draft | None = None
+        self._passed: BindingDraft | None = None
         """What was written when the check passed."""
 
     def rows(self) -> Iterator[FieldRow]:
@@ -210,7 +210,7 @@ class BindingForm(Form[FormAnswer]):
         return FieldRow(field.name, field.name, _widget(field, value), told)
 
     @property
-    def draft(self) -> Draft:
+    def draft(self) -> BindingDraft:
         """What is written."""
         values = self.values
         key, read_only = values.pop(_KEY, None), values.pop(_READ_ONLY, None)
@@ -250,7 +250,7 @@ class BindingForm(Form[FormAnswer]):
                 self.failed,
             )
 
-    def _found(self, draft: Draft, health: Health) -> None:
+    def _found(self, draft: BindingDraft, health: Health) -> None:
         if draft != self.draft:
             self.say(display("It was changed meanwhile; check it again.", style=WARN), "check")
             return

@@ -60,8 +60,8 @@ from memtui.widgets.panes import DetailPane, Fitted, OptionRows, Split
 from memtui.widgets.sized import AT_ONCE_SECONDS
 
 if TYPE_CHECKING:
-    from memtui.backends.discovery import Finding
-    from memtui.screens.bindings.form import Draft
+    from memtui.backends.discovery import DiscoveredMemory
+    from memtui.screens.bindings.form import BindingDraft
     from memtui.service.agents import Connected
     from memtui.service.answers import BindingHealth, BindingView
     from memtui.service.bindings import Bindings
@@ -76,7 +76,7 @@ _NAMED = 9
 _VAULT = "vault"
 """The provider that one of two bindings in sync has to be of."""
 
-_MORE = ("namespaces", "conformance", "migrate", "in_step", "sync", "embedding", "profile")
+_MORE = ("namespaces", "conformance", "migrate", "in_sync", "sync", "embedding", "profile")
 """The actions that are told of below a binding."""
 
 
@@ -85,7 +85,7 @@ class BindingsScreen(MemtuiScreen):
 
     MODE = "bindings"
     FILTERED = False
-    READS_WITH = ("memtui.backends.discovery", "memtui.service.agents", "memtui.service.in_step")
+    READS_WITH = ("memtui.backends.discovery", "memtui.service.agents", "memtui.service.in_sync")
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("bindings")
 
     view: var[BindingsView] = var(BindingsView)
@@ -146,14 +146,14 @@ class BindingsScreen(MemtuiScreen):
             return BindingsView(
                 bindings=tuple(found),
                 plugins=await asyncio.to_thread(lambda: frozenset(plugins)),
-                in_step=tuple(await pairs.all(caller)),
+                in_sync=tuple(await pairs.all(caller)),
             )
 
         self.reads.latest(read, self._show_bindings, self._fail_to_read)
 
     def _show_bindings(self, found: BindingsView) -> None:
         self.view = replace(
-            self.view, bindings=found.bindings, plugins=found.plugins, in_step=found.in_step
+            self.view, bindings=found.bindings, plugins=found.plugins, in_sync=found.in_sync
         )
         if self.is_current:
             self._ask_all()
@@ -232,7 +232,7 @@ class BindingsScreen(MemtuiScreen):
     def _discover(self) -> None:
         self._finding.latest(find_memories, self._show_findings, self.fail)
 
-    def _show_findings(self, findings: tuple[Finding, ...]) -> None:
+    def _show_findings(self, findings: tuple[DiscoveredMemory, ...]) -> None:
         self.view = replace(self.view, findings=findings)
 
     def watch_view(self) -> None:
@@ -357,14 +357,14 @@ class BindingsScreen(MemtuiScreen):
     def _open_agent(self, agent: Connected) -> None:
         """Replay the run of an agent; one without a run shows all that it was told and did."""
         from memtui.screens.modal import show_over
-        from memtui.screens.replay import Replay
+        from memtui.screens.replay import ReplayScreen
 
         if agent.run_id is not None:
-            self.talk(show_over(self, Replay(self.state, agent.run_id)))
+            self.talk(show_over(self, ReplayScreen(self.state, agent.run_id)))
         else:
-            own = format_filter(Filter(principal=agent.principal, door=agent.door))
+            own = format_filter(Filter(principal=agent.principal, channel=agent.channel))
             whole = Scope(company_id=self.session.caller.company_id)
-            last = agent.told.operation_id if agent.told is not None else None
+            last = agent.last_answer.operation_id if agent.last_answer is not None else None
             self.post_message(GoTo("operations", own, scope=whole, select=last))
 
     def action_browse(self) -> None:
@@ -452,9 +452,9 @@ class BindingsScreen(MemtuiScreen):
         self.post_message(ConfigurationChanged())
         self.load()
 
-    async def _add_found(self, finding: Finding) -> None:
+    async def _add_found(self, finding: DiscoveredMemory) -> None:
         """Add what was found as it is, read-only, or once its settings were looked through."""
-        from memtui.screens.bindings.form import Draft, written
+        from memtui.screens.bindings.form import BindingDraft, written
 
         asked = Confirm(
             f"Add {found_title(finding)} as the read-only binding {finding.key}?",
@@ -471,15 +471,15 @@ class BindingsScreen(MemtuiScreen):
             add = self._service.add
             self._show_added([await self._change(add, *found, read_only=True, said=said)])
         elif view := await self._view_of(finding.provider):
-            draft = Draft(finding.key, read_only=True, values=written(view, finding.config))
+            draft = BindingDraft(finding.key, read_only=True, values=written(view, finding.config))
             await self._fill_whole(view, draft)
 
     async def _add_own(self) -> None:
         """Ask for a provider and for its settings; whoever goes back finds both as they were."""
-        from memtui.screens.bindings.form import Draft, written
+        from memtui.screens.bindings.form import BindingDraft, written
 
-        begun: dict[str, Draft] = {}
-        drafts: dict[str, Draft] = {}
+        begun: dict[str, BindingDraft] = {}
+        drafts: dict[str, BindingDraft] = {}
         while True:
             asked = Choose("What should the new binding open?", self._providers)
             if (view := await self.ask(asked)) is None:
@@ -489,7 +489,7 @@ class BindingsScreen(MemtuiScreen):
                 self.toast(view.problem or "", severity="warning")
             else:
                 draft = drafts.get(view.key) or begun.setdefault(
-                    view.key, Draft(view.key, values=written(view, {}))
+                    view.key, BindingDraft(view.key, values=written(view, {}))
                 )
                 left = await self._fill(view, draft)
                 if left is None:
@@ -501,8 +501,8 @@ class BindingsScreen(MemtuiScreen):
         return [Choice(one, _offer(one), one.key) for one in views]
 
     async def _fill(
-        self, view: ProviderView, draft: Draft, *, configures: bool = False
-    ) -> Draft | None:
+        self, view: ProviderView, draft: BindingDraft, *, configures: bool = False
+    ) -> BindingDraft | None:
         """Ask until a binding is added or configured; what is written where the person goes back.
 
         A change that fails leaves everything as it is written.
@@ -541,14 +541,14 @@ class BindingsScreen(MemtuiScreen):
     @conversation
     async def action_configure(self) -> None:
         """Change what the provider of this binding is told, or the company's own settings."""
-        from memtui.screens.bindings.form import Draft, written
+        from memtui.screens.bindings.form import BindingDraft, written
 
         if self._row is not None and self._row.company:
             await self._configure_company()
             return
         binding = self._binding
         if view := await self._view_of(binding.provider_key):
-            draft = Draft(binding.key, binding.read_only, written(view, binding.config))
+            draft = BindingDraft(binding.key, binding.read_only, written(view, binding.config))
             await self._fill_whole(view, draft, configures=True)
 
     @conversation
@@ -592,7 +592,7 @@ class BindingsScreen(MemtuiScreen):
         return view
 
     async def _fill_whole(
-        self, view: ProviderView, begun: Draft, *, configures: bool = False
+        self, view: ProviderView, begun: BindingDraft, *, configures: bool = False
     ) -> None:
         """Ask the form till it is done, or what was written may be thrown away."""
         left = await self._fill(view, begun, configures=configures)
@@ -762,9 +762,9 @@ class BindingsScreen(MemtuiScreen):
     @conversation
     async def action_namespaces(self) -> None:
         """Show the namespaces of the binding."""
-        from memtui.screens.namespaces import Namespaces
+        from memtui.screens.namespaces import NamespacesScreen
 
-        await self.ask(Namespaces(self.state, self._binding))
+        await self.ask(NamespacesScreen(self.state, self._binding))
         self.load()
 
     @conversation
@@ -792,9 +792,9 @@ class BindingsScreen(MemtuiScreen):
             self.load()
 
     @conversation
-    async def action_in_step(self) -> None:
+    async def action_in_sync(self) -> None:
         """Ask for the binding to keep in sync with, and show how far both are."""
-        from memtui.screens.in_step import InStepScreen
+        from memtui.screens.in_sync import InSyncScreen
 
         own = self._binding
         known = dict(self.view.steps_of(own.key))
@@ -815,7 +815,7 @@ class BindingsScreen(MemtuiScreen):
             if other.key in known:
                 turned = known[other.key].left != own.key
             both = (other, own) if turned else (own, other)
-            await self.ask(InStepScreen(self.state, *both))
+            await self.ask(InSyncScreen(self.state, *both))
             self.load()
 
     @conversation

@@ -15,7 +15,7 @@ from memtui.json_text import json_text
 from memtui.screens.state import AppState
 from memtui.service import Capture
 from memtui.widgets import spending
-from memtui.widgets.agents import told_words
+from memtui.widgets.agents import last_answer_words
 from memtui.widgets.charts import sparkline
 from memtui.widgets.detail_lines import pairs
 from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line, lines
@@ -32,7 +32,7 @@ from memtui.widgets.format import (
 from memtui.widgets.frame import PAST_SIGN
 
 if TYPE_CHECKING:
-    from memtui.backends.discovery import Finding
+    from memtui.backends.discovery import DiscoveredMemory
     from memtui.service.agents import Connected
     from memtui.service.answers import (
         BindingHealth,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         SyncAnswer,
         TargetView,
     )
-    from memtui.service.in_step import InStep
+    from memtui.service.in_sync import InSync
 
 _PROBLEMS_SHOWN = 50
 _STEM = Content.styled("│  ", DIM)
@@ -57,11 +57,11 @@ class BindingsView:
     healths: Mapping[str, BindingHealth] = field(default_factory=dict)
     unusable: tuple[Problem, ...] = ()
     """Installed providers that are not used, and why."""
-    findings: tuple[Finding, ...] | None = None
+    findings: tuple[DiscoveredMemory, ...] | None = None
     """None while the search is under way."""
     agents: tuple[Connected, ...] = ()
     """Who is connected now."""
-    in_step: tuple[InStep, ...] = ()
+    in_sync: tuple[InSync, ...] = ()
     """Which of them are kept in sync."""
     plugins: frozenset[str] = frozenset()
     """The providers behind which is a memory plugin."""
@@ -71,13 +71,13 @@ class BindingsView:
         health = self.healths.get(key)
         return health.health.embedding if health else None
 
-    def steps_of(self, key: str) -> Iterator[tuple[str, InStep]]:
+    def steps_of(self, key: str) -> Iterator[tuple[str, InSync]]:
         """Yield the bindings that one is kept in sync with, and how far."""
-        for one in self.in_step:
+        for one in self.in_sync:
             if key in {one.left, one.right}:
                 yield one.right if key == one.left else one.left, one
 
-    def holder(self, finding: Finding) -> BindingView | None:
+    def holder(self, finding: DiscoveredMemory) -> BindingView | None:
         """Return the binding through which a finding is read already."""
         for binding in self.bindings:
             if finding.is_read_by(binding.provider_key, binding.config):
@@ -85,12 +85,12 @@ class BindingsView:
         return None
 
     @property
-    def unbound(self) -> tuple[Finding, ...]:
+    def unbound(self) -> tuple[DiscoveredMemory, ...]:
         """The findings that no binding reads yet."""
         return tuple(one for one in self.findings or () if self.holder(one) is None)
 
     @property
-    def addable(self) -> tuple[Finding, ...]:
+    def addable(self) -> tuple[DiscoveredMemory, ...]:
         """Those of them that a binding can be made of."""
         return tuple(one for one in self.unbound if one.usable)
 
@@ -103,7 +103,7 @@ class TreeRow:
     binding: BindingView | None = None
     target: TargetView | None = None
     problem: Problem | None = None
-    finding: Finding | None = None
+    finding: DiscoveredMemory | None = None
     agent: Connected | None = None
     company: bool = False
     """Whether it is the row of the company."""
@@ -127,8 +127,8 @@ def rows_of(view: BindingsView, state: AppState) -> Iterator[TreeRow]:
     name = state.session.company.name if state.session else state.scope.company_id
     yield TreeRow(display(name, limit=100, style=STRONG) + _path_note(state), company=True)
     if state.as_of is not None:
-        told = f"{PAST_SIGN} Bindings, their health and agents are shown as they are now."
-        yield TreeRow(display(told, style=WARN), selectable=False)
+        last_answer = f"{PAST_SIGN} Bindings, their health and agents are shown as they are now."
+        yield TreeRow(display(last_answer, style=WARN), selectable=False)
     for problem in view.unusable:
         yield TreeRow(_STEM + _problem_line(problem), problem=problem)
     for number, binding in enumerate(view.bindings, 1):
@@ -202,12 +202,12 @@ def _binding_line(
     return line(line(lead, arrow, provider, gap=""), *notes, gap="  ")
 
 
-def _step_note(other: str, found: InStep) -> Content:
+def _step_note(other: str, found: InSync) -> Content:
     """Return with whom a binding is kept in sync, and what is open."""
     return display(f"⇄ {other}{_open_words(found)}", style=WARN if _open_words(found) else DIM)
 
 
-def _open_words(found: InStep) -> str:
+def _open_words(found: InSync) -> str:
     conflicts = f", {counted(found.conflicts, 'conflict')}" if found.conflicts else ""
     held = f", {counted(found.held_back, 'deletion')} held back" if found.held_back else ""
     return conflicts + held
@@ -247,7 +247,7 @@ def _found_title(view: BindingsView) -> Content:
     return head + display("   a adds one, A all of them: read-only, after a yes", style=DIM)
 
 
-def _finding_line(finding: Finding) -> Content:
+def _finding_line(finding: DiscoveredMemory) -> Content:
     mark = Content.styled("○ ", DIM) if finding.usable else Content.styled("✗ ", BAD)
     about = "" if finding.records is None else _about(finding.records, estimated=finding.estimated)
     return mark + line(
@@ -264,9 +264,9 @@ def _agent_line(agent: Connected, now: datetime) -> Content:
     return mark + line(
         display(agent.principal.removeprefix("agent:"), limit=60, style=STRONG),
         display(agent.project_id, limit=60),
-        display(told_words(agent.told, now), limit=200),
+        display(last_answer_words(agent.last_answer, now), limit=200),
         display("" if agent.is_open else f"seen {since(agent.last_seen, now)}", style=DIM),
-        display(" · ".join(filter(None, [agent.door, agent.client])), limit=100, style=DIM),
+        display(" · ".join(filter(None, [agent.channel, agent.client])), limit=100, style=DIM),
         gap="  ",
     )
 
@@ -276,13 +276,13 @@ def _agent_detail(agent: Connected, state: AppState, width: int) -> Content:
     now = state.true_clock()
     facts = [
         ("acts for", agent.acts_for or ""),
-        ("through", agent.door),
+        ("through", agent.channel),
         ("client", agent.client or ""),
         ("project", agent.project_id or ""),
         ("run", agent.run_id or ""),
         ("since", since(agent.since, now)),
         ("last seen", since(agent.last_seen, now)),
-        ("last told", told_words(agent.told, now)),
+        ("last told", last_answer_words(agent.last_answer, now)),
     ]
     said = "A session is open." if agent.is_open else "It did something lately."
     head = line(display(agent.principal, limit=200, style=STRONG), display(said, style=DIM))
@@ -297,12 +297,12 @@ def _about(records: int, *, estimated: bool) -> str:
     return ("about " if estimated and records else "") + counted(records, "record")
 
 
-def found_title(finding: Finding) -> str:
+def found_title(finding: DiscoveredMemory) -> str:
     """Return what was found, its path from the home folder on."""
     return finding.title.replace(f"{Path.home()}/", "~/")
 
 
-def found_place(finding: Finding) -> str:
+def found_place(finding: DiscoveredMemory) -> str:
     """Return where it was found; empty where the title says so."""
     return "" if finding.path in finding.title else short_path(finding.path)
 
@@ -468,7 +468,7 @@ def _health_facts(health: BindingHealth | None, state: AppState) -> list[tuple[s
     ]
 
 
-def _finding_detail(finding: Finding, width: int) -> Content:
+def _finding_detail(finding: DiscoveredMemory, width: int) -> Content:
     about = "" if finding.records is None else _about(finding.records, estimated=finding.estimated)
     facts = [
         ("provider", finding.provider),
@@ -491,13 +491,13 @@ def _finding_detail(finding: Finding, width: int) -> Content:
 
 def sync_content(answer: SyncAnswer) -> Content:
     """Return what a sync saw and changed."""
-    told = (
+    last_answer = (
         f"Saw {counted(answer.seen, 'record')}, changed {count(answer.changed)}, "
         f"removed {count(answer.removed)} in {duration(answer.latency_ms)}."
     )
     kept = "What is outside stays as it was, so there is nothing to undo."
     problems = [display(f"! {one.sentence()}", limit=400, style=WARN) for one in answer.problems]
-    return lines([display(told), *problems, Content(""), display(kept, style=DIM)])
+    return lines([display(last_answer), *problems, Content(""), display(kept, style=DIM)])
 
 
 def profile_content(answer: ProfileAnswer) -> Content:

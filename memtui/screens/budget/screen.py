@@ -36,13 +36,13 @@ from memtui.contract import (
     owner_of,
     owner_scope,
 )
-from memtui.filters import Taker
+from memtui.filters import FilterTarget
 from memtui.screens.base import conversation
 from memtui.screens.budget.view import (
     COMPANY,
     BudgetView,
     FactRow,
-    Place,
+    FactsPlace,
     bars_content,
     charts_content,
     charts_of,
@@ -62,7 +62,7 @@ from memtui.screens.budget.view import (
     short_head,
 )
 from memtui.screens.dialogs import Choice, Choose, NewRecord, Prompt, Sheet, TypedConfirm
-from memtui.screens.editing import EditingScreen, Named, kept_new
+from memtui.screens.editing import EditingScreen, RecordName, kept_new
 from memtui.screens.following import News
 from memtui.screens.scope_choices import ScopeStep
 from memtui.screens.state import AppState, GoTo
@@ -113,7 +113,7 @@ class BudgetScreen(EditingScreen[FactRow]):
     MODE = "budget"
     NOUN = "fact"
     SPLIT = "#budget-split"
-    NARROWS = Taker.BUDGET
+    NARROWS = FilterTarget.BUDGET
     READS_WITH = ("memtui.service.context", "memtui.service.namespaces")
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("budget")
 
@@ -465,7 +465,7 @@ class BudgetScreen(EditingScreen[FactRow]):
     # What is shown, as records.
 
     @property
-    def _place(self) -> Place:
+    def _place(self) -> FactsPlace:
         """The place that the cursor is in; the first without a fact."""
         return self.view.place_of(self.rows_list.current) or self.view.places[0]
 
@@ -524,7 +524,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         )
         return answer.record
 
-    async def _held(self, place: Place, kind: str | None = None) -> list[Record]:
+    async def _held(self, place: FactsPlace, kind: str | None = None) -> list[Record]:
         """Return all records of a place, of one kind or of all, as its binding holds them."""
         session = self.session
         request = BrowseRequest(
@@ -539,12 +539,12 @@ class BudgetScreen(EditingScreen[FactRow]):
         owner = owner_of(place.scope)
         return [record for record in records if owner_of(record.scope) == owner]
 
-    def changed(self, now: Mapping[Named, Record]) -> None:
+    def changed(self, now: Mapping[RecordName, Record]) -> None:
         """Assemble again after records changed."""
         del now
         self.load()
 
-    def gone(self, names: set[Named], ghosts: set[Named]) -> None:
+    def gone(self, names: set[RecordName], ghosts: set[RecordName]) -> None:
         """Assemble again without the forgotten records, which lose their marks."""
         self.ghosts |= ghosts
         self.rows_list.selection.drop({row.key for row in self.view.rows if row.name in names})
@@ -589,7 +589,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         if 0 < most < length:
             raise Invalid(f"A fact has at most {most:,} characters; this one has {length:,}.")
 
-    async def _ask_place(self) -> Place | None:
+    async def _ask_place(self) -> FactsPlace | None:
         """Return whom a fact is about, the place that the cursor is in before others."""
         here, others = self._place, list(self.view.places)
         others.remove(here)
@@ -723,10 +723,10 @@ class BudgetScreen(EditingScreen[FactRow]):
     async def action_history(self) -> None:
         """Show every version of the fact."""
         from memtui.screens.modal import show_over
-        from memtui.screens.timeline import Timeline
+        from memtui.screens.timeline import TimelineScreen
 
         [record] = await self.records_of([self.row])
-        await show_over(self, Timeline(self.state, self.binding_of(record), record))
+        await show_over(self, TimelineScreen(self.state, self.binding_of(record), record))
 
     def action_copy(self) -> None:
         """Copy the text of the fact."""
@@ -754,13 +754,13 @@ def _model_choices(used: Iterable[str]) -> list[Choice[str]]:
     ]
 
 
-def _touches(changed: Scope, place: Place) -> bool:
+def _touches(changed: Scope, place: FactsPlace) -> bool:
     """Whether a change in a scope may be one of a place; the whole company's always may."""
     owner, (field, name) = owner_of(changed)[0], owner_of(place.scope)
     return owner == "company_id" or (field != "company_id" and getattr(changed, field) == name)
 
 
-async def _company_place(session: ServiceSession, key: str | None) -> list[Place]:
+async def _company_place(session: ServiceSession, key: str | None) -> list[FactsPlace]:
     """Return the company as a place, if its facts may be looked through and something serves it."""
     company_id, service = session.caller.company_id, session.service
     scope = Scope(company_id=company_id)
@@ -770,4 +770,4 @@ async def _company_place(session: ServiceSession, key: str | None) -> list[Place
         return []
     if OperationType.BROWSE not in await service.allowed(session.caller, scope, key):
         return []
-    return [Place(COMPANY, company_id, scope, found.binding_key)]
+    return [FactsPlace(COMPANY, company_id, scope, found.binding_key)]

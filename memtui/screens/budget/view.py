@@ -35,7 +35,7 @@ from memtui.contract import (
 from memtui.fuzzy import finds
 from memtui.pruning.uses import Used, is_used_as
 from memtui.screens.dialogs import Choice
-from memtui.screens.editing import Named, read_column
+from memtui.screens.editing import RecordName, read_column
 from memtui.screens.scope_choices import ScopeStep, going, seen_scopes
 from memtui.screens.state import AppState, ServiceSession
 from memtui.service.visibility import without_prefix
@@ -95,7 +95,7 @@ _CHART_LINES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FactsPlace:
     """Whose facts they are, and which binding holds them."""
 
     word: str
@@ -115,13 +115,13 @@ class Place:
         return _FACTS_OF[self.word]
 
 
-def places_of(scope: Scope) -> tuple[Place, ...]:
+def places_of(scope: Scope) -> tuple[FactsPlace, ...]:
     """Return whose facts a context of this scope is made of, without their bindings.
 
     The company's come besides, for those who may change them.
     """
     return tuple(
-        Place(word, name, Scope.model_validate({"company_id": scope.company_id, field: name}))
+        FactsPlace(word, name, Scope.model_validate({"company_id": scope.company_id, field: name}))
         for word, field in _FIELDS.items()
         if (name := getattr(scope, field))
     )
@@ -132,7 +132,7 @@ def section_word(kind: SectionKind) -> str:
     return "project" if kind is SectionKind.WORKSPACE else kind.value
 
 
-def place_of_section(kind: SectionKind, places: Iterable[Place]) -> Place | None:
+def place_of_section(kind: SectionKind, places: Iterable[FactsPlace]) -> FactsPlace | None:
     """Return whose facts a section is made of."""
     word = _SECTIONS.get(kind)
     return next((place for place in places if place.word == word), None)
@@ -222,9 +222,9 @@ class FactRow:
         return self.handle.provider_record_id if self.handle else ""
 
     @property
-    def name(self) -> Named:
+    def name(self) -> RecordName:
         """What names the record behind the fact."""
-        return Named(self.fact.binding_key or "", self.record_id)
+        return RecordName(self.fact.binding_key or "", self.record_id)
 
     @property
     def key(self) -> str:
@@ -262,7 +262,7 @@ def narrowed(
     rows: Iterable[FactRow],
     chosen: Filter,
     *,
-    stats: Mapping[Named, RetrievalCount],
+    stats: Mapping[RecordName, RetrievalCount],
     repeated: Collection[RecordHandle],
     now: datetime,
 ) -> list[FactRow]:
@@ -310,7 +310,7 @@ def by_words(principal: str | None) -> str:
 
 
 def fact_columns(
-    now: Callable[[], datetime], reads: Mapping[Named, RetrievalCount]
+    now: Callable[[], datetime], reads: Mapping[RecordName, RetrievalCount]
 ) -> list[Column[FactRow]]:
     """Return the columns; `now` is what relative times count from."""
 
@@ -346,7 +346,7 @@ def _text(row: FactRow, now: datetime) -> Cell:
 
 def fact_content(
     row: FactRow,
-    place: Place | None,
+    place: FactsPlace | None,
     read: RetrievalCount | None,
     state: AppState,
     width: int,
@@ -359,7 +359,12 @@ def fact_content(
 
 
 def _about(
-    row: FactRow, place: Place | None, read: RetrievalCount | None, state: AppState, *, exact: bool
+    row: FactRow,
+    place: FactsPlace | None,
+    read: RetrievalCount | None,
+    state: AppState,
+    *,
+    exact: bool,
 ) -> Iterator[Line]:
     fact, now = row.fact, state.clock()
     if row.left_out:
@@ -393,7 +398,7 @@ def _about(
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class ContextTimeline:
     """What the log says of a context: its own assemblies, and what was done to its facts.
 
     `company` is the whole company's, for what only makes sense over all of it.
@@ -410,7 +415,7 @@ class BudgetView:
 
     model: str = ""
     budget: int = DEFAULT_BUDGET
-    places: tuple[Place, ...] = ()
+    places: tuple[FactsPlace, ...] = ()
     offers: tuple[Choice[ScopeStep], ...] = ()
     """Whose facts there are to look at, where nobody is chosen."""
     answer: ContextAnswer | None = None
@@ -418,7 +423,7 @@ class BudgetView:
     """Its facts, those included that the filter line does not let through."""
     same: Mapping[str, frozenset[RecordHandle]] = field(default_factory=dict)
     """Facts that say what another says, by the word of their place."""
-    timeline: Timeline | None = None
+    timeline: ContextTimeline | None = None
     prompt: str = ""
     """What the model would be asked; empty: nothing is searched for."""
     profile: bool = False
@@ -426,7 +431,7 @@ class BudgetView:
     raw: bool = False
     """Whether the text is shown as the model sees it, instead of the list of its facts."""
 
-    def place_of(self, row: FactRow | None) -> Place | None:
+    def place_of(self, row: FactRow | None) -> FactsPlace | None:
         """Return whose fact it is."""
         return place_of_section(row.section, self.places) if row else None
 
@@ -614,7 +619,7 @@ def _share_lines(share: PromptShare, width: int) -> Iterator[Content]:
         yield display("It should stay under 5%.", style=DIM)
 
 
-def files_content(places: Sequence[Place]) -> Content:
+def files_content(places: Sequence[FactsPlace]) -> Content:
     """Return the commands for each place, or in general where nobody is chosen."""
     said = [display("These commands export facts to files and import them:", style=DIM)]
     flags = [
@@ -634,8 +639,8 @@ def files_content(places: Sequence[Place]) -> Content:
 
 
 async def read_timeline(
-    session: ServiceSession, scope: Scope, places: Sequence[Place], now: datetime
-) -> Timeline:
+    session: ServiceSession, scope: Scope, places: Sequence[FactsPlace], now: datetime
+) -> ContextTimeline:
     """Read the last 60 days; nothing of it is an operation."""
     facts, since = session.service.metrics.facts, now - timedelta(days=DAYS)
     own = (place.scope for place in places if place.word != COMPANY)
@@ -643,10 +648,10 @@ async def read_timeline(
     contexts, company, *held = await asyncio.gather(
         *(facts(session.caller, since, scope=one) for one in scopes)
     )
-    return Timeline(contexts, tuple(held), company)
+    return ContextTimeline(contexts, tuple(held), company)
 
 
-def charts_of(timeline: Timeline, budget: int) -> tuple[Chart, ...]:
+def charts_of(timeline: ContextTimeline, budget: int) -> tuple[Chart, ...]:
     """Return the context's size, the facts that came and went, and who saved them."""
     days = timeline.contexts.days
 
@@ -687,7 +692,7 @@ def charts_of(timeline: Timeline, budget: int) -> tuple[Chart, ...]:
     )
 
 
-def charts_content(timeline: Timeline, budget: int, width: int) -> Content:
+def charts_content(timeline: ContextTimeline, budget: int, width: int) -> Content:
     """Return every chart large, and under them how well facts serve."""
     words = (
         "The bar of the total is one context, as it would be now. A day's average is of all that "
@@ -702,7 +707,7 @@ def charts_content(timeline: Timeline, budget: int, width: int) -> Content:
     return lines([said, Content(""), *drawn, metrics_content(timeline, width)])
 
 
-def metrics_content(timeline: Timeline, width: int) -> Content:
+def metrics_content(timeline: ContextTimeline, width: int) -> Content:
     """Return how well facts serve in the company and here, against their targets (seed 004 §8)."""
     whole, here = timeline.company, timeline.contexts
     adoption, deleted = whole.adoption, whole.share_deleted_by_hand

@@ -25,7 +25,7 @@ from memtui.contract import (
     OperationType,
     Record,
 )
-from memtui.filters import Taker, format_filter, parse_filter, parse_when
+from memtui.filters import FilterTarget, format_filter, parse_filter, parse_when
 from memtui.json_text import json_text
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
@@ -57,7 +57,7 @@ from memtui.widgets.virtual_list import Scrolled, VirtualList
 
 if TYPE_CHECKING:
     from memtui.service.answers import Change, Together
-    from memtui.store.journal import Found
+    from memtui.store.journal import OutcomeCheck
 
 _TELLING = (OperationType.UNDO, OperationType.CHECK)
 """Operations that change what is known of an earlier one."""
@@ -77,7 +77,7 @@ class OperationsScreen(ListScreen[Operation]):
 
     MODE = "operations"
     NOUN = "operation"
-    NARROWS = Taker.OPERATIONS
+    NARROWS = FilterTarget.OPERATIONS
     READS_WITH = ("memtui.store.tables", "memtui.analytics.reading", "memtui.service.analysis")
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("operations")
 
@@ -89,7 +89,7 @@ class OperationsScreen(ListScreen[Operation]):
         self._feed = LogFeed(self)
         self._records: dict[Place, Record | str] = {}
         self._changes: dict[str, tuple[Change, ...]] = {}
-        self._found: dict[str, Found | None] = {}
+        self._found: dict[str, OutcomeCheck | None] = {}
         """What checks found of those of unknown outcome."""
         self._undone: dict[str, Operation | None] = {}
         """What took each change back; None: nothing yet."""
@@ -283,13 +283,13 @@ class OperationsScreen(ListScreen[Operation]):
             self._journal.forget()
             return
 
-        async def read() -> tuple[tuple[Change, ...], Found | None, Operation | None]:
+        async def read() -> tuple[tuple[Change, ...], OutcomeCheck | None, Operation | None]:
             log, caller = session.service.log, session.caller
             changes = await log.changes(caller, wanted)
             found = await log.found_outcome(caller, wanted)
             return changes, found, await log.undone_by(caller, wanted)
 
-        def show(read: tuple[tuple[Change, ...], Found | None, Operation | None]) -> None:
+        def show(read: tuple[tuple[Change, ...], OutcomeCheck | None, Operation | None]) -> None:
             changes, found, undone_by = read
             self._changes[wanted], self._undone[wanted] = changes, undone_by
             self._found[wanted] = found
@@ -388,9 +388,9 @@ class OperationsScreen(ListScreen[Operation]):
     async def action_runs(self) -> None:
         """Show the runs of agents."""
         from memtui.screens.modal import show_over
-        from memtui.screens.runs import Runs
+        from memtui.screens.runs import RunsScreen
 
-        await show_over(self, Runs(self.state))
+        await show_over(self, RunsScreen(self.state))
 
     @conversation
     async def action_sources(self) -> None:
@@ -404,11 +404,11 @@ class OperationsScreen(ListScreen[Operation]):
     async def action_replay(self) -> None:
         """Replay the run of this operation."""
         from memtui.screens.modal import show_over
-        from memtui.screens.replay import Replay
+        from memtui.screens.replay import ReplayScreen
 
         if (run_id := self.row.scope.run_id) is None:
             raise NotFound("This operation belongs to no run.")
-        await show_over(self, Replay(self.state, run_id))
+        await show_over(self, ReplayScreen(self.state, run_id))
 
     def action_same_run(self) -> None:
         """Narrow every screen to the run of this operation."""

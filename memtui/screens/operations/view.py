@@ -46,7 +46,7 @@ from memtui.widgets.panes import DetailPane, Fitted, OptionRows
 
 if TYPE_CHECKING:
     from memtui.service.answers import Change
-    from memtui.store.journal import Found
+    from memtui.store.journal import OutcomeCheck
 
 _TEXTS = ("query", "prompt", "content", "text")
 _COUNTED = {"tokens": "token", "content_chars": "character", "records": "record"}
@@ -68,7 +68,7 @@ SORTS = {
     "subject": "subject_id",
     "source": "source_kind",
     "what": "what",
-    "door": "door",
+    "channel": "channel",
     "by": "principal",
     "records": "result_count",
     "score": "best_score",
@@ -102,7 +102,7 @@ def operation_columns(now: Callable[[], datetime]) -> list[Column[Operation]]:
         Column("subject", "user", lambda one: one.scope.subject_id, 9, keep=55),
         Column("what", "what", about, 16, flexible=True, keep=95, share=0.33),
         Column("source", "source", _source, 16, flexible=True, keep=43),
-        Column("door", "door", lambda one: one.door, 6, keep=50),
+        Column("channel", "channel", lambda one: one.channel, 6, keep=50),
         Column("records", "records", lambda one: one.result_count, 7, "right", keep=50),
         Column("score", "score", _score, 6, "right", keep=50),
         Column("tokens", "tokens", _tokens, 8, "right", keep=50),
@@ -198,7 +198,7 @@ class OperationView:
     records: Mapping[Place, Record | str] = field(default_factory=dict)
     """The record, or a sentence that says why there is none."""
     changes: tuple[Change, ...] = ()
-    found: Found | None = None
+    found: OutcomeCheck | None = None
     """What a check found of an unknown outcome."""
     undone_by: Operation | None = None
     """What took it back."""
@@ -287,7 +287,7 @@ def _origin(operation: Operation) -> list[Line]:
     return [
         labelled("source", line(source, key_hint("o", "open") if operation.source else None)),
         labelled("scope", scope_words(operation.scope)),
-        labelled("by", f"{operation.principal} at {operation.door}"),
+        labelled("by", f"{operation.principal} at {operation.channel}"),
         labelled("binding", operation.binding_key and f"{operation.binding_key}{provider}"),
         *(labelled(title, text) for title, text in details(operation)),
     ]

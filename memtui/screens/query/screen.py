@@ -30,7 +30,7 @@ from memtui.contract import (
     Snippet,
     Usage,
 )
-from memtui.filters import Taker, asked_with
+from memtui.filters import FilterTarget, asked_with
 from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.dialogs import READING, Drawn, Sheet
 from memtui.screens.editing import refused_by
@@ -195,7 +195,7 @@ class QueryScreen(MemtuiScreen):
     """A question, its results as cards, the chosen one in full, and what it cost."""
 
     MODE = "query"
-    NARROWS = Taker.QUESTIONS
+    NARROWS = FilterTarget.QUESTIONS
     EVERYWHERE = True
     READS_WITH = ("memtui.store.tables",)
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("query")
@@ -632,10 +632,10 @@ class QueryScreen(MemtuiScreen):
     async def action_runs(self) -> None:
         """Show the runs that were told the record."""
         from memtui.screens.modal import show_over
-        from memtui.screens.runs import Runs
+        from memtui.screens.runs import RunsScreen
 
         key, snippet = self._result
-        await show_over(self, Runs(self.state, (key, snippet.handle, snippet.text)))
+        await show_over(self, RunsScreen(self.state, (key, snippet.handle, snippet.text)))
 
     @conversation
     async def action_tags(self) -> None:

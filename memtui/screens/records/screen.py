@@ -24,10 +24,10 @@ from memtui.contract import (
     Unsupported,
     owner_scope,
 )
-from memtui.filters import Taker, held_by
+from memtui.filters import FilterTarget, supported_by
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, WriteRecord
-from memtui.screens.editing import EditingScreen, Named, kept_new, record_key
+from memtui.screens.editing import EditingScreen, RecordName, kept_new, record_key
 from memtui.screens.following import News
 from memtui.screens.list_screen import MOST_MARKED, too_many
 from memtui.screens.open_source import open_file, open_source, source_filter
@@ -76,7 +76,7 @@ class RecordsScreen(EditingScreen[Record]):
 
     MODE = "records"
     NOUN = "record"
-    NARROWS = Taker.RECORDS
+    NARROWS = FilterTarget.RECORDS
     EVERYWHERE = True
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("records")
 
@@ -118,7 +118,7 @@ class RecordsScreen(EditingScreen[Record]):
         self._story: Provenance | None = None
         self._no_story = ""
         """Why the provenance of the record under the cursor could not be read."""
-        self._links: dict[Named, Links] = {}
+        self._links: dict[RecordName, Links] = {}
         """What the records that came link to, and what links to them."""
         self._stories = Background(self, "record-provenance")
         self._key: tuple[Record, datetime | None, FactAnswer] | None = None
@@ -324,7 +324,7 @@ class RecordsScreen(EditingScreen[Record]):
         self._problems = page.problems
         self._page, self._total = page, page.total
         if isinstance(page, BrowseAnswer):
-            self._links |= {Named(page.binding_key, one): at for one, at in page.links.items()}
+            self._links |= {RecordName(page.binding_key, one): at for one, at in page.links.items()}
         else:
             self._links |= {self.name_of(one): one.links for one in page.records if one.links}
             self._note_outcomes(page.bindings)
@@ -493,7 +493,9 @@ class RecordsScreen(EditingScreen[Record]):
     @property
     def _is_narrowed(self) -> bool:
         """Whether a filter keeps records from being listed."""
-        held = held_by(self.state.filter, self.NARROWS).model_copy(update={"binding_key": None})
+        held = supported_by(self.state.filter, self.NARROWS).model_copy(
+            update={"binding_key": None}
+        )
         return held != Filter()
 
     @property
@@ -527,14 +529,14 @@ class RecordsScreen(EditingScreen[Record]):
     def _key_of(self, record: Record) -> str:
         return self._row_key(self.name_of(record))
 
-    def _row_key(self, name: Named) -> str:
+    def _row_key(self, name: RecordName) -> str:
         return "\n".join(name) if self._everywhere else name.record_id
 
-    def lists(self, name: Named) -> bool:
+    def lists(self, name: RecordName) -> bool:
         """Return whether a record is on a page that came."""
         return self._rows.index_of(self._row_key(name)) is not None
 
-    def changed(self, now: Mapping[Named, Record]) -> None:
+    def changed(self, now: Mapping[RecordName, Record]) -> None:
         """Put the records, as they are now, in their places; new ones go to the top.
 
         One that is marked, and that the filter hides, stays hidden.
@@ -549,7 +551,7 @@ class RecordsScreen(EditingScreen[Record]):
             self._add(len(new))
         self._place(shown)
 
-    def _as_rows(self, now: Mapping[Named, Record]) -> dict[str, Record]:
+    def _as_rows(self, now: Mapping[RecordName, Record]) -> dict[str, Record]:
         from memtui.service.everywhere import ListedRecord
 
         rows: dict[str, Record] = {}
@@ -558,7 +560,7 @@ class RecordsScreen(EditingScreen[Record]):
             rows[self._row_key(name)] = ListedRecord(**fields) if self._everywhere else record
         return rows
 
-    def _place(self, now: Mapping[Named, Record]) -> None:
+    def _place(self, now: Mapping[RecordName, Record]) -> None:
         self._rows.change(self._as_rows(now))
         self.rows_list.rows_changed()
         self.look()
@@ -570,7 +572,7 @@ class RecordsScreen(EditingScreen[Record]):
         if self._whole is not None:
             self._whole = self._whole[0], self._whole[1] + records
 
-    def gone(self, names: set[Named], ghosts: set[Named]) -> None:
+    def gone(self, names: set[RecordName], ghosts: set[RecordName]) -> None:
         """Let go of forgotten records; ghosts stay, shown as such.
 
         Where some are on no page that came yet, the list is read again: the total may count them.
@@ -601,7 +603,7 @@ class RecordsScreen(EditingScreen[Record]):
         is_company = scope == Scope(company_id=scope.company_id)
         narrowing = Narrowing(
             owner=None if is_company else scope,
-            filter=held_by(self.state.filter, self.NARROWS),
+            filter=supported_by(self.state.filter, self.NARROWS),
             now=self.state.clock(),
         )
         await show_over(self, PruneReview(self, narrowing=narrowing))
@@ -627,7 +629,7 @@ class RecordsScreen(EditingScreen[Record]):
         return not name or (row is not None and self.name_of(row) == (self._binding_key, name))
 
     def _go_to(self, binding_key: str, name: str) -> bool:
-        return self.rows_list.go_to_key(self._row_key(Named(binding_key, name)))
+        return self.rows_list.go_to_key(self._row_key(RecordName(binding_key, name)))
 
     def _find_pointed(self, name: str) -> None:
         self._pointed_at = None
@@ -643,7 +645,7 @@ class RecordsScreen(EditingScreen[Record]):
         except MemtuiError:
             self.carry_on("")
             raise
-        found = Named(key, record_key(answer.record))
+        found = RecordName(key, record_key(answer.record))
         self._links[found] = Links.like(answer)
         self._place({found: answer.record})  # it is counted: a page that is to come has it
         self._go_to(*found)
@@ -651,7 +653,7 @@ class RecordsScreen(EditingScreen[Record]):
     def moved(self) -> None:
         """Read the record's provenance, and let the cursor be where the person put it."""
         name = self._pointed_at
-        if name and self.lists(Named(self._binding_key, name)) and not self.is_on(name):
+        if name and self.lists(RecordName(self._binding_key, name)) and not self.is_on(name):
             self._pointed_at = None
             self.carry_on("")
         record = self.rows_list.current
@@ -703,9 +705,9 @@ class RecordsScreen(EditingScreen[Record]):
     async def action_history(self) -> None:
         """Show every version of the record."""
         from memtui.screens.modal import show_over
-        from memtui.screens.timeline import Timeline
+        from memtui.screens.timeline import TimelineScreen
 
-        await show_over(self, Timeline(self.state, self.binding_of(self.row), self.row))
+        await show_over(self, TimelineScreen(self.state, self.binding_of(self.row), self.row))
 
     def action_key(self) -> None:
         """Show or hide which value of the fact's key counts here; looking it up is an operation."""
@@ -793,11 +795,11 @@ class RecordsScreen(EditingScreen[Record]):
     async def action_runs(self) -> None:
         """Show the runs that were told the record."""
         from memtui.screens.modal import show_over
-        from memtui.screens.runs import Runs
+        from memtui.screens.runs import RunsScreen
 
         record = self.row
         told = (self.binding_of(record), record.handle, record.text)
-        await show_over(self, Runs(self.state, told))
+        await show_over(self, RunsScreen(self.state, told))
 
     def action_open(self) -> None:
         """Open where the record came from, else the file it is kept in."""

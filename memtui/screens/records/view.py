@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from memtui.contract import Links, OperationStatus, OperationType, Record, folded
-from memtui.screens.editing import Named, read_column
+from memtui.screens.editing import RecordName, read_column
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
@@ -45,9 +45,9 @@ TOKENS = "tokens"
 
 def record_columns(
     now: Callable[[], datetime],
-    stats: Mapping[Named, RetrievalCount],
-    ghosts: Collection[Named],
-    name_of: Callable[[Record], Named],
+    stats: Mapping[RecordName, RetrievalCount],
+    ghosts: Collection[RecordName],
+    name_of: Callable[[Record], RecordName],
     tokens_of: Callable[[Record], int],
 ) -> list[Column[Record]]:
     """Return the columns; `now` is what relative times count from."""

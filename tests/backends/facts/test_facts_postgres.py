@@ -119,7 +119,7 @@ async def test_a_fact_of_an_agent_is_by_the_person_that_it_acts_for(
     url: str, paths: Paths, settings: Settings, subject: str | None, stored: str
 ) -> None:
     service = await open_service(paths, settings)
-    person = Caller(company_id="local", principal="user:ana", door="test")
+    person = Caller(company_id="local", principal="user:ana", channel="test")
     await service.bindings.add(person, "table", "facts", {"url": url})
     if subject is not None:
         owner = Membership(principal="user:ana", role=Role.OWNER, subject_id=subject)

@@ -16,7 +16,7 @@ import pytest
 
 from memtui.backends.mem0 import Mem0Adapter
 from memtui.backends.mem0.config import Mem0Config
-from memtui.backends.mem0.stores import ServerStore
+from memtui.backends.mem0.stores import Mem0ServerStore
 from memtui.contract import (
     BindingContext,
     BrowseRequest,
@@ -285,13 +285,13 @@ async def test_what_somebody_else_deletes_meanwhile_is_missing(
     server: OpenServer, on_server: Mem0Adapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handle = await add(on_server, "Ann likes tea.", ANN)
-    drop = ServerStore.drop
+    drop = Mem0ServerStore.drop
 
-    async def late(store: ServerStore, memory_id: str) -> None:
+    async def late(store: Mem0ServerStore, memory_id: str) -> None:
         server.memory.delete(memory_id)
         await drop(store, memory_id)
 
-    monkeypatch.setattr(ServerStore, "drop", late)
+    monkeypatch.setattr(Mem0ServerStore, "drop", late)
     reply = await on_server.forget(ForgetRequest(scope=ANN, handles=(handle,)))
     assert reply.missing == (handle,)
 

@@ -12,7 +12,7 @@ from memtui.service import Caller, MemoryService, open_service
 
 from .servers import OpenServer
 
-CALLER = Caller(company_id="local", principal="user:ana", door="test")
+CALLER = Caller(company_id="local", principal="user:ana", channel="test")
 BEN = CALLER.model_copy(update={"principal": "user:ben"})
 SCOPE = Scope(company_id="local", subject_id="ana")
 SOURCE = SourceRef(kind="manual_note", company_id="local")

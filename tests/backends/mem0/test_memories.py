@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from memtui.backends.mem0.memories import (
-    Details,
-    Memory,
+    Mem0Details,
+    Mem0Memory,
     corrected,
     day,
     details_of,
@@ -48,9 +48,9 @@ def test_the_last_day_is_that_before_a_midnight(ends: datetime | None, last: dat
 
 
 def test_a_day_that_mem0_tells_ends_at_its_end() -> None:
-    memory = Memory(id="1", expiration_date="2026-06-01")
+    memory = Mem0Memory(id="1", expiration_date="2026-06-01")
     assert record_of(memory, "acme", "shared").expires_at == datetime(2026, 6, 2, tzinfo=UTC)
-    exact = written(Details(expires_at=NOW))
+    exact = written(Mem0Details(expires_at=NOW))
     told = memory.model_copy(update={"metadata": exact})
     assert record_of(told, "acme", "shared").expires_at == NOW
     assert day("2026-06-01T23:30:00+00:00") == date(2026, 6, 1)
@@ -64,13 +64,13 @@ def test_each_field_comes_back() -> None:
     for has_apps in (True, False):
         draft = draft_of(request, "shared", has_apps=has_apps)
         assert draft.expires == date(2026, 6, 1)
-        memory = Memory(id="1", memory=draft.text, metadata=draft.metadata, **draft.owners)
+        memory = Mem0Memory(id="1", memory=draft.text, metadata=draft.metadata, **draft.owners)
         record = record_of(memory, "acme", "shared")
         assert record.scope == scope
         assert {name: getattr(record, name) for name in FIELDS} == FIELDS
     nobody = draft_of(request.model_copy(update={"scope": ACME}), "shared", has_apps=True)
     assert nobody.owners == {"user_id": "shared"}
-    memory = Memory(id="1", memory="x", metadata=nobody.metadata, **nobody.owners)
+    memory = Mem0Memory(id="1", memory="x", metadata=nobody.metadata, **nobody.owners)
     assert record_of(memory, "acme", "shared").scope == ACME
 
 
@@ -79,8 +79,8 @@ def test_a_correction_changes_what_it_names() -> None:
     changes = {"summary": "S2", "topic": "O2", "tags": ("c",), "pinned": False,
                "expires_at": NOW + MOMENT, "never_expires": True}  # fmt: skip
     assert changes.keys() == CorrectRequest.model_fields.keys() - fixed
-    before = Details(**{k: v for k, v in FIELDS.items() if k != "metadata"}, issue_id="I")
-    memory = Memory(id="1", metadata=written(before))
+    before = Mem0Details(**{k: v for k, v in FIELDS.items() if k != "metadata"}, issue_id="I")
+    memory = Mem0Memory(id="1", metadata=written(before))
     assert details_of(memory) == before
     handle = RecordHandle(provider_key="mem0", provider_record_id="1")
     for name, value in changes.items():

@@ -24,7 +24,7 @@ from memtui.backends.plugin_v1.memories import (
     wire_id,
 )
 from memtui.backends.plugin_v1.wire import (
-    Memory,
+    PluginMemory,
     moment,
     read_health,
     read_hits,
@@ -70,7 +70,7 @@ row_like = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-def one(**fields: Any) -> Memory:
+def one(**fields: Any) -> PluginMemory:
     return read_hits({"memories": [ROW | fields]}).memories[0]
 
 
@@ -80,7 +80,7 @@ def test_any_json_is_read_or_is_an_error_of_the_contract(answer: Any) -> None:
     for read in (read_health, read_written, partial(read_namespace, name="org:x")):
         with suppress(MemtuiError):
             read(answer)
-    rows: tuple[Memory, ...] = ()
+    rows: tuple[PluginMemory, ...] = ()
     with suppress(MemtuiError):
         hits = read_hits(answer)
         rows = hits.memories

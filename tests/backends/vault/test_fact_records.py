@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memtui.backends.vault import VaultAdapter
-from memtui.backends.vault.files import Folder
+from memtui.backends.vault.files import VaultFolder
 from memtui.contract import (
     BrowseRequest,
     Conflict,
@@ -353,15 +353,15 @@ def killed_before_facts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     class Killed(BaseException):
         pass
 
-    whole = Folder.replace
+    whole = VaultFolder.replace
 
-    def cut(folder: Folder, path: str, content: str) -> None:
+    def cut(folder: VaultFolder, path: str, content: str) -> None:
         if path == PATH:
             raise Killed
         whole(folder, path, content)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Folder, "replace", cut)
+        patched.setattr(VaultFolder, "replace", cut)
         with pytest.raises(Killed):
             yield
 

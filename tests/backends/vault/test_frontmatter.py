@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.backends.vault import markdown
-from memtui.backends.vault.markdown import Document
+from memtui.backends.vault.markdown import VaultDocument
 from memtui.contract import Invalid, Problem
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -25,9 +25,9 @@ values = st.recursive(
 )  # fmt: skip
 
 
-def taken(content: str) -> Document:
+def taken(content: str) -> VaultDocument:
     document = markdown.split(content)
-    assert isinstance(document, Document)
+    assert isinstance(document, VaultDocument)
     return document
 
 

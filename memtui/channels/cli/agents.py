@@ -1,0 +1,46 @@
+"""`agents`: who is connected now."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from memtui.channels.cli.output import columns, table
+from memtui.channels.cli.session import Session
+from memtui.widgets import format as shown
+from memtui.widgets.agents import last_answer_words
+
+
+async def agents(
+    session: Session,
+    *,
+    minutes: Annotated[
+        int,
+        typer.Option(min=1, max=1440, help="Also who did something in the last so many minutes."),
+    ] = 10,
+) -> None:
+    """List the agents that are connected now, and what each was told last.
+
+    An agent with an open MCP session is listed as long as that lasts; others, and those of other
+    machines, as long as they did something lately.
+    """
+    within = timedelta(minutes=minutes)
+    found = await session.service.agents.connected(session.caller, within)
+    rows = [
+        [
+            one.principal,
+            one.channel,
+            one.client or "",
+            one.project_id or "",
+            one.run_id or "",
+            shown.ago(one.since, session.now),
+            shown.ago(one.last_seen, session.now) if not one.is_open else "open",
+            last_answer_words(one.last_answer, session.now),
+        ]
+        for one in found
+    ]
+    titles = columns("who", "channel", "client", "project", "run", "since>", "seen>", "last told")
+    none = "" if found else f"No agent is connected, and none did anything in {minutes} minutes."
+    session.out.answer({"agents": found}, table(titles, rows) if rows else (), none)

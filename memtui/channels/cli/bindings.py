@@ -1,0 +1,663 @@
+"""`bindings`: which memory serves whom, and which others lie on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from memtui.channels.cli.input import confirm, confirm_name
+from memtui.channels.cli.options import (
+    BindingKey,
+    ScopeOptions,
+    SourceOptions,
+    Switch,
+    TargetId,
+    Yes,
+    complete_binding,
+    json_object,
+    pairs,
+    target_id_of,
+)
+from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table, ticker
+from memtui.channels.cli.session import FirstSession, Invocation, Session
+from memtui.contract import Conflict, Invalid, Json, NotFound, Scope
+from memtui.widgets.format import counted, embedding_words, exact, held, held_words
+from memtui.wording import unknown
+
+if TYPE_CHECKING:
+    from memtui.backends.discovery import DiscoveredMemory
+    from memtui.contract import Embedding, Health
+    from memtui.service import BindingHealth, BindingView, Capture
+    from memtui.service.namespaces import NamespaceDeleted
+    from memtui.service.provider_views import ProviderView
+
+
+_SECONDS_A_LINE = 10.0
+
+TargetType = Annotated[
+    Literal["company", "project", "agent"],
+    typer.Argument(metavar="TYPE", help="company, project or agent."),
+]
+ConfigPairs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Part of its config; the value may be JSON; may be repeated.",
+    ),
+]
+Trial = Annotated[
+    bool, typer.Option("--try", help="Only open it once and say how it is and what it holds.")
+]
+ConfigJson = Annotated[str | None, typer.Option("--config", help="Its config as a JSON object.")]
+
+
+async def bindings_list(session: Session) -> None:
+    """List the company's bindings.
+
+    With what each one serves and can do.
+    """
+    views = await session.service.bindings.all(session.caller)
+    rows = [
+        [
+            one.key,
+            one.provider_key,
+            _state(one),
+            _targets(one),
+            ", ".join(map(_words, one.captures)),
+            ", ".join(one.capabilities.words()),
+        ]
+        for one in views
+    ]
+    titles = columns("key", "provider", "state", "serves", "captures", "can*")
+    session.out.answer({"bindings": views}, table(titles, rows))
+
+
+async def bindings_show(session: Session, key: BindingKey) -> None:
+    """Show one binding.
+
+    With its config, where secrets are masked, what it can do, and its spending limits
+    (`memtui budget set binding KEY`).
+    """
+    from memtui.channels.cli.budget import limits_of
+
+    view = await _view(session, key)
+    limits, told = await limits_of(session, "binding", key)
+    session.out.answer({**jsonable(view), "limits": limits}, _detail(view, told))
+
+
+async def bindings_add(
+    session: FirstSession,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="A short name for it.")],
+    provider: Annotated[
+        str, typer.Argument(metavar="PROVIDER", help="The provider; see bindings providers.")
+    ],
+    setting: ConfigPairs = None,
+    config: ConfigJson = None,
+    *,
+    trial: Trial = False,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Refuse every change through it.")
+    ] = False,
+    disabled: Annotated[bool, typer.Option("--disabled", help="Add it switched off.")] = False,
+) -> int:
+    """Add a binding to a provider.
+
+    With --try nothing is added; exit 3 if it is down.
+    """
+    if trial:
+        found = await session.service.bindings.trial(
+            session.caller, key, provider, _config(setting, config), read_only=read_only
+        )
+        return _tried(session, key, found)
+    view = await session.service.bindings.add(
+        session.caller,
+        key,
+        provider,
+        _config(setting, config),
+        read_only=read_only,
+        enabled=not disabled,
+    )
+    _answer(session, view)
+    session.out.say(
+        f"It serves nobody yet: name it with --binding {key}, or let it serve the company with "
+        f"`memtui bindings target set {key} company`."
+    )
+    return 0
+
+
+async def bindings_configure(
+    session: FirstSession,
+    key: BindingKey,
+    setting: ConfigPairs = None,
+    config: ConfigJson = None,
+    *,
+    trial: Trial = False,
+) -> int:
+    """Change a binding's config.
+
+    Values that --set does not name stay; --config replaces all of them. With --try nothing is
+    changed; exit 3 if it is down.
+    """
+    if setting is None and config is None:
+        raise Invalid("Nothing to change; give --set NAME=VALUE or --config JSON.")
+    bindings, now = session.service.bindings, await _view(session, key)
+    wanted = ({} if config is not None else now.config) | _config(setting, config)
+    if trial:
+        mode = {"read_only": now.read_only, "configures": True}
+        found = await bindings.trial(session.caller, key, now.provider_key, wanted, **mode)
+        return _tried(session, key, found)
+    _answer(session, await bindings.update(session.caller, key, config=wanted))
+    return 0
+
+
+def _tried(session: Session, key: str, found: Health) -> int:
+    session.out.answer(found, [_health_line(key, found)])
+    return 3 if found.status == "down" else 0
+
+
+async def bindings_remove(session: Session, key: BindingKey, *, yes: Yes = False) -> None:
+    """Remove a binding.
+
+    The memories stay where they are.
+    """
+    await _view(session, key)
+    if not yes:
+        confirm(f"Remove the binding {key}? Its memories stay where they are.")
+    await session.service.bindings.remove(session.caller, key)
+    session.out.answer({"removed": key}, [f"removed {key}"])
+
+
+async def bindings_enable(session: Session, key: BindingKey) -> None:
+    """Switch a binding on."""
+    _answer(session, await session.service.bindings.update(session.caller, key, enabled=True))
+
+
+async def bindings_disable(session: Session, key: BindingKey) -> None:
+    """Switch a binding off.
+
+    Nothing resolves to it then.
+    """
+    _answer(session, await session.service.bindings.update(session.caller, key, enabled=False))
+
+
+async def bindings_read_only(session: Session, key: BindingKey, switch: Switch) -> None:
+    """Refuse or allow changes through it."""
+    view = await session.service.bindings.update(session.caller, key, read_only=switch == "on")
+    _answer(session, view)
+
+
+OnOff = Literal["on", "off"]
+
+
+async def bindings_capture(
+    session: FirstSession,
+    key: BindingKey,
+    *,
+    post_run: Annotated[
+        OnOff | None, typer.Option(help="A note of each run, from `memtui hook post-run`.")
+    ] = None,
+    comments: Annotated[
+        OnOff | None, typer.Option(help="Comments of issues, from `memtui hook comment`.")
+    ] = None,
+    documents: Annotated[
+        OnOff | None, typer.Option(help="Documents of issues, from `memtui hook document`.")
+    ] = None,
+) -> None:
+    """Choose what hooks may write to a binding by themselves.
+
+    Nothing, until it is turned on. Without an option it shows what is on.
+    """
+    from memtui.service import Capture
+
+    given = {
+        Capture.POST_RUN: post_run,
+        Capture.COMMENTS: comments,
+        Capture.DOCUMENTS: documents,
+    }
+    capture = {one: switch == "on" for one, switch in given.items() if switch is not None}
+    view = await _view(session, key)
+    if capture:
+        view = await session.service.bindings.update(session.caller, key, capture=capture)
+    document = {"key": view.key, **{one.value: one in view.captures for one in Capture}}
+    lines = fields([(_words(one), "on" if one in view.captures else "off") for one in Capture])
+    session.out.answer(document, lines)
+
+
+def _words(capture: Capture) -> str:
+    return capture.replace("_", "-")
+
+
+Address = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="As in `https://api.openai.com`.")
+]
+
+
+async def bindings_embedding(
+    session: FirstSession,
+    key: BindingKey,
+    *,
+    build: Annotated[
+        bool, typer.Option("--build", help="Embed now what has no vector yet, to the end.")
+    ] = False,
+    allow: Address = None,
+    disallow: Address = None,
+    background: Annotated[
+        OnOff | None, typer.Option(help="Whether the app embeds new texts automatically.")
+    ] = None,
+) -> int:
+    """Say how far a binding's texts are embedded, to be found by meaning.
+
+    The model is its setting `embedding`. --allow agrees that its texts, without their secrets, go
+    to another machine for that; --disallow undoes it. Exit 1 if --build could not end, as
+    another program is at it.
+    """
+    service = session.service
+    if disallow is not None:
+        await service.embedding.agree(session.caller, key, disallow, agreed=False)
+    if allow is not None:
+        await service.embedding.agree(session.caller, key, allow)
+    if background is not None:
+        await service.bindings.update(session.caller, key, embeds=background == "on")
+    found = await service.embedding.state(session.caller, key)
+    if build:
+        if not found.agreed and sys.stdin.isatty():
+            confirm(f"The texts of {key} go to {found.address}, without their secrets. Send them?")
+            await service.embedding.agree(session.caller, key, found.address or "")
+        found = await _embedded(session, key)
+    view = await _view(session, key)
+    lines = fields(
+        [
+            ("key", key),
+            ("embedding", embedding_words(found)),
+            ("dimensions", str(found.dimensions or "")),
+            ("texts go to", found.address or "this machine"),
+            ("agreed to", ", ".join(view.agreed)),
+            ("in the background", "on" if view.embeds else "off"),
+        ]
+    )
+    document = {"key": key, "embeds": view.embeds, "agreed": view.agreed, "embedding": found}
+    how = f"memtui bindings embedding {key} --allow {found.address} lets texts go there."
+    session.out.answer(document, lines, *([] if found.agreed else [how]))
+    return 1 if build and not found.is_done else 0
+
+
+async def _embedded(session: Session, key: str) -> Embedding:
+    with ticker(_SECONDS_A_LINE) as show:
+        return await session.service.embedding.build(
+            session.caller, key, lambda found: show(embedding_words(found))
+        )
+
+
+async def bindings_target_set(
+    session: FirstSession, key: BindingKey, target_type: TargetType, target_id: TargetId = None
+) -> None:
+    """Let a binding serve a target.
+
+    A target is the whole company, a project or an agent.
+    """
+    named = target_id_of(session, target_type, target_id)
+    await session.service.bindings.set_target(session.caller, target_type, named, key)
+    _answer(session, await _view(session, key))
+
+
+async def bindings_target_clear(
+    session: Session, target_type: TargetType, target_id: TargetId = None
+) -> None:
+    """Remove the binding of a target.
+
+    What it resolves to then is the next in line: the agent's binding, or the company's.
+    """
+    named = target_id_of(session, target_type, target_id)
+    await session.service.bindings.clear_target(session.caller, target_type, named)
+    session.out.answer(
+        {"cleared": {"target_type": target_type, "target_id": named}},
+        [f"cleared {target_type} {named}"],
+    )
+
+
+async def _view(session: Session, key: str) -> BindingView:
+    """Return the binding. Raises `NotFound`, with the keys there are."""
+    views = await session.service.bindings.all(session.caller)
+    for view in views:
+        if view.key == key:
+            return view
+    raise NotFound(unknown("binding", key, [view.key for view in views]))
+
+
+def _answer(session: Session, view: BindingView) -> None:
+    session.out.answer(view, _detail(view))
+
+
+def _detail(view: BindingView, more: Sequence[tuple[str, str]] = ()) -> Iterator[Line]:
+    yield from fields(
+        [
+            ("key", view.key),
+            ("provider", view.provider_key),
+            ("state", _state(view)),
+            ("serves", _targets(view)),
+            ("captures", ", ".join(map(_words, view.captures))),
+            ("can", ", ".join(view.capabilities.words())),
+            ("config", json.dumps(view.config, ensure_ascii=False, default=str)),
+            ("id", view.binding_id),
+            *more,
+        ]
+    )
+
+
+def _state(view: BindingView) -> str:
+    words = ["on" if view.enabled else "off"]
+    words += ["read-only"] if view.read_only else []
+    return ", ".join([*words, "shared with another company"] if view.shared else words)
+
+
+def _targets(view: BindingView) -> str:
+    return ", ".join(
+        "company" if target.target_type == "company" else f"{target.target_type} {target.target_id}"
+        for target in view.targets
+    )
+
+
+def _config(setting: list[str] | None, config: str | None) -> Json:
+    """Return a config: the JSON object, with each NAME=VALUE put over it."""
+    return json_object(config, "--config") | {
+        name: _value(text) for name, text in pairs(setting, "--set").items()
+    }
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+async def bindings_resolve(session: Session, scope: ScopeOptions) -> None:
+    """Say which binding serves a scope, and why."""
+    found = await session.service.resolve(session.caller, scope.scope(session), scope.binding)
+    session.out.answer(found, [f"{found.binding_key}  {found.provider_key}  {found.reason}"])
+
+
+async def bindings_health(
+    session: Session,
+    key: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="KEY",
+            help="The binding; left out: all that are on.",
+            autocompletion=complete_binding,
+        ),
+    ] = None,
+) -> int:
+    """Ask bindings whether they can serve now.
+
+    Exit 3 if one is down.
+    """
+    if key is None:
+        views = await session.service.bindings.all(session.caller)
+        keys = [view.key for view in views if view.enabled]
+    else:
+        keys = [key]
+    answers = [await session.service.bindings.health(session.caller, each) for each in keys]
+    session.out.answer({"health": answers}, _health(answers))
+    return 3 if any(answer.health.status == "down" for answer in answers) else 0
+
+
+async def bindings_providers(
+    invocation: Invocation,
+    key: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PROVIDER", help="The provider, in full; left out: all, a line each."
+        ),
+    ] = None,
+) -> int:
+    """Say what the installed providers open, can be told, and can do.
+
+    A provider that is not used says why. Exit 1 if that is the one that was asked for.
+    """
+    from memtui.service.providers import Providers
+    from memtui.threads import use_loose_threads
+
+    use_loose_threads()  # a third-party import may hang
+    installed = Providers(timeout_ms=invocation.settings().provider_timeout_ms)
+    if key is not None:
+        found = await installed.view(key)
+        invocation.out.answer(found, _provider(found))
+        return 0 if found.usable else 1
+    views = [await installed.view(name) for name in installed.names()]
+    rows = [
+        [one.key, _package(one), one.opens if one.usable else f"✗ {one.problem}"] for one in views
+    ]
+    titles = columns("provider", "package", "opens*")
+    taken = (one.problem or "" for one in views if one.usable)
+    invocation.out.answer({"providers": views}, table(titles, rows), *taken)
+    return 0
+
+
+def _package(view: ProviderView) -> str:
+    return f"{view.package} {view.version or ''}".rstrip()
+
+
+def _provider(view: ProviderView) -> Iterator[Line]:
+    able = view.capabilities
+    yield from fields(
+        [
+            ("provider", view.key),
+            ("package", _package(view)),
+            ("problem", view.problem or ""),
+            ("opens", view.opens),
+            ("about", view.about),
+            ("can", ", ".join(able.words()) if able else ""),
+        ]
+    )
+    for one in view.config:
+        if one.required:
+            default = "needed"
+        elif one.default in (None, "", [], {}):
+            default = "not needed"
+        else:
+            default = f"default {json.dumps(one.default, ensure_ascii=False)}"
+        yield f"--set {one.name}=…  {one.words}; {default}"
+        if one.help:
+            yield Dim(f"  {one.help}")
+
+
+async def bindings_sync(session: Session, key: BindingKey, part: SourceOptions) -> None:
+    """Read a provider's outside source again.
+
+    Or rebuild what it derives from it, such as an index and its vectors. A source names the part
+    to read, for a provider that reads parts; without one it reads all.
+    """
+    scope = Scope(company_id=session.company.company_id)
+    source = None if part == SourceOptions() else part.reference(scope)
+    reply = await session.service.sync(session.caller, key, source)
+    words = f"saw {reply.seen}, changed {reply.changed}, removed {reply.removed}"
+    health = (await session.service.bindings.health(session.caller, key)).health
+    if health.embedding is not None and health.embedding.agreed:
+        words += f", {embedding_words(await _embedded(session, key))}"
+    session.out.answer(reply, [words])
+
+
+async def bindings_namespaces(session: Session, key: BindingKey) -> None:
+    """List the partitions of a provider."""
+    found = await session.service.namespaces.all(session.caller, key)
+    rows = [
+        [
+            one.kind,
+            one.name,
+            held(one),
+            exact(one.expires_at, session.zone) if one.expires_at else "",
+        ]
+        for one in found
+    ]
+    titles = columns("kind", "name", "records>", "expires>")
+    session.out.answer({"namespaces": found}, table(titles, rows))
+
+
+def _health(answers: list[BindingHealth]) -> Iterator[Line]:
+    for answer in answers:
+        waiting = "resting after failures" if answer.breaker_open else ""
+        yield _health_line(answer.key, answer.health, waiting)
+        for problem in answer.health.problems:
+            yield Dim(f"  {problem.sentence()}")
+
+
+def _health_line(key: str, found: Health, *more: str) -> str:
+    records = "" if found.records is None else counted(found.records, "record")
+    meaning = embedding_words(found.embedding) if found.embedding else ""
+    words = [key, found.status, records, found.message, meaning, *more]
+    return "  ".join(word for word in words if word)
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The namespace, such as workspace:web.")]
+
+
+async def bindings_namespace_put(
+    session: Session,
+    key: BindingKey,
+    name: Name,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN",
+            help="When it expires: 30d, 2027-01-31; left out: never. What becomes of its records "
+            "then is the provider's affair: some hide them, others keep them.",
+        ),
+    ] = None,
+) -> None:
+    """Make a namespace, or set its expiry.
+
+    Without --expires it never expires: an expiry that it had is taken away.
+    """
+    moment = session.ahead(expires or None)
+    made = await session.service.namespaces.put(session.caller, key, name, expires_at=moment)
+    until = exact(made.expires_at, session.zone) if made.expires_at else "never"
+    lines = fields([("name", made.name), ("kind", made.kind), ("expires", until)])
+    session.out.answer(made, lines)
+
+
+async def bindings_namespace_delete(
+    session: Session,
+    key: BindingKey,
+    name: Name,
+    confirm: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The name once more, instead of typing it.")
+    ] = None,
+    *,
+    unseen: Annotated[
+        bool,
+        typer.Option(
+            "--unseen", help="Also where it holds more than can be listed and brought back."
+        ),
+    ] = False,
+) -> None:
+    """Remove a namespace with all that is in it.
+
+    Its records are forgotten first, which undo brings back. Refused with exit 5 where it holds
+    more than can be listed, unless --unseen.
+    """
+    warning = ""
+    if confirm is None:
+        there = {one.name: one for one in await session.service.namespaces.all(session.caller, key)}
+        if name not in there:
+            raise NotFound(f"{key} has no namespace {name} that memtui knows of.")
+        warning = f"This removes {name} and {held_words(there[name])}."
+    confirm_name(name, confirm, warning, "--confirm")
+    try:
+        gone = await session.service.namespaces.delete(session.caller, key, name, unseen=unseen)
+    except Conflict as error:
+        if unseen:
+            raise
+        raise Conflict(f"{error} That is --unseen.") from error
+    session.out.answer(gone, _deleted(gone))
+
+
+def _deleted(gone: NamespaceDeleted) -> Iterator[Line]:
+    more = ", and more that were not listed" if gone.at_least else ""
+    yield f"removed {gone.name} with {counted(gone.records, 'record')}{more}"
+    if gone.forget_operation_id is not None:
+        yield f"memtui undo {gone.forget_operation_id} brings the listed records back"
+
+
+async def bindings_discover(
+    session: FirstSession,
+    *,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY", help="Add this one as a read-only binding; repeatable."),
+    ] = None,
+    add_all: Annotated[
+        bool, typer.Option("--add-all", help="Add all that can be opened and are not yet bound.")
+    ] = False,
+) -> int:
+    """List the memories found on this machine.
+
+    Nothing is added without --add or --add-all, and that read-only: bindings read-only turns it.
+    """
+    import asyncio
+
+    from memtui.backends.discovery import discover_here
+
+    findings = await asyncio.to_thread(discover_here)
+    service, caller = session.service.bindings, session.caller
+    wanted = [_named(findings, key) for key in add or ()]
+    added = [
+        await service.add(caller, each.key, each.provider, each.config, read_only=True)
+        for each in wanted
+    ]
+    problems: tuple[str, ...] = ()
+    if add_all:
+        done = await service.add_found(caller, findings)
+        added, problems = [*added, *done.added], done.problems
+    bound = _bound(findings, await service.all(caller))
+    document = {
+        "findings": [
+            jsonable(each) | {"usable": each.usable, "binding_key": bound.get(each.key)}
+            for each in findings
+        ],
+        "added": [view.key for view in added],
+        "problems": list(problems),
+    }
+    told = (f"Added {view.key}, read-only." for view in added)
+    session.out.answer(document, _lines(findings, bound), *told, *problems)
+    return 1 if problems else 0
+
+
+def _named(findings: Sequence[DiscoveredMemory], key: str) -> DiscoveredMemory:
+    """Return the usable finding of that key. Raises `NotFound` or `Invalid`."""
+    for finding in findings:
+        if finding.key == key:
+            if finding.usable:
+                return finding
+            raise Invalid(f"{key} cannot be opened: {' '.join(finding.problems)}")
+    known = ", ".join(finding.key for finding in findings if finding.usable)
+    raise NotFound(f"Nothing was found under {key}; found are: {known or 'none'}.")
+
+
+def _bound(findings: Sequence[DiscoveredMemory], views: Sequence[BindingView]) -> dict[str, str]:
+    """Return which findings a binding opens already, by finding key."""
+    return {
+        finding.key: view.key
+        for finding in findings
+        for view in views
+        if finding.is_read_by(view.provider_key, view.config)
+    }
+
+
+def _lines(findings: Sequence[DiscoveredMemory], bound: dict[str, str]) -> Iterator[Line]:
+    if not findings:
+        yield "no memories were found outside memtui"
+    for finding in findings:
+        about = "about " if finding.estimated else ""
+        held = "" if finding.records is None else counted(finding.records, "record")
+        records = f"  {about}{held}" if held else ""
+        state = f"  bound as {bound[finding.key]}" if finding.key in bound else ""
+        yield f"{finding.key}  {finding.title}{records}{state}"
+        yield Dim(f"  {finding.path}  {finding.why}")
+        for problem in finding.problems:
+            yield Dim(f"  {problem}")

@@ -1,0 +1,128 @@
+"""`changes`: what a scope held at two moments, as a difference."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memtui.channels.cli.options import FilterLine, ScopeOptions, Until, filter_of
+from memtui.channels.cli.output import Dim, Line, columns, table
+from memtui.channels.cli.records import change_of, from_words, say_unknown_owners
+from memtui.channels.cli.session import Session
+from memtui.contract import Invalid
+from memtui.filters import FilterTarget
+from memtui.widgets import format as shown
+
+if TYPE_CHECKING:
+    from memtui.service import CompareAnswer, Difference, MomentsAnswer
+
+_WEEK = "7d"
+
+
+async def changes(
+    session: Session,
+    scope: ScopeOptions,
+    line: FilterLine = None,
+    *,
+    since: Annotated[
+        str, typer.Option("--since", help="The earlier moment: 7d, yesterday, 2026-03-01.")
+    ] = _WEEK,
+    until: Until = None,
+    days: Annotated[
+        bool, typer.Option("--days", help="Count the changes of each day instead.")
+    ] = False,
+) -> None:
+    """Show what changed since a moment, who changed it, and why.
+
+    It compares what was there then with what is there now, or was at --until: what came and went
+    in between is in neither. --days counts that too.
+    """
+    _refuse_moment(session, line)
+    earlier = session.moment(since)
+    if earlier > session.now:
+        raise Invalid(f"{since!r} is still to come; say --since when, up to now.")
+    later = None if until is None else session.moment(until)
+    whole, binding = scope.scope(session), scope.binding
+    past = session.service.past
+    if days:
+        counted = await past.moments(
+            session.caller,
+            whole,
+            since=earlier,
+            until=later,
+            zone=session.zone,
+            binding_key=binding,
+        )
+        titles = columns("day", "added>", "changed>", "removed>")
+        session.out.answer(counted, table(titles, _days(counted)), _when(counted))
+        return
+    chosen = filter_of(session, line, FilterTarget.RECORDS)
+    answer = await past.compare(
+        session.caller, whole, earlier, later, chosen=chosen, binding_key=binding
+    )
+    session.out.answer(answer, _differences(session, answer), _summary(session, answer))
+    if not answer.differences and not answer.same:
+        await say_unknown_owners(session, whole, answer.binding_key)
+
+
+def _refuse_moment(session: Session, line: list[str] | None) -> None:
+    """Refuse moments in the place of a filter: as words of memories they find no change."""
+    if not line:
+        return
+    for names in ([" ".join(line)], line):
+        if all(map(partial(_is_moment, session), names)):
+            first = names[0]
+            raise Invalid(f"{first} is a moment and no filter; say --since {shlex.quote(first)}.")
+
+
+def _is_moment(session: Session, words: str) -> bool:
+    try:
+        session.moment(words)
+    except Invalid:
+        return False
+    return True
+
+
+def _days(answer: MomentsAnswer) -> Iterator[list[str]]:
+    for one in answer.days:
+        yield [one.day.isoformat(), *map(str, (one.added, one.changed, one.removed))]
+
+
+def _when(answer: MomentsAnswer) -> str:
+    return f"{shown.counted(len(answer.days), 'day')} with changes in {answer.binding_key}."
+
+
+def _differences(session: Session, answer: CompareAnswer) -> Iterator[Line]:
+    for one in answer.differences:
+        yield from _difference(session, one)
+
+
+def _difference(session: Session, one: Difference) -> Iterator[Line]:
+    record = one.after or one.before
+    if record is not None:
+        yield Dim(f"{one.kind}  {record.handle.provider_record_id}")
+    yield from change_of(one.before, one.after)
+    for operation in one.operations:
+        yield Dim(
+            f"    #{operation.seq}  {operation.operation_type}  "
+            f"{shown.since(operation.started_at, session.now)} by {shown.doer(operation)}"
+            f"{from_words(operation)}"
+        )
+    if not one.operations:
+        yield Dim("    not through memtui")
+
+
+def _summary(session: Session, answer: CompareAnswer) -> str:
+    counts = dict.fromkeys(("added", "changed", "removed"), 0)
+    for one in answer.differences:
+        counts[one.kind] += 1
+    said = ", ".join(f"{number} {kind}" for kind, number in counts.items())
+    earlier, later = (shown.exact(one, session.zone) for one in (answer.earlier, answer.later))
+    return (
+        f"{said}, {shown.count(answer.same)} as they were, between {earlier} and {later} in "
+        f"{answer.binding_key} ({answer.binding_reason})."
+    )

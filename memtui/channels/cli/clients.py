@@ -1,0 +1,113 @@
+"""What `mcp install` and `hook install` share: what is shown, the yes to it, and how it is done."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memtui.channels.cli.input import confirm
+from memtui.channels.cli.session import Invocation
+from memtui.contract import Conflict, Invalid
+from memtui.paths import make_private, replacing
+
+if TYPE_CHECKING:
+    from memtui.channels.clients import ClientPlan
+
+YesTo = Annotated[
+    str | None,
+    typer.Option("--yes", metavar="CODE", help="Do it without asking; the code is shown before."),
+]
+
+
+def own_command(invocation: Invocation) -> list[str]:
+    """Return the command that starts this memtui, in this home and company, from anywhere."""
+    beside = Path(sys.executable).with_name("memtui")
+    program = [str(beside)] if beside.exists() else [sys.executable, "-m", "memtui"]
+    home = str(invocation.paths().data.resolve())
+    return [
+        *program,
+        *(["--home", home] if invocation.names_home else []),
+        *(["--company", invocation.company] if invocation.company else []),
+    ]
+
+
+def project_words(project: str | None, *, from_folder: bool) -> list[str]:
+    """Return the options that say in which project a client's agent works.
+
+    Raises:
+        Invalid: two ways are given, or an id that cannot be one, such as that of an empty variable.
+    """
+    from memtui.service.runtime import check_target_id
+
+    if project is not None and from_folder:
+        raise Invalid("Give --project or --project-from-folder, not both.")
+    named = [] if project is None else ["--project", check_target_id("project", project)]
+    return ["--project-from-folder"] if from_folder else named
+
+
+def carried_out(
+    invocation: Invocation, plan: ClientPlan, yes: str | None, done: str, then: str
+) -> int:
+    """Show a plan, carry it out if a yes was given to just this one, and return the exit code."""
+    out = invocation.out
+    document: dict[str, Any] = {
+        "command": plan.command,
+        "changes": [{"file": str(one.path), "diff": one.lines()} for one in plan.changes],
+        "code": plan.token,
+        "done": False,
+    }
+    if plan.command is None and not plan.changes:
+        out.answer({**document, "done": True}, [f"Nothing to do: {done}."])
+        return 0
+    if yes is not None and yes != plan.token:
+        raise Conflict(
+            f"The code {yes} is of another change; look at what is to be done now, and give "
+            f"--yes {plan.token}."
+        )
+    if yes is None:
+        if invocation.as_json or not sys.stdin.isatty():
+            out.answer(
+                document, plan.lines(), f"Nothing was done; to do it give --yes {plan.token}."
+            )
+            return 2  # a yes that nobody was there to give
+        for line in plan.lines():
+            out.say(line)
+        confirm("Do this?")
+    with _made_folders(invocation) as made:
+        plan.carry_out(made)
+    out.answer({**document, "done": True}, [f"{done}; {then}."])
+    return 0
+
+
+@contextmanager
+def _made_folders(invocation: Invocation) -> Iterator[set[Path]]:
+    """The folders that were made for other programs' files, which go again when they are empty.
+
+    They are kept in the home, but none is made for them where somebody named it, and one that is
+    only to be read is left as it is.
+    """
+    file = invocation.paths().folders_file
+    try:
+        before = {Path(one) for one in json.loads(file.read_bytes())}
+    except (OSError, ValueError, TypeError):
+        before = set()
+    made = set(before)
+    try:
+        yield made
+    finally:
+        may_write = file.parent.is_dir() or not invocation.names_home
+        if made != before and may_write and not invocation.read_only:
+            try:
+                make_private(file.parent)
+                with replacing(file) as fresh:
+                    fresh.write_text(json.dumps(sorted(map(str, made))), encoding="utf-8")
+            except OSError as error:
+                invocation.out.say(
+                    f"{file} cannot be written ({error.strerror}), so folders that were made stay."
+                )

@@ -1,0 +1,262 @@
+"""Commands from async functions: loaded when they run, option groups spread, service opened."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cached_property, partial
+from importlib import import_module
+from typing import Annotated, Any, ClassVar, Self, cast, get_args, get_type_hints
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from memtui.channels.cli.errors import close_quietly
+from memtui.channels.cli.interrupts import raise_interrupts
+from memtui.channels.cli.session import FirstSession, Invocation, Session
+
+Function = Callable[..., Any]
+"""What a command does; it returns, or its coroutine does, the exit code or None for 0.
+
+A plain function runs without an event loop and takes no `Session`.
+"""
+
+_PACKAGE = "memtui.channels.cli"
+_JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+class _ChecksGiven:
+    """A command or group that checks those values alone that are given or stand for one.
+
+    Typer builds a validator of pydantic's for each parameter, given or not.
+    """
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the parameters, `--help` with them."""
+        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # beside a class of Typer's
+        for one in found:
+            if "process_value" not in vars(one):
+                one.process_value = partial(_process, one, one.process_value)
+        return found
+
+
+def _process(param: Any, check: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
+    if value is not None or param.required:
+        return check(ctx, value)
+    empty = () if param.multiple or param.nargs == -1 else None
+    return empty if param.callback is None else param.callback(ctx, param, empty)
+
+
+class RootGroup(_ChecksGiven, TyperGroup):
+    """The command line as a whole."""
+
+
+class FilterCommand(_ChecksGiven, TyperCommand):
+    """A command; where it takes a filter line, `-type:query` and `-word` are not options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; what is left out goes to where nothing is taken for an option."""
+        end = args.index("--") if "--" in args else len(args)
+        options: dict[str, Any] = {name: one for one in self.params for name in one.opts}
+        values = {name for name, one in options.items() if not getattr(one, "is_flag", True)}
+        before = ["", *args]
+        for option, arg in zip(before, args[:end], strict=False):
+            if option in values and arg[:2] == "--" and arg in options:
+                raise typer.BadParameter(
+                    f"{arg} is an option itself; give the value before it, or write {option}={arg}",
+                    ctx=ctx,
+                    param=options[option],
+                )
+        if not any(one.metavar == "FILTER" for one in self.params):
+            return super().parse_args(ctx, args)
+        terms = [
+            place
+            for place, arg in enumerate(args[:end])
+            if _is_term(arg, options) and before[place] not in values
+        ]
+        if not terms:
+            return super().parse_args(ctx, args)
+        own = [arg for place, arg in enumerate(args[:end]) if place not in terms]
+        moved = [args[place] for place in terms]
+        return super().parse_args(ctx, [*own, "--", *args[end + 1 :], *moved])
+
+
+def _is_term(arg: str, options: Container[str]) -> bool:
+    """Whether it begins with one `-`, and is neither an option nor several of one letter each."""
+    letters = arg.removeprefix("-")
+    is_option = f"-{arg}" in options or all(f"-{letter}" in options for letter in letters)
+    return arg[:1] == "-" and letters[:1] not in {"", "-"} and len(letters) > 1 and not is_option
+
+
+class LazyCommand(TyperCommand):
+    """A command that is made when it runs or is asked for help, so that the others are quick."""
+
+    @cached_property
+    def itself(self) -> TyperCommand:
+        """The command, with its options."""
+        assert self.callback is not None  # noqa: S101 - whoever makes one gives it
+        return cast("TyperCommand", self.callback())
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """Parse the arguments as the command itself does."""
+        return self.itself.make_context(info_name, args, parent=parent, **extra)
+
+
+class LazyGroup(TyperGroup):
+    """A group whose modules are imported when it is used.
+
+    Each of their functions that has the group's name before its own is a command: `facts_list` is
+    `facts list`.
+    """
+
+    words: ClassVar[str]
+    modules: ClassVar[Sequence[str]]
+    alone: ClassVar[str | None]
+    """The command that is meant where none is named."""
+
+    @classmethod
+    def of(cls, words: str, modules: Sequence[str], alone: str | None = None) -> type[Self]:
+        """Return the class of the group of these words, whose commands these modules have."""
+        members = {"words": words, "modules": modules, "alone": alone}
+        return type(cls.__name__, (cls,), members)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; unless they name a command or `--help`, the one meant gets them."""
+        named = args and (not args[0].startswith("-") or args[0] == "--help")
+        return super().parse_args(ctx, args if named or not self.alone else [self.alone, *args])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is named; of a word that one of them takes, say which do."""
+        try:
+            return super().resolve_command(ctx, args)
+        except typer.TyperException as error:
+            takers = [name for name, one in self._own.items() if _chooses(one.itself, args[0])]
+            if takers:
+                said = ", ".join(f"'{ctx.command_path} {name} {args[0]}'" for name in takers)
+                error.message = f"No such command {args[0]!r}. Did you mean {said}?"
+            raise
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands, those of groups in this one last."""
+        self._fill()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command or a group by its name."""
+        self._fill()
+        return super().get_command(ctx, cmd_name)
+
+    def _fill(self) -> None:
+        self.commands = {**self._own, **self.commands}
+
+    @cached_property
+    def _own(self) -> dict[str, Any]:
+        prefix = self.words.replace(" ", "_") + "_"
+        deeper = tuple(f"{prefix}{name}_" for name in self.commands)
+        found = {}
+        for module in (import_module(f"{_PACKAGE}.{name}") for name in self.modules):
+            for name, function in vars(module).items():
+                if name.startswith(prefix) and not name.startswith(deeper):
+                    own = name.removeprefix(prefix).replace("_", "-")
+                    words, load = inspect.getdoc(function), partial(make, own, function)
+                    found[own] = LazyCommand(own, callback=load, help=words, rich_markup_mode=None)
+        return found
+
+
+def _chooses(command: TyperCommand, word: str) -> bool:
+    """Whether the word is one of those that the command's first argument takes."""
+    arguments: list[Any] = [one for one in command.params if one.param_type_name == "argument"]
+    return bool(arguments) and word in get_args(arguments[0].type_descriptor.annotation)
+
+
+def add(parent: typer.Typer, name: str, module: str, sentence: str) -> None:
+    """Add the command that is the function `name` of a module of this package.
+
+    `sentence` is what the list of commands says; it is the first of the function's docstring.
+    """
+
+    def load() -> TyperCommand:
+        return make(name, getattr(import_module(f"{_PACKAGE}.{module}"), name))
+
+    parent.command(name, cls=LazyCommand, help=sentence)(load)
+
+
+def make(name: str, function: Function) -> TyperCommand:
+    """Return `function` as a command; its docstring is the help.
+
+    A parameter annotated `Session` or `FirstSession` gets the open service, one annotated
+    `Invocation` what was asked; a dataclass is spread into its options; `--json` comes with every
+    command.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    groups: dict[str, type] = {}
+    spread = [_option("ctx", typer.Context)]
+    wants: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        hint = hints[parameter.name]
+        if hint in (Session, FirstSession, Invocation):
+            wants[parameter.name] = hint
+        elif is_dataclass(hint) and isinstance(hint, type):
+            groups[parameter.name] = hint
+            spread.extend(_spread(hint))
+        else:
+            spread.append(_option(parameter.name, hint, default=parameter.default))
+
+    spread.append(_option("as_json", _JSON, default=False))
+
+    def call(ctx: typer.Context, *, as_json: bool, **values: Any) -> int:
+        invocation = ctx.ensure_object(Invocation)
+        invocation.as_json = as_json
+        for group_name, group_type in groups.items():
+            picked = {field.name: values.pop(field.name) for field in fields(group_type)}
+            values[group_name] = group_type(**picked)
+        try:
+            return _run(function, invocation, wants, values)
+        except BrokenPipeError:
+            return close_quietly()
+
+    call.__doc__ = inspect.getdoc(function)
+    call.__annotations__ = {}
+    call.__signature__ = inspect.Signature(spread)  # type: ignore[attr-defined]  # read by Typer
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command(name, cls=FilterCommand)(call)
+    return cast("TyperCommand", get_command(alone))
+
+
+def _run(
+    function: Function, invocation: Invocation, wants: dict[str, Any], values: dict[str, Any]
+) -> int:
+    raise_interrupts()
+    values.update({name: invocation for name, hint in wants.items() if hint is Invocation})
+    sessions = [name for name, hint in wants.items() if hint is not Invocation]
+    if not inspect.iscoroutinefunction(function):
+        return int(function(**values) or 0)
+
+    async def inside() -> int:
+        if not sessions:
+            return int(await function(**values) or 0)
+        make = True if FirstSession in wants.values() else None
+        async with invocation.session(make=make) as session:
+            return int(await function(**values, **dict.fromkeys(sessions, session)) or 0)
+
+    import asyncio
+
+    return asyncio.run(inside())
+
+
+def _spread(options: type) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(options, include_extras=True)
+    for field in fields(options):
+        yield _option(field.name, hints[field.name], default=_default(field))
+
+
+def _default(field: Field[Any]) -> Any:
+    return inspect.Parameter.empty if field.default is MISSING else field.default
+
+
+def _option(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)

@@ -1,0 +1,300 @@
+"""`companies`, `members` and `tokens`: whose memory this is, and who may do what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from memtui.channels.cli.input import confirm_name
+from memtui.channels.cli.options import Switch, complete_name, pairs
+from memtui.channels.cli.output import Line, columns, fields, jsonable, table
+from memtui.channels.cli.records import say_unknown_of_operations
+from memtui.channels.cli.session import FirstSession, Session, build
+from memtui.contract import Filter, Invalid, SourceKind
+from memtui.widgets import format as shown
+
+if TYPE_CHECKING:
+    from memtui.service import Caller, CompanyView
+
+
+Links = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KIND=URL",
+        help="How a source of this kind opens; {issue_id} … stand for its parts; may be repeated.",
+    ),
+]
+
+
+async def companies_list(session: Session) -> None:
+    """List the companies of this home that you may enter."""
+    own = session.caller.principal, session.caller.acts_for
+    companies = await session.service.companies.all(*own)
+    rows = [[one.company_id, one.name, "read-only" if one.read_only else ""] for one in companies]
+    session.out.answer({"companies": companies}, table(columns("id", "name", "access"), rows))
+
+
+async def companies_add(
+    session: FirstSession,
+    company_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Its id, which scopes name it by.")
+    ],
+    name: Annotated[
+        str | None, typer.Option(help="Its name for people; the id where it is left out.")
+    ] = None,
+    link: Links = None,
+    *,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Refuse every change in it.")
+    ] = False,
+) -> None:
+    """Add a company."""
+    caller = _in(session, company_id)
+    company = await session.service.companies.add(
+        caller, name or company_id, link_templates=pairs(link, "--link"), read_only=read_only
+    )
+    session.out.answer(company, [company.company_id])
+
+
+CompanyId = Annotated[
+    str | None,
+    typer.Argument(metavar="ID", help="Its id; left out: the company that you work in."),
+]
+
+
+async def companies_show(session: Session, company_id: CompanyId = None) -> None:
+    """Show one company: its name, its access, its spending limits, and how its sources open."""
+    from memtui.channels.cli.budget import limits_of
+
+    company = await session.service.companies.get(_in(session, company_id))
+    there = replace(session, caller=_in(session, company_id))
+    limits, told = await limits_of(there, "company", company.company_id)
+    session.out.answer({**jsonable(company), "limits": limits}, _detail(company, told))
+
+
+async def companies_configure(
+    session: FirstSession,
+    company_id: CompanyId = None,
+    name: Annotated[str | None, typer.Option(help="Its name for people.")] = None,
+    link: Links = None,
+    no_link: Annotated[
+        list[SourceKind] | None,
+        typer.Option(metavar="KIND", help="Remove the link template of this kind."),
+    ] = None,
+) -> None:
+    """Change a company's name and how its sources open.
+
+    What is not named stays; `memtui undo` undoes it. A link template is an address with parts of a
+    source in braces, as in `--link 'issue=https://tracker.example/{issue_id}'`.
+    """
+    links = pairs(link, "--link")
+    if both := sorted(links.keys() & set(no_link or ())):
+        raise Invalid(f"--link and --no-link both name {both[0]}; give one of them.")
+    company = await session.service.companies.update(
+        _in(session, company_id),
+        name=name,
+        link_templates={**links, **dict.fromkeys(no_link or (), "")},
+    )
+    session.out.answer(company, _detail(company))
+
+
+def _in(session: Session, company_id: str | None) -> Caller:
+    """Return who calls, in the company of this id; None: in the one that is worked in."""
+    if company_id is None:
+        return session.caller
+    return session.caller.model_copy(update={"company_id": company_id})
+
+
+def _detail(company: CompanyView, more: Sequence[tuple[str, str]] = ()) -> Iterator[Line]:
+    links = company.link_templates
+    yield from fields(
+        [
+            ("id", company.company_id),
+            ("name", company.name),
+            ("access", "read-only" if company.read_only else "open for changes"),
+            *((f"{kind} opens", links[kind]) for kind in SourceKind if kind in links),
+            *more,
+        ]
+    )
+
+
+async def companies_read_only(
+    session: Session,
+    company_id: Annotated[str, typer.Argument(metavar="ID", help="Its id.")],
+    switch: Switch,
+) -> None:
+    """Refuse every change in a company, or allow them again.
+
+    What stays possible in a read-only one: to read it, to seal and fetch its archive, to import
+    more of an imported log, and to remove it where an import made it.
+    """
+    caller = _in(session, company_id)
+    company = await session.service.companies.set_read_only(caller, read_only=switch == "on")
+    access = "read-only" if company.read_only else "open for changes"
+    session.out.answer(company, [f"{company.company_id} is {access}"])
+
+
+async def companies_remove(
+    session: Session,
+    company_id: Annotated[str, typer.Argument(metavar="ID", help="Its id.")],
+    confirm: Annotated[
+        str | None, typer.Option(metavar="ID", help="The id once more, instead of typing it.")
+    ] = None,
+) -> None:
+    """Remove a company that an import made.
+
+    Its operations go for good, those that are sealed and their copy in the object store too: no
+    undo brings them back, but the log can be imported again. Your own company records it.
+    """
+    warning = ""
+    if confirm is None:
+        there = await session.service.companies.content(_in(session, company_id))
+        what = shown.counted(there.operations, "operation")
+        warning = f"This removes {there.name} and {what} for good."
+    confirm_name(company_id, confirm, warning, "--confirm")
+    gone = await session.service.companies.remove(session.caller, company_id)
+    what = shown.counted(gone.operations, "operation")
+    session.out.answer(gone, [f"removed {company_id} with {what}; its log is gone"])
+
+
+RoleName = Literal["owner", "admin", "member"]
+Principal = Annotated[
+    str, typer.Argument(metavar="PRINCIPAL", help="The person, as in the operation log: user:ana.")
+]
+Project = Annotated[
+    str | None,
+    typer.Option(
+        help="In this project only; left out: in the whole company.",
+        autocompletion=complete_name("project"),
+    ),
+]
+
+
+async def members_list(session: Session) -> None:
+    """List the company's members and their roles.
+
+    Until there is one, everybody who can open the database may do everything.
+    """
+    members = await session.service.members.all(session.caller)
+    titles = columns("principal", "role", "project", "user")
+    rows = [[m.principal, m.role, m.project_id or "all", m.subject_id or ""] for m in members]
+    none = "" if members else "There are no members, so everyone may do everything."
+    session.out.answer({"members": members}, table(titles, rows), none)
+
+
+async def members_add(
+    session: FirstSession,
+    principal: Principal,
+    role: Annotated[RoleName, typer.Option(help="What the person may do.")] = "member",
+    *,
+    project: Project = None,
+    subject: Annotated[
+        str | None,
+        typer.Option(help="The user whose memories are this person's own; else ana for user:ana."),
+    ] = None,
+) -> None:
+    """Give a person a role.
+
+    It takes the place of the one that the person has there. The first member must be an owner of
+    the whole company; from then on roles count.
+    """
+    from memtui.service import Membership
+
+    member = build(
+        Membership, principal=principal, role=role, project_id=project, subject_id=subject
+    )
+    own, members = session.caller.principal, session.service.members
+    is_first = not await members.all(session.caller)
+    given = await members.set(session.caller, member)
+    locked_out = (
+        f"From now on only members get in, and {own} is none; with --principal {principal} "
+        "you are the owner."
+    )
+    session.out.answer(given, [principal], locked_out if is_first and principal != own else "")
+
+
+async def members_remove(
+    session: Session, principal: Principal, *, project: Project = None
+) -> None:
+    """Remove a person's role."""
+    await session.service.members.remove(session.caller, principal, project)
+    session.out.answer({"removed": principal, "project_id": project}, [principal])
+
+
+Label = Annotated[str, typer.Argument(metavar="LABEL", help="Its name among the company's tokens.")]
+
+
+async def tokens_list(session: Session) -> None:
+    """List the company's bearer tokens.
+
+    The tokens themselves are not kept.
+    """
+    tokens = await session.service.tokens.all(session.caller)
+    rows = [
+        [
+            t.label,
+            t.principal,
+            t.acts_for or "",
+            t.project_id or "any",
+            shown.ago(t.created_at, session.now),
+        ]
+        for t in tokens
+    ]
+    titles = columns("label", "principal", "acts for", "project", "made>")
+    session.out.answer({"tokens": tokens}, table(titles, rows))
+
+
+async def tokens_add(
+    session: FirstSession,
+    label: Label,
+    holder: Annotated[
+        str, typer.Option("--for", metavar="PRINCIPAL", help="Whom it stands for: user:ana.")
+    ],
+    acts_for: Annotated[
+        str | None,
+        typer.Option(metavar="PRINCIPAL", help="The person on whose behalf an agent acts."),
+    ] = None,
+    *,
+    project: Annotated[
+        str | None,
+        typer.Option(
+            help="The project that it is for: no other's memories are there for it.",
+            autocompletion=complete_name("project"),
+        ),
+    ] = None,
+) -> None:
+    """Make a bearer token and print it, this once.
+
+    It cannot be read again.
+    """
+    token = await session.service.tokens.add(
+        session.caller, label, holder, acts_for=acts_for, project_id=project
+    )
+    members = await session.service.members.all(session.caller)
+    session.out.answer(
+        token,
+        [token.token],
+        "Keep it now; it cannot be shown again.",
+        _opens_nothing(holder, acts_for, {one.principal for one in members}),
+    )
+    if project is not None:
+        await say_unknown_of_operations(session, Filter(project_id=project))
+
+
+def _opens_nothing(holder: str, acts_for: str | None, members: set[str]) -> str:
+    """Say that a token of a company with members is nobody's who has a role there."""
+    person = acts_for if holder.startswith("agent:") else holder
+    if not members or person in members:
+        return ""
+    if person is None:
+        return f"{holder} acts for no member, so it opens nothing; name one with --acts-for."
+    return f"{person} is no member, so it opens nothing before `memtui members add {person}`."
+
+
+async def tokens_remove(session: Session, label: Label) -> None:
+    """Revoke a bearer token."""
+    await session.service.tokens.remove(session.caller, label)
+    session.out.answer({"removed": label}, [label])

@@ -1,0 +1,150 @@
+"""`conformance`: check a running memory plugin against the contract v1, rule by rule."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memtui.channels.cli.output import Dim, Line, Output
+from memtui.channels.cli.session import Invocation
+from memtui.contract import Invalid
+from memtui.visible import visible
+
+if TYPE_CHECKING:
+    from memtui.conformance import CheckResult, ConformanceReport
+    from memtui.conformance.probe import ContractCheck
+
+
+_MARKS = {"pass": "✓", "fail": "✗", "not_applicable": "–"}
+_BODY_LIMIT = 400
+"""Characters of a body that a person is shown; JSON holds more."""
+_LEFTOVERS = 5
+"""So many leftovers are named to a person."""
+_OVER_A_SOCKET = "http://plugin"
+
+
+async def conformance(
+    invocation: Invocation,
+    url: Annotated[
+        str | None,
+        typer.Argument(metavar="URL", help="The plugin's address, such as http://localhost:9100."),
+    ] = None,
+    *,
+    uds: Annotated[
+        Path | None, typer.Option(help="The plugin's unix socket; the URL can be left out then.")
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Run this check only, or those whose names begin so; give it several times.",
+        ),
+    ] = None,
+    list_checks: Annotated[
+        bool, typer.Option("--list", help="List the checks and their rules, and run none.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, max=600, help="Seconds that one request may take.")
+    ] = 5.0,
+) -> int:
+    """Check a running memory plugin against the contract v1, rule by rule.
+
+    It works in its own namespaces, named like custom:memtui-conformance-…, and removes them
+    afterwards. Exit 1 if a rule is broken, 3 if the server cannot be reached.
+    """
+    from memtui.conformance import choose_checks, run_conformance
+
+    checks = choose_checks(only)
+    if list_checks:
+        document = {"checks": [_listed(check) for check in checks]}
+        invocation.out.answer(document, _rules(checks))
+        return 0
+    if url is None and uds is None:
+        raise Invalid("Give the address of the plugin to check, or its unix socket with --uds.")
+    lines = _Lines(checks, invocation.out)
+    report = await run_conformance(
+        url or _OVER_A_SOCKET,
+        uds=uds,
+        only=only,
+        on_result=lines.add,
+        on_leftovers=lambda names: _tell_leftovers(invocation.out, names),
+        timeout_s=timeout,
+    )
+    invocation.out.answer(report, _summary(report))
+    return 1 if report.failed else 0
+
+
+class _Lines:
+    """Prints results as they come, in the order of the checks."""
+
+    def __init__(self, checks: tuple[ContractCheck, ...], out: Output) -> None:
+        self._names = [check.name for check in checks]
+        self._width = max(map(len, self._names))
+        self._waiting: dict[str, CheckResult] = {}
+        self._out = out
+
+    def add(self, result: CheckResult) -> None:
+        """Print a result as soon as all before it are printed."""
+        self._waiting[result.name] = result
+        while self._names and self._names[0] in self._waiting:
+            found = self._waiting.pop(self._names.pop(0))
+            if not self._out.as_json:
+                for line in _shown(found, self._width):
+                    self._out.line(line)
+
+
+def _shown(result: CheckResult, width: int) -> Iterator[Line]:
+    yield _fitted(f"{_MARKS[result.outcome]} {result.name:<{width}}  {result.rule}")
+    if result.detail:
+        detail = visible(result.detail, limit=_BODY_LIMIT)
+        yield f"    {detail}" if result.outcome == "fail" else Dim(f"    {detail}")
+    if result.request is not None:
+        sent = f"{result.request.method} {result.request.path} {result.request.body or ''}"
+        yield Dim(f"    → {visible(sent.rstrip(), limit=_BODY_LIMIT)}")
+    if result.reply is not None:
+        seen = f"{result.reply.status} {result.reply.content_type or ''} {result.reply.body}"
+        yield Dim(f"    ← {visible(seen.rstrip(), limit=_BODY_LIMIT)}")
+
+
+def _fitted(line: str) -> str:
+    """Return a line of ours that takes one line of the terminal, where there is one."""
+    columns = shutil.get_terminal_size().columns
+    if not sys.stdout.isatty() or len(line) <= columns:
+        return line
+    return f"{line[: columns - 1]}…"
+
+
+def _summary(report: ConformanceReport) -> Iterator[Line]:
+    counts = f"{report.passed} passed, {report.failed} failed"
+    if report.not_applicable:
+        counts += f", {report.not_applicable} not applicable"
+    yield f"{counts} in {report.duration_ms / 1000:.1f} s"
+
+
+def _listed(check: ContractCheck) -> dict[str, object]:
+    return {
+        "name": check.name,
+        "rule": check.rule,
+        "source": check.source,
+        "needs": list(check.needs),
+    }
+
+
+def _rules(checks: tuple[ContractCheck, ...]) -> Iterator[Line]:
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        needs = f" (with {', '.join(check.needs)})" if check.needs else ""
+        yield f"{check.name:<{width}}  {check.rule}{needs}"
+        yield Dim(f"{'':<{width}}  {check.source}")
+
+
+def _tell_leftovers(out: Output, names: tuple[str, ...]) -> None:
+    for name in names[:_LEFTOVERS]:
+        out.say(f"Could not be removed from the server: {name}.")
+    if len(names) > _LEFTOVERS:
+        out.say(f"Nor could {len(names) - _LEFTOVERS:,} more; --json names them all.")

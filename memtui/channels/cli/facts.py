@@ -1,0 +1,514 @@
+"""`facts`: what every prompt is told, one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from uuid import uuid4
+
+import typer
+
+from memtui.channels.cli.forget import (
+    answer_forgotten,
+    changed_ids,
+    forgotten,
+    ids_of,
+    not_forgotten,
+)
+from memtui.channels.cli.input import confirm, confirm_name, read_stdin
+from memtui.channels.cli.notes import (
+    Expires,
+    Tags,
+    ValidFrom,
+    ValidTo,
+    answer_corrected,
+    corrected,
+    store,
+)
+from memtui.channels.cli.options import (
+    AsOf,
+    BindingOptions,
+    FilterLine,
+    OwnerOptions,
+    RecordId,
+    Revision,
+    RunOptions,
+    Since,
+    SourceOptions,
+    Until,
+    Yes,
+    filter_of,
+)
+from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table
+from memtui.channels.cli.records import say_unknown_of_records, say_unknown_owners
+from memtui.channels.cli.session import FirstSession, Session
+from memtui.contract import (
+    BrowseRequest,
+    CorrectRequest,
+    Filter,
+    ForgetRequest,
+    Invalid,
+    Problem,
+    Record,
+    Scope,
+    own_filter,
+    owned,
+)
+from memtui.filters import FilterTarget
+from memtui.widgets import format as shown
+
+if TYPE_CHECKING:
+    from memtui.service import FactMetrics, MutationAnswer
+
+
+FACT = "fact"
+
+
+@dataclass(frozen=True)
+class FactScope(BindingOptions):
+    """Whose facts, and in which binding."""
+
+    def scope(self, session: Session) -> Scope:
+        """Return the scope in the session's company.
+
+        Raises:
+            Invalid: it names a user and a project; a fact belongs to one of them.
+        """
+        if self.subject is not None and self.project is not None:
+            raise Invalid("A fact is a user's or a project's; give one of --subject and --project.")
+        return super().scope(session)
+
+    def owner(self) -> str:
+        """Return the id of who owns the facts. Raises `Invalid` where nobody is named."""
+        name = self.project or self.subject or self.agent
+        if name is None:
+            raise Invalid("Whose facts? Give --subject, --project or --agent.")
+        return name
+
+    async def facts(self, session: Session, chosen: Filter | None = None) -> OwnFacts:
+        """Return the scope's own facts that a filter lets through, page by page."""
+        scope = self.scope(session)
+        own = own_filter(scope, kind=FACT).model_dump(exclude_defaults=True)
+        narrowed = (chosen or Filter()).model_copy(update=own)
+        request = self.request(session, BrowseRequest, filter=narrowed, sort="created_at")
+        if chosen is not None and chosen.binding_key is not None:
+            request = request.model_copy(update={"binding_key": chosen.binding_key})
+        records: list[Record] = []
+        async for page in session.service.pages(session.caller, request):
+            records += page.records
+        return OwnFacts(owned(records, scope), page.problems)
+
+    async def named(self, session: Session, record_ids: Sequence[str]) -> list[Record]:
+        """Return the facts of these ids.
+
+        Raises:
+            NotFound: there is no such record in the scope.
+            Invalid: a record is not a fact.
+        """
+        records: list[Record] = []
+        for record_id in record_ids:
+            answer = await session.service.get(
+                session.caller, record_id, self.scope(session), binding_key=self.binding
+            )
+            records.append(answer.record)
+            if answer.record.kind != FACT:
+                raise Invalid(
+                    f"{record_id} is not a fact but a {answer.record.kind}; use memtui correct."
+                )
+        return records
+
+    async def forget(
+        self,
+        session: Session,
+        records: Sequence[Record],
+        binding_key: str | None = None,
+        staying: Sequence[Record] = (),
+        together: str | None = None,
+    ) -> MutationAnswer:
+        """Forget records as they were read, from this binding if it is given.
+
+        `staying` is what stays in their place, and `together` names what is done with it, for one
+        undo of all.
+        """
+        request = ForgetRequest.of(records, self.scope(session), binding_key or self.binding)
+        return await session.service.forget(
+            session.caller, request, staying=staying, together=together
+        )
+
+
+@dataclass(frozen=True)
+class AddedFact(FactScope, RunOptions):
+    """Whose fact, of which run, and in which binding."""
+
+
+class OwnFacts(NamedTuple):
+    """A scope's own facts, the oldest first, and what could not be read where they are kept."""
+
+    records: list[Record]
+    problems: tuple[Problem, ...]
+
+
+FactIds = Annotated[
+    list[str],
+    typer.Argument(metavar="FACT_ID", help="The facts' ids; - reads one a line from stdin."),
+]
+
+
+async def facts_list(
+    session: Session,
+    scope: FactScope,
+    line: FilterLine = None,
+    *,
+    since: Since = None,
+    until: Until = None,
+    as_of: AsOf = None,
+) -> None:
+    """List facts: who added them, when, and what each costs.
+
+    Without a scope it lists everybody's. Tokens are counted line by line and added up. A context
+    counts headings too, and its text as one, so that what it says of the same facts is close by.
+    """
+    from memtui.context.assembly import fact_tokens
+    from memtui.context.cost import TokenCounter
+
+    session = session.at(as_of)
+    chosen = filter_of(
+        session,
+        line,
+        FilterTarget.FACTS,
+        since=since,
+        until=until,
+        project_id=scope.project,
+        subject_id=scope.subject,
+        binding_key=scope.binding,
+    )
+    records, problems = await scope.facts(session, chosen)
+    counter = TokenCounter(session.settings.context_model)
+    tokens = [fact_tokens(record.text, counter) for record in records]
+    document = {
+        "facts": [
+            jsonable(record) | {"tokens": cost}
+            for record, cost in zip(records, tokens, strict=True)
+        ],
+        "count": len(records),
+        "tokens": sum(tokens),
+        "exact": counter.exact,
+        "tokenizer": counter.tokenizer,
+        "problems": jsonable(problems),
+        "as_of": jsonable(session.caller)["as_of"],
+    }
+    titles = columns("id", "added>", "by", "", "expires>", "tokens>", "fact*")
+    session.out.answer(
+        document,
+        table(titles, _rows(session, records, tokens)),
+        f"{shown.counted(len(records), 'fact')}, {shown.counted(sum(tokens), 'token')} line by "
+        f"line ({counter.tokenizer}{'' if counter.exact else ', estimated'}); a context has "
+        "headings too and is counted as one text.",
+    )
+    if not records:
+        place = scope.scope(session)
+        await say_unknown_of_records(session, chosen, place, chosen.binding_key)
+
+
+async def facts_add(
+    session: FirstSession,
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="The fact, one line; - reads it from stdin.")
+    ],
+    scope: AddedFact,
+    source: SourceOptions,
+    *,
+    topic: Annotated[str | None, typer.Option(help="Its topic.")] = None,
+    tag: Tags = None,
+    pin: Annotated[bool, typer.Option("--pin", help="Pin it.")] = False,
+    expires: Expires = None,
+    valid_from: ValidFrom = None,
+    valid_to: ValidTo = None,
+) -> None:
+    """Add a fact and print its id.
+
+    It is the user's or project's where one is named, and an agent beside them is the one that
+    it comes from. A fact is one line of at most 200 characters, and a user or project has at
+    most 50; the settings fact_max_chars and fact_max_count change that.
+    """
+    await store(
+        session,
+        scope,
+        source,
+        content=_line(text),
+        kind=FACT,
+        topic=topic,
+        tags=tuple(tag or ()),
+        pinned=pin,
+        expires_at=session.ahead(expires),
+        valid_from=session.moment(valid_from) if valid_from else None,
+        valid_to=session.future(valid_to),
+    )
+
+
+def _line(text: str) -> str:
+    return read_stdin().removesuffix("\n") if text == "-" else text
+
+
+async def facts_edit(
+    session: Session,
+    record_id: RecordId,
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="The new text; - reads it from stdin.")
+    ],
+    scope: FactScope,
+    *,
+    revision: Revision = None,
+) -> None:
+    """Change a fact's text."""
+    [record] = await scope.named(session, [record_id])
+    answer = await _correct(session, scope, record, text=_line(text), revision=revision)
+    answer_corrected(session, answer)
+
+
+async def facts_delete(
+    session: Session, record_ids: FactIds, scope: FactScope, *, yes: Yes = False
+) -> int:
+    """Delete facts; undo brings them back.
+
+    Exit 1 if one is still found afterwards.
+    """
+    records = await scope.named(session, ids_of(record_ids))
+    if not yes:
+        confirm(f"Delete {shown.counted(len(records), 'fact')}?")
+    return answer_forgotten(session, await scope.forget(session, records))
+
+
+def _rows(
+    session: Session, records: Sequence[Record], tokens: Sequence[int]
+) -> Iterator[list[str]]:
+    for record, cost in zip(records, tokens, strict=True):
+        yield [
+            record.handle.provider_record_id,
+            shown.ago(record.created_at, session.now),
+            record.created_by or "",
+            "pinned" if record.pinned else "",
+            shown.ago(record.expires_at, session.now) if record.expires_at else "",
+            shown.count(cost),
+            record.text,
+        ]
+
+
+async def facts_clear(
+    session: Session,
+    scope: FactScope,
+    *,
+    yes: Annotated[
+        str | None,
+        typer.Option("--yes", metavar="NAME", help="Do it without asking; names whose facts go."),
+    ] = None,
+) -> int:
+    """Delete all facts of one user, project or agent.
+
+    It is one operation, and undo brings them back. On a terminal it asks for the name of whose
+    facts go; elsewhere --yes NAME says it.
+    """
+    name = scope.owner()
+    records, problems = await scope.facts(session)
+    session.out.tell(problems)
+    if not records:
+        session.out.answer({"deleted": 0})
+        session.out.say(f"{name} has no facts.")
+        return 0
+    going = f"All {shown.counted(len(records), 'fact')} of {name} will go."
+    confirm_name(name, yes, going, "--yes")
+    return answer_forgotten(session, await scope.forget(session, records))
+
+
+async def facts_merge(
+    session: Session,
+    survivor: Annotated[
+        str, typer.Argument(metavar="SURVIVOR", help="The id of the fact that stays.")
+    ],
+    others: Annotated[
+        list[str], typer.Argument(metavar="OTHER", help="The ids of the facts that go.")
+    ],
+    scope: FactScope,
+    *,
+    text: Annotated[str | None, typer.Option(help="What the survivor says from now on.")] = None,
+) -> int:
+    """Keep one of several facts that say the same.
+
+    The others are deleted, and the one that stays gets the pins and tags of all, and the latest
+    expiry. Where that is refused the others come back; one undo takes all of it back. An agent
+    whose writes are reviewed cannot change the one that stays.
+    """
+    [kept] = await scope.named(session, [survivor])
+    records = await scope.named(session, [one for one in ids_of(others) if one != survivor])
+    merged = await session.service.facts.merge(
+        session.caller, kept, records, binding_key=scope.binding, text=text
+    )
+    forgot, change = merged.forgot, merged.change
+    session.out.answer(
+        {
+            "survivor": survivor,
+            "text": kept.text if text is None else text,
+            "deleted": changed_ids(forgot),
+            "operation_ids": [one.operation_id for one in reversed(merged.answers)],
+        },
+        [survivor],
+        *(forgotten(forgot) if change is None else not_forgotten(forgot)),
+        "" if change is None else _merged(forgot, change),
+    )
+    return 1 if forgot.refused or forgot.ghosts else 0
+
+
+def _merged(forgot: MutationAnswer, change: MutationAnswer) -> str:
+    """Tell how a merge that changed the survivor is taken back."""
+    if not forgot.handles:
+        return corrected(change)
+    merged = shown.counted(len(forgot.handles) + 1, "fact")
+    return f"Made one of {merged}; memtui undo {change.operation_id} undoes it."
+
+
+async def facts_pin(session: Session, record_ids: FactIds, scope: FactScope) -> None:
+    """Pin facts.
+
+    A pinned one comes first in a prompt and is never suggested for pruning.
+    """
+    await _change_each(session, record_ids, scope, pinned=True)
+
+
+async def facts_unpin(session: Session, record_ids: FactIds, scope: FactScope) -> None:
+    """Take the pin off facts."""
+    await _change_each(session, record_ids, scope, pinned=False)
+
+
+async def facts_expire(
+    session: Session,
+    record_id: RecordId,
+    when: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHEN",
+            help="From then on it is gone: 30d from now, tomorrow, a date, or never.",
+        ),
+    ],
+    scope: FactScope,
+) -> None:
+    """Let a fact expire, or never expire."""
+    change: dict[str, object] = {"never_expires": True}
+    if when != "never":
+        change = {"expires_at": session.ahead(when)}
+    await _change_each(session, [record_id], scope, **change)
+
+
+async def _change_each(
+    session: Session, record_ids: Sequence[str], scope: FactScope, **change: Any
+) -> None:
+    answers: list[MutationAnswer] = []
+    records = await scope.named(session, ids_of(record_ids))
+    together = uuid4().hex if len(records) > 1 else None
+    try:
+        for record in records:
+            answers.append(await _correct(session, scope, record, together=together, **change))
+            if not session.out.as_json:
+                session.out.line(record.handle.provider_record_id)
+    finally:
+        if not session.out.as_json:
+            for told in _changed(answers):
+                session.out.say(told)
+    if session.out.as_json:
+        session.out.document({"changed": answers})
+
+
+def _changed(answers: Sequence[MutationAnswer]) -> Iterator[str]:
+    """Tell a person how changes are taken back, all at once, or an agent that they wait."""
+    if len(answers) < 2 or any(one.pending for one in answers):
+        yield from map(corrected, answers)
+    else:
+        changed = shown.counted(len(answers), "fact")
+        yield f"Changed {changed}; memtui undo {answers[-1].operation_id} undoes all of it."
+
+
+async def _correct(
+    session: Session,
+    scope: FactScope,
+    record: Record,
+    *,
+    revision: str | None = None,
+    together: str | None = None,
+    **change: Any,
+) -> MutationAnswer:
+    request = scope.request(
+        session,
+        CorrectRequest,
+        handle=record.handle,
+        revision=revision or record.revision,
+        **change,
+    )
+    return await session.service.correct(session.caller, request, together=together)
+
+
+async def facts_stats(
+    session: Session, scope: OwnerOptions, *, since: Since = None, until: Until = None
+) -> None:
+    """Show how facts are used, and by whom.
+
+    Over the last 30 days unless --since says otherwise, and everybody's unless an option says
+    whose. Days are UTC.
+    """
+    metrics = await session.service.metrics.facts(
+        session.caller,
+        session.moment(since) if since else None,
+        session.moment(until) if until else None,
+        scope=scope.scope(session),
+    )
+    session.out.answer(metrics, _metrics(session, metrics))
+    await say_unknown_owners(session, scope.scope(session), None)
+
+
+def _metrics(session: Session, found: FactMetrics) -> Iterator[Line]:
+    since, until = (shown.exact(moment, session.zone) for moment in (found.since, found.until))
+    yield Dim(f"{since} to {until}")
+    yield from fields([*_of_facts(found), *_of_contexts(found)])
+    titles = ("day", "added>", "deleted>", "by ai>", "by user>", "contexts>", "average tokens>")
+    yield from table(columns(*titles), _day_rows(found))
+
+
+def _of_facts(found: FactMetrics) -> Iterator[tuple[str, str]]:
+    """Yield each figure with the target of seed 004 §8."""
+    low, high = found.facts_per_user_target
+    least, most = found.facts_per_drive_target
+    users = f"{found.active_users:,} active users (target {found.adoption_target:.0%})"
+    yield "users with facts", f"{_percent(found.adoption)} of {users}"
+    yield "facts per user", f"{_number(found.average_facts_per_user)} (target {low} to {high})"
+    drive = _number(found.average_facts_per_active_drive)
+    yield "facts per active project", f"{drive} (target {least} to {most})"
+    saved = f"{found.facts_saved:,} saved (target under {found.share_deleted_target:.0%})"
+    yield "deleted by hand in 7 days", f"{_percent(found.share_deleted_by_hand)} of {saved}"
+    yield "saved", f"{found.saves_by_ai:,} by ai, {found.saves_by_user:,} by users"
+    yield "added, deleted", f"{found.facts_added:,}, {found.facts_deleted:,}"
+
+
+def _of_contexts(found: FactMetrics) -> Iterator[tuple[str, str]]:
+    tokens, budget = (
+        _number(value) for value in (found.average_context_tokens, found.average_context_budget)
+    )
+    over = f"{found.contexts_over_budget:,} of {found.contexts:,} over it"
+    yield "context size", f"{tokens} tokens on average, budget {budget}, {over}"
+    least, most = _percent(found.min_share_of_prompt), _percent(found.max_share_of_prompt)
+    target = f"target under {found.share_of_prompt_target:.0%}"
+    yield "share of a prompt", f"{least} to {most} ({target})"
+
+
+def _day_rows(found: FactMetrics) -> Iterator[list[str]]:
+    for day in found.days:
+        figures = (day.facts_added, day.facts_deleted, day.saves_by_ai, day.saves_by_user)
+        if any(figures) or day.contexts:
+            tokens = _number(day.average_context_tokens)
+            yield [day.day.isoformat(), *map(str, figures), str(day.contexts), tokens]
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.1f}"

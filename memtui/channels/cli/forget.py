@@ -1,0 +1,297 @@
+"""`forget` and `undo`: take memories away, and take that back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memtui.channels.cli import impact
+from memtui.channels.cli.impact import Check, Last, Tried
+from memtui.channels.cli.input import confirm
+from memtui.channels.cli.options import DryRun, Limit, Revision, ScopeOptions, Yes
+from memtui.channels.cli.output import columns, jsonable, table
+from memtui.channels.cli.session import Session, handle_in
+from memtui.contract import ForgetRequest, Invalid, NotFound, Record
+from memtui.visible import visible
+from memtui.widgets import format as shown
+
+if TYPE_CHECKING:
+    from memtui.service import MutationAnswer, UndoCandidate
+
+
+async def forget(
+    session: Session,
+    record_ids: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RECORD_ID", help="The records' ids; - reads one a line from stdin."
+        ),
+    ],
+    scope: ScopeOptions,
+    revision: Revision = None,
+    *,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    tried: Tried = False,
+    last: Last = None,
+    check: Check = False,
+) -> int:
+    """Remove records; undo brings them back.
+
+    With --impact nothing is removed: the log's last queries and contexts are answered again, with
+    the records and without them. Exit 1 if one was not there, or is still found afterwards.
+    """
+    impact.refuse_alone(impact=tried, last=last, check=check)
+    ids = ids_of(record_ids)
+    if revision is not None and len(ids) != 1:
+        raise Invalid("--revision goes with exactly one record id.")
+    binding = await session.resolved(scope.scope(session), scope.binding)
+    if tried:
+        return await _impact(session, ids, scope, last, check=check)
+    if dry_run:
+        return await _dry_run(session, ids, scope)
+    if not yes and binding is not None:
+        there, missing = await _looked_up(session, ids, scope)
+        if not there:
+            raise missing[ids[0]]
+        for error in missing.values():
+            session.out.say(str(error))
+        confirm(f"Forget {shown.counted(len(there), 'record')} from {binding.binding_key}?")
+    request = scope.request(
+        session,
+        ForgetRequest,
+        handles=tuple(handle_in(binding, record_id) for record_id in ids),
+        revisions={ids[0]: revision} if revision is not None else {},
+    )
+    return answer_forgotten(session, await session.service.forget(session.caller, request))
+
+
+async def undo(
+    session: Session,
+    scope: ScopeOptions,
+    operation_id: Annotated[
+        str | None,
+        typer.Argument(metavar="OPERATION", help="The operation; left out: the last change."),
+    ] = None,
+    *,
+    listing: Annotated[
+        bool, typer.Option("--list", help="List the changes that were not undone yet instead.")
+    ] = False,
+    limit: Limit = 20,
+) -> None:
+    """Undo a change.
+
+    Without an operation that is the last change, of memories or of settings; with a scope, the
+    last one in that scope. Where somebody else made it, it asks before. A change that cannot be
+    undone is never skipped. Undoing an undo redoes the change. What was forgotten from several
+    bindings, stored from one file or merged is undone at once.
+    """
+    if listing:
+        if operation_id is not None or asdict(scope) != asdict(ScopeOptions()):
+            raise Invalid("--list takes neither an operation nor a scope; it lists every change.")
+        candidates = await session.service.undoable(session.caller, limit)
+        titles = columns("operation", "when>", "type", "what", "by", "project", "")
+        rows = _candidate_rows(session, candidates)
+        session.out.answer({"undoable": candidates}, table(titles, rows))
+        return
+    target = operation_id
+    if target is None:
+        last = await _last_in_scope(session, scope)
+        _refuse_stuck(last)
+        if not session.service.read_only:
+            _ask_for_anothers(session, last)
+        target = last.operation.operation_id  # another change may have come meanwhile
+    answers = await session.service.undo_together(session.caller, target)
+    changes = [change.name for answer in answers for change in answer.settings]
+    links = {old: new for answer in answers for old, new in answer.linked.items()}
+    undone = f"{len(answers):,} changes"
+    if len(answers) <= _NAMED:
+        undone = " and ".join([await _undone(session, answer) for answer in answers])
+    session.out.answer(
+        jsonable(answers[0]) | {"together": jsonable(answers[1:])},
+        [*(name for answer in answers for name in changed_ids(answer)), *changes],
+        *(f"{old} is {new} now." for old, new in links.items() if old != new),
+        f"Undone: {undone}; memtui undo {answers[0].operation_id} redoes it.",
+    )
+
+
+async def _undone(session: Session, answer: MutationAnswer) -> str:
+    """Name what was undone: which change, and what it was of."""
+    service, caller = session.service, session.caller
+    undone = str(answer.undoes)
+    operation = await service.log.get(caller, undone)
+    changes = await service.log.changes(caller, undone)
+    records = [record for one in changes if (record := one.after or one.before)]
+    names = [shown.beginning(record.shown) for record in records]
+    if told := shown.configured(operation) or shown.judged(operation):
+        names.append(told)
+    else:
+        names += [one.name for one in answer.settings]
+    change = shown.the_change(operation, session.now, caller.principal)
+    if not names:
+        return change
+    more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+    return f"{change}, “{visible(names[0], limit=_UNDONE_CHARS)}”{more}"
+
+
+async def _last_in_scope(session: Session, scope: ScopeOptions) -> UndoCandidate:
+    """Return the newest change in the given scope, of all where none was given."""
+    given = {
+        name: value
+        for name, value in scope.scope(session).model_dump(exclude_none=True).items()
+        if name != "company_id"
+    }
+    is_any = not given and scope.binding is None
+    for candidate in await session.service.undoable(session.caller, 1 if is_any else _UNDO_DEPTH):
+        operation = candidate.operation
+        pending = operation.scope.model_dump()
+        if scope.binding in {None, operation.binding_key} and given.items() <= pending.items():
+            return candidate
+    raise NotFound(
+        "There is nothing to undo." if is_any else "Nothing in this scope can be undone."
+    )
+
+
+def _refuse_stuck(last: UndoCandidate) -> None:
+    if last.why_not is not None:
+        operation = last.operation
+        raise Invalid(
+            f"The last change, {operation.operation_type} #{operation.seq}, cannot be undone. "
+            f"{last.why_not} `memtui undo --list` has those before it; give the id of one."
+        )
+
+
+def _ask_for_anothers(session: Session, last: UndoCandidate) -> None:
+    """Ask before a change is undone that another made: it may have come since one looked.
+
+    Raises:
+        Invalid: nobody is there to ask; the change is named.
+        typer.Abort: the answer was no.
+    """
+    operation, me = last.operation, session.caller.principal
+    if operation.principal == me:
+        return
+    if not sys.stdin.isatty():
+        change = shown.the_change(operation, session.now, me)
+        raise Invalid(
+            f"The last change is not yours: {change}. "
+            f"memtui undo {operation.operation_id} undoes it."
+        )
+    confirm(shown.undo_question(operation, shown.changed(last), session.now, me))
+
+
+_UNDO_DEPTH = 1000
+"""How far back a change in a scope is looked for."""
+_NAMED = 3
+"""So many operations are named that were undone at once."""
+_UNDONE_CHARS = 60
+
+
+async def _looked_up(
+    session: Session, ids: Sequence[str], scope: ScopeOptions
+) -> tuple[list[Record], dict[str, NotFound]]:
+    """Return the records of these ids, and by its id why another one is none."""
+    records: list[Record] = []
+    missing: dict[str, NotFound] = {}
+    for record_id in ids:
+        try:
+            found = await session.service.get(
+                session.caller, record_id, scope.scope(session), binding_key=scope.binding
+            )
+        except NotFound as error:
+            missing[record_id] = error
+        else:
+            records.append(found.record)
+    return records, missing
+
+
+async def _dry_run(session: Session, ids: Sequence[str], scope: ScopeOptions) -> int:
+    records, missing = await _looked_up(session, ids, scope)
+    session.out.answer(
+        {"records": records, "missing": [*missing], "dry_run": True},
+        (f"{one.handle.provider_record_id}  {visible(one.text, limit=100)}" for one in records),
+    )
+    for record_id in missing:
+        session.out.say(f"There is no record {record_id}.")
+    return 1 if missing else 0
+
+
+async def _impact(
+    session: Session, ids: Sequence[str], scope: ScopeOptions, last: int | None, *, check: bool
+) -> int:
+    resolved = await session.service.resolve(session.caller, scope.scope(session), scope.binding)
+    handles = [handle_in(resolved, record_id) for record_id in ids]
+    found = await impact.find(session, {resolved.binding_key: handles}, last)
+    session.out.answer(impact.document(found), impact.lines(found), *impact.sentences(found))
+    return 1 if found.missing else impact.exit_code(found, check=check)
+
+
+def changed_ids(answer: MutationAnswer) -> list[str]:
+    """Return the ids of the records that a change was made to."""
+    return [handle.provider_record_id for handle in answer.handles]
+
+
+def pending(answer: MutationAnswer) -> str:
+    """Tell an agent that a person decides first, where that is so."""
+    return answer.pending.sentence if answer.pending else ""
+
+
+def answer_forgotten(session: Session, answer: MutationAnswer) -> int:
+    """Print what a deletion did; return the exit code."""
+    session.out.answer(answer, changed_ids(answer), *forgotten(answer))
+    return 1 if answer.missing or answer.refused or answer.ghosts else 0
+
+
+def forgotten(answer: MutationAnswer) -> Iterator[str]:
+    """Tell a person what is gone, what was not there, and how it comes back."""
+    yield from not_forgotten(answer)
+    if answer.handles:
+        them = "it" if len(answer.handles) == 1 else "them"
+        yield (
+            f"Forgot {shown.counted(len(answer.handles), 'record')} from {answer.binding_key}; "
+            f"memtui undo {answer.operation_id} brings {them} back."
+        )
+
+
+def not_forgotten(answer: MutationAnswer) -> Iterator[str]:
+    """Tell a person what was to be forgotten and is not gone, and why."""
+    yield pending(answer)
+    for handle in answer.missing:
+        yield f"There was no record {handle.provider_record_id}."
+    for record_id, why in answer.refused.items():
+        yield f"{record_id} was not forgotten: {why}"
+    for handle in answer.ghosts:
+        yield f"The provider still returns {handle.provider_record_id}: it is a ghost now."
+
+
+def ids_of(given: Sequence[str]) -> list[str]:
+    """Return the record ids that were given, each once; `-` reads them from stdin.
+
+    Raises:
+        Invalid: there is none.
+    """
+    ids: list[str] = []
+    for word in given:
+        ids.extend(sys.stdin.read().splitlines() if word == "-" else [word])
+    unique = list(dict.fromkeys(record_id for record_id in ids if record_id))
+    if not unique:
+        raise Invalid("No record id was given, so there is nothing to forget.")
+    return unique
+
+
+def _candidate_rows(session: Session, candidates: Sequence[UndoCandidate]) -> Iterator[list[str]]:
+    for candidate in candidates:
+        operation = candidate.operation
+        yield [
+            operation.operation_id,
+            shown.ago(operation.started_at, session.now),
+            operation.operation_type.value,
+            shown.changed(candidate),
+            operation.principal,
+            operation.scope.project_id or "",
+            candidate.why_not or "",
+        ]

@@ -1,0 +1,98 @@
+"""`hook install` and its like: which clients call memtui's hooks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memtui.channels.cli.clients import YesTo, carried_out, own_command, project_words
+from memtui.channels.cli.options import FromFolder
+from memtui.channels.cli.output import columns, table
+from memtui.channels.cli.session import Invocation
+from memtui.contract import Invalid
+
+ClientKey = Annotated[
+    str, typer.Argument(metavar="CLIENT", help="The client; `memtui hook clients` lists them.")
+]
+
+
+def hook_clients(invocation: Invocation) -> None:
+    """List the clients whose hooks memtui knows, and which call it."""
+    from memtui.channels.clients import is_there
+    from memtui.channels.hooks.clients import CLIENTS, is_installed
+
+    found, rows = [], []
+    for client in CLIENTS:
+        file = client.file(Path.home())
+        there = is_there(client.key, file, Path.home())
+        try:
+            installed: bool | None = is_installed(client, Path.home())
+        except Invalid:
+            installed = None
+        state = {True: "installed", False: "", None: "cannot be read"}[installed]
+        seen, events = "" if there else "not found", ", ".join(client.events)
+        rows.append([client.key, client.name, seen, state, str(file), events])
+        found.append(
+            {
+                "client": client.key,
+                "name": client.name,
+                "file": str(file),
+                "events": list(client.events),
+                "there": there,
+                "installed": installed,
+            }
+        )
+    titles = columns("client", "name", "", "", "file", "events*")
+    invocation.out.answer({"clients": found}, table(titles, rows))
+
+
+def hook_install(
+    invocation: Invocation,
+    client: ClientKey,
+    *,
+    agent: Annotated[
+        str | None,
+        typer.Option(help="The agent's name in the log; the client's where it is left out."),
+    ] = None,
+    project: Annotated[str | None, typer.Option(help="The project that it works in.")] = None,
+    project_from_folder: FromFolder = False,
+    yes: YesTo = None,
+) -> int:
+    """Have a client call memtui when a session starts, at each prompt and after each answer.
+
+    It shows the change to the client's file and makes it after a yes; everything else in the file
+    stays. Exit 2 where nobody could say yes.
+    """
+    from memtui.channels.clients import ClientPlan, find_client
+    from memtui.channels.hooks.clients import CLIENTS, EVENT, installing
+
+    chosen = find_client(client, CLIENTS)
+    command = [
+        *own_command(invocation),
+        *["hook", EVENT, "--client", chosen.key],
+        *(["--agent", agent] if agent else []),
+        *project_words(project, from_folder=project_from_folder),
+    ]
+    change = installing(
+        chosen, chosen.file(Path.home()), command, invocation.settings().hook_timeout_ms
+    )
+    plan = ClientPlan(None, (change,) if change.before != change.after else ())
+    told = [chosen.then]
+    if chosen.leaves_notes:
+        told.append("Runs leave notes where `memtui bindings capture KEY --post-run on` allows it")
+    if not invocation.paths().data.is_dir():
+        told.append("There is no memory yet, and hooks do not create one: start `memtui` once")
+    return carried_out(invocation, plan, yes, f"{chosen.name} calls memtui", ". ".join(told))
+
+
+def hook_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = None) -> int:
+    """Take memtui's hooks out of a client again. Exit 2 where nobody could say yes."""
+    from memtui.channels.clients import ClientPlan, find_client
+    from memtui.channels.hooks.clients import CLIENTS, uninstalling
+
+    chosen = find_client(client, CLIENTS)
+    plan = ClientPlan(None, (uninstalling(chosen, chosen.file(Path.home())),))
+    done = f"{chosen.name} no longer calls memtui"
+    return carried_out(invocation, plan, yes, done, "sessions that run now still may")

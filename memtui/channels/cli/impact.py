@@ -1,0 +1,143 @@
+"""What forgetting some records would change: `--impact` of `forget` and `facts prune`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memtui.channels.cli.output import Dim, Line, ticker
+from memtui.channels.cli.session import Session
+from memtui.contract import Invalid, RecordHandle
+from memtui.visible import visible
+from memtui.widgets import format as shown
+
+if TYPE_CHECKING:
+    from memtui.service import Effect, Impact
+
+_SECONDS_A_LINE = 5.0
+_TEXT = 100
+"""Characters of a record's text on a line."""
+
+Tried = Annotated[
+    bool,
+    typer.Option(
+        "--impact",
+        help="Say which of the last answers would differ without them, and change nothing.",
+    ),
+]
+Last = Annotated[
+    int | None,
+    typer.Option(
+        "--last",
+        min=1,
+        max=10_000,
+        help="With --impact: so many queries and contexts, the newest; 500.",
+    ),
+]
+Check = Annotated[
+    bool, typer.Option("--check", help="With --impact: exit 1 where an answer would differ.")
+]
+
+
+def refuse_alone(*, impact: bool, last: int | None, check: bool) -> None:
+    """Raise `Invalid` where what goes with --impact is given without it."""
+    if not impact and (last is not None or check):
+        raise Invalid("--last and --check go with --impact; give that too.")
+
+
+async def find(
+    session: Session, records: Mapping[str, Sequence[RecordHandle]], last: int | None
+) -> Impact:
+    """Try the log's last questions without some records, named by the key of their binding."""
+    from memtui.service import ImpactRequest
+
+    request = ImpactRequest.model_validate(
+        {"records": records, **({} if last is None else {"last": last})}
+    )
+    with ticker(_SECONDS_A_LINE) as show:
+        return await session.service.impact.of(
+            session.caller, request, progress=lambda so_far: show(shown.trial_words(so_far))
+        )
+
+
+def exit_code(found: Impact, *, check: bool) -> int:
+    """Return 1 where that was asked for and an answer differs, or may."""
+    return int(check and bool(found.differ or found.held))
+
+
+def document(found: Impact) -> dict[str, Any]:
+    """Return it as JSON."""
+    return {
+        "record_ids": [one.handle.provider_record_id for one in found.records],
+        "unread_ids": [one.provider_record_id for one in found.unread],
+        "missing_ids": [one.provider_record_id for one in found.missing],
+        **found.model_dump(mode="json", include={"asked", "tried", "questions", "is_all"}),
+        "differ": found.differ,
+        "would_lose": found.would_lose,
+        "tokens_saved": found.tokens_saved,
+        "untried_with_a_record": found.held,
+        "untried": [one.model_dump(mode="json") for one in found.untried],
+        "effects": [_effect(one) for one in found.effects],
+    }
+
+
+def _effect(one: Effect) -> dict[str, Any]:
+    still_said = set(one.still_said)
+
+    def told(side: Sequence[Any]) -> list[dict[str, Any]]:
+        return [
+            {
+                "rank": told.rank,
+                "binding_key": told.binding_key,
+                "record_id": told.handle.provider_record_id,
+                "text": told.text,
+            }
+            for told in side
+        ]
+
+    gone = [
+        {**row, "marked": told.marked, "still_said": told.place in still_said}
+        for row, told in zip(told(one.gone), one.gone, strict=True)
+    ]
+    return {
+        "seq": one.operation.seq,
+        "type": one.operation.operation_type,
+        "question": one.question,
+        "times": one.times,
+        "how": shown.effect_words(one),
+        **one.model_dump(
+            mode="json",
+            include={"operation_ids", "agents", "principals", "runs", "projects", "subjects"},
+        ),
+        "emptied": one.emptied,
+        "reordered": one.reordered,
+        "loses_nothing": one.loses_nothing,
+        "tokens_saved": one.tokens_saved,
+        "gone": gone,
+        "come": told(one.come),
+        "before": told(one.before.records),
+        "after": told(one.after.records),
+        "difference": one.difference,
+    }
+
+
+def lines(found: Impact) -> Iterator[Line]:
+    """Yield each answer that would differ, for a person."""
+    for one in found.effects:
+        times = f"  {shown.count(one.times)} times" if one.times > 1 else ""
+        question = visible(one.question or "-", limit=_TEXT)
+        yield f"{one.operation.operation_type}  {question}{times}: {shown.effect_words(one)}"
+        yield Dim(f"    {one.operation.operation_id[:12]}  {shown.asked_by(one)}".rstrip())
+        for told in one.gone:
+            yield f"    - {told.rank}  {visible(told.text, limit=_TEXT)}"
+        for told in one.come:
+            yield f"    + {told.rank}  {visible(told.text, limit=_TEXT)}"
+
+
+def sentences(found: Impact) -> Iterator[str]:
+    """Yield what it comes to, for a person."""
+    for one in found.missing:
+        yield f"There is no record {one.provider_record_id}."
+    yield from shown.impact_words(found)

@@ -1,0 +1,241 @@
+"""The command line as a whole: every command and its group, the global options, the entry."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.main import get_command
+
+from memtui import __version__
+from memtui.channels.cli import errors
+from memtui.channels.cli.command import LazyGroup, RootGroup, add
+from memtui.channels.cli.interrupts import INTERRUPTED
+from memtui.channels.cli.session import Invocation, is_utf8, open_app
+from memtui.channels.helper.words import home_of_hook
+
+PROGRAM = "memtui"
+ASKED_BY_SHELL = "_MEMTUI_COMPLETE"
+"""The variable in which a shell asks what could come next."""
+
+
+def _print_version(value: bool) -> None:  # noqa: FBT001 - Typer's callback protocol
+    if value:
+        sys.stdout.write(f"{PROGRAM} {__version__}\n")
+        raise typer.Exit
+
+
+def _complete_company(ctx: typer.Context, incomplete: str) -> list[str]:
+    from memtui.channels.cli.options import complete_company
+
+    return complete_company(ctx, incomplete)
+
+
+def start(
+    ctx: typer.Context,
+    *,
+    home: Annotated[
+        Path | None, typer.Option(help="The folder that holds everything.", file_okay=False)
+    ] = None,
+    company: Annotated[
+        str | None,
+        typer.Option(help="The company, by id or name.", autocompletion=_complete_company),
+    ] = None,
+    principal: Annotated[str | None, typer.Option(help="Who you are in the operation log.")] = None,
+    acts_for: Annotated[
+        str | None,
+        typer.Option(metavar="PRINCIPAL", help="The person on whose behalf an agent acts."),
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse every change.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> int:
+    """See, search, audit, correct and prune what your agents remember.
+
+    Without a command the terminal app opens. Each command takes --help.
+    """
+    del version
+    invocation = ctx.ensure_object(Invocation)
+    invocation.home, invocation.company = home, company
+    invocation.principal, invocation.acts_for = principal, acts_for
+    invocation.read_only = read_only
+    if ctx.invoked_subcommand is not None:
+        return 0
+    return open_app(invocation)
+
+
+GROUPS = {
+    "facts": (
+        "What every prompt is told, one line each.",
+        "facts",
+        "fact_keys",
+        "facts_files",
+        "prune",
+    ),
+    "bindings": ("Which memory serves whom.", "bindings"),
+    "bindings target": ("Whom a binding serves.", "bindings"),
+    "bindings namespace": ("A partition of a provider.", "bindings"),
+    "vault": ("A vault and another binding kept in sync.", "vault"),
+    "ops": ("The operation log.", "ops"),
+    "runs": ("What each run of an agent was told, asked, got and wrote.", "runs"),
+    "archive": ("The old part of the operation log, in sealed files.", "archive"),
+    "audit": ("The proof that nobody altered the operation log.", "archive"),
+    "companies": ("Whose memory this is.", "companies"),
+    "members": ("Who may see, add and delete what.", "companies"),
+    "tokens": ("What programs prove with who they are.", "companies"),
+    "budget": ("Spending limits, and what was spent of them.", "budget"),
+    "config": ("The settings: where they are, what is in force, and whether they fit.", "config"),
+    "review": ("What agents wrote that waits for a person.", "review"),
+    "views": ("Filters kept under names, for the app and for commands.", "views"),
+    "completion": ("What a shell completes of memtui.", "completion"),
+    "mcp": ("The MCP server for agents; without a command it serves, as `serve` does.", "mcp"),
+    "hook": ("What agents' clients call at moments of a run.", "hook", "hook_clients", "helper"),
+}
+"""What the list of commands says of each group, and the modules that have its commands."""
+
+ALONE = {"mcp": "serve"}
+"""The command of a group that is meant where none is named."""
+
+COMMANDS = {
+    "query": ("Find the records that are relevant to TEXT, best first.", "query"),
+    "profile": ("Show what a provider says of a scope as a whole, where it can.", "query"),
+    "note": ("Store TEXT as a memory and print the new record's id.", "notes"),
+    "get": ("Show one record, whole.", "records"),
+    "correct": ("Change a record; what is not given stays as it is.", "notes"),
+    "forget": ("Remove records; undo brings them back.", "forget"),
+    "purge": ("Erase memtui's own copies of what is gone, for good.", "purge"),
+    "browse": ("List what a binding stores, one page at a time.", "records"),
+    "tags": ("Count the tags of all bindings, or list what has TAG.", "tags"),
+    "history": ("Show how a record came to be, newest first.", "records"),
+    "changes": ("Show what changed since a moment, who changed it, and why.", "changes"),
+    "undo": ("Undo a change.", "forget"),
+    "feedback": (
+        "Say whether a record that a query or a context returned helped; your last word counts.",
+        "feedback",
+    ),
+    "context": ("Show what a model is told before a run, and its tokens and price.", "query"),
+    "stats": ("Show what the operations did, took and cost.", "stats"),
+    "sql": ("Ask anything about the operation log in SQL, in DuckDB's dialect.", "stats"),
+    "migrate": (
+        "Move a binding's records into another, or prove that nothing was lost.",
+        "migrate",
+    ),
+    "cutover": ("Let DST serve what SRC serves, or give it back.", "migrate"),
+    "conformance": (
+        "Check a running memory plugin against the contract v1, rule by rule.",
+        "conformance",
+    ),
+    "doctor": ("Check that everything works, and say what to do.", "doctor"),
+    "backup": ("Write everything that this home holds to one new file.", "doctor"),
+    "restore": ("Restore a backup to a home that does not exist yet.", "doctor"),
+    "agents": ("List the agents that are connected now, and what each was told last.", "agents"),
+    "serve": ("Answer other programs over HTTP.", "serve"),
+    "web": ("Open the terminal app in a browser of this machine.", "web"),
+    "screenshot": ("Write a picture of a screen to an SVG file.", "screenshot"),
+    "demo": ("Make a sample company, the same every time, and open it.", "demo"),
+}
+"""The first sentence of the docstring of each command that is in no group, and its module."""
+
+
+def build_app() -> typer.Typer:
+    """Return the command line."""
+    app = typer.Typer(
+        cls=RootGroup,
+        invoke_without_command=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,  # Typer's own options write to a shell's files without a word
+    )
+    app.callback()(start)
+    groups = {"": app}
+    for words, (sentence, *modules) in GROUPS.items():
+        above, _, name = words.rpartition(" ")
+        group = LazyGroup.of(words, modules, ALONE.get(words))
+        groups[words] = typer.Typer(cls=group, help=sentence, rich_markup_mode=None)
+        groups[above].add_typer(groups[words], name=name)
+    for name, (sentence, module) in COMMANDS.items():
+        add(app, name, module, sentence)
+    return app
+
+
+@cache
+def command_line() -> Any:
+    """Return the command line as it is called, made once a process."""
+    return get_command(build_app())
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code; no error gets past here."""
+    _open_missing()
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure: Any = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+    if ASKED_BY_SHELL in os.environ:
+        from typer.completion import completion_init
+
+        completion_init()
+    invocation = Invocation()
+    try:
+        _refuse_other_encodings(arguments)
+        code = command_line()(
+            list(arguments), prog_name=PROGRAM, standalone_mode=False, obj=invocation
+        )
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the outermost boundary: nobody sees a traceback
+        if home_of_hook(arguments) is not None:
+            from memtui.channels.cli import hook
+
+            return hook.failed(error, invocation)
+        return errors.report(error, invocation, as_json=_asks_for_json(arguments))
+    return code or 0
+
+
+def _open_missing() -> None:
+    """Give a standard stream that is closed (`>&-`) a place where what goes there is lost."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+
+
+def _refuse_other_encodings(arguments: Sequence[str]) -> None:
+    """Raise `Invalid` for bytes that are not UTF-8: nothing that memtui stores can hold them.
+
+    So it does where Python takes names of files for something else.
+    """
+    names = sys.getfilesystemencoding()
+    if not is_utf8(names) and {"--help", "--version"}.isdisjoint(arguments):
+        from memtui.contract import Invalid
+
+        raise Invalid(
+            f"Python takes names of files for {names} here, so memtui could not open every note; "
+            "set LANG to a UTF-8 locale such as C.UTF-8, or PYTHONUTF8=1."
+        )
+    try:
+        "".join(arguments).encode("utf-8")
+    except UnicodeEncodeError as error:
+        from memtui.contract import Invalid
+
+        raise Invalid("An argument is not UTF-8 text; write it in UTF-8.") from error
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def _asks_for_json(arguments: Sequence[str]) -> bool:
+    """Return whether `--json` stands among the options, also where they could not be parsed."""
+    words = list(arguments)
+    return "--json" in words[: words.index("--") if "--" in words else None]

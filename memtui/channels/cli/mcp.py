@@ -1,0 +1,266 @@
+"""`mcp`: an MCP server for agents."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+import uuid
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memtui.channels.cli.clients import YesTo, carried_out, own_command, project_words
+from memtui.channels.cli.options import FromFolder, complete_binding, complete_name
+from memtui.channels.cli.output import columns, table
+from memtui.channels.cli.session import FirstSession, Invocation, Session
+from memtui.contract import Invalid
+from memtui.wording import missing_extra
+
+if TYPE_CHECKING:
+    from memtui.channels.mcp.over_http import HttpServer
+
+HOST = "127.0.0.1"
+PORT = 8766
+
+
+async def mcp_serve(
+    session: FirstSession,
+    *,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            help="The agent's name, for the log and the roles; assistant where it is left out. "
+            "Over HTTP the token says it.",
+            autocompletion=complete_name("agent"),
+        ),
+    ] = None,
+    project: Annotated[
+        str | None,
+        typer.Option(help="The project that it works in.", autocompletion=complete_name("project")),
+    ] = None,
+    project_from_folder: FromFolder = False,
+    run: Annotated[
+        str | None, typer.Option(help="The run's id; each MCP session is one where it is left out.")
+    ] = None,
+    binding: Annotated[
+        str | None,
+        typer.Option(
+            help="Use this binding instead of the one that the scope resolves to.",
+            autocompletion=complete_binding,
+        ),
+    ] = None,
+    allow_destructive: Annotated[
+        bool,
+        typer.Option(
+            "--allow-destructive",
+            help="Also offer the tools that change and remove memories; undo brings them back.",
+        ),
+    ] = False,
+    all_bindings: Annotated[
+        bool,
+        typer.Option("--all-bindings", help="Let agents search every binding, not only their own."),
+    ] = False,
+    http: Annotated[
+        bool, typer.Option("--http", help="Serve streamable HTTP with a token each, not stdio.")
+    ] = False,
+    host: Annotated[str, typer.Option(help="Listen on this address, with --http.")] = HOST,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Listen on this port, with --http.")
+    ] = PORT,
+) -> None:
+    """Serve memories to agents as an MCP server.
+
+    Over stdio to the client that starts it, until that closes it; with --http to every client that
+    has a token. An agent that this starts acts for you. It reads and adds; what changes or removes
+    memories takes --allow-destructive.
+    """
+    _require_extra()
+    if all_bindings and binding is not None:
+        raise Invalid("--binding is for one binding and --all-bindings for all; leave one out.")
+    if http:
+        from memtui.channels.mcp.over_http import HttpServer
+
+        if agent is not None or run is not None:
+            raise Invalid("Over HTTP the token says who calls; leave --agent and --run out.")
+        if project_from_folder:
+            raise Invalid("Over HTTP clients work in folders of their own; name a --project.")
+        served = HttpServer(
+            session.service,
+            session.company.company_id,
+            run_id=_new_run(),
+            project_id=project,
+            binding_key=binding,
+            may_destroy=allow_destructive,
+            asks_all=all_bindings,
+        )
+        await _serve_http(session, served, host, port)
+        return
+    from memtui.channels.agent import agent_of
+    from memtui.channels.hooks.joining import client_process, noted
+    from memtui.channels.mcp.server import DOOR, serve_stdio
+    from memtui.importing.projects import project_of
+
+    if project_from_folder:
+        project = project or project_of(Path(), str(Path.cwd()))
+    own = session.caller
+    caller = await agent_of(
+        session.service,
+        own,
+        DOOR,
+        name=agent or own.agent_id or "assistant",
+        project_id=project,
+        run_id=run or _new_run(),
+        binding_key=binding,
+        may_destroy=allow_destructive,
+        asks_all=all_bindings,
+    )
+    client = await asyncio.to_thread(client_process)
+
+    def run_of_client() -> str | None:
+        note = noted(session.paths, client)
+        return None if note is None else note.run_id
+
+    await serve_stdio(caller, run_of_client)
+
+
+ClientKey = Annotated[
+    str, typer.Argument(metavar="CLIENT", help="The client; `memtui mcp clients` lists them.")
+]
+
+
+def mcp_clients(invocation: Invocation) -> None:
+    """List the MCP clients that memtui knows, and which have it as a server."""
+    from memtui.channels.clients import is_there
+    from memtui.channels.mcp.clients import CLIENTS, is_installed
+
+    found, rows = [], []
+    for client in CLIENTS:
+        file = client.file(Path.home())
+        there = is_there(client.key, file, Path.home())
+        try:
+            installed: bool | None = is_installed(client, Path.home())
+        except Invalid:
+            installed = None
+        state = {True: "installed", False: "", None: "cannot be read"}[installed]
+        rows.append([client.key, client.name, "" if there else "not found", state, str(file)])
+        found.append(
+            {
+                "client": client.key,
+                "name": client.name,
+                "file": str(file),
+                "there": there,
+                "installed": installed,
+            }
+        )
+    titles = columns("client", "name", "", "", "file")
+    invocation.out.answer({"clients": found}, table(titles, rows))
+
+
+def mcp_install(
+    invocation: Invocation,
+    client: ClientKey,
+    *,
+    agent: Annotated[
+        str | None,
+        typer.Option(help="The agent's name in the log; the client's where it is left out."),
+    ] = None,
+    project: Annotated[str | None, typer.Option(help="The project that it works in.")] = None,
+    project_from_folder: FromFolder = False,
+    allow_destructive: Annotated[
+        bool,
+        typer.Option(
+            "--allow-destructive",
+            help="Also offer the tools that change and remove memories; undo brings them back.",
+        ),
+    ] = False,
+    all_bindings: Annotated[
+        bool,
+        typer.Option("--all-bindings", help="Let agents search every binding, not only their own."),
+    ] = False,
+    yes: YesTo = None,
+) -> int:
+    """Tell an MCP client of memtui, and when to use it.
+
+    It runs the client's own command where there is one, and otherwise shows the change to the
+    client's file and makes it after a yes; everything else in the file stays. Exit 2 where nobody
+    could say yes.
+    """
+    from memtui.channels.clients import find_client
+    from memtui.channels.mcp.clients import CLIENTS, plan_install
+    from memtui.channels.mcp.guide import skill
+
+    _require_extra()
+    chosen = find_client(client, CLIENTS)
+    works_in = project_words(project, from_folder=project_from_folder)
+    command = [
+        *own_command(invocation),
+        *["mcp", "--agent", agent or chosen.key],
+        *works_in,
+        *(["--allow-destructive"] if allow_destructive else []),
+        *(["--all-bindings"] if all_bindings else []),
+    ]
+    plan = plan_install(chosen, Path.home(), command, skill(may_destroy=allow_destructive))
+    then = f"restart it{_hooks_too(chosen.key, works_in)}"
+    paths = invocation.paths()
+    if invocation.names_home and not paths.is_begun:
+        then += f". There is no home in {paths.data} yet: its first start makes one"
+    return carried_out(invocation, plan, yes, f"{chosen.name} has memtui", then)
+
+
+def _hooks_too(key: str, works_in: list[str]) -> str:
+    """Say that a client can be told without asking, where it has hooks."""
+    from memtui.channels.hooks.clients import CLIENTS
+
+    if all(one.key != key for one in CLIENTS):
+        return ""
+    hook = shlex.join(["memtui", "hook", "install", key, *works_in])
+    return f". `{hook}` also tells it what is remembered at each session's start"
+
+
+def mcp_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = None) -> int:
+    """Take memtui out of an MCP client again. Exit 2 where nobody could say yes."""
+    from memtui.channels.clients import find_client
+    from memtui.channels.mcp.clients import CLIENTS, plan_uninstall
+
+    chosen = find_client(client, CLIENTS)
+    plan = plan_uninstall(chosen, Path.home())
+    return carried_out(invocation, plan, yes, f"{chosen.name} no longer has memtui", "restart it")
+
+
+async def _serve_http(session: Session, served: HttpServer, host: str, port: int) -> None:
+    from memtui.channels.http.server import run
+    from memtui.channels.listening import on_port
+    from memtui.channels.mcp.over_http import PATH
+    from memtui.provider_kit.servers import is_loopback
+
+    if not await session.service.tokens.all(session.caller):
+        raise Invalid(
+            f"{served.company_id} has no tokens, so nobody could connect; "
+            "make one with `memtui tokens add`."
+        )
+    if not is_loopback(host):
+        session.out.say(
+            f"Warning: other machines reach {host}, and tokens and memories travel unencrypted; "
+            "put a proxy with TLS in front."
+        )
+    with on_port(host, port) as listener:
+        async with served.app(listener.names) as app:
+            url = listener.url + PATH
+            document = {"company_id": served.company_id, "url": url}
+            told = f"Serving {served.company_id} to agents at {url}"
+            session.out.answer(document, [told])
+            sys.stdout.flush()
+            async with session.service.embedding.keeping_up(session.caller):
+                await run(app, listener)
+
+
+def _new_run() -> str:
+    return f"mcp-{uuid.uuid4().hex[:12]}"
+
+
+def _require_extra() -> None:
+    if find_spec("mcp") is None or find_spec("fastapi") is None:
+        raise missing_extra("The MCP server", "mcp")

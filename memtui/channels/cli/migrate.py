@@ -1,0 +1,239 @@
+"""`migrate`: move a binding's records to another, prove it, and let that one serve."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memtui.channels.cli.options import DryRun, OwnerOptions, complete_binding
+from memtui.channels.cli.output import Dim, Line, columns, table, ticker
+from memtui.channels.cli.session import Session
+from memtui.contract import Invalid
+from memtui.widgets import format as shown
+
+if TYPE_CHECKING:
+    from memtui.migration.cutover import Switched
+    from memtui.migration.endpoints import Endpoints
+    from memtui.migration.envelope import Loss
+    from memtui.migration.moving import Applied, MigrationProgress
+    from memtui.migration.planning import MigrationPlan
+    from memtui.migration.verifying import Verified
+    from memtui.service import BindingView
+
+_Source = Annotated[
+    str,
+    typer.Argument(metavar="SRC", help="The binding to read.", autocompletion=complete_binding),
+]
+_Destination = Annotated[
+    str,
+    typer.Argument(
+        metavar="DST", help="The binding to move into.", autocompletion=complete_binding
+    ),
+]
+_SECONDS_A_LINE = 5.0
+_NAMED = 3
+"""Records named that a destination refuses for the same reason."""
+
+
+async def migrate(
+    session: Session,
+    source: _Source,
+    destination: _Destination,
+    scope: OwnerOptions,
+    *,
+    sample: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --verify: compare this many records, drawn at random."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=2**63, help="Draw the same sample as before.")
+    ] = None,
+    dry_run: DryRun = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Move the records.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare both sides.")] = False,
+) -> int:
+    """Move a binding's records into another, or prove that nothing was lost.
+
+    Of the whole company, unless a project, agent or user is given. Run --dry-run, --apply and
+    --verify in this order. The source is only read. Stopped at any
+    moment and run again, --apply goes on and doubles nothing. Exit 1 if a record could not be
+    moved, is not the same on both sides, or a file of SRC cannot be read whole, which is named;
+    and if --verify could not list all that SRC holds.
+    """
+    from memtui.migration.endpoints import ScopePart, open_endpoints
+
+    if dry_run + apply + verify != 1:
+        raise Invalid("Say what to do: exactly one of --dry-run, --apply and --verify.")
+    if not verify and (sample is not None or seed is not None):
+        raise Invalid("--sample and --seed go with --verify.")
+    if seed is not None and sample is None:
+        raise Invalid("--seed goes with --sample.")
+    part = ScopePart(project_id=scope.project, agent_id=scope.agent, subject_id=scope.subject)
+    endpoints = await open_endpoints(session.service, session.caller, source, destination, part)
+    if dry_run:
+        return await _plan(session, endpoints)
+    if apply:
+        return await _apply(session, endpoints)
+    return await _verify(session, endpoints, sample, seed)
+
+
+async def cutover(
+    session: Session,
+    source: _Source,
+    destination: _Destination,
+    *,
+    back: Annotated[bool, typer.Option("--back", help="Give back what was switched.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Switch although both sides were not proven equal.")
+    ] = False,
+) -> None:
+    """Let DST serve what SRC serves, or give it back.
+
+    Refused unless `memtui migrate --verify` passed since the last --apply. SRC becomes read-only,
+    and --back opens it again. No record is touched, and what was written to DST meanwhile stays
+    there.
+    """
+    from memtui.migration.cutover import switch
+    from memtui.migration.endpoints import open_endpoints
+
+    endpoints = await open_endpoints(session.service, session.caller, source, destination)
+    done = await switch(endpoints, session.paths.data, back=back, force=force)
+    session.out.answer(done, _switched(done))
+
+
+async def _plan(session: Session, endpoints: Endpoints) -> int:
+    from memtui.migration.planning import plan
+    from memtui.service.fact_limits import FactLimits
+
+    found = await plan(endpoints, FactLimits.of(session.settings))
+    session.out.answer(found, _planned(found))
+    _tell_unread(session, endpoints.source, found.source_unread)
+    return 1 if found.problems else 0
+
+
+async def _apply(session: Session, endpoints: Endpoints) -> int:
+    from memtui.migration.moving import apply
+
+    try:
+        with ticker(_SECONDS_A_LINE) as show:
+            done = await apply(endpoints, session.paths.data, lambda now: show(progress_words(now)))
+    except CancelledError:
+        session.out.say("Stopped; run the same command to continue.")
+        raise
+    session.out.answer(done, _applied(done))
+    _tell_unread(session, endpoints.source, done.source_unread)
+    return 1 if done.failed or done.problems else 0
+
+
+async def _verify(
+    session: Session, endpoints: Endpoints, sample: int | None, seed: int | None
+) -> int:
+    from memtui.migration.verifying import verify
+
+    with ticker(_SECONDS_A_LINE) as show:
+        found = await verify(
+            endpoints,
+            session.paths.data,
+            sample=sample,
+            seed=seed,
+            report=lambda records: show(f"{shown.counted(records, 'record')} read"),
+        )
+    session.out.answer(found, _verified(found, endpoints))
+    _tell_unread(session, endpoints.source, found.source_unread)
+    _tell_unread(session, endpoints.destination, found.destination_unread)
+    return 0 if found.passed else 1
+
+
+def progress_words(now: MigrationProgress) -> str:
+    """Say how far a run has come."""
+    if now.found:
+        return f"{shown.counted(now.found, 'record')} found so far"
+    words = [shown.of_total(now.done, now.total), f"{now.rate:,.0f}/s"]
+    if now.seconds_left is not None:
+        words.append(f"{shown.duration(now.seconds_left * 1000)} left")
+    if now.failed:
+        words.append(f"{shown.count(now.failed)} failed")
+    return "  ".join(words)
+
+
+def _tell_unread(session: Session, binding: BindingView, unread: Sequence[str]) -> None:
+    """Say why a side could not be listed whole."""
+    for sentence in unread:
+        session.out.say(f"{binding.key}: {sentence}")
+
+
+def _planned(found: MigrationPlan) -> Iterator[Line]:
+    rows = (
+        [one.scope, one.kind, shown.count(one.records), one.place or ""] for one in found.scopes
+    )
+    yield from table(columns("scope*", "kind", "records>", "goes to"), rows)
+    least = "" if found.complete else "at least "
+    moved = shown.counted(found.records, "record")
+    yield f"{least}{moved} from {found.source} to {found.destination}"
+    yield from _lost(found.losses)
+    if found.staying:
+        yield f"read where they lie, and not moved: {shown.counted(found.staying, 'file')}"
+    if found.redacted:
+        yield f"secrets taken out: {shown.counted(found.redacted, 'record')}"
+    yield from _not_read(found.problems)
+    if found.refused:
+        yield f"refused: {shown.counted(found.refused, 'record')}"
+    reasons: dict[str, list[str]] = {}
+    for refused in found.refusals:
+        reasons.setdefault(refused.reason, []).append(refused.record_id)
+    for why, ids in reasons.items():
+        rest = f" and {len(ids) - _NAMED:,} more" if len(ids) > _NAMED else ""
+        yield Dim(f"  {', '.join(ids[:_NAMED])}{rest}: {why}")
+
+
+def _not_read(problems: Sequence[str]) -> Iterator[Line]:
+    for problem in problems:
+        yield f"not read: {problem}"
+
+
+def _lost(losses: Sequence[Loss]) -> Iterator[Line]:
+    for loss in losses:
+        yield f"{loss.fate}: {loss.what} of {shown.counted(loss.records, 'record')}"
+
+
+def _applied(done: Applied) -> Iterator[Line]:
+    words = ("written", "replaced", "unchanged", "failed", "redacted")
+    yield "  ".join(f"{name} {getattr(done, name):,}" for name in words)
+    if not done.complete:
+        yield f"the source holds at least {done.seen:,}: what it did not list was not moved"
+    yield from _not_read(done.problems)
+    yield from _lost(done.losses)
+    for failure in done.failures:
+        yield Dim(f"  {failure.record_id}: {failure.reason}")
+
+
+def _verified(found: Verified, endpoints: Endpoints) -> Iterator[Line]:
+    from memtui.migration.verifying import verdict
+
+    words = ("checked", "matched", "missing", "different", "extra", "others")
+    yield "  ".join(f"{name} {getattr(found, name):,}" for name in words)
+    yield verdict(found, endpoints.source.key, endpoints.destination.key)
+    yield from _not_read(found.problems)
+    if found.sample is not None:
+        total = shown.of_total(found.checked, found.source_records, at_least=not found.complete)
+        yield f"a sample: {total} were compared, --seed {found.seed}"
+    if found.missing and found.destination_at_least:
+        yield f"missing means not found: {endpoints.destination.key} cannot be listed whole"
+    for one in found.mismatches:
+        names = " → ".join(name for name in (one.source_id, one.destination_id) if name)
+        fields = f": {', '.join(one.fields).replace('_', ' ')}" if one.fields else ""
+        yield f"{one.what}  {names}{fields}"
+
+
+def _switched(done: Switched) -> Iterator[Line]:
+    for target in done.targets:
+        yield f"{target.target_type} {target.target_id} is served by {done.served_by}"
+    for target in done.left:
+        yield f"{target.target_type} {target.target_id} is served by a third binding, and stays"
+    if done.closed:
+        yield "the old binding is read-only now; the same command with --back opens it again"
+    if done.opened:
+        yield "the binding can be written again"

@@ -1,0 +1,317 @@
+"""`note` and `correct`: store a memory, or change one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memtui.channels.cli.forget import changed_ids, pending
+from memtui.channels.cli.input import read_stdin
+from memtui.channels.cli.options import (
+    BindingOptions,
+    RecordId,
+    Revision,
+    ScopeOptions,
+    SourceOptions,
+    json_object,
+)
+from memtui.channels.cli.records import say_first_of
+from memtui.channels.cli.session import FirstSession, Session, handle_in
+from memtui.contract import CorrectRequest, Invalid, WriteMode, WriteRequest
+from memtui.external_editor import edited
+from memtui.visible import visible
+from memtui.widgets import format as shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memtui.service import MutationAnswer
+
+_SIMILAR_CHARS = 80
+
+Summary = Annotated[
+    str | None,
+    typer.Option(help="A shorter form: it is searched and shown, and TEXT is what opens."),
+]
+Topic = Annotated[str | None, typer.Option(help="Its topic.")]
+Tags = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag; may be repeated.")
+]
+Expires = Annotated[
+    str | None,
+    typer.Option(help="From when on it is not returned: 30d from now, tomorrow, or a date."),
+]
+
+
+ValidFrom = Annotated[
+    str | None,
+    typer.Option(help="Since when it holds, if not from now on: 7d before now, or a date."),
+]
+ValidTo = Annotated[
+    str | None, typer.Option(help="From when on it no longer holds: 30d from now, or a date.")
+]
+
+
+async def note(
+    session: FirstSession,
+    scope: ScopeOptions,
+    source: SourceOptions,
+    text: Annotated[
+        str | None,
+        typer.Argument(metavar="TEXT", help="What to remember; - reads it from stdin."),
+    ] = None,
+    *,
+    file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Store the notes of a .json, .jsonl or .md file."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --file: say what would be stored.")
+    ] = False,
+    kind: Annotated[str, typer.Option(help="The sort of record: note, fact, reference …")] = "note",
+    title: Annotated[str | None, typer.Option(help="Its title.")] = None,
+    summary: Summary = None,
+    topic: Topic = None,
+    tag: Tags = None,
+    pin: Annotated[bool, typer.Option("--pin", help="Pin it.")] = False,
+    expires: Expires = None,
+    valid_from: ValidFrom = None,
+    valid_to: ValidTo = None,
+    record_id: Annotated[
+        str | None, typer.Option(help="The id to store it under, where the provider keeps ids.")
+    ] = None,
+    mode: Annotated[
+        WriteMode, typer.Option(help="upsert replaces the record of the same id or key.")
+    ] = WriteMode.APPEND,
+    metadata: Annotated[str | None, typer.Option(help="A JSON object to keep with it.")] = None,
+    update: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Change this record to TEXT instead of storing a new one."),
+    ] = None,
+) -> int:
+    """Store TEXT as a memory and print the new record's id.
+
+    What says the same already, or nearly, is named with it. With --file each object of a JSON
+    document or line is a note (text, and where it has them title, summary, topic, tags, kind,
+    pinned, source, metadata and times), and in markdown each heading of the highest level begins
+    one; the frontmatter says topic, tags and kind of all. --kind, --topic, --tag and a source are
+    those of notes that name none. A text that is there already is skipped, so that a file can be
+    loaded again; one undo undoes all of it. Exit 1 if a note was refused.
+    """
+    whole = (title, summary, expires, valid_from, valid_to, record_id, metadata, update)
+    if file is not None:
+        from memtui.channels.cli.notes_files import load_notes
+
+        if text is not None or pin or any(whole) or mode is not WriteMode.APPEND:
+            raise Invalid("With --file give only whose notes, a source, --kind, --topic and --tag.")
+        defaults = {"kind": kind, "topic": topic, "tags": tuple(tag or ())}
+        return await load_notes(session, file, scope, source, dry_run=dry_run, defaults=defaults)
+    if text is None or dry_run:
+        raise Invalid("Give the text to remember, or --file FILE; --dry-run goes with --file.")
+    if update is not None:
+        if any((title, record_id, metadata, valid_from, valid_to)) or kind != "note":
+            raise Invalid("With --update give the text, --topic, --tag, --pin or --expires alone.")
+        await correct(
+            session, update, scope, text, summary=summary, topic=topic, tag=tag,
+            pin=pin or None, expires=expires,
+        )  # fmt: skip
+        return 0
+    if mode is WriteMode.UPSERT and kind == "note" and record_id is None:
+        raise Invalid(
+            "--mode upsert replaces the record of the same id or key; give --record-id, or "
+            "--kind fact with a text such as `key: value`."
+        )
+    await store(
+        session,
+        scope,
+        source,
+        content=read_stdin() if text == "-" else text,
+        mode=mode,
+        metadata=json_object(metadata, "--metadata"),
+        record_id=record_id,
+        kind=kind,
+        title=title,
+        summary=summary,
+        topic=topic,
+        tags=tuple(tag or ()),
+        pinned=pin,
+        expires_at=session.ahead(expires),
+        valid_from=session.moment(valid_from) if valid_from else None,
+        valid_to=session.future(valid_to),
+    )
+    return 0
+
+
+async def store(
+    session: Session, scope: BindingOptions, source: SourceOptions, **values: Any
+) -> None:
+    """Write a record, print its id, and say where it is stored, and why there."""
+    request = scope.request(
+        session,
+        WriteRequest,
+        source=source.reference(scope.scope(session)),
+        created_by=session.caller.principal,
+        **values,
+    )
+    await say_first_of(session, request.scope, request.binding_key)
+    answer = await session.service.write(session.caller, request, tell_similar=True)
+    session.out.answer(
+        answer,
+        changed_ids(answer),
+        *_similar(answer),
+        _redacted(answer),
+        answer.loss,
+        _own_id(request, answer),
+        *([pending(answer)] if answer.pending else _stored(session, request, answer)),
+    )
+
+
+def _stored(session: Session, request: WriteRequest, answer: MutationAnswer) -> Iterator[str]:
+    stored = f"{done(answer)} in {answer.binding_key} ({answer.binding_reason})"
+    if not answer.handles:
+        yield f"{answer.binding_key} took it and stores it on its own time."
+    yield _ahead(session, request)
+    if answer.handles:
+        yield f"{stored}; memtui undo {answer.operation_id} undoes it."
+    else:
+        yield f"{stored}; operation {answer.operation_id}."
+
+
+def done(answer: MutationAnswer) -> str:
+    """Return the verb of what a write did: it changed the fact whose key it has, or stored one."""
+    return "Stored" if answer.was is None else f"Changed “{visible(answer.was)}”"
+
+
+def _own_id(request: WriteRequest, answer: MutationAnswer) -> str:
+    """Say that the provider gave an id of its own, where another was asked for."""
+    given = [one.provider_record_id for one in answer.handles]
+    if request.record_id is None or not given or request.record_id in given:
+        return ""
+    return (
+        f"{answer.binding_key} gives ids of its own, so it is not stored as "
+        f"{visible(request.record_id)}."
+    )
+
+
+def _similar(answer: MutationAnswer) -> Iterator[str]:
+    """Name what says the same as what was stored, or nearly, and how to update it instead."""
+    for one in answer.similar:
+        how = "As good as there already" if one.is_same else "Close to what is there"
+        text = visible(shown.beginning(one.record.shown), limit=_SIMILAR_CHARS)
+        record_id = visible(one.record.handle.provider_record_id)
+        yield f"{how} ({one.likeness:.2f}): {record_id} “{text}”."
+    if answer.similar and not answer.pending:
+        yield (
+            f"To change one of these instead: `memtui undo {answer.operation_id}`, then "
+            "`memtui note --update ID TEXT`."
+        )
+
+
+def _ahead(session: Session, request: WriteRequest) -> str:
+    """Say that what is stored does not hold now, where it does not."""
+    begin, end = request.valid_from, request.valid_to
+    if begin is not None and begin > session.now:
+        return f"It is valid from {shown.exact(begin, session.zone)}; it is not listed before."
+    if end is not None and end <= session.now:
+        return f"It was valid until {shown.exact(end, session.zone)}; --as-of shows it."
+    return ""
+
+
+async def correct(
+    session: Session,
+    record_id: RecordId,
+    scope: ScopeOptions,
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="The new text; - reads it from stdin.")
+    ] = None,
+    *,
+    revision: Revision = None,
+    summary: Annotated[
+        str | None, typer.Option(help="Its summary from now on; an empty one removes it.")
+    ] = None,
+    topic: Topic = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", metavar="TAG", help="Its tags from now on; an empty one clears."),
+    ] = None,
+    pin: Annotated[
+        bool | None, typer.Option("--pin/--no-pin", help="Pin it, or take the pin off.")
+    ] = None,
+    expires: Expires = None,
+    no_expiry: Annotated[bool, typer.Option("--no-expiry", help="Remove its expiry.")] = False,
+    editor: Annotated[
+        bool, typer.Option("--editor", help="Change its text in your editor.")
+    ] = False,
+) -> None:
+    """Change a record; what is not given stays as it is.
+
+    Its text, topic, tags, pin or expiry can be changed.
+    """
+    if editor and text is not None:
+        raise Invalid("Give the new text or --editor, not both.")
+    if no_expiry and expires is not None:
+        raise Invalid("Give --expires or --no-expiry, not both.")
+    given = (text, summary, topic, tag, pin, expires)
+    nothing = all(value is None for value in given) and not no_expiry
+    if nothing and not editor:
+        raise Invalid("Nothing to change; give a new text, --editor, or one of the options.")
+    found = await session.resolved(scope.scope(session), scope.binding)
+    request = scope.request(
+        session,
+        CorrectRequest,
+        handle=handle_in(found, record_id),
+        text=read_stdin() if text == "-" else text,
+        revision=revision,
+        pinned=pin,
+        summary=summary,
+        topic=topic,
+        tags=None if tag is None else tuple(word for word in tag if word),
+        expires_at=session.ahead(expires),
+        never_expires=no_expiry,
+    )
+    if editor:
+        await _correct_in_editor(session, request)
+    else:
+        answer_corrected(session, await session.service.correct(session.caller, request))
+
+
+async def _correct_in_editor(session: Session, request: CorrectRequest) -> None:
+    found = await session.service.get(
+        session.caller, request.handle, request.scope, binding_key=request.binding_key
+    )
+    with edited(
+        found.record.text,
+        session.settings.editor,
+        within=session.paths.data,
+        keep=lambda file: session.out.say(f"Your text is kept in {file}."),
+        of=(found.binding_key, found.record.handle.provider_record_id),
+    ) as text:
+        if text == found.record.text:
+            session.out.say("Nothing was changed.")
+            if session.out.as_json:
+                session.out.document(found)
+            return
+        changed = request.model_copy(
+            update={"text": text, "revision": request.revision or found.record.revision}
+        )
+        answer_corrected(session, await session.service.correct(session.caller, changed))
+
+
+def answer_corrected(session: Session, answer: MutationAnswer) -> None:
+    """Print a correction's answer, and how it is taken back."""
+    session.out.answer(
+        answer, changed_ids(answer), _redacted(answer), answer.loss, corrected(answer)
+    )
+
+
+def corrected(answer: MutationAnswer) -> str:
+    """Tell a person how a correction is taken back, or an agent that it waits."""
+    return pending(answer) or f"Corrected; memtui undo {answer.operation_id} undoes it."
+
+
+def _redacted(answer: MutationAnswer) -> str:
+    return (
+        f"Taken out before it was stored: {', '.join(answer.redacted)}." if answer.redacted else ""
+    )

@@ -1,0 +1,533 @@
+"""`ops`: the operation log, to a file and from other systems' files too."""
+
+from __future__ import annotations
+
+import gc
+import io
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Literal, NoReturn
+
+import typer
+
+from memtui.channels.cli.options import (
+    DryRun,
+    Exact,
+    FilterLine,
+    Force,
+    Limit,
+    OperationOptions,
+    ScopeOptions,
+    pairs,
+)
+from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table, ticker
+from memtui.channels.cli.records import change_lines, say_no_operation, say_unknown_of_operations
+from memtui.channels.cli.session import FirstSession, Session
+from memtui.contract import Filter, Invalid, OperationType
+from memtui.store.operation import OperationPage, details
+from memtui.visible import visible
+from memtui.widgets import format as shown
+
+if TYPE_CHECKING:
+    from memtui.importing.importer import Import, ImportReport
+    from memtui.service import Change, Erasure, Operation
+    from memtui.store.journal import OutcomeCheck
+
+
+OperationId = Annotated[
+    str,
+    typer.Argument(
+        metavar="OPERATION", help="Its id, the beginning of its id, or its number in the log."
+    ),
+]
+_POLL_SECONDS = 0.5
+_ORDERED = 100
+
+
+async def ops_list(
+    session: Session,
+    scope: ScopeOptions,
+    which: OperationOptions,
+    line: FilterLine = None,
+    *,
+    limit: Limit = 100,
+    before: Annotated[
+        int | None, typer.Option(min=1, help="Only before this number; for the next page.")
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", "-f", help="Go on with new ones, as JSON one document a line."),
+    ] = False,
+) -> int:
+    """List operations, newest first.
+
+    The scope options narrow the list. With --follow it goes on until ctrl+c. Exit 1 if one of them
+    is damaged; it is named, and the others are listed.
+    """
+    chosen = which.filter(session, line, scope)
+    page = await session.service.log.page(session.caller, chosen, limit=limit, before=before)
+    if follow:
+        await _follow(session, chosen, page.operations)
+    return await _answer_page(session, chosen, page)
+
+
+async def in_order(session: Session, line: list[str] | None, sort: str) -> int:
+    """List the first operations of another order than the log's own."""
+    chosen = OperationOptions().filter(session, line, ScopeOptions())
+    view = await session.service.analysis.open_log(session.caller, chosen, sort)
+    try:
+        first = await view.window(0, _ORDERED)
+    finally:
+        await view.close()
+    page = OperationPage(operations=first, total=view.count, left_out=view.left_out)
+    return await _answer_page(session, chosen, page)
+
+
+async def _answer_page(session: Session, chosen: Filter, page: OperationPage) -> int:
+    titles = columns(
+        "seq>", "when>", "", "type", "binding", "by", "agent", "project", "source", "took>",
+        "cost>", "what*",
+    )  # fmt: skip
+    more = f"; the next page: --before {page.next_before}" if page.next_before else ""
+    found = await session.service.log.found_outcomes(session.caller, page.operations)
+    session.out.answer(
+        jsonable(page) | {"found": jsonable(found)},
+        table(titles, (_cells(session, one, found) for one in page.operations)),
+        f"{shown.of_total(len(page.operations), page.total)}{_left_out(page.left_out)}{more}.",
+    )
+    if not page.total:
+        await say_no_operation(session, chosen)
+    return say_damaged(session, page.operations)
+
+
+async def ops_show(session: Session, operation_id: OperationId) -> int:
+    """Show one operation: what was asked, returned and changed.
+
+    Exit 1 if it was altered since it was logged.
+    """
+    operation = await session.service.log.get(session.caller, operation_id)
+    changes = await session.service.log.changes(session.caller, operation.operation_id)
+    found = await session.service.log.found_outcome(session.caller, operation.operation_id)
+    undone_by = await session.service.log.undone_by(session.caller, operation.operation_id)
+    erasures = await session.service.log.erasures(session.caller, operation)
+    problem = await session.service.log.problem(session.caller, operation.operation_id)
+    document = jsonable(operation) | {
+        "problem": problem,
+        "changes": [{"before": change.before, "after": change.after} for change in changes],
+        "found": found,
+        "undone_by": undone_by and undone_by.operation_id,
+        "erasures": list(erasures),
+    }
+    lines = _detail(session, operation, changes, found, erasures, undone_by=undone_by)
+    session.out.answer(jsonable(document), lines)
+    if problem is not None:
+        session.out.say(f"{problem} docs/recovery.md says what to do.")
+    return 0 if problem is None else 1
+
+
+async def ops_sources(
+    session: Session,
+    scope: ScopeOptions,
+    which: OperationOptions,
+    line: FilterLine = None,
+    *,
+    limit: Limit = 50,
+) -> int:
+    """List what wrote memories lately: runs, issues, comments, documents; the newest first.
+
+    The filter and the options narrow the writes that count. Exit 1 if the last write of one is
+    damaged; it is named.
+    """
+    chosen = which.filter(session, line, scope)
+    found = await session.service.log.sources(session.caller, chosen, limit=limit)
+    titles = columns("when>", "source*", "records>", "writes>", "by", "agent", "through", "opens*")
+    rows = (
+        [
+            shown.ago(one.last_at, session.now),
+            shown.write_source(one.source, one.run_id),
+            shown.count(one.records),
+            shown.count(one.writes),
+            one.principal,
+            one.agent_id or "",
+            one.channel or ("damaged" if one.problem else ""),
+            session.company.link(one.source) or "",
+        ]
+        for one in found
+    )
+    more = f"; --limit shows more than {limit}" if len(found) == limit else ""
+    session.out.answer(
+        {"sources": found}, table(titles, rows), f"{shown.counted(len(found), 'source')}{more}."
+    )
+    if not found:
+        await say_unknown_of_operations(session, chosen)
+    problems = [one.problem for one in found if one.problem]
+    for problem in problems:
+        session.out.say(problem)
+    return 1 if problems else 0
+
+
+async def ops_check(session: Session, operation_id: OperationId) -> None:
+    """Find out whether an operation of unknown outcome happened.
+
+    The check is logged as an operation; a change that happened can be undone from then on. What a
+    check found out stays, and is told again without asking anew.
+    """
+    log, caller = session.service.log, session.caller
+    checked = (await log.get(caller, operation_id)).operation_id
+    found = await session.service.check_outcome(caller, checked)
+    told = f"{found.told} (found by {found.check_id})"
+    session.out.answer({"operation_id": checked, **dict(found)}, [told])
+    if found.happened and await log.undone_by(caller, checked) is None:
+        session.out.say(f"memtui undo {checked} undoes it.")
+
+
+def say_damaged(session: Session, operations: Iterable[Operation]) -> int:
+    """Name what cannot be read; return the exit code."""
+    found = [one for one in operations if one.damaged]
+    for one in found:
+        session.out.say(one.error_message or "")
+    return 1 if found else 0
+
+
+async def _follow(session: Session, chosen: Filter, first: Sequence[Operation]) -> NoReturn:
+    """Print `first` oldest first, then every new operation as it comes, until interrupted."""
+    import asyncio
+
+    newest = max((operation.seq for operation in first), default=0)
+    await _print_each(session, first)
+    while True:
+        page = await session.service.log.page(session.caller, chosen, after=newest)
+        await _print_each(session, page.operations)
+        newest = max((operation.seq for operation in page.operations), default=newest)
+        if not page.operations:
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _print_each(session: Session, operations: Sequence[Operation]) -> None:
+    say_damaged(session, operations)
+    found = await session.service.log.found_outcomes(session.caller, operations)
+    for operation in reversed(operations):
+        if session.out.as_json:
+            session.out.document(operation)
+        else:
+            cells = _cells(session, operation, found)
+            session.out.line("  ".join(cell for cell in cells if cell))
+    sys.stdout.flush()
+
+
+def _cells(session: Session, operation: Operation, found: Mapping[str, OutcomeCheck]) -> list[str]:
+    return [
+        str(operation.seq),
+        shown.ago(operation.started_at, session.now),
+        shown.outcome(operation.status).symbol,
+        operation.operation_type.value,
+        operation.binding_key or "",
+        operation.principal,
+        operation.scope.agent_id or "",
+        operation.scope.project_id or "",
+        shown.source_line(operation.source) if operation.source else "",
+        shown.duration(operation.latency_ms),
+        shown.short_money(
+            operation.cost_usd, unpriced=bool(operation.usage) and operation.unpriced
+        ),
+        _what(operation, found.get(operation.operation_id)),
+    ]
+
+
+def _left_out(own: int) -> str:
+    return f" · {shown.left_out(own)}, --own shows them" if own else ""
+
+
+def _what(operation: Operation, found: OutcomeCheck | None) -> str:
+    """Return why it failed or what was found of it, what was asked, or which record it touched."""
+    if ending := shown.ending(operation, found):
+        return ending
+    if words := (
+        shown.configured(operation) or shown.judged(operation) or shown.reversal(operation)
+    ):
+        return words
+    is_context = operation.operation_type is OperationType.CONTEXT
+    for word in ("query", "prompt", "content", "text", "key", "embedding", "what"):
+        value = operation.request.get(word)
+        if isinstance(value, str) and not (is_context and word == "text"):
+            return value
+    if is_context and isinstance(tokens := operation.request.get("tokens"), int):
+        return shown.counted(tokens, "token")
+    if not operation.handles or operation.erased:
+        purpose = operation.request.get("for")  # of what another command read on its way
+        told = f"for {purpose.replace('_', ' ')}" if isinstance(purpose, str) else ""
+        return "erased" if operation.erased else told
+    more = operation.result_count - 1
+    return operation.handles[0].provider_record_id + (f" and {more:,} more" if more > 0 else "")
+
+
+def _detail(
+    session: Session,
+    operation: Operation,
+    changes: Sequence[Change],
+    found: OutcomeCheck | None,
+    erasures: Sequence[Erasure],
+    *,
+    undone_by: Operation | None,
+) -> Iterator[Line]:
+    import json
+
+    outcome = shown.outcome(operation.status)
+    link = operation.source and session.company.link(operation.source)
+    scope = operation.scope.model_dump(exclude_none=True)
+    request = {name: value for name, value in operation.request.items() if name != "stages"}
+    undone = f"  undone by #{undone_by.seq}" if undone_by else ""
+    yield f"{operation.operation_type} #{operation.seq}  {outcome.symbol} {outcome.word}{undone}"
+    yield from fields(
+        [
+            ("operation", operation.operation_id),
+            ("found", f"{found.told} (by {found.check_id})" if found else ""),
+            ("before that" if found else "error", operation.error_message or ""),
+            ("when", shown.exact(operation.started_at, session.zone)),
+            ("took", shown.duration(operation.latency_ms)),
+            ("by", f"{operation.principal} through {operation.channel}"),
+            ("scope", " ".join(f"{name.removesuffix('_id')}:{scope[name]}" for name in scope)),
+            ("binding", operation.binding_key or ""),
+            *details(operation),
+            ("source", shown.source_line(operation.source) if operation.source else ""),
+            ("open", link or ""),
+            ("tokens", shown.tokens(operation.usage) if operation.usage else ""),
+            ("cost", shown.operation_cost(operation) if operation.usage else ""),
+            ("undoes", operation.undoes or ""),
+            ("digest", operation.digest),
+            ("request", json.dumps(request, ensure_ascii=False, default=str)),
+        ]
+    )
+    for erasure in erasures:
+        when = shown.exact(erasure.at, session.zone)
+        yield (
+            f"{', '.join(erasure.fields)}: erased on {when}, by {erasure.principal} "
+            f"in {erasure.operation_id}"
+        )
+    for handle in operation.handles:
+        ghost = "  ghost" if handle.ghost else ""
+        record_id = handle.provider_record_id or "erased"
+        yield Dim(f"{handle.rank:>4}  {shown.score(handle.score):>6}  {record_id}{ghost}")
+    for stage in operation.stages:
+        yield f"{stage.name}: {stage.detail}"
+        if stage.scores:
+            yield Dim(f"      {shown.by_rank(stage, operation.handles)}")
+    for change in changes:
+        yield from change_lines(session, change)
+
+
+_STDOUT = ("-", "/dev/stdout")
+
+
+async def ops_export(
+    session: Session,
+    scope: ScopeOptions,
+    which: OperationOptions,
+    line: FilterLine = None,
+    *,
+    to: Annotated[
+        str, typer.Option(metavar="FILE", help="The file to write; - is stdout, for jsonl and csv.")
+    ],
+    form: Annotated[
+        Literal["jsonl", "csv", "parquet"] | None,
+        typer.Option("--format", help="How to write it, if the file's name does not say."),
+    ] = None,
+    force: Force = False,
+    exact: Exact = False,
+) -> int:
+    """Write operations, sealed ones too, to a file, in the order of their numbers.
+
+    All of them, unless the filter and the options narrow it. What is in the file is in
+    docs/audit.md. Exit 1 if one of them is damaged; it is written as it stands.
+    """
+    from memtui.analytics.export import ExportFormat, format_of
+
+    is_stdout = to in _STDOUT
+    if is_stdout and session.out.as_json:
+        raise Invalid(f"--json and --to {to} would both print on stdout; name a file.")
+    chosen = which.filter(session, line, scope)
+    form = form or ("jsonl" if is_stdout else None)
+    as_format = ExportFormat(form) if form else format_of(to)
+    target: Path | IO[bytes] = sys.stdout.buffer if is_stdout else Path(to)
+    on_terminal = is_stdout and sys.stdout.isatty() and as_format is ExportFormat.CSV
+    made = io.BytesIO()
+    done = await session.service.analysis.export(
+        session.caller,
+        made if on_terminal else target,
+        as_format,
+        chosen,
+        force=force,
+        exact=exact,
+    )
+    if on_terminal:
+        sys.stdout.write(visible(made.getvalue().decode("utf-8", "replace"), keep_newlines=True))
+    session.out.answer(
+        {
+            "file": to,
+            "operation_count": done.operations,
+            "damaged_count": done.damaged,
+            "format": as_format.value,
+        },
+        (),
+        f"Wrote {shown.counted(done.operations, 'operation')} to {'stdout' if is_stdout else to}.",
+    )
+    if not done.operations:
+        await say_unknown_of_operations(session, chosen)
+    if done.problem is not None:
+        session.out.say(done.problem)
+    return 0 if done.problem is None else 1
+
+
+FormatName = Literal["jsonl", "csv", "parquet", "claude-code"]
+
+
+async def ops_import(
+    session: FirstSession,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE",
+            help="Logs of one format, or transcripts of Claude Code and folders of them.",
+        ),
+    ],
+    *,
+    company: Annotated[
+        str | None,
+        typer.Option(help="The company they become; named after the first file if left out."),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="COLUMN=FIELD",
+            help="What a column is, or a .toml file that says it of many; the rest is guessed.",
+        ),
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map-type",
+            metavar="WORD=TYPE",
+            help="What one of their words means; - leaves it out.",
+        ),
+    ] = None,
+    statuses: Annotated[
+        list[str] | None,
+        typer.Option("--map-status", metavar="WORD=STATUS", help="The same for outcomes."),
+    ] = None,
+    constants: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="For rows that have no such value."),
+    ] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(help="Zone of times that name none, such as Europe/Berlin; else UTC."),
+    ] = None,
+    form: Annotated[
+        FormatName | None,
+        typer.Option("--format", help="Where the file's name and content do not tell."),
+    ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out rows that do not fit.")
+    ] = False,
+    dry_run: DryRun = False,
+) -> int:
+    """Import another system's operation log as a new company.
+
+    A company that is not there is made, read-only. What was imported before is not added again, so
+    that a log which has grown can be imported once more. If a row does not fit nothing is imported,
+    unless --skip-bad. docs/import.md lists the fields.
+    """
+    from memtui.importing.columns import column_map
+    from memtui.importing.importer import Import, company_for
+
+    chosen = column_map(
+        columns or (),
+        types=pairs(types, "--map-type"),
+        statuses=pairs(statuses, "--map-status"),
+        constants=pairs(constants, "--set"),
+        timezone=timezone,
+    )
+    gc.freeze()  # what is there by now stays: a large import would look at it again and again
+    target = company or company_for(files, form)
+    work = Import(files, target, chosen, form=form)
+    try:
+        with ticker() as show:
+            report = await work.run(
+                session.service,
+                session.caller,
+                skip_bad=skip_bad,
+                dry_run=dry_run,
+                report=lambda what, count: show(f"{count:,} {what}"),
+            )
+    finally:
+        gc.unfreeze()
+        work.close()
+        _tell_bad(session, work)
+    session.out.answer(report, _lines(report))
+    is_strict = report.format != "claude-code" and not skip_bad
+    return 1 if dry_run and report.bad_count and is_strict else 0
+
+
+def _tell_bad(session: Session, work: Import) -> None:
+    for row in work.bad:
+        session.out.say(f"{row.file} line {row.line}: {row.reason}")
+    if (more := work.bad_count - len(work.bad)) > 0:
+        session.out.say(f"and {more:,} more that do not fit")
+
+
+def _lines(report: ImportReport) -> Iterator[Line]:
+    if report.dry_run and report.columns:
+        rows = ([one.column, one.field] for one in report.columns)
+        yield from table(columns("column", "becomes"), rows)
+        yield ""
+    yield from fields(list(_facts(report)))
+    words = ("would be added", "there already") if report.dry_run else ("added", "there already")
+    parts = [f"{report.added:,} {words[0]}", f"{report.known:,} {words[1]}"]
+    if report.bad_count:
+        parts.append(f"{report.bad_count:,} left out")
+    yield ", ".join(parts)
+    if report.unmeasured_count:
+        count = shown.counted(report.unmeasured_count, "operation")
+        yield Dim(f"{count} without a duration; percentiles are of the others")
+
+
+def _facts(report: ImportReport) -> Iterator[tuple[str, str]]:
+    made = (" (to be made)" if report.dry_run else " (new)") if report.created else ""
+    yield "company", f"{report.company_id}{made}"
+    yield "format", report.format
+    least = "at least " if report.bad_count else ""
+    yield "operations", f"{least}{shown.count(report.operations)}"
+    if report.first is not None and report.last is not None:
+        yield "from", report.first.isoformat(sep=" ", timespec="seconds")
+        yield "to", report.last.isoformat(sep=" ", timespec="seconds")
+    if report.naive_count:
+        count = shown.counted(report.naive_count, "time")
+        yield "zone", f"{count} named no zone, read as {report.timezone}"
+    yield "types", _counted(report.types_count)
+    guessed = {word: kind for word, kind in report.types.items() if word != kind}
+    yield "taken for", ", ".join(f"{word} → {kind}" for word, kind in list(guessed.items())[:20])
+    yield "outcomes", _counted(report.status_count)
+    if report.usage_count:
+        words = ("in", "out", "embedded")
+        counts = (report.input_tokens, report.output_tokens, report.embedding_tokens)
+        tokens = [f"{count:,} {word}" for count, word in zip(counts, words, strict=True)]
+        yield "tokens", f"{least}{', '.join(tokens)}"
+        yield "cost", f"{least if report.cost_usd is not None else ''}{_cost(report)}"
+    yield "skipped", _counted(report.skipped)
+    if report.repeated:
+        yield "repeated", shown.counted(report.repeated, "line")
+
+
+def _cost(report: ImportReport) -> str:
+    parts = ["unpriced" if report.cost_usd is None else f"${report.cost_usd:,.6f}"]
+    if report.priced_here_count:
+        parts.append(f"{report.priced_here_count:,} priced by memtui's table")
+    if report.unpriced_count and report.cost_usd is not None:
+        parts.append(f"{report.unpriced_count:,} unpriced")
+    return ", ".join(parts)
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{word} {count:,}" for word, count in sorted(counts.items()))

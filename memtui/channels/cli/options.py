@@ -1,0 +1,424 @@
+"""The options that several commands share, each with one meaning everywhere."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import typer
+
+from memtui.channels.cli.session import Session, build
+from memtui.contract import (
+    Filter,
+    Invalid,
+    Json,
+    MemtuiError,
+    OperationStatus,
+    OperationType,
+    Scope,
+    SourceKind,
+    SourceRef,
+)
+from memtui.filters import (
+    FIELDS,
+    FilterTarget,
+    build_filter,
+    parse_filter,
+    refuse_unsupported,
+    taken_for_words,
+)
+
+if TYPE_CHECKING:
+    from memtui.contract import Model
+    from memtui.service import BindingView
+
+    ModelT = TypeVar("ModelT", bound=Model)
+
+T = TypeVar("T")
+
+_COMPLETED_RUNS = 200
+"""Runs among which an id is completed."""
+
+
+def complete_binding(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the binding keys that begin with `incomplete`."""
+    return [view.key for view in _bindings(ctx) if view.key.startswith(incomplete)]
+
+
+def complete_name(target_type: str) -> Callable[[typer.Context, str], list[str]]:
+    """Return a completer of the ids of that target type that some binding serves."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        names = {
+            target.target_id
+            for view in _bindings(ctx)
+            for target in view.targets
+            if target.target_type == target_type and target.target_id.startswith(incomplete)
+        }
+        return sorted(names)
+
+    return complete
+
+
+def complete_run(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the ids of the newest runs that begin with `incomplete`, newest first."""
+
+    async def read(session: Session) -> list[str]:
+        page = await session.service.runs.page(session.caller, limit=_COMPLETED_RUNS)
+        return [one.run_id for one in page.runs if one.run_id.startswith(incomplete)]
+
+    return _read(ctx, read)
+
+
+def complete_company(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the ids of the companies that may be entered and begin with `incomplete`."""
+
+    async def read(session: Session) -> list[str]:
+        caller = session.caller
+        found = await session.service.companies.all(caller.principal, caller.acts_for)
+        return [one.company_id for one in found if one.company_id.startswith(incomplete)]
+
+    return _read(ctx, read)
+
+
+def _bindings(ctx: typer.Context) -> list[BindingView]:
+    return _read(ctx, lambda session: session.service.bindings.all(session.caller))
+
+
+def _read(ctx: typer.Context, read: Callable[[Session], Awaitable[list[T]]]) -> list[T]:
+    """Return what is read for a completion; nothing where it cannot be, and no home is made."""
+    import asyncio
+
+    from memtui.channels.cli.session import Invocation
+
+    given = ctx.find_root().params
+    invocation = Invocation(
+        home=given.get("home"),
+        company=given.get("company"),
+        principal=given.get("principal"),
+        acts_for=given.get("acts_for"),
+        read_only=True,
+    )
+
+    async def opened() -> list[T]:
+        async with invocation.session(make=False) as session:
+            return await read(session)
+
+    try:
+        return asyncio.run(opened())
+    except MemtuiError:
+        return []  # a completion has no place to complain; the command itself will
+
+
+def _not_empty(value: str) -> str:
+    if not value:
+        raise typer.BadParameter("an id is at least one character")
+    return value
+
+
+RecordId = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECORD_ID",
+        help="The record's id, as printed by note and browse.",
+        callback=_not_empty,
+    ),
+]
+BindingKey = Annotated[
+    str, typer.Argument(metavar="KEY", help="The binding's key.", autocompletion=complete_binding)
+]
+TargetId = Annotated[
+    str | None,
+    typer.Argument(metavar="ID", help="Its id, of a binding its key; the company needs none."),
+]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", help="From this moment on: 7d, 6h, today, 2026-03-01."),
+]
+Until = Annotated[str | None, typer.Option("--until", help="Before this moment.")]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of", metavar="WHEN", help="As it was at this moment: 7d, yesterday, 2026-03-01."
+    ),
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most this many.")]
+Switch = Annotated[Literal["on", "off"], typer.Argument(metavar="SWITCH", help="on or off.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
+]
+FromFolder = Annotated[
+    bool,
+    typer.Option(
+        "--project-from-folder", help="The project has the name of the folder it works in."
+    ),
+]
+Revision = Annotated[
+    str | None, typer.Option(help="Refuse unless the record still has this revision.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Put it in place of a file that is there.")]
+Exact = Annotated[
+    bool,
+    typer.Option(
+        "--exact", help="CSV: put no apostrophe before cells that a spreadsheet would run."
+    ),
+]
+AllBindings = Annotated[
+    bool,
+    typer.Option(
+        "--all-bindings",
+        help="Ask every binding at once; one that is slow or fails is named, and the others' "
+        "answers stand.",
+    ),
+]
+FilterLine = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILTER",
+        help="A filter line as on the screens: agent:bob,eve -type:query since:7d words ~fuzzy.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class OwnerOptions:
+    """Whose memory."""
+
+    project: Annotated[
+        str | None, typer.Option(help="The project's id.", autocompletion=complete_name("project"))
+    ] = None
+    agent: Annotated[
+        str | None, typer.Option(help="The agent's id.", autocompletion=complete_name("agent"))
+    ] = None
+    subject: Annotated[
+        str | None, typer.Option(help="The person or identity the memory is about.")
+    ] = None
+
+    def scope(self, session: Session) -> Scope:
+        """Return the scope in the session's company."""
+        ids = {f"{name}_id": value for name, value in asdict(self).items() if name != "binding"}
+        return build(Scope, company_id=session.company.company_id, **ids)
+
+
+@dataclass(frozen=True)
+class BindingOptions(OwnerOptions):
+    """Whose memory, and which binding."""
+
+    binding: Annotated[
+        str | None,
+        typer.Option(
+            help="Use this binding instead of the one that the scope resolves to.",
+            autocompletion=complete_binding,
+        ),
+    ] = None
+
+    def request(self, session: Session, model: type[ModelT], /, **values: Any) -> ModelT:
+        """Return a request of the scope and binding. Raises `Invalid` for what does not fit."""
+        values = {"scope": self.scope(session), "binding_key": self.binding, **values}
+        return build(model, **values)
+
+
+RunId = Annotated[str | None, typer.Option(help="The run's id.", autocompletion=complete_run)]
+
+
+@dataclass(frozen=True)
+class RunOptions(BindingOptions):
+    """Whose memory, of which run, and which binding."""
+
+    run: RunId = None
+
+
+@dataclass(frozen=True)
+class ScopeOptions(BindingOptions):
+    """Whose memory, of which piece of work, and which binding."""
+
+    issue: Annotated[str | None, typer.Option(help="The issue's id.")] = None
+    run: RunId = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperationOptions:
+    """Which operations, besides whose."""
+
+    operation_type: Annotated[
+        OperationType | None, typer.Option("--type", help="Only this type.")
+    ] = None
+    status: Annotated[OperationStatus | None, typer.Option(help="Only this outcome.")] = None
+    source_kind: Annotated[SourceKind | None, typer.Option(help="Only this source.")] = None
+    since: Since = None
+    until: Until = None
+    channel: Annotated[str | None, typer.Option(help="Only through this channel: cli, tui …")] = (
+        None
+    )
+    principal: Annotated[
+        str | None,
+        typer.Option(
+            help="Only by this principal: user:ana, ana, or agent for every agent. "
+            "Several: with commas."
+        ),
+    ] = None
+    text: Annotated[str | None, typer.Option(help="Every word must occur.")] = None
+    own: Annotated[
+        bool,
+        typer.Option(
+            "--own", help="Also what memtui read to draw its screens, or for another answer."
+        ),
+    ] = False
+
+    def filter(self, session: Session, line: list[str] | None, scope: ScopeOptions) -> Filter:
+        """Return the filter of operations that a line, these options and the scope's make."""
+        return filter_of(
+            session,
+            line,
+            FilterTarget.OPERATIONS,
+            project_id=scope.project,
+            agent_id=scope.agent,
+            subject_id=scope.subject,
+            issue_id=scope.issue,
+            run_id=scope.run,
+            binding_key=scope.binding,
+            **asdict(self) | {"own": self.own or None},
+        )
+
+
+_NAMED_BY: dict[str, tuple[str, ...]] = {
+    "issue_comment": ("issue_id", "comment_id"),
+    "issue_document": ("issue_id", "document_key"),
+    "issue": ("issue_id",),
+    "run": ("run_id",),
+    "activity": ("activity_id",),
+    "external_document": ("external_ref",),
+}
+"""What it takes to go back to a source of each kind (seed 000, "Memory source reference")."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The work object that a memory comes from."""
+
+    source: Annotated[
+        SourceKind, typer.Option(help="What kind of work object the memory comes from.")
+    ] = SourceKind.MANUAL_NOTE
+    issue_id: Annotated[str | None, typer.Option(help="The source's issue.")] = None
+    comment_id: Annotated[str | None, typer.Option(help="The source's comment.")] = None
+    document_key: Annotated[str | None, typer.Option(help="The source's document.")] = None
+    run_id: Annotated[str | None, typer.Option(help="The source's run.")] = None
+    activity_id: Annotated[str | None, typer.Option(help="The source's activity.")] = None
+    external_ref: Annotated[
+        str | None, typer.Option(help="A URL, or a path with an optional :line.")
+    ] = None
+
+    def reference(self, scope: Scope) -> SourceRef:
+        """Return the source reference; an issue or run that it lacks is the one of the scope.
+
+        Raises:
+            Invalid: what names a source of this kind is missing.
+        """
+        named = asdict(self)
+        kind = SourceKind(named.pop("source"))
+        needed = _NAMED_BY.get(kind, ())
+        named |= {name: getattr(scope, name, None) for name in needed if named[name] is None}
+        if any(named[name] is None for name in needed):
+            options = " and ".join(f"--{name.replace('_', '-')}" for name in needed)
+            raise Invalid(f"A memory from {kind} says which one; give {options}.")
+        return build(SourceRef, kind=kind, company_id=scope.company_id, **named)
+
+
+def filter_of(
+    session: Session, line: list[str] | None, target: FilterTarget, **flags: str | bool | None
+) -> Filter:
+    """Return the filter of a line and of flags for what is to be narrowed by it.
+
+    `since` and `until` are read as moments in the session's zone.
+
+    Raises:
+        Invalid: an unknown field, a value that is empty or does not fit, a term that says nothing
+            about the taker, or a field that line and flag give two values.
+    """
+    given: dict[str, object] = {name: value for name, value in flags.items() if value is not None}
+    _refuse_empty(given)
+    if not line and not given:
+        return Filter()
+    for field in {"since", "until"} & given.keys():
+        given[field] = session.moment(str(given[field]))
+    terms = list(line or ())
+    if (who := given.pop("principal", None)) is not None:
+        terms.append(f"by:{shlex.quote(str(who))}")
+    found = parse_filter(" ".join(terms), now=session.now, zone=session.zone)
+    parsed = found.model_dump(exclude_defaults=True)
+    if parsed.get("text") and given.get("text"):
+        given["text"] = f"{parsed['text']} {given['text']}"
+    for one in found.terms:
+        if not one.excluded and one.field in given:
+            parsed[one.field] = one.values
+    for name in parsed.keys() & given.keys() - {"text"}:
+        if str(parsed[name]) != str(given[name]):
+            raise Invalid(
+                f"{_option(name)}: in the filter and its option differ; nothing can be both."
+            )
+    chosen = build_filter(**parsed | given)
+    refuse_unsupported(chosen, target)
+    for sentence in taken_for_words(chosen):
+        session.out.say(sentence)
+    return chosen
+
+
+def _refuse_empty(given: dict[str, object]) -> None:
+    empty = next((_option(name) for name, value in given.items() if value == ""), None)
+    if empty is not None:
+        raise Invalid(f"The {empty} that is given is empty; name one, or leave it out.")
+
+
+def _option(name: str) -> str:
+    """Return what a person calls a field of a filter."""
+    return next((word for word, field in FIELDS.items() if field == name), name)
+
+
+def json_object(text: str | None, option: str) -> Json:
+    """Return the JSON object that an option holds; none is an empty one.
+
+    Raises:
+        Invalid: the text is not a JSON object.
+    """
+    import json
+
+    if text is None:
+        return {}
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"{option} takes a JSON object, and this is not valid JSON.") from error
+    if not isinstance(value, dict):
+        raise Invalid(f'{option} takes a JSON object such as {{"team": "red"}}.')
+    return value
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(word)  # NaN and Infinity are not JSON
+
+
+def target_id_of(session: Session, target_type: str, target_id: str | None) -> str:
+    """Return the id of a target, which only the company may leave out. Raises `Invalid`."""
+    if target_type == "company":
+        return target_id or session.company.company_id
+    if not target_id:
+        raise Invalid(f"Name the {target_type}: its id goes after the word {target_type}.")
+    return target_id
+
+
+def pairs(given: list[str] | None, option: str) -> dict[str, str]:
+    """Return repeated NAME=VALUE options as a mapping.
+
+    Raises:
+        Invalid: one of them has no `=`.
+    """
+    found: dict[str, str] = {}
+    for word in given or ():
+        name, sign, value = word.partition("=")
+        if not name or not sign:
+            raise Invalid(f"{option} takes NAME=VALUE, not {word}.")
+        found[name] = value
+    return found

@@ -1,0 +1,194 @@
+"""Pictures of the app's screens, opened unseen: for `memtui screenshot`, and for the README.
+
+`python -m memtui.channels.cli.pictures docs/pictures` makes those of the README anew from the demo.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from textual.pilot import Pilot
+from textual.strip import Strip
+
+from memtui.app import MemtuiApp
+from memtui.config import Paths, Settings, find_paths
+from memtui.contract import Scope, Unavailable
+from memtui.demo.making import build_demo
+from memtui.filters import parse_filter
+from memtui.screens.picture import lines_of, picture_of
+from memtui.screens.state import GoTo, Phase
+from memtui.screens.themes import check_theme
+from memtui.widgets.background import is_talk
+
+_LONGEST_SECONDS = 60.0
+_LOOK_SECONDS = 0.1
+_STANDING = "records-watch"
+"""The group of the worker that runs as long as its screen."""
+_STILL = 3
+"""Looks that show the same before a screen counts as read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """What a picture is to show."""
+
+    screen: str
+    """The name of a numbered screen."""
+    owner: Mapping[str, str | None] = field(default_factory=dict)
+    """The fields of the scope that is looked at; none: the whole company."""
+    filter_line: str = ""
+    keys: tuple[str, ...] = ()
+    """What is pressed then, one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A screen as SVG."""
+
+    svg: str
+    is_whole: bool
+    """Whether everything on it had been read by then."""
+
+
+README = {
+    "tour": Shot("records", keys=("f3",)),
+    "bindings": Shot("bindings"),
+    "operations": Shot("operations", filter_line="since:7d type:write"),
+    "query": Shot("records", keys=("f3", "a")),
+    "records": Shot("records", {"project_id": "mech-fighters"}, keys=("g",)),
+    "budget": Shot("budget", {"project_id": "mech-fighters", "subject_id": "ana"}),
+    "prune": Shot("records", keys=("f3", "c")),
+    "analytics": Shot("analytics"),
+}
+"""The pictures of the README, by the names of their files, taken of the demo."""
+README_SIZE = (120, 34)
+README_END = datetime(2026, 3, 18, 16, tzinfo=UTC)
+"""When the demo of the README ends."""
+
+
+async def take(
+    paths: Paths,
+    settings: Settings,
+    shots: Iterable[Shot],
+    *,
+    size: tuple[int, int],
+    company: str | None = None,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> list[Picture]:
+    """Open the app unseen, and return what it shows for each shot, once that was read.
+
+    What it reads stands in the log as the app's own; nothing is changed or kept.
+
+    Args:
+        paths: The home.
+        settings: Its settings.
+        shots: What to show, in this order.
+        size: Columns and rows.
+        company: The company, by id or name; None: the one that was looked at last.
+        clock: Gives now.
+
+    Raises:
+        Invalid: there is no such screen or theme, or a filter line does not parse.
+        MemtuiError: the service does not open.
+        Unavailable: the app stopped.
+    """
+    shots = list(shots)
+    for shot in shots:
+        parse_filter(shot.filter_line, now=clock())
+    check_theme(settings.theme)
+    settings = settings.model_copy(update={"purge_after_days": 0})
+    app = MemtuiApp(
+        paths, settings, company=company, screen=shots[0].screen, clock=clock, unseen=True
+    )
+    taken: list[Picture] = []
+
+    async def look(pilot: Pilot[Any]) -> None:
+        try:
+            await _until_read(app)
+            for shot in shots:
+                while len(app.screen_stack) > 1:
+                    await app.pop_screen()
+                whole = Scope(company_id=app.state.scope.company_id)
+                scope = whole.model_copy(update=dict(shot.owner))
+                app.post_message(
+                    GoTo(shot.screen, filter_line=shot.filter_line, scope=scope, binding_key="")
+                )
+                is_whole = await _until_read(app)
+                for key in shot.keys:
+                    await pilot.press(key)
+                    is_whole = await _until_read(app)
+                taken.append(Picture(picture_of(app), is_whole))
+        finally:
+            app.exit()
+
+    await app.run_async(headless=True, size=size, auto_pilot=look)
+    if app.state.failure is not None:
+        raise app.state.failure
+    if len(taken) < len(shots):
+        raise Unavailable(f"memtui stopped before there was a picture; see {paths.log_file}.")
+    return taken
+
+
+async def _until_read(app: MemtuiApp) -> bool:
+    """Wait until the app shows the same for a while and reads nothing; return whether it does."""
+    end, still = monotonic() + _LONGEST_SECONDS, 0
+    before: list[Strip] = []
+    while still < _STILL:
+        if monotonic() > end:
+            return False
+        await asyncio.sleep(_LOOK_SECONDS)
+        now = [] if _reads(app) else lines_of(app)
+        still = still + 1 if now and now == before else 0
+        before = now
+    return True
+
+
+def _reads(app: MemtuiApp) -> bool:
+    state, frame = app.state, app.frame
+    if state.phase is Phase.FAILED:
+        return False
+    if state.phase is Phase.OPENING or frame is None:
+        return True
+    is_checked = state.health is not None or bool(state.resolution_problem)
+    at_work = (one for one in app.workers if one.is_running and not is_talk(one))
+    reads = any(not one.group.startswith(_STANDING) for one in at_work)
+    return not is_checked or frame.reading or reads
+
+
+def take_readme(paths: Paths) -> dict[str, Picture]:
+    """Return the pictures of the README, by the names of their files, of a demo that is there."""
+    taken = asyncio.run(
+        take(
+            paths,
+            Settings(timezone="UTC", principal="user:ana"),
+            README.values(),
+            size=README_SIZE,
+            clock=lambda: README_END,
+        )
+    )
+    return dict(zip(README, taken, strict=True))
+
+
+def write_readme(folder: Path) -> None:
+    """Write the pictures of the README anew, of a demo in a home of nobody's."""
+    folder = folder.absolute()
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["HOME"] = home  # paths are shown from there, and nothing is found in it
+        os.chdir(home)
+        paths = find_paths(Path(home, ".local", "share", "memtui", "demo"))
+        build_demo(paths, Settings(), now=README_END)
+        for name, picture in take_readme(paths).items():
+            (folder / f"{name}.svg").write_text(picture.svg, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_readme(Path(sys.argv[1]))

@@ -1,0 +1,391 @@
+"""`facts prune`: what a scope could do without, why, and away with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memtui.channels.cli import impact
+from memtui.channels.cli.facts import FACT, FactScope
+from memtui.channels.cli.forget import changed_ids, forgotten
+from memtui.channels.cli.impact import Check, Last, Tried
+from memtui.channels.cli.input import confirm
+from memtui.channels.cli.options import FilterLine, Yes, filter_of
+from memtui.channels.cli.output import Dim, Line, jsonable
+from memtui.channels.cli.session import Session
+from memtui.contract import (
+    BrowseRequest,
+    Denied,
+    Invalid,
+    NotFound,
+    Record,
+    owner_of,
+    owner_words,
+)
+from memtui.filters import FilterTarget
+from memtui.widgets import format as shown
+
+if TYPE_CHECKING:
+    from memtui.pruning.candidates import PruneCandidate, Reason
+    from memtui.pruning.insights import Insight
+    from memtui.pruning.plan import PrunePlan
+    from memtui.service import MutationAnswer, PruneRequest
+    from memtui.service.everywhere import BindingOutcome
+
+_NO_LIMIT = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """The plans of one scope, or of everything, and what of them was done."""
+
+    plans: dict[str, PrunePlan]
+    """By the key of their binding, with their marks."""
+    head: dict[str, Any]
+    """What the document says of how they came about."""
+    failed: tuple[BindingOutcome, ...] = ()
+    insights: tuple[Insight, ...] = ()
+    everything: bool = False
+
+    @property
+    def marked(self) -> dict[str, tuple[Record, ...]]:
+        """What would go, by binding."""
+        return {key: plan.marked for key, plan in self.plans.items() if plan.marked}
+
+    @property
+    def staying(self) -> dict[str, tuple[Record, ...]]:
+        """What stays in the place of that, by binding."""
+        return {key: plan.staying for key, plan in self.plans.items()}
+
+    @property
+    def kept(self) -> Counter[str]:
+        """Why records that could go cannot be forgotten, and how many of them."""
+        could = {
+            (key, candidate.record.handle)
+            for key, plan in self.plans.items()
+            for candidate in plan.candidates
+        }
+        return Counter(
+            item.kept
+            for key, plan in self.plans.items()
+            for item in plan.items
+            if item.kept and (key, item.record.handle) in could
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    """What was forgotten."""
+
+    answers: tuple[MutationAnswer, ...]
+    failed: tuple[BindingOutcome, ...] = ()
+
+
+async def facts_prune(
+    session: Session,
+    scope: FactScope,
+    line: FilterLine = None,
+    *,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--everything",
+            help="Look through every user's, project's, agent's and the company's records, notes "
+            "as well, in all bindings at once.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan and change nothing; the default.")
+    ] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Forget what the plan marks; one undo undoes it.")
+    ] = False,
+    yes: Yes = False,
+    reason: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Mark these instead of what is suggested: holds_secret, poisoned, "
+            "exact_duplicate, expired, contradicted, near_duplicate, forgotten_before, "
+            "same_meaning, says_otherwise, disagrees, changes_often, changed_late, redacted, "
+            "did_not_help, costly, never_read, stale, too_long; may be repeated."
+        ),
+    ] = None,
+    stale_days: Annotated[
+        int,
+        typer.Option(min=0, max=36_500, help="Days without a read after which a fact is stale."),
+    ] = 30,
+    unread_days: Annotated[
+        int,
+        typer.Option(min=0, max=36_500, help="Days for which a new record is not called unread."),
+    ] = 7,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="The sort of record; all takes every one, as --everything does.",
+            show_default="fact",
+        ),
+    ] = None,
+    only_company: Annotated[
+        bool,
+        typer.Option("--only-company", help="Only what belongs to no user, project or agent."),
+    ] = False,
+    tried: Tried = False,
+    last: Last = None,
+    check: Check = False,
+) -> int:
+    """Show which facts could go, and why; --apply lets them go.
+
+    Marked are those whose loss loses nothing (duplicates, expired, contradicted and once deleted
+    ones, none of them pinned), or those of the given reasons. A filter narrows what could go. undo
+    brings back what was applied. With --everything it asks before it applies, and a binding that is
+    slow or down is named while the others' plans stand.
+    """
+    from memtui.pruning.candidates import PruneRules
+    from memtui.service import PruneRequest
+
+    if only_company and (everything or scope.project or scope.subject or scope.agent):
+        raise Invalid("Give --only-company, or whose facts they are, not both.")
+    if everything and any(asdict(scope).values()):
+        raise Invalid(
+            "--everything takes a filter in the place of these options, "
+            "such as: --everything project:infra binding:default"
+        )
+    if dry_run and apply:
+        raise Invalid("Give --dry-run or --apply, not both.")
+    impact.refuse_alone(impact=tried, last=last, check=check)
+    if tried and apply:
+        raise Invalid("Give --impact or --apply, not both: look at it first.")
+    reasons = _reasons(reason or ())
+    kind = kind or ("all" if everything else FACT)
+    request = scope.request(
+        session,
+        PruneRequest,
+        kind=None if kind == "all" else kind,
+        rules=PruneRules(
+            stale_days=stale_days,
+            unread_days=unread_days,
+            max_characters=session.settings.fact_max_chars or _NO_LIMIT,
+        ),
+        model=session.settings.context_model,
+        only_company=only_company,
+        filter=filter_of(session, line, FilterTarget.RECORDS),
+    )
+    planned = await (_of_everything if everything else _of_scope)(session, request)
+    if reasons:
+        marked = {key: plan.mark_reasons(reasons) for key, plan in planned.plans.items()}
+        planned = replace(planned, plans=marked)
+    if apply and planned.kept and not planned.marked:
+        raise Denied(next(iter(planned.kept)))
+    applied = await _applied(session, scope, planned, yes=yes) if apply and planned.marked else None
+    document = _document(planned) | _outcome(applied, dry_run=not apply)
+    told = _told(planned, applied, dry_run=not apply)
+    if tried and planned.marked:
+        going = {key: [one.handle for one in records] for key, records in planned.marked.items()}
+        found = await impact.find(session, going, last)
+        session.out.answer(
+            document | {"impact": impact.document(found)},
+            [*_lines(planned), Dim("Without what is marked:"), *impact.lines(found)],
+            *told,
+            *impact.sentences(found),
+        )
+        return impact.exit_code(found, check=check)
+    session.out.answer(document, _lines(planned), *told)
+    return _exit_code(applied)
+
+
+async def _of_scope(session: Session, request: PruneRequest) -> _Planned:
+    answer = await session.service.pruning.plan(session.caller, request)
+    is_empty = not answer.plan.items and not answer.problems
+    if is_empty and owner_of(request.scope)[1] != session.caller.company_id:
+        anything = BrowseRequest(scope=request.scope, binding_key=request.binding_key, limit=1)
+        if not (await session.service.browse(session.caller, anything)).records:
+            raise NotFound(
+                f"{answer.binding_key} remembers nothing of {owner_words(request.scope)}."
+            )
+    head = {
+        "plan_operation_id": answer.operation_id,
+        "binding_key": answer.binding_key,
+        "problems": jsonable(answer.problems),
+    }
+    return _Planned({answer.binding_key: answer.plan}, head)
+
+
+async def _of_everything(session: Session, request: PruneRequest) -> _Planned:
+    found = await session.service.pruning.everything(session.caller, request)
+    head = {
+        "together": found.together,
+        "bindings": jsonable(found.bindings),
+        "insights": jsonable(found.insights),
+    }
+    plans = {one.binding_key: one.plan for one in found.answers}
+    return _Planned(plans, head, tuple(found.failed), found.insights, everything=True)
+
+
+async def _applied(session: Session, scope: FactScope, planned: _Planned, *, yes: bool) -> _Applied:
+    marked = planned.marked
+    if not planned.everything:
+        [(key, records)] = marked.items()
+        answer = await scope.forget(session, records, key, planned.staying[key])
+        return _Applied((answer,))
+    if not yes:
+        count = shown.counted(sum(map(len, marked.values())), "record")
+        confirm(f"Forget {count} from {' and '.join(marked)}?")
+    gone = await session.service.everywhere.forget(session.caller, marked, planned.staying)
+    return _Applied(gone.answers, tuple(gone.failed))
+
+
+def _exit_code(applied: _Applied | None) -> int:
+    """Return 1 where something that was to go is still there, or was not there."""
+    if applied is None:
+        return 0
+    went_wrong = any(one.missing or one.refused or one.ghosts for one in applied.answers)
+    return 1 if applied.failed or went_wrong else 0
+
+
+def _reasons(names: Sequence[str]) -> list[Reason]:
+    from memtui.pruning.candidates import Reason
+
+    try:
+        return [Reason(name) for name in names]
+    except ValueError as error:
+        raise Invalid(f"There is no such reason; choose from {', '.join(Reason)}.") from error
+
+
+def _document(planned: _Planned) -> dict[str, Any]:
+    plans = planned.plans
+    return {
+        **planned.head,
+        "records": sum(len(plan.items) for plan in plans.values()),
+        "marked": sum(map(len, planned.marked.values())),
+        "tokens_before": sum(plan.tokens_before for plan in plans.values()),
+        "tokens_after": sum(plan.tokens_after for plan in plans.values()),
+        "tokens_saved": sum(plan.tokens_saved for plan in plans.values()),
+        "candidates": [one for key, plan in plans.items() for one in _candidates(key, plan)],
+        "clusters": [one for key, plan in plans.items() for one in _clusters(key, plan)],
+        "diff": [
+            {
+                "binding_key": key,
+                "record_id": line.handle.provider_record_id,
+                **line.model_dump(exclude={"handle"}),
+            }
+            for key, plan in plans.items()
+            for line in plan.diff()
+        ],
+    }
+
+
+def _candidates(binding_key: str, plan: PrunePlan) -> Iterator[dict[str, Any]]:
+    items = {item.record.handle: item for item in plan.items}
+    for candidate in plan.candidates:
+        item = items[candidate.record.handle]
+        yield {
+            "record_id": candidate.record.handle.provider_record_id,
+            "binding_key": binding_key,
+            "belongs_to": owner_words(candidate.record.scope),
+            "kind": candidate.record.kind,
+            "text": candidate.record.text,
+            **candidate.model_dump(mode="json", exclude={"record", "survivor"}),
+            "survivor_id": candidate.survivor and candidate.survivor.provider_record_id,
+            "marked": item.marked,
+            "kept": item.kept or None,
+        }
+
+
+def _clusters(binding_key: str, plan: PrunePlan) -> Iterator[dict[str, Any]]:
+    """Yield each group of records that say the same, with the one that stays."""
+    texts = {item.record.handle: item.record.text for item in plan.items}
+    found: dict[str, list[PruneCandidate]] = {}
+    for candidate in plan.candidates:
+        if candidate.cluster_id is not None:
+            found.setdefault(candidate.cluster_id, []).append(candidate)
+    for cluster_id, members in found.items():
+        survivor = members[0].survivor
+        yield {
+            "binding_key": binding_key,
+            "cluster_id": cluster_id,
+            "survivor_id": survivor and survivor.provider_record_id,
+            "survivor_text": survivor and texts.get(survivor),
+            "duplicate_ids": [member.record.handle.provider_record_id for member in members],
+        }
+
+
+def _outcome(applied: _Applied | None, *, dry_run: bool) -> dict[str, Any]:
+    answers = applied.answers if applied else ()
+    return {
+        "dry_run": dry_run,
+        "operation_id": answers[0].operation_id if answers else None,
+        "operation_ids": [one.operation_id for one in answers],
+        "forgotten": [name for one in answers for name in changed_ids(one)],
+        "missing": [gone.provider_record_id for one in answers for gone in one.missing],
+        "refused": {name: why for one in answers for name, why in one.refused.items()},
+        "ghosts": [ghost.provider_record_id for one in answers for ghost in one.ghosts],
+        "failed": jsonable(applied.failed if applied else ()),
+    }
+
+
+def _lines(planned: _Planned) -> Iterator[Line]:
+    for key, plan in planned.plans.items():
+        place = f"  {key}" if planned.everything else ""
+        for line in plan.diff():
+            yield str(line)
+            name = f"{line.handle.provider_record_id}{place}"
+            yield Dim(f"    {name}  {line.tokens} tokens  {line.why}".rstrip())
+    if left := list(_left(planned)):
+        yield Dim("Not marked:")
+        yield from left
+    if planned.insights:
+        yield ""
+        yield from insight_lines(planned.insights)
+
+
+def _left(planned: _Planned) -> Iterator[Line]:
+    """Yield what could go and is not marked, and why it cannot be forgotten where it cannot."""
+    for key, plan in planned.plans.items():
+        items = {item.record.handle: item for item in plan.items}
+        for handle, reasons in groupby(plan.candidates, key=lambda one: one.record.handle):
+            item = items[handle]
+            if item.marked:
+                continue
+            place = f"  {key}, {owner_words(item.record.scope)}" if planned.everything else ""
+            yield f"? {item.record.text}"
+            name = f"{handle.provider_record_id}{place}"
+            yield Dim(f"    {name}  {item.tokens} tokens  {item.kept}".rstrip())
+            for one in reasons:
+                yield Dim(f"    {one.reason.replace('_', ' ')}: {one.sentence}")
+
+
+def insight_lines(insights: Sequence[Insight]) -> Iterator[Line]:
+    """Yield what shows over the memories of each owner, by kind."""
+    for kind, found in groupby(insights, key=lambda one: one.kind):
+        yield Dim(kind.replace("_", " "))
+        for one in found:
+            yield f"  {one.sentence}"
+
+
+def _told(planned: _Planned, applied: _Applied | None, *, dry_run: bool) -> Iterator[str]:
+    plans = planned.plans.values()
+    marked, everything = sum(len(plan.marked) for plan in plans), sum(len(p.items) for p in plans)
+    count, all_of = shown.counted(marked, "record"), shown.count(everything)
+    tokens = sum(plan.tokens_saved for plan in plans), sum(plan.tokens_before for plan in plans)
+    saved = f"{shown.count(tokens[0])} of {shown.count(tokens[1])} tokens"
+    if not everything:
+        yield "There is nothing here that could go."
+    elif not marked:
+        yield f"Nothing of {all_of} is marked to go."
+    elif dry_run:
+        yield f"{count} of {all_of} would go and save {saved}; --apply lets them go."
+    elif applied is not None and not applied.failed and not any(a.refused for a in applied.answers):
+        yield f"That saves {saved}."
+    for why, kept in planned.kept.items():
+        yield f"{shown.counted(kept, 'record')} that could go must stay. {why}"
+    for answer in applied.answers if applied else ():
+        yield from forgotten(answer)
+    if applied and len(applied.answers) > 1:
+        yield "One undo brings all of them back."
+    for outcome in (*planned.failed, *(applied.failed if applied else ())):
+        yield outcome.sentence

@@ -1,0 +1,365 @@
+"""`query` and `context`: what an agent finds, and what a model is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memtui.channels.cli.options import (
+    AllBindings,
+    AsOf,
+    BindingOptions,
+    FilterLine,
+    ScopeOptions,
+    Since,
+    Until,
+    filter_of,
+    json_object,
+)
+from memtui.channels.cli.output import Dim, Line, jsonable, of_bindings, write_exactly
+from memtui.channels.cli.session import Session
+from memtui.contract import (
+    ExplainStage,
+    Invalid,
+    Matching,
+    QueryIntent,
+    QueryRequest,
+    Snippet,
+    SourceKind,
+)
+from memtui.filters import FilterTarget, asked_with, names_bindings
+from memtui.passages import passage
+from memtui.visible import visible
+from memtui.widgets import format as shown
+
+if TYPE_CHECKING:
+    from memtui.service import ContextAnswer, QueryAnswer
+    from memtui.service.everywhere import EverywhereQuery
+
+
+async def query(
+    session: Session,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look for, in plain words.")],
+    scope: ScopeOptions,
+    line: FilterLine = None,
+    *,
+    top_k: Annotated[int, typer.Option(min=1, max=1000, help="At most this many snippets.")] = 10,
+    intent: Annotated[
+        QueryIntent, typer.Option(help="What the answer is for.")
+    ] = QueryIntent.ANSWER,
+    max_tokens: Annotated[
+        int, typer.Option(min=1, help="What the texts of an agent_preamble may come to.")
+    ] = 500,
+    topic: Annotated[
+        str | None, typer.Option(help="This topic first; all topics where it has under three.")
+    ] = None,
+    tag: Annotated[str | None, typer.Option(help="Only this tag.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only this sort of record.")] = None,
+    source_kind: Annotated[SourceKind | None, typer.Option(help="Only this source.")] = None,
+    since: Since = None,
+    until: Until = None,
+    as_of: AsOf = None,
+    where: Annotated[
+        str | None, typer.Option(help="Metadata that must match, as a JSON object.")
+    ] = None,
+    as_agents: Annotated[
+        bool,
+        typer.Option(
+            "--as-agents", help="Search as the provider's own agents do, who do not ask memtui."
+        ),
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show how the provider finds its answer instead.")
+    ] = False,
+    all_bindings: AllBindings = False,
+) -> None:
+    """Find the records that are relevant to TEXT, best first."""
+    if not text.strip():
+        raise Invalid("Say what to look for; `memtui browse` lists what is there.")
+    session = session.at(as_of)
+    chosen = filter_of(
+        session,
+        line,
+        FilterTarget.QUESTIONS,
+        topic=topic,
+        tag=tag,
+        kind=kind,
+        source_kind=source_kind,
+        since=since,
+        until=until,
+        binding_key=scope.binding,
+    )
+    narrowed = asked_with(chosen) if chosen.model_fields_set else {}
+    request = scope.request(
+        session,
+        QueryRequest,
+        **narrowed,
+        query=text,
+        top_k=top_k,
+        intent=intent,
+        max_tokens=max_tokens,
+        metadata_filter=json_object(where, "--where"),
+        matching=Matching.AGENTS if as_agents else Matching.MEMTUI,
+    )
+    from memtui.channels.cli.records import say_unknown_owners
+
+    if all_bindings or (narrowed and names_bindings(chosen)):
+        found = await session.service.everywhere.query(session.caller, request)
+        lines = _stages(found.stages) if explain else _found(session, text, found)
+        session.out.answer(found, lines, *_summary_of_all(found))
+        scopes = [one.scope for one in found.snippets]
+        await say_unknown_owners(session, request.scope, None, scopes, everywhere=True)
+        return
+    if explain:
+        explained = await session.service.explain(session.caller, request)
+        session.out.answer(explained, _stages(explained.explanation.stages))
+        return
+    answer = await session.service.query(session.caller, request)
+    session.out.answer(answer, _snippets(session, text, answer), _summary(answer))
+    scopes = [one.scope for one in answer.snippets]
+    await say_unknown_owners(session, request.scope, answer.binding_key, scopes)
+
+
+def _stages(stages: Iterable[ExplainStage]) -> Iterator[Line]:
+    for stage in stages:
+        yield f"{stage.name}: {stage.detail}"
+        for record_id, score in stage.scores.items():
+            yield f"  {score:.3f}  {record_id}"
+
+
+async def profile(session: Session, scope: BindingOptions) -> None:
+    """Show what a provider says of a scope as a whole, where it can."""
+    whole = scope.scope(session)
+    answer = await session.service.profile(session.caller, whole, binding_key=scope.binding)
+    summary = answer.profile.summary
+    session.out.answer(
+        answer,
+        summary.split("\n") if summary.strip() else ["Nothing is said of it."],
+        f"from {answer.binding_key} ({answer.binding_reason}) "
+        f"in {shown.duration(answer.latency_ms)}; operation {answer.operation_id}.",
+    )
+
+
+def _snippets(session: Session, asked: str, answer: QueryAnswer) -> Iterator[Line]:
+    if answer.profile_summary:
+        yield answer.profile_summary
+    for rank, snippet in enumerate(answer.snippets, start=1):
+        yield from _snippet(session, asked, rank, snippet)
+
+
+def _found(session: Session, asked: str, answer: EverywhereQuery) -> Iterator[Line]:
+    for rank, snippet in enumerate(answer.snippets, start=1):
+        yield from _snippet(session, asked, rank, snippet, snippet.binding_key)
+        for place in snippet.places[1:]:
+            source = shown.source_line(place.source)
+            also = [place.binding_key, source, place.handle.provider_record_id]
+            yield Dim(" " * 13 + "also in " + " · ".join(part for part in also if part))
+    for hidden in answer.hidden:
+        where = f"{hidden.binding_key} · {hidden.handle.provider_record_id}"
+        nearer = f"{hidden.hidden_by_binding} has {hidden.key} of a nearer scope"
+        yield Dim(f"hidden: {visible(hidden.text, limit=_LEFT_OUT_CHARS)} ({where}): {nearer}")
+
+
+def _summary_of_all(answer: EverywhereQuery) -> Iterator[str]:
+    count = shown.counted(len(answer.snippets), "snippet")
+    more = " (more may match)" if answer.capped else ""
+    yield f"{count}{more}{_all_topics(answer)} {of_bindings(answer)}."
+    yield from (one.sentence for one in answer.failed)
+
+
+def _all_topics(answer: QueryAnswer | EverywhereQuery) -> str:
+    return " (its topic has under three, so of all topics)" if answer.all_topics else ""
+
+
+def _snippet(
+    session: Session, asked: str, rank: int, snippet: Snippet, *first: str
+) -> Iterator[Line]:
+    score = "" if snippet.score is None else f"{snippet.score:.3f}"
+    part = passage(snippet.shown, asked)
+    for number, line in enumerate(part.text.split("\n")):
+        yield f"{rank:>3}  {score:>6}  {line}" if number == 0 else f"{'':13}{line}"
+    if part.is_cut:
+        whole = shown.counted(len(snippet.shown), "character")
+        yield Dim(f"{'':13}A part of {whole}; memtui get shows the whole.")
+    origin = [
+        *first,
+        "summary" if snippet.summary else "",
+        shown.source_line(snippet.source),
+        shown.since(snippet.created_at, session.now) if snippet.created_at else "",
+        f"by {snippet.created_by}" if snippet.created_by else "",
+        snippet.handle.provider_record_id,
+    ]
+    yield Dim(" " * 13 + " · ".join(part for part in origin if part))
+
+
+def _summary(answer: QueryAnswer) -> str:
+    count = shown.counted(len(answer.snippets), "snippet")
+    more = " (more may match)" if answer.capped else ""
+    return (
+        f"{count}{more}{_all_topics(answer)} from {answer.binding_key} ({answer.binding_reason}) "
+        f"in {shown.duration(answer.latency_ms)}; operation {answer.operation_id}."
+    )
+
+
+_BAR = 24
+_LEFT_OUT_CHARS = 100
+"""Of a longer memory a person is shown the beginning; a JSON document has it whole."""
+_SHOWN_WITHOUT_ROOM = 3
+
+
+async def context(
+    session: Session,
+    scope: BindingOptions,
+    *,
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="What the model is asked: bring what a search finds for it too."
+        ),
+    ] = None,
+    profile: Annotated[
+        bool,
+        typer.Option("--profile", help="Bring what the provider says of the scope as a whole."),
+    ] = False,
+    topic: Annotated[
+        str | None, typer.Option(help="Bring the project's notes of this topic too.")
+    ] = None,
+    run: Annotated[str | None, typer.Option(help="The id of the run that it is for.")] = None,
+    new_only: Annotated[
+        bool,
+        typer.Option("--new-only", help="Leave out what the run was given already; with --run."),
+    ] = False,
+    within_ms: Annotated[
+        int | None,
+        typer.Option(
+            metavar="MILLISECONDS",
+            min=1,
+            help="Go without what is not found by then; facts have twice as long.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Count and price for it, instead of context_model.")
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(min=0, help="Tokens, instead of context_budget.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=0, help="Cut the text to so many tokens, and say what went.")
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Exit 1 if it, or a section of it, is over its budget."),
+    ] = False,
+    delivered: Annotated[
+        bool, typer.Option("--delivered", help="A model gets it: its records count as read.")
+    ] = False,
+    text: Annotated[
+        bool, typer.Option("--text", help="Print the text alone, every byte as it is.")
+    ] = False,
+    as_of: AsOf = None,
+) -> int:
+    """Show what a model is told before a run, and its tokens and price.
+
+    Its records count as read only with --delivered, and only then the log keeps the text.
+    """
+    from memtui.context.assembly import WarningKind
+    from memtui.service import ContextRequest
+
+    session = session.at(as_of)
+    settings = session.settings
+    request = scope.request(
+        session,
+        ContextRequest,
+        model=model or settings.context_model,
+        budget=settings.context_budget if budget is None else budget,
+        max_tokens=max_tokens,
+        topic=topic,
+        prompt=prompt,
+        profile=profile,
+        skip_given=new_only,
+        within_ms=within_ms,
+        delivered=delivered,
+    )
+    caller = session.caller.model_copy(update={"run_id": run or session.caller.run_id})
+    answer = await session.service.context(caller, request)
+    if text and not session.out.as_json:
+        write_exactly(answer.text.encode("utf-8", "backslashreplace"))
+        session.out.tell(answer.problems)
+    else:
+        share = jsonable(answer.share) | {"over_target": answer.share.over_target}
+        session.out.answer(jsonable(answer) | {"share": share}, _lines(answer))
+        if not delivered:
+            from memtui.channels.cli.records import say_unknown_owners
+
+            facts = (fact for section in answer.sections for fact in section.facts)
+            scopes = [fact.scope for fact in facts if fact.scope is not None]
+            await say_unknown_owners(session, request.scope, scope.binding, scopes)
+    kinds = {WarningKind.OVER_BUDGET, WarningKind.FAR_OVER_BUDGET}
+    over = [one.message for one in answer.warnings if one.kind in kinds]
+    if check and over:
+        session.out.say(f"{over[0]} `memtui facts prune` shows what could go.")
+        return 1
+    return 0
+
+
+def _lines(answer: ContextAnswer) -> Iterator[Line]:
+    yield from answer.text.rstrip("\n").split("\n") if answer.text else ()
+    yield ""
+    width = max((len(section.title) for section in answer.sections), default=0)
+    for section in answer.sections:
+        count = f"{shown.count(section.tokens)} of {shown.count(section.budget)}"
+        yield f"{section.title:<{width}}  {_bar(section.tokens, section.budget)}  {count} tokens"
+    over = ", over budget" if answer.over_budget else ""
+    kind = "" if answer.exact else ", estimated"
+    yield (
+        f"{shown.counted(answer.tokens, 'token')} of {shown.count(answer.budget)}{over} "
+        f"({answer.model}, {answer.tokenizer}{kind})"
+    )
+    yield from _cost(answer)
+    yield from _left_out(answer)
+    for warning in answer.warnings:
+        yield Dim(f"warning: {warning.message}")
+
+
+def _left_out(answer: ContextAnswer) -> Iterator[Line]:
+    """Yield what is left out; of what only lacks room the first, of what was given before none."""
+    from memtui.context.assembly import GIVEN_BEFORE, NO_ROOM
+
+    reasons = Counter(left.reason for left in answer.left_out)
+    room = _SHOWN_WITHOUT_ROOM
+    for left in answer.left_out:
+        if left.reason == GIVEN_BEFORE or (left.reason == NO_ROOM and not room):
+            continue
+        room -= left.reason == NO_ROOM
+        said = visible(left.text, limit=_LEFT_OUT_CHARS)
+        yield Dim(f"left out of {left.section}: {said} ({left.reason})")
+    more = reasons[NO_ROOM] - (_SHOWN_WITHOUT_ROOM - room)
+    if more:
+        yield Dim(f"{shown.counted(more, 'more record')} left out: no room in the budget")
+    if given := reasons[GIVEN_BEFORE]:
+        yield Dim(f"{shown.counted(given, 'record')} left out: given to the run before")
+
+
+def _cost(answer: ContextAnswer) -> Iterator[Line]:
+    cost, share = answer.price, answer.share
+    if cost.priced:
+        yield (
+            f"{shown.money(cost.cost_usd)} a request, "
+            f"{shown.money(cost.per_1000_requests_usd)} per 1,000 requests"
+        )
+    else:
+        yield f"unpriced: {cost.table} has no price for {answer.model}"
+    dated = f", newest price of {cost.table_date}" if cost.table_date else ""
+    yield Dim(f"prices of {cost.table}{dated}")
+    yield (
+        f"{share.min_share:.1%} to {share.max_share:.1%} of a whole prompt"
+        f"{', more than it should be' if share.over_target else ''}"
+    )
+
+
+def _bar(tokens: int, budget: int) -> str:
+    filled = min(_BAR, round(_BAR * tokens / budget)) if budget else _BAR
+    return "█" * filled + "░" * (_BAR - filled)

@@ -1,0 +1,523 @@
+"""`get`, `browse` and `history`: what is stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memtui.channels.cli.options import (
+    AllBindings,
+    AsOf,
+    FilterLine,
+    Limit,
+    RecordId,
+    ScopeOptions,
+    Since,
+    Until,
+    filter_of,
+)
+from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, of_bindings, table
+from memtui.channels.cli.session import Session
+from memtui.contract import (
+    OWNER_FIELDS,
+    BrowseRequest,
+    Comparison,
+    Filter,
+    Measure,
+    MemtuiError,
+    NotFound,
+    OperationStatus,
+    OperationType,
+    Record,
+    Scope,
+    SourceKind,
+    Unsupported,
+    owner_of,
+    owner_words,
+)
+from memtui.filters import (
+    WORD_OF,
+    FilterTarget,
+    as_written,
+    build_filter,
+    format_filter,
+    names_bindings,
+    written_value,
+)
+from memtui.record_changes import changed_fields
+from memtui.widgets import format as shown
+
+if TYPE_CHECKING:
+    from memtui.service import (
+        BrowseAnswer,
+        Change,
+        GetAnswer,
+        Operation,
+        Provenance,
+        TimelineAnswer,
+    )
+    from memtui.service.everywhere import EverywherePage
+
+
+async def get(
+    session: Session,
+    record_id: RecordId,
+    scope: ScopeOptions,
+    *,
+    provenance: Annotated[
+        bool,
+        typer.Option(
+            "--provenance",
+            help="Add who wrote it and who read it: the queries and contexts that returned it.",
+        ),
+    ] = False,
+    as_of: AsOf = None,
+) -> None:
+    """Show one record, whole."""
+    session = session.at(as_of)
+    answer = await session.service.get(
+        session.caller, record_id, scope.scope(session), binding_key=scope.binding
+    )
+    document = jsonable(answer)
+    origin: Provenance | None = None
+    if provenance:
+        origin = await session.service.log.provenance(
+            session.caller, answer.binding_key, answer.record.handle
+        )
+        document["provenance"] = jsonable(origin)
+
+    session.out.answer(document, _record(session, answer, origin))
+
+
+def _record(session: Session, answer: GetAnswer, origin: Provenance | None) -> Iterator[Line]:
+    record = answer.record
+    yield from record.text.split("\n")
+    yield ""
+    yield from map(Dim, _details(session, record))
+    for label, found in (("links to", answer.links), ("linked by", answer.backlinks)):
+        for link in found:
+            end = link.handle.provider_record_id if link.handle else shown.NOWHERE
+            yield Dim(f"{label}  {shown.link_words(link)}  {end}")
+    if answer.backlinks_capped:
+        yield Dim("linked by  and more, which are not told")
+    if origin is not None:
+        yield from _provenance(session, origin)
+
+
+async def browse(
+    session: Session,
+    scope: ScopeOptions,
+    line: FilterLine = None,
+    *,
+    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Only this tag.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only this sort of record.")] = None,
+    source_kind: Annotated[SourceKind | None, typer.Option(help="Only this source.")] = None,
+    text: Annotated[str | None, typer.Option(help="Every word must occur.")] = None,
+    since: Since = None,
+    until: Until = None,
+    sort: Annotated[
+        str, typer.Option(help="created_at, updated_at, title or size; - before it descends.")
+    ] = "-updated_at",
+    cursor: Annotated[str | None, typer.Option(help="From the page before.")] = None,
+    limit: Limit = 100,
+    as_of: AsOf = None,
+    all_bindings: AllBindings = False,
+) -> None:
+    """List what a binding stores, one page at a time."""
+    session = session.at(as_of)
+    chosen = filter_of(
+        session,
+        line,
+        FilterTarget.RECORDS,
+        topic=topic,
+        tag=tag,
+        kind=kind,
+        source_kind=source_kind,
+        text=text,
+        since=since,
+        until=until,
+        issue_id=scope.issue,
+        run_id=scope.run,
+        binding_key=scope.binding,
+    )
+    request = scope.request(
+        session,
+        BrowseRequest,
+        binding_key=chosen.binding_key,
+        filter=chosen,
+        sort=sort,
+        cursor=cursor,
+        limit=limit,
+    )
+    if all_bindings or names_bindings(chosen):
+        page = await session.service.everywhere.browse(session.caller, request)
+        answer_all(session, page)
+        if not page.records and cursor is None:
+            await say_unknown_owners(session, request.scope, None, everywhere=True)
+        return
+    answer = await session.service.browse(session.caller, request)
+    titles = columns("id", "updated>", "kind", "topic", "source", "text*")
+    rows = (_row(session, record) for record in answer.records)
+    session.out.answer(answer, table(titles, rows), _page_summary(answer))
+    if not answer.records and cursor is None:
+        await say_unknown_of_records(session, chosen, request.scope, chosen.binding_key)
+        await say_unknown_owners(session, request.scope, answer.binding_key)
+
+
+async def history(
+    session: Session, record_id: RecordId, scope: ScopeOptions, *, as_of: AsOf = None
+) -> None:
+    """Show how a record came to be, newest first."""
+    session = session.at(as_of)
+    answer = await session.service.past.timeline(
+        session.caller, record_id, scope.scope(session), binding_key=scope.binding
+    )
+    session.out.answer(answer, _history(session, answer))
+
+
+def _row(session: Session, record: Record) -> list[str]:
+    return [
+        record.handle.provider_record_id,
+        shown.ago(record.updated_at or record.created_at, session.now),
+        record.kind,
+        record.topic or "",
+        shown.source_line(record.source),
+        record.shown or record.title or "",
+    ]
+
+
+def answer_all(session: Session, page: EverywherePage) -> None:
+    """Print a page of all bindings, each record with its own."""
+    titles = columns("binding", "id", "updated>", "kind", "topic", "source", "text*")
+    rows = ([one.binding_key, *_row(session, one)] for one in page.records)
+    session.out.answer(page, table(titles, rows), *_summary_of_all(page))
+
+
+def _summary_of_all(answer: EverywherePage) -> Iterator[str]:
+    page = shown.of_total(len(answer.records), answer.total, at_least=answer.at_least)
+    yield f"{page} {of_bindings(answer)}{_next(answer)}."
+    for one in answer.bindings:
+        yield one.sentence
+        yield from one.unread
+
+
+def _next(answer: BrowseAnswer | EverywherePage) -> str:
+    return f"; the next page: --cursor {answer.next_cursor}" if answer.next_cursor else ""
+
+
+def _page_summary(answer: BrowseAnswer) -> str:
+    page = shown.of_total(len(answer.records), answer.total, at_least=answer.at_least)
+    unread = "".join(f"\n{sentence}" for sentence in answer.unread)
+    where = f"{answer.binding_key} ({answer.binding_reason})"
+    return f"{page} in {where}{_next(answer)}.{unread}"
+
+
+def _details(session: Session, record: Record) -> Iterator[str]:
+    def moment(value: datetime | None) -> str:
+        return shown.exact(value, session.zone) if value else ""
+
+    link = record.source and session.company.link(record.source)
+    place = record.location and f"{record.location.path}:{record.location.line}"
+    for line in fields(
+        [
+            ("id", record.handle.provider_record_id),
+            ("title", record.title or ""),
+            ("summary", record.summary or ""),
+            ("kind", record.kind),
+            ("topic", record.topic or ""),
+            ("tags", ", ".join(record.tags)),
+            ("source", shown.source_line(record.source)),
+            ("open", link or ""),
+            ("written by", record.created_by or ""),
+            ("created", moment(record.created_at)),
+            ("updated", moment(record.updated_at)),
+            ("expires", moment(record.expires_at)),
+            ("pinned", "yes" if record.pinned else ""),
+            ("valid until", moment(record.valid_to)),
+            ("revision", record.revision or ""),
+            ("file", place or ""),
+            ("problem", record.problem or ""),
+            ("metadata", json.dumps(record.metadata, default=str) if record.metadata else ""),
+        ]
+    ):
+        yield str(line)
+
+
+def _provenance(session: Session, origin: Provenance) -> Iterator[Line]:
+    written = origin.written
+    if written is None:
+        yield "not written through memtui"
+    else:
+        yield (
+            f"written {shown.since(written.started_at, session.now)} by {shown.doer(written)}, "
+            f"from {shown.source_line(written.source)}, operation #{written.seq}"
+        )
+    count, told = origin.retrieval_count, len(origin.retrievals)
+    newest = f"; the newest {told}:" if told < count else ""
+    yield f"returned by {shown.counted(count, 'query', 'queries')}{newest}"
+    if said := shown.helpfulness(origin.helped, origin.not_helped):
+        yield said
+    for found in origin.retrievals:
+        run = f" in {found.run_id}" if found.run_id else ""
+        yield Dim(
+            f"  {shown.ago(found.at, session.now):>6}  rank {found.rank}  #{found.seq}  "
+            f"{shown.who(found.principal)}{run}  {found.query}"
+        )
+
+
+def _history(session: Session, answer: TimelineAnswer) -> Iterator[Line]:
+    if not answer.changes and not answer.versions:
+        yield "nothing was done to it through memtui, and its provider keeps no history"
+    for change in answer.changes:
+        yield from change_lines(session, change)
+    for entry in answer.timeline:
+        held = span(session, entry.valid_from, entry.valid_to)
+        made, ended = entry.made_by, entry.ended_by
+        author, source = entry.created_by, entry.source
+        if made is not None:
+            author, source = shown.doer(made, author), made.reason
+        origin = [
+            f"by {author}" if author else "not in memtui's log" if made is None else "",
+            f"from {shown.source_line(source)}" if source else "",
+            f"#{made.seq}" if made else "",
+            f"ended by {shown.doer(ended)} #{ended.seq}" if ended else "",
+        ]
+        yield Dim("  ".join([held, *filter(None, origin)]))
+        yield f"  {entry.text}"
+
+
+def span(session: Session, since: datetime | None, until: datetime | None) -> str:
+    """Return a validity window in words."""
+    begin = shown.exact(since, session.zone) if since else "before"
+    if until is not None:
+        return f"{begin} to {shown.exact(until, session.zone)}"
+    return f"from {begin} on" if since and since > session.now else f"{begin} to now"
+
+
+def change_lines(session: Session, change: Change) -> Iterator[Line]:
+    """Yield a change for a person: what was done, by whom, the text before and after."""
+    operation = change.operation
+    yield Dim(
+        f"#{operation.seq}  {operation.operation_type}  "
+        f"{shown.since(operation.started_at, session.now)} by {shown.doer(operation)}"
+        f"{from_words(operation)}  {operation.operation_id}"
+    )
+    yield from change_of(change.before, change.after)
+    window = [operation.request.get(name) for name in ("valid_from", "valid_to")]
+    if any(window):
+        since, until = (datetime.fromisoformat(one) if one else None for one in window)
+        yield f"    valid: {span(session, since, until)}"
+
+
+def from_words(operation: Operation) -> str:
+    """Return what an operation came from, where somebody gave it."""
+    return f", from {shown.source_line(operation.reason)}" if operation.reason else ""
+
+
+def change_of(
+    before: Record | None, after: Record | None, *, whole: bool = False
+) -> Iterator[Line]:
+    """Yield what a change did to a record: its text once where it stayed, then all else.
+
+    `whole`: of a record that is made or goes, the fields beside its text too.
+    """
+    sides = [("-", before), ("+", after)]
+    if before is not None and after is not None and before.text == after.text:
+        sides = [(" ", after)]
+    for sign, record in sides:
+        if record is not None:
+            for line in record.text.split("\n"):
+                yield f"  {sign} {line}"
+    if whole or (before is not None and after is not None):
+        for name, change in changed_fields(before, after):
+            yield f"    {name}: {change}"
+
+
+_LOOKED_AT = 500
+"""The newest operations, or as many records, whose values are compared."""
+_NEAR = 75
+"""From this likeness on, of 100, a value is near."""
+_MOST_NEAR = 3
+_MOST_NAMED = 10
+_WRITERS = {"project_id": "project", "subject_id": "user"}
+"""Of whom the log is asked for what was stored, and what they are called."""
+_ANSWERED = Comparison(measure=Measure.RESULTS, sign=">", value=Decimal(0))
+_STORED = Filter(operation_type=OperationType.WRITE, status=OperationStatus.OK)
+_KNOWN = {"source_kind", "operation_type", "status", "since", "until"}
+"""The fields whose values are known without a look at what is there."""
+
+
+async def say_no_operation(session: Session, chosen: Filter) -> None:
+    """Say what of a filter no operation has: values of its own, or all of it together."""
+    if not await say_unknown_of_operations(session, chosen) and chosen != Filter():
+        asked = format_filter(chosen, session.zone)
+        session.out.say(f"No operation is found by {asked}; leave a part of it out.")
+
+
+async def say_unknown_of_operations(session: Session, chosen: Filter) -> int:
+    """Name each value of a filter that no operation has, for where it found none; how many."""
+    from memtui.widgets.filter_words import known_values
+
+    given, log, unknown = _given(chosen), session.service.log, 0
+    if not given:
+        return unknown
+    newest = await log.page(session.caller, Filter(), limit=_LOOKED_AT)
+    known = known_values(newest.operations)
+    for name, written, value, only in given:
+        if not (await log.page(session.caller, only, limit=1)).total:
+            _say_unknown(session, name, written, value, known.get(name, ()))
+            unknown += 1
+    return unknown
+
+
+async def say_unknown_of_records(
+    session: Session, chosen: Filter, scope: Scope, binding: str | None
+) -> None:
+    """Name each value of a filter that no record has; for where it found none."""
+    from memtui.provider_kit.matching import conditions, held, matcher
+
+    async def browsed(only: Filter, limit: int) -> BrowseAnswer:
+        request = BrowseRequest(scope=scope, binding_key=binding, filter=only, limit=limit)
+        return await session.service.browse(session.caller, request)
+
+    if not (given := _given(chosen, but="binding")):
+        return
+    looked_at = await browsed(Filter(), _LOOKED_AT)
+    for name, written, value, only in given:
+        is_there = any(map(matcher(only), looked_at.records))
+        if not is_there and looked_at.next_cursor is not None:
+            is_there = bool((await browsed(only, 1)).records)
+        if not is_there:
+            [condition] = conditions(only)
+            read = (held(one, condition.field) for one in looked_at.records)
+            near = {str(other) for one in read for other in one if other}
+            _say_unknown(session, name, written, value, near)
+
+
+async def say_unknown_owners(
+    session: Session,
+    scope: Scope,
+    binding: str | None,
+    found: Sequence[Scope] = (),
+    *,
+    everywhere: bool = False,
+) -> None:
+    """Name each project and user of a scope of whom nothing is kept, and each such agent.
+
+    `found` are the scopes of what was found for it: whoever has a record there is known, and an
+    agent is named only where nothing was found. `everywhere`: all bindings were asked.
+    """
+    for field in OWNER_FIELDS:
+        value = getattr(scope, field)
+        is_known = value in {None, *(getattr(one, field) for one in found)}
+        if is_known or (found and field == "agent_id"):
+            continue
+        if await _is_unknown(session, field, value, binding, everywhere=everywhere):
+            name, known = WORD_OF[field], await _known_owners(session, field, value)
+            _say_unknown(session, name, written_value(name, value), value, known)
+
+
+async def say_first_of(session: Session, scope: Scope, binding: str | None) -> None:
+    """Say that nothing is kept yet of the project or user for whom something is to be stored.
+
+    Its name may be mistyped, so those that are near are named, or else some that are known.
+    """
+    field, value = owner_of(scope)
+    if field not in _WRITERS:
+        return
+    try:
+        if not await _is_unknown(session, field, value, binding):
+            return
+    except MemtuiError:  # what is stored fails for the same reason, and says so
+        return
+    known = await _known_owners(session, field, value)
+    hint = ""
+    if near := _near(value, known):
+        hint = f"; near is {' or '.join(near)}"
+    elif known:
+        hint = f"; known {_WRITERS[field]}s: {', '.join(known[:_MOST_NAMED])}"
+    session.out.say(f"Nothing was remembered of {owner_words(scope)} before this{hint}.")
+
+
+async def _is_unknown(
+    session: Session, field: str, value: str, binding: str | None, *, everywhere: bool = False
+) -> bool:
+    """Return whether nothing is kept of a project, user or agent, as far as anybody can tell."""
+    # Alone: of a user in a project there may be nothing, and much of each.
+    alone = {field: value}
+    chosen = build_filter(**alone, comparisons=(_ANSWERED,))
+    if field in _WRITERS:
+        if await session.service.has_written(session.caller, field, value):
+            return False
+        # What is asked for a project or user may be answered with memories of everybody.
+        chosen = _STORED.narrowed_to(**alone)
+    if (await session.service.log.page(session.caller, chosen, limit=1)).total:
+        return False
+    owner = Scope(company_id=session.company.company_id, **alone)
+    service, caller = session.service, session.caller
+    keys: list[str | None] = [binding]
+    if everywhere:
+        keys = [view.key for view in await service.bindings.all(caller) if view.enabled]
+    try:
+        for key in keys:
+            if await service.has_records(caller, owner, binding_key=key):
+                return False
+    except (Unsupported, NotFound):  # it lists nothing, or nothing serves them: nobody can tell
+        return False
+    except MemtuiError:  # of one that does not answer the answer itself has told
+        if everywhere:
+            return False
+        raise
+    return True
+
+
+async def _known_owners(session: Session, field: str, but: str) -> list[str]:
+    """Return the other projects, users or agents of the log's newest, the last used first."""
+    log = session.service.log
+    if field in _WRITERS:
+        newest = await log.page(session.caller, _STORED, limit=_LOOKED_AT)
+        seen = [one.scope for one in newest.operations]
+    else:
+        seen = await log.scopes(session.caller, _LOOKED_AT)
+    known = dict.fromkeys(getattr(one, field) for one in seen)
+    return [one for one in known if one not in {None, but}]
+
+
+def _given(chosen: Filter, *, but: str = "") -> list[tuple[str, str, str, Filter]]:
+    """Return each value that a filter asks for: its word, how it is written, it, and it alone."""
+    return [
+        (name, written, meant[0], _only(field, meant))
+        for field, name in WORD_OF.items()
+        if field not in _KNOWN and name != but
+        for written, meant in as_written(name, chosen.any_of(field)).items()
+    ]
+
+
+def _only(field: str, values: Sequence[str]) -> Filter:
+    if len(values) == 1:
+        return build_filter(**{field: values[0]})
+    return build_filter(terms=({"field": field, "values": values},))
+
+
+def _say_unknown(
+    session: Session, name: str, written: str, value: str, known: Iterable[str]
+) -> None:
+    found = _near(value, known)
+    near = " or ".join(f"{name}:{written_value(name, other)}" for other in found)
+    session.out.say(f"Nothing has {name}:{written}" + (f"; near is {near}." if near else "."))
+
+
+def _near(value: str, known: Iterable[str]) -> list[str]:
+    """Return the few names that a mistyped one may stand for."""
+    from rapidfuzz import process
+
+    names = list(known)
+    part_of = sorted(other for other in names if value.casefold() in other.casefold())
+    alike = process.extract(value, names, limit=_MOST_NEAR, score_cutoff=_NEAR)
+    return part_of[:_MOST_NEAR] or [other for other, _, _ in alike]

@@ -1,0 +1,185 @@
+"""The reference pages, made from the code: `python -m memtui.channels.cli.reference docs`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from memtui.channels.cli.command import LazyCommand
+from memtui.channels.cli.errors import EXIT_CODES, KIND_CODES
+from memtui.channels.cli.main import PROGRAM, build_app
+
+MARK = "<!-- From here on made from the code: python -m memtui.channels.cli.reference docs -->\n"
+"""What stands above it in a page is written by hand."""
+
+
+def commands_page() -> Iterator[str]:
+    """Yield every command with its arguments and options."""
+    for path, command in walk(build_app()):
+        level = "##" if " " not in path or isinstance(command, TyperGroup) else "###"
+        yield from ("", f"{level} `{path}`", "", _clean(command.help), "")
+        context = typer.Context(command, info_name=path)
+        records = [
+            record
+            for parameter in command.get_params(context)
+            if (record := parameter.get_help_record(context)) and record[0] != "--help"
+        ]
+        if records:
+            yield from _table("", "")
+        for name, text in records:
+            yield _row(f"`{name}`", _clean(text))
+
+
+def settings_page() -> Iterator[str]:
+    """Yield every setting: in the file, in the environment, its default."""
+    from memtui.config import ENV_PREFIX, Settings
+    from memtui.contract import field_docstrings
+
+    words = field_docstrings(Settings)
+    yield from _table("`config.toml`", "environment", "default", "meaning")
+    for name, field in Settings.model_fields.items():
+        default = "`user:` and your login" if field.default_factory else f"`{_toml(field.default)}`"
+        if name == "keymap":
+            default = "`{}`"
+        yield _row(f"`{name}`", f"`{ENV_PREFIX}{name.upper()}`", default, _clean(words[name]))
+
+
+def exit_codes_page() -> Iterator[str]:
+    """Yield the exit codes and the errors that lead to them."""
+    yield from _table("code", "meaning")
+    yield from (_row(str(code), meaning) for code, meaning in EXIT_CODES.items())
+    yield from ("", *_table("kind", "code"))
+    yield from (_row(f"`{kind}`", str(code)) for kind, code in KIND_CODES.items())
+
+
+def sql_page() -> Iterator[str]:
+    """Yield the views that a statement reads, with every column and its type."""
+    from memtui.analytics.sql import VIEWS
+
+    for view, types in _view_types().items():
+        yield from ("", f"## `{view}`", "", *_table("column", "type", "meaning"))
+        for column in VIEWS[view]:
+            yield _row(f"`{column.name}`", types[column.name], column.meaning)
+
+
+def conformance_page() -> Iterator[str]:
+    """Yield every check: its rule, where that stands, and what it needs."""
+    from memtui.conformance import CHECKS
+    from memtui.conformance.probe import GUIDE
+
+    yield from _table("check", "rule", "source", "needs")
+    for check in CHECKS:
+        needs = ", ".join(check.needs + (("*alone*",) if check.alone else ()))
+        source = check.source.replace(GUIDE, "Guide").replace("OpenAPI v1", "OpenAPI")
+        yield _row(f"`{check.name}`", check.rule, source, needs)
+
+
+def keys_page() -> Iterator[str]:
+    """Yield every action of the terminal app with its default keys and id."""
+    from memtui.actions import DIALOG_GROUPS, SCREENS, actions_of
+    from memtui.screens.help import group_title
+    from memtui.screens.keymap import Keymap
+
+    modes = (tab.mode for tab in SCREENS)
+    for group in ("app", *modes, *sorted(DIALOG_GROUPS), "list", "filter", "ask", "sql"):
+        yield from ("", f"## {group_title(group)}", "", *_table("keys", "what it does", "action"))
+        for action in actions_of(group):
+            keys = " ".join(f"`{label}`" for label in Keymap().labels(action.id).split())
+            changes = " Refused where read-only." if action.mutates else ""
+            yield _row(keys, f"{action.description}{changes}", f"`{action.id}`")
+
+
+def import_page() -> Iterator[str]:
+    """Yield the fields that a column of a foreign log can be."""
+    from memtui.importing.columns import FIELDS
+
+    yield from _table("field", "meaning", "also taken for it")
+    for name, field in FIELDS.items():
+        yield _row(f"`{name}`", field.meaning, ", ".join(f"`{alias}`" for alias in field.aliases))
+
+
+def _table(*titles: str) -> tuple[str, str]:
+    return _row(*titles), "|" + " --- |" * len(titles)
+
+
+def _row(*cells: str) -> str:
+    escaped = (cell.replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
+
+
+def _view_types() -> dict[str, dict[str, str]]:
+    """Return the type of every column of every view, as DuckDB says it of an empty log."""
+    from tempfile import TemporaryDirectory
+
+    from memtui.analytics.sql import VIEWS, SqlConsole
+    from memtui.store.database import Database
+
+    with TemporaryDirectory(prefix="memtui-") as name:
+        database = Database.open(Path(name) / "memtui.db")
+        console = SqlConsole(database, Path(name) / "archive", "local")
+        try:
+            return {
+                view: {str(row[0]): str(row[1]) for row in console.run(f"DESCRIBE {view}").rows}
+                for view in VIEWS
+            }
+        finally:
+            console.close()
+            database.close()
+
+
+PAGES: dict[str, Callable[[], Iterator[str]]] = {
+    "commands.md": commands_page,
+    "settings.md": settings_page,
+    "exit-codes.md": exit_codes_page,
+    "sql.md": sql_page,
+    "conformance.md": conformance_page,
+    "keys.md": keys_page,
+    "import.md": import_page,
+}
+"""Each page's file and what makes the lines below its mark."""
+
+
+def renewed(folder: Path, name: str) -> str:
+    """Return a page of a folder with what is below its mark made anew."""
+    by_hand = (folder / name).read_text(encoding="utf-8").partition(MARK)[0]
+    return "\n".join([by_hand + MARK, *PAGES[name]()]).rstrip() + "\n"
+
+
+def walk(app: typer.Typer) -> Iterator[tuple[str, Any]]:
+    """Yield every command with its whole name: the program, then its groups and commands."""
+    yield from _walk(PROGRAM, get_command(app))
+
+
+def _walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(command, LazyCommand):
+        command = command.itself
+    yield path, command
+    if isinstance(command, TyperGroup):
+        context = typer.Context(command)
+        for name in command.list_commands(context):
+            yield from _walk(f"{path} {name}", command.get_command(context, name))
+
+
+def _clean(text: str | None) -> str:
+    paragraphs = (text or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def _toml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
+
+
+def write(folder: Path) -> None:
+    """Make every page of a folder anew."""
+    for name in PAGES:
+        (folder / name).write_text(renewed(folder, name), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

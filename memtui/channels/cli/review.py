@@ -1,0 +1,371 @@
+"""`review`: what agents wrote that waits for a person, and deciding on it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+from uuid import uuid4
+
+import typer
+
+from memtui.channels.cli.errors import KIND_CODES, kind_of
+from memtui.channels.cli.forget import changed_ids
+from memtui.channels.cli.input import read_stdin
+from memtui.channels.cli.options import BindingKey
+from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table
+from memtui.channels.cli.records import change_of
+from memtui.channels.cli.session import Session, build
+from memtui.contract import Invalid, MemtuiError, NotFound
+from memtui.external_editor import edited
+from memtui.visible import visible
+from memtui.widgets import format as shown
+from memtui.widgets.pending import (
+    GONE,
+    ORDERS,
+    about,
+    beside,
+    briefly,
+    kept_with,
+    left_out,
+    owners_of,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from memtui.contract import Json
+    from memtui.service import PendingDetails, PendingWrite, ReviewRule
+
+PendingId = Annotated[
+    str, typer.Argument(metavar="ID", help="What waits, or the beginning of its id.")
+]
+PendingIds = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ID", help="What waits, or the beginnings of their ids."),
+]
+Always = Annotated[
+    Literal["agent", "channel", "text", "subject"] | None,
+    typer.Option(
+        "--always", help="Do so from now on with all of the same agent, channel, text or subject."
+    ),
+]
+Binding = Annotated[
+    str | None, typer.Option("--binding", metavar="KEY", help="Only what waits for this binding.")
+]
+
+_SHORT = 8
+"""Characters of an id in a list; a command takes the beginning of one."""
+_CHARS = 80
+
+
+async def review_list(session: Session, *, binding: Binding = None) -> None:
+    """List what agents wrote that waits for a person, the oldest first."""
+    found = await session.service.review.waiting(session.caller, binding)
+    titles = columns("id", "waits>", "by", "asks to", "of", "why", "text*")
+    rows = [_row(session, one) for one in found]
+    none = "" if found else "Nothing waits for review."
+    session.out.answer({"waiting": found}, table(titles, rows) if rows else (), none)
+
+
+async def review_show(session: Session, pending_id: PendingId) -> None:
+    """Show the difference that it would make to what is there now, who asked for it, and why."""
+    found = await session.service.review.show(session.caller, pending_id)
+    session.out.answer(found, _details(session, found), _how(found))
+
+
+async def review_accept(
+    session: Session,
+    pending_ids: PendingIds = None,
+    *,
+    seen: Annotated[
+        str | None,
+        typer.Option(help="What `review show` told: accept what has changed since it was held."),
+    ] = None,
+    always: Always = None,
+    binding: Binding = None,
+    every: Annotated[bool, typer.Option("--all", help="All that waits.")] = False,
+) -> int:
+    """Accept it: it is stored, changed or removed in your name.
+
+    Exit 5 if what it would change is not what it was when it was held. With several, the others are
+    still decided on.
+    """
+    if seen is not None and (every or len(pending_ids or ()) != 1):
+        raise Invalid("--seen goes with one id.")
+    chosen = await _chosen(session, pending_ids, every=every, binding=binding)
+    together = _together(chosen, always)
+
+    async def accept(one: PendingWrite) -> tuple[Json, list[str]]:
+        answer = await session.service.review.accept(
+            session.caller, one.pending_id, seen=seen, together=together
+        )
+        return jsonable(answer), changed_ids(answer)
+
+    return await _decide(session, chosen, accept, "accept", always, together=together)
+
+
+async def review_fix(
+    session: Session,
+    pending_id: PendingId,
+    text: Annotated[
+        str | None,
+        typer.Argument(metavar="TEXT", help="What it is to say; - reads it from stdin."),
+    ] = None,
+    *,
+    seen: Annotated[str | None, typer.Option(help="As with accept.")] = None,
+) -> int:
+    """Edit its text and accept it; without TEXT in your editor.
+
+    The agent's summary goes with its text; what else it gave stays and is named.
+    """
+    [one] = await _chosen(session, [pending_id])
+    if text is not None:
+        return await _fix(session, one, read_stdin() if text == "-" else text, seen)
+    if not one.text:
+        raise Invalid(f"{one.pending_id} changes no text that could be fixed; accept or refuse it.")
+    with edited(
+        one.text,
+        session.settings.editor,
+        within=session.paths.data,
+        keep=lambda file: session.out.say(f"Your text is kept in {file}."),
+        of=(one.binding_key, one.pending_id),
+    ) as changed:
+        return await _fix(session, one, changed, seen)
+
+
+async def _fix(session: Session, one: PendingWrite, text: str, seen: str | None) -> int:
+    async def fix(one: PendingWrite) -> tuple[Json, list[str]]:
+        answer = await session.service.review.accept(
+            session.caller, one.pending_id, text=text, seen=seen
+        )
+        return jsonable(answer), changed_ids(answer)
+
+    kept = kept_with(one, session.zone)
+    told = (left_out(one, text), f"Stored as the agent gave it: {kept}." if kept else "")
+    return await _decide(session, [one], fix, "fix", told=told)
+
+
+async def review_refuse(
+    session: Session,
+    pending_ids: PendingIds = None,
+    *,
+    reason: Annotated[str, typer.Option(help="Why; it is kept in the log.")] = "",
+    always: Always = None,
+    binding: Binding = None,
+    older_than: Annotated[
+        str | None, typer.Option(metavar="AGE", help="All that waits for longer: 30d.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All that waits.")] = False,
+) -> int:
+    """Take it out of the queue; nothing is stored. Undo brings it back."""
+    before = session.moment(older_than) if older_than else None
+    chosen = await _chosen(session, pending_ids, every=every, binding=binding, before=before)
+
+    together = _together(chosen, always)
+
+    async def refuse(one: PendingWrite) -> tuple[Json, list[str]]:
+        done = await session.service.review.refuse(
+            session.caller, one.pending_id, reason, together=together
+        )
+        return {"operation_id": done}, []
+
+    return await _decide(session, chosen, refuse, "refuse", always, together=together)
+
+
+async def review_rules(
+    session: Session,
+    key: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="The binding's; left out: all of them.")
+    ] = None,
+) -> None:
+    """List the rules that hold, accept or refuse what agents write."""
+    bindings = await session.service.bindings.all(session.caller)
+    if key is not None and key not in {one.key for one in bindings}:
+        await session.service.review.rules(session.caller, key)  # says which there are
+    rows = [
+        [one.key, rule.action, rule.test, rule.value]
+        for one in bindings
+        for rule in one.review
+        if key in {None, one.key}
+    ]
+    titles = columns("binding", "action", "test", "value*")
+    document = {one.key: one.review for one in bindings if key in {None, one.key}}
+    none = "" if rows else "No rule: what agents write is stored at once."
+    session.out.answer({"rules": document}, table(titles, rows) if rows else (), none)
+
+
+async def review_rule(
+    session: Session,
+    key: BindingKey,
+    action: Annotated[
+        Literal["hold", "accept", "refuse"],
+        typer.Argument(metavar="ACTION", help="hold, accept or refuse."),
+    ],
+    test: Annotated[
+        Literal["all", "new-subject", "contradiction", "instruction", "per-run", "agent", "channel",
+                "text", "subject"],
+        typer.Argument(
+            metavar="TEST",
+            help="all, new-subject, contradiction, instruction, per-run, agent, channel, text or "
+            "subject.",
+        ),
+    ],
+    value: Annotated[
+        str | None,
+        typer.Argument(metavar="VALUE", help="How many, or which agent, channel, text, subject."),
+    ] = None,
+    *,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove this rule.")] = False,
+) -> None:  # fmt: skip
+    """Say what happens with what agents write to a binding.
+
+    A rule that refuses comes before one that accepts, and that before one that holds. What no rule
+    is about is stored at once.
+    """
+    from memtui.service import ReviewRule
+    from memtui.service.review import passed_over
+
+    rule = build(ReviewRule, action=action, test=test, value=value or "")
+    review = session.service.review
+    change = review.remove_rule if remove else review.add_rule
+    rules = await change(session.caller, key, rule)
+    left = f"{key}: {'; '.join(one.name for one in rules) or 'no rule is left'}."
+    beware = "" if remove else passed_over(rule, rules)
+    session.out.answer({"binding": key, "rules": rules}, (one.name for one in rules), left, beware)
+
+
+def _together(chosen: Sequence[PendingWrite], always: str | None) -> str | None:
+    """Return what names several decisions, and their rules, so that one undo takes all back."""
+    return uuid4().hex if len(chosen) > 1 or always else None
+
+
+async def _chosen(
+    session: Session,
+    pending_ids: list[str] | None,
+    *,
+    every: bool = False,
+    binding: str | None = None,
+    before: datetime | None = None,
+) -> list[PendingWrite]:
+    """Return what was named, each once.
+
+    Raises:
+        Invalid: nothing is named, or more than one way.
+        NotFound: one does not wait, or nothing does.
+    """
+    if bool(pending_ids) + (every or before is not None) != 1:
+        raise Invalid("Name what to decide on by its id, or say --all.")
+    review = session.service.review
+    if pending_ids:
+        named = [await review.get(session.caller, one) for one in pending_ids]
+        return list({one.pending_id: one for one in named}.values())
+    found = await review.waiting(session.caller, binding)
+    found = [one for one in found if before is None or one.pending_since < before]
+    if not found:
+        raise NotFound("Nothing of the sort waits for review.")
+    return found
+
+
+async def _decide(
+    session: Session,
+    chosen: list[PendingWrite],
+    decide: Callable[[PendingWrite], Awaitable[tuple[Json, list[str]]]],
+    decision: Literal["accept", "fix", "refuse"],
+    always: str | None = None,
+    *,
+    together: str | None = None,
+    told: Sequence[str] = (),
+) -> int:
+    """Decide on each; tell what became of it, and return the exit code.
+
+    Where there is one alone, the error for which it is not decided on is raised.
+    """
+    from memtui.service import RuleAction, RuleTest
+    from memtui.service.review import passed_over
+
+    review = session.service.review
+    done: list[Json] = []
+    failed: list[Json] = []
+    rules: list[ReviewRule] = []
+    beware: list[str] = []
+
+    def fail(one: PendingWrite, error: MemtuiError, told: str = "") -> None:
+        why = f"{told}{error}"
+        failed.append({"pending_id": one.pending_id, "kind": kind_of(error), "message": why})
+
+    for one in chosen:
+        try:
+            rule = always and review.rule_from(one, RuleAction(decision), RuleTest(always))
+            answer, ids = await decide(one)
+        except MemtuiError as error:
+            if len(chosen) == 1:
+                raise
+            fail(one, error)
+            continue
+        done.append(
+            {"pending_id": one.pending_id, "decision": decision, "record_ids": ids} | answer
+        )
+        if not rule:
+            continue
+        try:
+            there = await review.add_rule(session.caller, one.binding_key, rule, together=together)
+        except MemtuiError as error:
+            fail(one, error, "it is decided on, but no rule was made of it. ")
+            continue
+        rules += [rule] * (rule not in rules)
+        beware.append(passed_over(rule, there))
+    what = "it" if len(done) + len(rules) == 1 else "all of it"
+    session.out.answer(
+        {"decided": done, "failed": failed, "rules": rules},
+        (id_ for one in done for id_ in one["record_ids"]),
+        *(f"{one['pending_id'][:_SHORT]}: {one['message']}" for one in failed),
+        *(f"{_WORDS[decision]} {one['pending_id'][:_SHORT]}." for one in done),
+        *told,
+        *(f"From now on: {rule.name}." for rule in rules),
+        f"memtui undo {done[-1]['operation_id']} takes {what} back." if done else "",
+        *dict.fromkeys(beware),
+    )
+    if any(one["kind"] == "conflict" for one in failed):
+        return KIND_CODES["conflict"]
+    return 1 if failed else 0
+
+
+_WORDS = {"accept": "Accepted", "fix": "Fixed and accepted", "refuse": "Refused"}
+
+
+def _row(session: Session, one: PendingWrite) -> list[str]:
+    return [
+        one.pending_id[:_SHORT],
+        shown.ago(one.pending_since, session.now),
+        one.principal,
+        one.operation_type.value,
+        f"{one.binding_key}: {owners_of(one)}",
+        f"{', '.join(one.reasons)}{' (not yours to decide)' * bool(one.kept)}",
+        visible(briefly(one, session.zone), limit=_CHARS),
+    ]
+
+
+def _details(session: Session, one: PendingDetails) -> Iterator[Line]:
+    for difference in one.differences:
+        if len(one.differences) > 1 and difference.before is not None:
+            yield Dim(difference.before.handle.provider_record_id)
+        yield from change_of(difference.before, difference.after, whole=True)
+    yield ""
+    told = (*about(one, session.now, session.zone), ("seen", one.seen))
+    yield from fields((name, value) for name, value in told if value)
+    if one.orders:
+        yield ORDERS
+    for title, records in beside(one):
+        for record in records:
+            yield Dim(f"{title}  {record.handle.provider_record_id}")
+            yield from change_of(None, record, whole=True)
+
+
+def _how(one: PendingDetails) -> str:
+    if one.gone:
+        return f"{GONE}: memtui review refuse {one.pending_id[:_SHORT]}."
+    seen = f" --seen {one.seen}" if one.changed else ""
+    return (
+        f"memtui review accept {one.pending_id[:_SHORT]}{seen} accepts it, memtui review refuse "
+        f"{one.pending_id[:_SHORT]} does not."
+    )

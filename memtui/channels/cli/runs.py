@@ -1,0 +1,225 @@
+"""`runs`: what each run of an agent was given and did, and what it would be told now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memtui.channels.cli.ops import say_damaged
+from memtui.channels.cli.options import (
+    AsOf,
+    FilterLine,
+    Limit,
+    OperationOptions,
+    ScopeOptions,
+    complete_run,
+)
+from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, table
+from memtui.channels.cli.records import say_unknown_of_operations
+from memtui.channels.cli.session import Session
+from memtui.contract import NotFound
+from memtui.visible import visible
+from memtui.widgets import format as shown
+from memtui.widgets import runs as words
+
+if TYPE_CHECKING:
+    from memtui.service import AssembledNow, Replay, Run, RunRecord, RunStep
+
+_TEXT_CELLS = 100
+"""Of a record's text; what a context says stands whole."""
+
+
+async def runs_list(
+    session: Session,
+    scope: ScopeOptions,
+    which: OperationOptions,
+    line: FilterLine = None,
+    *,
+    told: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RECORD_ID",
+            help="Only runs that were told this record or got it; --binding says where it is.",
+        ),
+    ] = None,
+    limit: Limit = 100,
+    before: Annotated[
+        int | None, typer.Option(min=1, help="Only before this number; for the next page.")
+    ] = None,
+    as_of: AsOf = None,
+) -> int:
+    """List the runs of agents, the last to do something first.
+
+    A run is listed where one of its operations passes the filter and the options; what is counted
+    is all of it. Exit 1 if an operation of one is damaged; it is named.
+    """
+    session = session.at(as_of)
+    chosen = which.filter(session, line, scope)
+    place = None
+    if told is not None:
+        where = await session.service.resolve(session.caller, scope.scope(session), scope.binding)
+        place = where.binding_key, told
+        chosen = chosen.model_copy(update={"binding_key": None})
+    page = await session.service.runs.page(
+        session.caller, chosen, told=place, limit=limit, before=before
+    )
+    titles = columns(
+        "run", "last>", "agent", "project", "contexts>", "told>", "queries>", "writes>",
+        "corrected>", "forgot>", "held>", "failed>", "cost>", "through*",
+    )  # fmt: skip
+    more = f"; the next page: --before {page.next_before}" if page.next_before else ""
+    session.out.answer(
+        page,
+        table(titles, (_cells(session, one) for one in page.runs)) if page.runs else (),
+        f"{shown.of_total(len(page.runs), page.total)}{more}." if page.runs else "",
+        "" if page.runs else "No run is in the log, or none that passes the filter.",
+    )
+    if not page.total:
+        await say_unknown_of_operations(session, chosen)
+    for problem in page.problems:
+        session.out.say(problem)
+    return 1 if page.problems else 0
+
+
+async def runs_show(
+    session: Session,
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN",
+            help="The run's id, or the beginning of it.",
+            autocompletion=complete_run,
+        ),
+    ],
+    *,
+    diff: Annotated[
+        bool,
+        typer.Option("--diff", help="Show what it would be told now, as a difference."),
+    ] = False,
+    limit: Limit = 200,
+    after: Annotated[
+        int, typer.Option(min=0, help="Only after this number; for the next page.")
+    ] = 0,
+    as_of: AsOf = None,
+) -> int:
+    """Replay one run: what it was given, asked, got and wrote, and what of it is there today.
+
+    With --diff each context that it was given is assembled again, for nobody, and compared with
+    what it was told then. Exit 1 if an operation of it is damaged; it is named.
+    """
+    session = session.at(as_of)
+    service, caller = session.service.runs, session.caller
+    replay = await service.replay(caller, run, after=after, limit=limit)
+    if diff:
+        given = [one.operation for one in replay.steps if one.context is not None]
+        if not given:
+            raise NotFound(f"The run {replay.run.run_id} was given no context by memtui.")
+        now = [await service.assembled_now(caller, one.operation_id) for one in given]
+        contexts = [jsonable(one) | {"difference": one.difference} for one in now]
+        document = {"run": jsonable(replay.run), "contexts": contexts}
+        session.out.answer(document, _differences(now))
+    else:
+        session.out.answer(replay, _replay(session, replay))
+    if replay.next_after is not None:
+        session.out.say(f"There is more: --after {replay.next_after}.")
+    return say_damaged(session, (step.operation for step in replay.steps))
+
+
+def _cells(session: Session, run: Run) -> list[str]:
+    return [
+        run.run_id,
+        shown.ago(run.last_at, session.now),
+        ", ".join(run.agents),
+        ", ".join(run.projects),
+        shown.count(run.contexts),
+        shown.count(run.tokens_given),
+        shown.count(run.queries),
+        shown.count(run.writes),
+        shown.count(run.corrections),
+        shown.count(run.forgets),
+        shown.count(run.pending),
+        shown.count(run.failures),
+        words.short_cost(run),
+        ", ".join(run.channels),
+    ]
+
+
+def _replay(session: Session, replay: Replay) -> Iterator[Line]:
+    run = replay.run
+    yield f"run {run.run_id}"
+    yield from fields(
+        [
+            ("agent", ", ".join(run.agents)),
+            ("project", ", ".join(run.projects)),
+            ("user", ", ".join(run.subjects)),
+            ("issue", ", ".join(run.issues)),
+            ("by", ", ".join(run.principals)),
+            ("through", ", ".join(run.channels)),
+            ("from", shown.exact(run.started_at, session.zone)),
+            ("to", shown.exact(run.last_at, session.zone)),
+            ("given", words.given(run)),
+            ("did", words.did(run)),
+            ("failed", words.failed(run)),
+            ("cost", words.cost(run)),
+            ("prompts", words.prompts(replay.steps)),
+            ("today", words.today(one for step in replay.steps for one in step.records)),
+        ]
+    )
+    for step in replay.steps:
+        yield ""
+        yield from _step(replay, step)
+
+
+def _step(replay: Replay, step: RunStep) -> Iterator[Line]:
+    operation = step.operation
+    ended = shown.outcome(operation.status)
+    since = operation.started_at - replay.run.started_at
+    at = "+?" if operation.damaged else words.offset(since)
+    yield f"{at}  {ended.symbol} {words.verb(step)}  {words.what(step)}".rstrip()
+    yield Dim(f"        #{operation.seq}  {words.spent(step)}  {operation.operation_id}")
+    if (why := shown.ending(operation, step.found)) and not operation.damaged:
+        yield f"        {why}"
+    if step.context is not None:
+        yield from _context(step)
+    for record in step.records:
+        yield from _record(record)
+
+
+def _context(step: RunStep) -> Iterator[Line]:
+    if step.context is None:
+        return
+    if step.context.text is None:
+        yield Dim("        the text is not kept any more")
+        return
+    if not step.context.text:
+        yield Dim("        there was nothing new to tell")
+        return
+    for line in step.context.text.rstrip("\n").split("\n"):
+        yield f"        | {line}"
+
+
+def _record(record: RunRecord) -> Iterator[Line]:
+    text = _short(record.text or record.handle.provider_record_id)
+    measured = f"{words.measured(record):<{5 if record.tokens is None else 16}}"
+    yield f"        {record.rank:>3}  {measured}  {words.state(record)}: {text}"
+    if record.now is not None:
+        yield Dim(f"{'':13}now: {_short(record.now)}")
+    yield Dim(f"{'':13}{record.handle.provider_record_id}")
+
+
+def _short(text: str) -> str:
+    """Return the beginning of a text on one line, with … where there is more."""
+    return visible(" ".join(text.split()), limit=_TEXT_CELLS)
+
+
+def _differences(found: list[AssembledNow]) -> Iterator[Line]:
+    for one in found:
+        yield (
+            f"#{one.operation.seq}  {shown.count(one.tokens)} tokens then, "
+            f"{shown.count(one.now.tokens)} now"
+        )
+        if not one.difference:
+            yield Dim("  the same, word for word")
+        yield from one.difference

@@ -1,0 +1,143 @@
+"""`serve`: answer other programs over HTTP."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from memtui.channels.cli.session import FirstSession, Session
+from memtui.contract import Invalid, Scope
+from memtui.wording import missing_extra
+
+if TYPE_CHECKING:
+    from memtui.channels.listening import Listener
+
+HOST = "127.0.0.1"
+PORTS = {"facts": 8765, "plugin": 9100}
+
+
+async def serve(
+    session: FirstSession,
+    *,
+    contract: Annotated[
+        Literal["facts", "plugin"],
+        typer.Argument(help="What to serve: facts of users and projects, or a memory plugin."),
+    ] = "facts",
+    binding: Annotated[
+        str | None,
+        typer.Option(help="The binding that is the plugin; the company's where it is left out."),
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option(help=f"Listen on this address; {HOST} where it is left out.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Listen on this port; {facts} for facts and {plugin} for a plugin where it is "
+            "left out.".format_map(PORTS),
+        ),
+    ] = None,
+    uds: Annotated[
+        Path | None, typer.Option(help="Listen on a unix socket of this path instead.")
+    ] = None,
+    principal: Annotated[
+        str | None,
+        typer.Option(
+            help="Who calls the plugin, for the log and the roles; plugin:anonymous where it is "
+            "left out."
+        ),
+    ] = None,
+) -> None:
+    """Answer other programs over HTTP.
+
+    They read and write facts with a token each, or a binding as a memory plugin without any.
+    Prints the address once it answers, and runs until ctrl+c or SIGTERM.
+    """
+    _require_extra()
+    if contract == "facts":
+        if binding is not None or principal is not None:
+            raise Invalid("--binding and --principal go with `memtui serve plugin` only.")
+        await _require_token(session)
+    with _listener(host, port, contract, uds) as listener:
+        from memtui.channels.http.app import Served
+        from memtui.channels.http.server import run
+
+        served = Served(session.service, session.company.company_id)
+        if contract == "facts":
+            from memtui.channels.http.facts import facts_app
+
+            app, key = facts_app(served, names=listener.names), None
+        else:
+            from memtui.channels.http.plugin import plugin_app
+
+            company = Scope(company_id=session.company.company_id)
+            key = binding or (await session.service.resolve(session.caller, company)).binding_key
+            app = await plugin_app(served, key, names=listener.names, principal=principal)
+        _warn(session, contract, host)
+        _tell(session, contract, key, listener)
+        await session.service.purging.due(session.caller)
+        async with session.service.embedding.keeping_up(session.caller):
+            await run(app, listener)
+
+
+def _tell(session: Session, contract: str, key: str | None, listener: Listener) -> None:
+    company_id = session.company.company_id
+    socket = str(listener.path) if listener.path else None
+    document: dict[str, str | None] = {"contract": contract, "company_id": company_id}
+    if key is not None:
+        document["binding_key"] = key
+    what = f"{key} of {company_id} as a memory plugin" if key else f"{contract} of {company_id}"
+    session.out.answer(
+        {**document, "url": listener.url, "socket": socket},
+        [f"Serving {what} at {socket or listener.url}"],
+    )
+    sys.stdout.flush()
+
+
+def _listener(
+    host: str | None, port: int | None, contract: str, uds: Path | None
+) -> AbstractContextManager[Listener]:
+    from memtui.channels.listening import on_port, on_socket
+
+    if uds is None:
+        return on_port(host or HOST, PORTS[contract] if port is None else port)
+    if host is not None or port is not None:
+        raise Invalid("A server listens on a unix socket or on a port; leave one of them out.")
+    return on_socket(uds)
+
+
+def _warn(session: Session, contract: str, host: str | None) -> None:
+    from memtui.provider_kit.servers import is_loopback
+
+    if host is None or is_loopback(host):
+        return
+    if contract == "plugin":
+        session.out.say(
+            f"Warning: other machines reach {host}, and a memory plugin asks for no login: whoever "
+            "reaches it reads and changes everything in the binding; keep it on a private network."
+        )
+    else:
+        session.out.say(
+            f"Warning: other machines reach {host}, and tokens and facts travel unencrypted; "
+            "put a proxy with TLS in front."
+        )
+
+
+def _require_extra() -> None:
+    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
+        raise missing_extra("The HTTP server", "server")
+
+
+async def _require_token(session: Session) -> None:
+    if not await session.service.tokens.all(session.caller):
+        raise Invalid(
+            f"{session.company.company_id} has no tokens, so nobody could connect; "
+            "make one with `memtui tokens add`."
+        )

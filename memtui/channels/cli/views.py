@@ -1,0 +1,143 @@
+"""`views`: filters, with a screen, order and columns, kept under names."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from memtui.channels.cli.options import FilterLine, OperationOptions, ScopeOptions
+from memtui.channels.cli.output import columns, table
+from memtui.channels.cli.session import Invocation, Session
+from memtui.contract import Denied, Invalid, NotFound
+from memtui.filters import parse_filter
+from memtui.wording import unknown
+
+if TYPE_CHECKING:
+    from memtui.paths import Paths
+    from memtui.screens.kept import SavedView
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The view's name.")]
+Screen = Literal["operations", "query", "records", "budget", "analytics"]
+
+
+def views_list(invocation: Invocation) -> None:
+    """List the saved views: their screens and filters."""
+    from memtui.screens.kept import SavedView, load_named
+
+    views = load_named(invocation.begun_paths().views_file, SavedView)
+    titles = columns("name", "screen", "filter*")
+    rows = ([one.name, one.screen, one.filter_line] for one in views)
+    invocation.out.answer({"views": views}, table(titles, rows))
+
+
+def views_save(
+    invocation: Invocation,
+    name: Name,
+    line: FilterLine = None,
+    *,
+    screen: Annotated[Screen, typer.Option(help="The screen that shows it.")] = "operations",
+) -> None:
+    """Keep a filter under NAME, in place of the view that has the name.
+
+    The app keeps order and columns with it, under the same key on every screen.
+    """
+    from memtui.screens.kept import SavedView, checked_name, save_named
+
+    paths = _writable(invocation)
+    written = " ".join(line or ())
+    parse_filter(written, now=datetime.now(UTC))
+    view = SavedView(name=checked_name(name), screen=screen, filter_line=written)
+    save_named(paths.views_file, view)
+    invocation.out.answer(view, [], f"Kept the view {view.name}.")
+
+
+async def views_use(
+    session: Session,
+    name: Name,
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="The question; with a view of Query.")
+    ] = None,
+) -> int:
+    """Show what a view shows.
+
+    Operations and records in the view's order, the figures of Analytics, or for Budget the facts. A
+    view of Query answers TEXT; without TEXT it lists the records that a question finds its answer
+    in.
+    """
+    view = _named(session.paths.views_file, name)
+    line = [view.filter_line] if view.filter_line else None
+    if text is not None and view.screen != "query":
+        raise Invalid(f"The view {view.name} is one of {view.screen}, which takes no question.")
+    if view.screen == "operations":
+        return await _operations(session, view, line)
+    if view.screen == "analytics":
+        from memtui.channels.cli.stats import stats
+
+        await stats(session, ScopeOptions(), OperationOptions(), line)
+    elif view.screen == "budget":
+        from memtui.channels.cli.facts import FactScope, facts_list
+
+        await facts_list(session, FactScope(), line)
+    elif text is not None:
+        from memtui.channels.cli.query import query
+
+        await query(session, text, ScopeOptions(), line)
+    else:
+        from memtui.channels.cli.records import browse
+
+        await browse(session, ScopeOptions(), line, sort=_sort_of(view))
+    return 0
+
+
+async def _operations(session: Session, view: SavedView, line: list[str] | None) -> int:
+    from memtui.channels.cli.ops import in_order, ops_list
+
+    if not view.column:
+        return await ops_list(session, ScopeOptions(), OperationOptions(), line)
+    from memtui.screens.operations.view import SORTS
+
+    if view.column not in SORTS:
+        raise Invalid(
+            f"The view {view.name} is ordered by {view.column}, which operations are not; save it "
+            "anew."
+        )
+    return await in_order(session, line, f"{'-' if view.descending else ''}{SORTS[view.column]}")
+
+
+def _sort_of(view: SavedView) -> str:
+    """Return the order of records that a view asks for; by another column the app reads so too."""
+    if view.screen == "records" and view.column:
+        from memtui.screens.records.view import PROVIDER_SORTS
+
+        if field := PROVIDER_SORTS.get(view.column):
+            return f"{'-' if view.descending else ''}{field}"
+    return "-updated_at"
+
+
+def views_delete(invocation: Invocation, name: Name) -> None:
+    """Delete a view; what it shows stays."""
+    from memtui.screens.kept import SavedView, delete_named
+
+    path = _writable(invocation).views_file
+    view = _named(path, name)
+    left = delete_named(path, SavedView, view.name)
+    invocation.out.answer({"deleted": view, "views": left}, [], f"Deleted the view {view.name}.")
+
+
+def _writable(invocation: Invocation) -> Paths:
+    if invocation.settings().read_only:
+        raise Denied("memtui runs read-only; start it without --read-only to change views.")
+    return invocation.begun_paths()
+
+
+def _named(path: Path, name: str) -> SavedView:
+    from memtui.screens.kept import SavedView, load_named
+
+    views = load_named(path, SavedView)
+    found = next((one for one in views if one.name == name), None)
+    if found is None:
+        raise NotFound(unknown("view", name, [one.name for one in views]))
+    return found

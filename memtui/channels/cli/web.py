@@ -1,0 +1,50 @@
+"""`web`: the terminal app in a browser of this machine."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from memtui.channels.cli.session import Invocation
+from memtui.wording import missing_extra
+
+HOST = "127.0.0.1"
+
+
+async def web(
+    invocation: Invocation,
+    *,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Listen on this port; 0 takes a free one.")
+    ] = 0,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Refuse every change, in the browser too.")
+    ] = False,
+) -> None:
+    """Open the terminal app in a browser of this machine.
+
+    Prints an address that lets one browser in, once; nothing but this machine reaches it. It runs
+    until the app is left with q, its last tab has been closed for a minute, or ctrl+c.
+    """
+    if find_spec("textual_serve") is None:
+        raise missing_extra("The app in a browser", "web")
+    from memtui.channels.cli.config import fitting_settings
+    from memtui.channels.listening import on_port
+    from memtui.channels.web.server import WebServer
+
+    invocation.read_only = invocation.read_only or read_only
+    settings = fitting_settings(invocation)
+    with on_port(HOST, port) as listener:
+        arguments = [sys.executable, "-m", "memtui.channels.web.tab", *invocation.words()]
+        server = WebServer(arguments, listener)
+        address = server.address
+        invocation.out.answer(
+            {"url": listener.url, "address": address, "read_only": settings.read_only},
+            [address],
+            "Open it in a browser of this machine; it lets one in, once. ctrl+c ends it.",
+        )
+        sys.stdout.flush()
+        await server.run()

@@ -1,0 +1,227 @@
+"""What hooks write by themselves: one memory a source, kept true when the source changes.
+
+Only what the binding's switches allow is written (seed 000, "Automatic hooks"). Where nothing is,
+nothing is asked of a provider either, and so the operation log stays without a row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+
+from memtui.channels.agent import Agent
+from memtui.channels.hooks.calls import HookCall
+from memtui.channels.hooks.transcript import note_of
+from memtui.contract import (
+    CorrectRequest,
+    Filter,
+    Model,
+    NotFound,
+    OperationStatus,
+    OperationType,
+    RecordHandle,
+    SourceKind,
+    SourceRef,
+    WriteMode,
+    WriteRequest,
+    owner_scope,
+)
+from memtui.service import Capture, MutationAnswer, Operation, Resolution
+from memtui.service.redaction import redact
+
+_LOOKED_AT = 500
+"""Operations of an issue or a run that are looked through for an earlier capture."""
+_NAMED_BY = ("issue_id", "comment_id", "document_key", "run_id")
+
+
+class CaptureOutcome(StrEnum):
+    """What became of a capture."""
+
+    STORED = "stored"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    KEPT = "kept"
+    """It was taken once, and cannot or may not be changed."""
+    OFF = "off"
+    """The binding does not capture it."""
+    NOTHING = "nothing"
+    """There was nothing worth keeping."""
+    PENDING = "pending"
+    """It waits until a person has reviewed it."""
+    LATER = "later"
+    """It is taken once, at the session's end."""
+    REMOVED = "removed"
+    """Somebody took the earlier memory away, and it stays away."""
+
+
+class Captured(Model):
+    """What became of a capture, and where it is."""
+
+    outcome: CaptureOutcome
+    binding_key: str = ""
+    operation_id: str | None = None
+    record_ids: tuple[str, ...] = ()
+
+
+async def capture_run(agent: Agent, call: HookCall) -> Captured:
+    """Leave the note of a run, or bring the one that it left up to date."""
+    found = await agent.resolve()
+    if Capture.POST_RUN not in found.captures:
+        return Captured(outcome=CaptureOutcome.OFF, binding_key=found.binding_key)
+    note = await asyncio.to_thread(note_of, call)
+    if note is None:
+        return Captured(outcome=CaptureOutcome.NOTHING, binding_key=found.binding_key)
+    if call.ends_later and not await _may_update(agent, found):
+        return Captured(outcome=CaptureOutcome.LATER, binding_key=found.binding_key)
+    source = agent.source.model_copy(update={"external_ref": note.external_ref})
+    return await _keep(agent, found, source, note.text, note.title, tags=("run",))
+
+
+class IssueText(Model):
+    """A comment or a document of an issue, as a hook gets it on stdin."""
+
+    issue_id: str
+    comment_id: str | None = None
+    document_key: str | None = None
+    text: str
+    author: str | None = None
+    title: str | None = None
+    url: str | None = None
+
+    def source(self, company_id: str) -> SourceRef:
+        """Return what a memory of it comes from."""
+        is_comment = self.comment_id is not None
+        return SourceRef(
+            kind=SourceKind.ISSUE_COMMENT if is_comment else SourceKind.ISSUE_DOCUMENT,
+            company_id=company_id,
+            issue_id=self.issue_id,
+            comment_id=self.comment_id,
+            document_key=self.document_key,
+            external_ref=self.url,
+        )
+
+
+async def capture_text(agent: Agent, given: IssueText) -> Captured:
+    """Keep a comment or a document of an issue; the same one again brings it up to date."""
+    found = await agent.resolve()
+    source = given.source(agent.scope.company_id)
+    is_comment = source.kind is SourceKind.ISSUE_COMMENT
+    wanted = Capture.COMMENTS if is_comment else Capture.DOCUMENTS
+    if wanted not in found.captures:
+        return Captured(outcome=CaptureOutcome.OFF, binding_key=found.binding_key)
+    if not given.text.strip():
+        return Captured(outcome=CaptureOutcome.NOTHING, binding_key=found.binding_key)
+    what = f"Comment {given.comment_id}" if is_comment else given.document_key
+    by = f" by {given.author}" if given.author else ""
+    title = given.title or f"{what} on {given.issue_id}{by}"
+    return await _keep(agent, found, source, given.text, title, author=given.author)
+
+
+async def _may_update(agent: Agent, found: Resolution) -> bool:
+    """Whether what was captured can be brought up to date: a member may add to a project alone."""
+    if found.capabilities.provider_managed_extraction:
+        return False
+    whose = owner_scope(agent.scope)
+    allowed = await agent.service.allowed(agent.caller, whose, found.binding_key)
+    return OperationType.CORRECT in allowed
+
+
+async def _keep(
+    agent: Agent,
+    found: Resolution,
+    source: SourceRef,
+    text: str,
+    title: str,
+    *,
+    tags: tuple[str, ...] = (),
+    author: str | None = None,
+) -> Captured:
+    earlier = await _earlier(agent, found.binding_key, source)
+    if earlier is not None:
+        if earlier.request.get("content") == redact(text)[0]:
+            return _captured(CaptureOutcome.UNCHANGED, found, earlier)
+        if not earlier.handles or not await _may_update(agent, found):
+            return _captured(CaptureOutcome.KEPT, found, earlier)
+        return await _update(agent, found, earlier, source, text)
+    extracts = found.capabilities.provider_managed_extraction
+    request = WriteRequest(
+        scope=agent.scope.model_copy(update={"issue_id": source.issue_id, "run_id": source.run_id}),
+        source=source,
+        content=text,
+        binding_key=agent.binding_key,
+        mode=WriteMode.SUMMARIZE if extracts else WriteMode.APPEND,
+        title=title,
+        tags=tags,
+        metadata={"author": author} if author else {},
+    )
+    answer = await agent.service.write(agent.caller, request)
+    return _answered(CaptureOutcome.STORED, answer)
+
+
+async def _update(
+    agent: Agent, found: Resolution, earlier: Operation, source: SourceRef, text: str
+) -> Captured:
+    [first, *_] = earlier.handles
+    request = CorrectRequest(
+        scope=agent.scope,
+        handle=RecordHandle(
+            provider_key=first.provider_key, provider_record_id=first.provider_record_id
+        ),
+        text=text,
+        binding_key=agent.binding_key,
+        source=source,
+    )
+    try:
+        answer = await agent.service.correct(agent.caller, request)
+    except NotFound:
+        return _captured(CaptureOutcome.REMOVED, found, earlier)
+    return _answered(CaptureOutcome.UPDATED, answer)
+
+
+async def _earlier(agent: Agent, binding_key: str, source: SourceRef) -> Operation | None:
+    """Return the operation by which the same source was captured last.
+
+    One that was interrupted counts where it happened; where nobody can tell, the source is rather
+    captured twice than not at all.
+    """
+    chosen = Filter(
+        issue_id=source.issue_id,
+        run_id=source.run_id,
+        source_kind=source.kind,
+        binding_key=binding_key,
+        channel=agent.caller.channel,
+    )
+    log = agent.service.log
+    page = await log.page(agent.caller, chosen, limit=_LOOKED_AT)
+    names = [getattr(source, name) for name in _NAMED_BY]
+    for one in page.operations:
+        is_write = one.operation_type in {OperationType.WRITE, OperationType.CORRECT}
+        is_same = one.source and [getattr(one.source, name) for name in _NAMED_BY] == names
+        if not (is_write and is_same):
+            continue
+        if one.status is OperationStatus.OK:
+            return one
+        if one.status is OperationStatus.UNKNOWN:
+            found = await agent.service.check_outcome(agent.caller, one.operation_id)
+            if found.happened:
+                check = await log.get(agent.caller, found.check_id)
+                return one.model_copy(update={"handles": check.handles})
+    return None
+
+
+def _answered(outcome: CaptureOutcome, answer: MutationAnswer) -> Captured:
+    return Captured(
+        outcome=outcome if answer.pending is None else CaptureOutcome.PENDING,
+        binding_key=answer.binding_key,
+        operation_id=answer.operation_id,
+        record_ids=tuple(one.provider_record_id for one in answer.handles),
+    )
+
+
+def _captured(outcome: CaptureOutcome, found: Resolution, earlier: Operation) -> Captured:
+    return Captured(
+        outcome=outcome,
+        binding_key=found.binding_key,
+        operation_id=earlier.operation_id,
+        record_ids=tuple(one.provider_record_id for one in earlier.handles),
+    )

@@ -1,0 +1,186 @@
+"""The clients whose hooks memtui knows how to set, and what stands in their files."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from memtui.backends.client_configs import GEMINI, codex_folder
+from memtui.channels.clients import Addition, FileChange, adding, form_of, read, removing, unchanged
+from memtui.contract import Invalid, Json, NotFound
+
+HOLDER = "hooks"
+EVENT = "EVENT"
+"""What stands in a command for the hook that is called."""
+
+_PRE, _POST = "pre-run", "post-run"
+_SECONDS = 5
+"""How long a client waits for a hook beyond the time after which that ends by itself."""
+_OURS = re.compile(rf"memtui.*\bhook ({_PRE}|{_POST})\b", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class HookClient:
+    """A client, the file that has its hooks, and the events at which it calls."""
+
+    key: str
+    name: str
+    file: Callable[[Path], Path]
+    """Its file, in a home folder."""
+    events: Mapping[str, str]
+    """By its name what is called."""
+    then: str
+    """What the person does next."""
+    grouped: bool = True
+    """Whether an event has groups of hooks, not hooks alone."""
+    milliseconds: bool = False
+    """Whether it counts its patience in them."""
+    begin: Json | None = None
+    """What a file that says nothing begins with."""
+
+    @property
+    def leaves_notes(self) -> bool:
+        """Whether it says when an answer is there."""
+        return _POST in self.events.values()
+
+    def entry(self, event: str, command: Sequence[str], most_ms: int) -> Json:
+        """Return what stands in its file for an event; the hook ends by itself after `most_ms`."""
+        words = shlex.join(self.events[event] if word == EVENT else word for word in command)
+        seconds = _SECONDS + ceil(most_ms / 1_000)
+        timeout = seconds * (1_000 if self.milliseconds else 1)
+        if not self.grouped:
+            return {"command": words, "timeout": timeout}
+        return {HOLDER: [{"type": "command", "command": words, "timeout": timeout}]}
+
+
+def _folder(variable: str, usual: Path) -> Path:
+    return Path(os.environ.get(variable) or usual)
+
+
+_CLAUDE_EVENTS = {
+    "SessionStart": _PRE,
+    "UserPromptSubmit": _PRE,
+    "Stop": _POST,
+    "SessionEnd": _POST,
+}
+CLIENTS = (
+    HookClient(
+        "claude-code",
+        "Claude Code",
+        lambda home: _folder("CLAUDE_CONFIG_DIR", home / ".claude") / "settings.json",
+        _CLAUDE_EVENTS,
+        "new sessions call it",
+    ),
+    HookClient(
+        "codex",
+        "Codex",
+        lambda home: codex_folder(home, os.environ) / "hooks.json",
+        {name: kind for name, kind in _CLAUDE_EVENTS.items() if name != "SessionEnd"},
+        "Codex runs it once you have trusted it there with /hooks",
+    ),
+    HookClient(
+        "gemini",
+        "Gemini CLI",
+        lambda home: home / GEMINI,
+        {
+            "SessionStart": _PRE,
+            "PreCompress": _PRE,
+            "BeforeAgent": _PRE,
+            "AfterAgent": _POST,
+            "SessionEnd": _POST,
+        },
+        "new sessions call it",
+        milliseconds=True,
+    ),
+    HookClient(
+        "cursor",
+        "Cursor",
+        lambda home: home / ".cursor" / "hooks.json",
+        {"sessionStart": _PRE, "preCompact": _PRE, "beforeSubmitPrompt": _PRE},
+        "new chats call it",
+        grouped=False,
+        begin={"version": 1},
+    ),
+)
+
+
+def installing(client: HookClient, path: Path, command: Sequence[str], most_ms: int) -> FileChange:
+    """Return the change that has a client call a command; EVENT in it is what is called.
+
+    The hook ends by itself after `most_ms`, and the client is told to wait a little longer.
+
+    Raises:
+        Invalid: the file cannot be read or edited, or calls memtui in another way.
+    """
+    wanted = [
+        Addition((HOLDER, event), client.entry(event, command, most_ms), listed=True)
+        for event in client.events
+    ]
+    there = _ours(client, path)
+    if there == wanted:
+        return unchanged(path)
+    if there:
+        raise Invalid(
+            f"{path} calls memtui in another way; take that out first with "
+            f"`memtui hook uninstall {client.key}`."
+        )
+    return adding(path, wanted, _begin(client))
+
+
+def uninstalling(client: HookClient, path: Path) -> FileChange:
+    """Return the change that takes memtui's hooks out again.
+
+    Raises:
+        NotFound: there are none.
+        Invalid: the file cannot be read or edited.
+    """
+    there = _ours(client, path)
+    if not there:
+        raise NotFound(f"{client.name} does not call memtui by {path}.")
+    return removing(path, there, _begin(client))
+
+
+def is_installed(client: HookClient, home: Path) -> bool:
+    """Whether a client's file calls memtui.
+
+    Raises:
+        Invalid: it cannot be read.
+    """
+    return bool(_ours(client, client.file(home)))
+
+
+def _begin(client: HookClient) -> list[Addition]:
+    return [Addition((name,), value) for name, value in (client.begin or {}).items()]
+
+
+def _ours(client: HookClient, path: Path) -> list[Addition]:
+    """Return what a file has of memtui's hooks, in the order in which it was added."""
+    events = form_of(path).load(path, read(path)).get(HOLDER)
+    held = {
+        event: entries
+        for event, entries in (events.items() if isinstance(events, dict) else ())
+        if isinstance(entries, list)
+    }
+    return [
+        Addition((HOLDER, event), entry, listed=True)
+        for event in client.events
+        for entry in held.get(event, ())
+        if _is_ours(entry)
+    ]
+
+
+def _is_ours(entry: Any) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    hooks = entry.get(HOLDER, [entry])
+    return isinstance(hooks, list) and bool(hooks) and all(map(_calls_memtui, hooks))
+
+
+def _calls_memtui(hook: Any) -> bool:
+    return isinstance(hook, dict) and bool(_OURS.search(str(hook.get("command", ""))))

@@ -1,0 +1,181 @@
+"""The note that a run leaves: what was asked, what came of it, which files were changed.
+
+It is drawn from the client's transcript without a model, so that the same transcript always gives
+the same note. Claude Code's and Codex's are read, a JSON object a line; of other clients the note
+has what they say when they call.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json
+
+from memtui.channels.hooks.calls import HookCall
+from memtui.contract import Json, Unavailable
+from memtui.json_text import spliced_json, whole
+
+NOTE_CHARS = 2_000
+"""How long a note is at most."""
+
+_READ_BYTES = 32 << 20
+"""Of a longer transcript the end is read."""
+_ASKED_CHARS = 400
+_TITLE_CHARS = 80
+_FILES = 12
+_TRIVIAL_CHARS = 200
+"""An answer this short that changed no file is nothing to remember."""
+_WRITING = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
+_PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: ([^\n\\\"]+)")
+_NOT_SAID = re.compile(r"\s*(?:<[a-z]+(?:[-_][a-z]+)+>|# AGENTS\.md instructions)")
+"""How what begins that a client says in a person's place: `<command-name>`, `<user_shell>` …"""
+_NOT_ASKED = ("isMeta", "isSidechain", "isCompactSummary")
+"""What marks a line of Claude Code's that no person wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedNote:
+    """What is to be remembered of a run."""
+
+    title: str
+    text: str
+    external_ref: str | None
+    """The transcript, and the line of the first question."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """What a transcript says, as far as it is read."""
+
+    asked: list[str] = field(default_factory=list)
+    reply: str = ""
+    files: dict[str, None] = field(default_factory=dict)
+    line: int | None = None
+
+
+def note_of(call: HookCall) -> CapturedNote | None:
+    """Return the note of a run; None where there was nothing but a trivial exchange. Blocking.
+
+    Raises:
+        Unavailable: the transcript is there, and cannot be read.
+    """
+    run = _Run()
+    try:
+        readable = call.transcript is not None and call.transcript.is_file()
+        if readable and call.transcript is not None:
+            for number, said in _lines(call.transcript):
+                _take(run, number, said)
+    except OSError as error:
+        raise Unavailable(f"The transcript cannot be read: {error.strerror}.") from error
+    asked = run.asked or ([call.prompt] if call.prompt else [])
+    reply = (call.reply or run.reply).strip()
+    if not asked or (not run.files and len(reply) < _TRIVIAL_CHARS):
+        return None
+    parts = [f"Asked: {_cut(_one_line(asked[0]), _ASKED_CHARS)}"]
+    if len(asked) > 1:
+        parts.append(f"Last asked: {_cut(_one_line(asked[-1]), _ASKED_CHARS)}")
+    if run.files:
+        more = f" and {len(run.files) - _FILES} more" if len(run.files) > _FILES else ""
+        shown = (_shown(path, call.cwd) for path in [*run.files][:_FILES])
+        parts.append(f"Files changed: {', '.join(shown)}{more}")
+    head = "\n".join(parts)
+    room = NOTE_CHARS - len(head) - len("\nResult: ")
+    text = f"{head}\nResult: {_cut(reply, room)}" if reply and room > 0 else head
+    place = f":{run.line}" if run.line else ""
+    return CapturedNote(
+        title=_cut(_one_line(asked[0]), _TITLE_CHARS),
+        text=_cut(text, NOTE_CHARS),
+        external_ref=f"{call.transcript}{place}" if readable else None,
+    )
+
+
+def _lines(path: Path) -> Iterator[tuple[int | None, Json]]:
+    """Yield the objects of a transcript with their lines; None where those are not counted."""
+    with path.open("rb") as file:
+        number: int | None = 0
+        beyond = os.fstat(file.fileno()).st_size - _READ_BYTES
+        if beyond > 0:
+            file.seek(beyond)
+            file.readline()
+            number = None
+        for raw in file:
+            number = None if number is None else number + 1
+            for said in _objects(raw):
+                yield number, said
+
+
+def _objects(line: bytes) -> list[Json]:
+    """Return the objects of a line; none: it is still being written, or of another kind."""
+    try:
+        said = from_json(line)
+    except ValueError:  # half of a character too, where a client cut a text
+        return [whole(one) for one in spliced_json(line) if one is not None]
+    return [said] if isinstance(said, dict) else []
+
+
+def _take(run: _Run, number: int | None, said: Json) -> None:
+    message = said.get("message")
+    payload = said.get("payload")
+    if isinstance(message, dict) and not any(said.get(name) for name in _NOT_ASKED):
+        _take_claude(run, number, str(said.get("type")), message.get("content"))
+    elif isinstance(payload, dict):
+        _take_codex(run, number, payload)
+
+
+def _take_claude(run: _Run, number: int | None, kind: str, content: Any) -> None:
+    blocks = _blocks([{"text": content}] if isinstance(content, str) else content)
+    if kind == "user":
+        _ask(run, number, _words(blocks))
+    elif kind == "assistant":
+        run.reply = _words(blocks) or run.reply
+        for one in blocks:
+            given = one.get("input")
+            if one.get("name") in _WRITING and isinstance(given, dict):
+                path = given.get("file_path") or given.get("notebook_path")
+                if isinstance(path, str):
+                    run.files[path] = None
+
+
+def _take_codex(run: _Run, number: int | None, payload: Json) -> None:
+    kind, role = payload.get("type"), payload.get("role")
+    if kind == "message" and role in {"user", "assistant"}:
+        words = _words(_blocks(payload.get("content")))
+        if role == "assistant":
+            run.reply = words or run.reply
+        else:
+            _ask(run, number, words)
+    elif kind in {"custom_tool_call", "function_call"}:
+        for path in _PATCHED.findall(f"{payload.get('input')}{payload.get('arguments')}"):
+            run.files[path.strip()] = None
+
+
+def _blocks(content: Any) -> list[Json]:
+    return [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+
+
+def _words(blocks: Sequence[Json]) -> str:
+    return "\n".join(text for one in blocks if isinstance(text := one.get("text"), str))
+
+
+def _ask(run: _Run, number: int | None, words: str) -> None:
+    if words.strip() and not _NOT_SAID.match(words):
+        if not run.asked:
+            run.line = number
+        run.asked = [*run.asked[:1], words]
+
+
+def _shown(path: str, cwd: str | None) -> str:
+    return _one_line(path.removeprefix(f"{cwd}/") if cwd else path)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"

@@ -1,0 +1,194 @@
+"""The MCP clients that memtui knows, and how each is told of this server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from memtui.backends import client_configs
+from memtui.backends.client_configs import codex_folder, program_folder
+from memtui.channels.clients import (
+    SKILL,
+    Addition,
+    ClientPlan,
+    FileChange,
+    adding,
+    form_of,
+    read,
+    removing,
+    unchanged,
+)
+from memtui.contract import Invalid, Json, NotFound
+
+NAME = "memtui"
+"""What the server is called in a client's configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class McpClient:
+    """A client, and where it keeps its servers."""
+
+    key: str
+    name: str
+    file: Callable[[Path], Path]
+    """Its file, in a home folder."""
+    holder: str
+    """The member of the file that holds the servers."""
+    program: str | None = None
+    """Its own command."""
+    add: tuple[str, ...] = ()
+    """What its own command adds a server with; the server's command follows."""
+    remove: tuple[str, ...] = ()
+    skill: tuple[str, ...] | None = None
+    """Where under the home folder it looks for a skill."""
+    typed: bool = False
+    """Whether an entry names its transport."""
+
+    def entry(self, command: Sequence[str]) -> Json:
+        """Return the entry of a server that a command starts."""
+        transport = {"type": "stdio"} if self.typed else {}
+        return {**transport, "command": command[0], "args": list(command[1:])}
+
+
+CLIENTS = (
+    McpClient(
+        "claude-code",
+        "Claude Code",
+        lambda home: home / client_configs.CLAUDE_CODE,
+        "mcpServers",
+        program="claude",
+        add=("mcp", "add", "--scope", "user", NAME, "--"),
+        remove=("mcp", "remove", "--scope", "user", NAME),
+        skill=(".claude", "skills"),
+        typed=True,
+    ),
+    McpClient(
+        "claude-desktop",
+        "Claude Desktop",
+        lambda home: program_folder(home, os.environ) / client_configs.CLAUDE_DESKTOP,
+        "mcpServers",
+    ),
+    McpClient(
+        "codex",
+        "Codex",
+        lambda home: codex_folder(home, os.environ) / "config.toml",
+        "mcp_servers",
+        program="codex",
+        add=("mcp", "add", NAME, "--"),
+        remove=("mcp", "remove", NAME),
+        skill=(".codex", "skills"),
+    ),
+    McpClient(
+        "cursor", "Cursor", lambda home: home / client_configs.CURSOR, "mcpServers", typed=True
+    ),
+    McpClient(
+        "vscode",
+        "VS Code",
+        lambda home: program_folder(home, os.environ) / client_configs.VS_CODE,
+        "servers",
+        typed=True,
+    ),
+    McpClient(
+        "gemini",
+        "Gemini CLI",
+        lambda home: home / client_configs.GEMINI,
+        "mcpServers",
+    ),
+    McpClient(
+        "antigravity",
+        "Antigravity",
+        lambda home: home / client_configs.ANTIGRAVITY,
+        "mcpServers",
+        skill=(".gemini", "config", "skills"),
+    ),
+)
+
+
+def installing(client: McpClient, path: Path, command: Sequence[str]) -> FileChange:
+    """Return the change that tells a client of the server.
+
+    Raises:
+        Invalid: the file cannot be read, or holds another server of this name.
+    """
+    entry = client.entry(command)
+    there = _servers(client, path).get(NAME)
+    if there == entry:
+        return unchanged(path)
+    if there is not None:
+        raise Invalid(
+            f"{client.name} has a server {NAME} already, which starts in another way ({path}); "
+            f"take it out first with `memtui mcp uninstall {client.key}`, then install this one."
+        )
+    return adding(path, [Addition((client.holder, NAME), entry)])
+
+
+def uninstalling(client: McpClient, path: Path) -> FileChange:
+    """Return the change that takes the server out again.
+
+    Raises:
+        NotFound: it is not there.
+        Invalid: the file cannot be read.
+    """
+    servers = _servers(client, path)
+    if NAME not in servers:
+        raise NotFound(f"{client.name} has no server {NAME} in {path}.")
+    return removing(path, [Addition((client.holder, NAME), servers[NAME])])
+
+
+def plan_install(client: McpClient, home: Path, command: Sequence[str], skill: str) -> ClientPlan:
+    """Return how a client is told of the server that a command starts, and of when to use it.
+
+    The client's own command is taken where it is on the path, else its file is changed. `skill` is
+    the text of a skill, for clients that look for some.
+
+    Raises:
+        Invalid: its file cannot be read, or holds another server of this name.
+    """
+    own, changes = _own(client, (*client.add, *command)), []
+    if own is None:
+        changes.append(installing(client, client.file(home), command))
+    if client.skill is not None:
+        path = _skill_path(client, home)
+        changes.append(FileChange(path, read(path), skill.encode()))
+    return ClientPlan(own, tuple(one for one in changes if one.before != one.after))
+
+
+def plan_uninstall(client: McpClient, home: Path) -> ClientPlan:
+    """Return how the server is taken out of a client again.
+
+    Raises:
+        NotFound: the client does not have it.
+    """
+    own, changes = _own(client, client.remove), []
+    if own is None:
+        changes.append(uninstalling(client, client.file(home)))
+    if client.skill is not None and (held := read(path := _skill_path(client, home))) is not None:
+        changes.append(FileChange(path, held, None))
+    return ClientPlan(own, tuple(changes))
+
+
+def is_installed(client: McpClient, home: Path) -> bool:
+    """Whether a client's file names the server.
+
+    Raises:
+        Invalid: it cannot be read.
+    """
+    return NAME in _servers(client, client.file(home))
+
+
+def _servers(client: McpClient, path: Path) -> Json:
+    servers = form_of(path).load(path, read(path)).get(client.holder)
+    return servers if isinstance(servers, dict) else {}
+
+
+def _skill_path(client: McpClient, home: Path) -> Path:
+    return home.joinpath(*(client.skill or ()), f"{NAME}-memory", SKILL)
+
+
+def _own(client: McpClient, arguments: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the client's own command, None where it has none or it is not on the path."""
+    program = shutil.which(client.program) if client.program else None
+    return (program, *arguments) if program else None

@@ -1,0 +1,366 @@
+"""The MCP server itself: tools, resources and the prompt, over stdio or streamable HTTP.
+
+Which tools are offered follows the binding's abilities, the caller's role and what is read-only.
+While somebody is connected they are looked at again every second; a change is told to clients of
+2025 by `notifications/tools/list_changed`, and to later ones on what they listen to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from time import monotonic
+from typing import IO, Any, cast
+from urllib.parse import unquote
+
+import mcp_types as types
+from anyio import wrap_file
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.session import ServerSession
+from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import DEFAULT_SESSION_IDLE_TIMEOUT
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from memtui.channels.agent import Agent
+from memtui.channels.mcp.guide import GUIDE_NAME, INSTRUCTIONS, guide
+from memtui.channels.mcp.stdio import SERVER_INFO, streams
+from memtui.channels.mcp.tools import TOOLS, Tool, call, memory_of, offered
+from memtui.context.data import DATA_NOTICE
+from memtui.contract import MemtuiError, NotFound
+from memtui.service import Capture, ContextRequest
+
+Context = ServerRequestContext[Any, Any]
+AgentOf = Callable[[Context], Awaitable[Agent]]
+"""Says on whose behalf a request comes. Raises `Denied`."""
+
+DOOR = "mcp"
+CONTEXT_URI = "memory://context"
+_RECORD_URI = "memory://record/"
+_LOOK_SECONDS = 1.0
+_CLIENT_CHARACTERS = 100
+_CHARACTERS_OF = {"claude-code": 24_000}
+"""How long an answer a client shows its model whole, where that is more than others do."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class _Listeners:
+    """Who is to be told when the tools of one agent change."""
+
+    agent: Agent
+    told: tuple[str, ...] = ()
+    """The names of the tools as they were last listed."""
+    sessions: dict[str, tuple[ServerSession, float]] = field(default_factory=dict)
+    """By its id a client's session and when it last asked; over stdio there is one, without id."""
+    streams: int = 0
+    """How many listen in the way of later clients."""
+    bus: InMemorySubscriptionBus = field(default_factory=InMemorySubscriptionBus)
+    handler: ListenHandler = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.handler = ListenHandler(self.bus)
+
+    def drop_idle(self) -> None:
+        """Forget sessions that the transport has ended meanwhile."""
+        now = monotonic()
+        ended = [
+            name
+            for name, (_, asked_at) in self.sessions.items()
+            if name and now - asked_at > DEFAULT_SESSION_IDLE_TIMEOUT
+        ]
+        for name in ended:
+            del self.sessions[name]
+
+
+class _Protocol(Server[Any]):
+    """Says in every transport that its tools change."""
+
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *others: Any, **named: Any
+    ) -> InitializationOptions:
+        """Describe the server."""
+        told = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(told, *others, **named)
+
+
+class MemoryServer:
+    """One company's memories as an MCP server, to each agent those that are its to see."""
+
+    def __init__(self, agent_of: AgentOf) -> None:
+        self._agent_of = agent_of
+        self._listeners: dict[object, _Listeners] = {}
+        self.protocol = _Protocol(
+            SERVER_INFO["name"],
+            version=SERVER_INFO["version"],
+            title=SERVER_INFO["title"],
+            instructions=INSTRUCTIONS,
+            get_tool_input_schema=_input_schemas().get,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+            on_subscriptions_listen=self._listen,
+        )
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Look for changes of the tools, and tell of them."""
+        task = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            for key, one in list(self._listeners.items()):
+                one.drop_idle()
+                if one.sessions or one.streams:
+                    await self._look(one)
+                else:
+                    del self._listeners[key]
+
+    async def _look(self, listeners: _Listeners) -> None:
+        names = _names(await offered(listeners.agent))
+        if names == listeners.told:
+            return
+        listeners.told = names
+        await listeners.bus.publish(ToolsListChanged())
+        for session, _ in list(listeners.sessions.values()):
+            await session.send_tool_list_changed()
+
+    async def _agent(self, context: Context) -> tuple[Agent, _Listeners]:
+        try:
+            agent = await self._agent_of(context)
+        except MemtuiError as error:
+            raise MCPError(types.INVALID_REQUEST, str(error)) from error
+        await agent.service.agents.seen(
+            agent.caller,
+            agent.scope,
+            _client(context),
+            may_vanish=context.request is not None,
+        )
+        agent = replace(agent, answer_characters=_answer_characters(agent, context))
+        key = agent.caller.model_copy(update={"run_id": None}), agent.scope
+        listeners = self._listeners.setdefault(key, _Listeners(agent))
+        if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            headers = getattr(context.request, "headers", {})
+            name = headers.get("mcp-session-id", "")
+            listeners.sessions[name] = context.session, monotonic()
+        return agent, listeners
+
+    async def _list_tools(
+        self, context: Context, _: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        agent, listeners = await self._agent(context)
+        tools = await offered(agent)
+        listeners.told = _names(tools)
+        return types.ListToolsResult(tools=[_described(tool) for tool in tools])
+
+    async def _listen(
+        self, context: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        agent, listeners = await self._agent(context)
+        if not listeners.told:
+            listeners.told = _names(await offered(agent))
+        listeners.streams += 1
+        try:
+            return await listeners.handler(context, params)
+        finally:
+            listeners.streams -= 1
+
+    async def _call_tool(
+        self, context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        agent, _ = await self._agent(context)
+        try:
+            reply = await call(agent, params.name, params.arguments or {})
+        except NotFound as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        except Exception:  # noqa: BLE001 - the outermost boundary: no traceback to a client
+            _log.exception("the tool %s failed", params.name)
+            raise MCPError(types.INTERNAL_ERROR, _FAULT) from None
+        value = reply.value
+        return types.CallToolResult(
+            content=[types.TextContent(text=reply.text)],
+            structured_content=value and value.model_dump(mode="json", exclude_none=True),
+            is_error=value is None,
+        )
+
+    async def _list_resources(
+        self, context: Context, _: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        await self._agent(context)
+        delivered = types.Resource(
+            uri=CONTEXT_URI,
+            name="context",
+            title="What is remembered for this run",
+            description="The facts that a run is told before it starts, as they are delivered.",
+            mime_type="text/markdown",
+        )
+        return types.ListResourcesResult(resources=[delivered])
+
+    async def _list_templates(
+        self, context: Context, _: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        await self._agent(context)
+        record = types.ResourceTemplate(
+            uri_template=_RECORD_URI + "{id}",
+            name="record",
+            title="A memory",
+            description="One memory by its id. " + DATA_NOTICE,
+            mime_type="text/plain",
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[record])
+
+    async def _read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        agent, _ = await self._agent(context)
+        try:
+            kind, text = await _resource(agent, params.uri)
+        except MemtuiError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        contents = types.TextResourceContents(uri=params.uri, mime_type=kind, text=text)
+        return types.ReadResourceResult(contents=[contents])
+
+    async def _list_prompts(
+        self, context: Context, _: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        await self._agent(context)
+        prompt = types.Prompt(
+            name=GUIDE_NAME,
+            title="How to use this memory",
+            description="When to search, to note and to correct.",
+        )
+        return types.ListPromptsResult(prompts=[prompt])
+
+    async def _get_prompt(
+        self, context: Context, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        agent, _ = await self._agent(context)
+        if params.name != GUIDE_NAME:
+            raise MCPError(types.INVALID_PARAMS, f"There is one prompt here, {GUIDE_NAME}.")
+        tools = _names(await offered(agent))
+        text = types.TextContent(text=guide(tools, captured=await _captures_runs(agent)))
+        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=text)])
+
+
+_FAULT = "memtui ran into an internal error; the details are in its log file."
+
+
+def _client(context: Context) -> str | None:
+    """Return what program calls, as it says itself."""
+    told = context.session.client_params
+    if told is None:
+        return None
+    return f"{told.client_info.name} {told.client_info.version}"[:_CLIENT_CHARACTERS].strip()
+
+
+def _answer_characters(agent: Agent, context: Context) -> int:
+    told = context.session.client_params
+    known = _CHARACTERS_OF.get(told.client_info.name) if told else None
+    return agent.service.settings.mcp_answer_characters or known or agent.answer_characters
+
+
+def _names(tools: list[Tool]) -> tuple[str, ...]:
+    return tuple(tool.name for tool in tools)
+
+
+async def _captures_runs(agent: Agent) -> bool:
+    """Whether the agent's runs leave notes by themselves. Asks nothing of a provider."""
+    try:
+        return Capture.POST_RUN in (await agent.resolve()).captures
+    except MemtuiError:
+        return False
+
+
+def _input_schemas() -> dict[str, Mapping[str, Any]]:
+    return {tool.name: _described(tool).input_schema for tool in TOOLS}
+
+
+@cache
+def _described(tool: Tool) -> types.Tool:
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.takes.model_json_schema(),
+        output_schema=tool.gives.model_json_schema(mode="serialization"),
+        annotations=types.ToolAnnotations(
+            title=tool.title,
+            read_only_hint=tool.reads_only,
+            destructive_hint=tool.destroys,
+            idempotent_hint=tool.idempotent,
+            open_world_hint=False,
+        ),
+    )
+
+
+async def _resource(agent: Agent, uri: str) -> tuple[str, str]:
+    """Return the media type and the text of a resource.
+
+    Raises:
+        NotFound: there is none at this address, or no such memory.
+    """
+    if uri == CONTEXT_URI:
+        settings = agent.service.settings
+        request = ContextRequest(
+            scope=agent.scope,
+            model=settings.context_model,
+            budget=settings.context_budget,
+            binding_key=agent.binding_key,
+            delivered=True,
+            source=agent.source,
+        )
+        return "text/markdown", (await agent.service.context(agent.caller, request)).text
+    if not uri.startswith(_RECORD_URI):
+        raise NotFound(f"There are {CONTEXT_URI} and {_RECORD_URI}ID here.")
+    name = unquote(uri.removeprefix(_RECORD_URI))
+    answer = await agent.service.get(agent.caller, name, agent.scope, binding_key=agent.binding_key)
+    return "text/plain", memory_of(answer.record).words()
+
+
+async def serve_stdio(agent: Agent, run_of: Callable[[], str | None]) -> None:
+    """Serve one client on standard input and output until it closes them.
+
+    `run_of` says which run the client is in now, where a hook of it has said so; it may block.
+
+    Raises:
+        BrokenPipeError: the client went without reading an answer.
+    """
+    last = agent
+
+    async def agent_of(_: Context) -> Agent:
+        nonlocal last
+        found = agent.in_run(await asyncio.to_thread(run_of))
+        before, last = last, found
+        if found.caller != before.caller:
+            await agent.service.agents.left(before.caller)
+        return found
+
+    server = MemoryServer(agent_of)
+    files = wrap_file(cast("IO[str]", streams()))
+    options = server.protocol.create_initialization_options(NotificationOptions(tools_changed=True))
+    try:
+        async with stdio_server(files, files) as (incoming, outgoing), server.watching():
+            await server.protocol.run(incoming, outgoing, options)
+    except BaseExceptionGroup as group:
+        if group.split(BrokenPipeError)[1] is None:
+            raise BrokenPipeError from group
+        raise

@@ -1,0 +1,241 @@
+"""The server of `memtui web`: for one person, in a browser of this machine.
+
+Whoever knows the address gets in, once: its token is exchanged for a cookie and is spent. Every
+other request needs the cookie, and a Host and Origin that are this server's own, so that no other
+site that the browser shows can reach it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import secrets
+import signal
+from asyncio.subprocess import PIPE, Process, create_subprocess_exec
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from textual_serve.app_service import AppService
+from textual_serve.server import Server, to_int
+
+from memtui.channels.listening import Listener
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_log = logging.getLogger(__name__)
+_OWN = Path(__file__).parent
+_MOST_TABS = 8
+_GONE_SECONDS = 60.0
+"""How long no tab may be open before it counts as left; a page that is loaded again has none."""
+_STOP_SECONDS = 10.0
+_MOST_CELLS = 1_000
+"""How many columns or rows a tab may say that it has: an app fills memory by its size."""
+_MOST_MESSAGE_BYTES = 1 << 18
+"""The longest message of a page, such as a text that is pasted; a longer one ends its tab."""
+_USED = (
+    "This address was used already, or is not the one that memtui web printed; stop memtui web and "
+    "start it again for another."
+)
+_FOREIGN = "This request does not come from a page of memtui web itself."
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",  # a page that it opens cannot lead it elsewhere
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": (
+        "default-src 'self'; connect-src 'self' {sockets}; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    ),
+}
+
+
+class Tab(AppService):
+    """The app's process of one tab."""
+
+    def __init__(self, arguments: Sequence[str], **options: Any) -> None:
+        super().__init__("", **options)
+        self._arguments = arguments
+        self._stopping = False
+        self.left = False
+        """Whether the person left the app in it."""
+
+    def _build_environment(self, width: int = 80, height: int = 24) -> dict[str, str]:
+        built: dict[str, str] = super()._build_environment(width, height)
+        return built | {"TEXTUAL_DRIVER": "memtui.channels.web.driver:TabDriver"}
+
+    async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
+        self._process = process = await create_subprocess_exec(
+            *self._arguments,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            env=self._build_environment(width, height),
+            start_new_session=True,  # ctrl+c is for the server, which then stops it in order
+        )
+        self._stdin = process.stdin
+        return process
+
+    async def start(self, width: int, height: int) -> None:
+        """Start the app in a size that it can have."""
+        await super().start(_cells(width), _cells(height))
+
+    async def set_terminal_size(self, width: int, height: int) -> None:
+        """Give the app a size that it can have."""
+        await super().set_terminal_size(_cells(width), _cells(height))
+
+    async def on_meta(self, data: bytes) -> None:
+        """Note that the person left, before the tab is told."""
+        is_exit = json.loads(data)["type"] == "exit"
+        self.left = self.left or (is_exit and not self._stopping)
+        await super().on_meta(data)
+
+    async def stop(self) -> None:
+        """Leave the app, which remembers where it was; end it where that takes too long."""
+        self._stopping = True
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await super().stop()
+            if self._process is not None:  # it still writes where it was
+                await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
+        except TimeoutError:
+            _log.warning("The app of a tab did not end, and was killed.")
+        finally:  # also where the server's own time to stop is over
+            if self._process is not None and self._process.returncode is None:
+                with suppress(ProcessLookupError):
+                    self._process.kill()
+        if self._process is not None:
+            await self._process.wait()
+
+
+def _cells(number: object) -> int:
+    if not isinstance(number, int):
+        raise TypeError(f"A size is a whole number, not {number!r}")
+    return max(1, min(number, _MOST_CELLS))
+
+
+class WebServer(Server):
+    """Serves the app to who has its address; `run` it until it was left."""
+
+    def __init__(self, arguments: Sequence[str], listener: Listener) -> None:
+        """Serve what the command line `arguments` starts."""
+        super().__init__("memtui", public_url=listener.url, templates_path=str(_OWN))
+        self._arguments = arguments
+        self._listener = listener
+        self._host = listener.url.removeprefix("http://")
+        self._token: str | None = secrets.token_urlsafe(32)
+        self._key = secrets.token_urlsafe(32)
+        self._cookie = f"memtui-{listener.url.rpartition(':')[2]}"  # a host's ports share cookies
+        self._ended = asyncio.Event()
+        self._open: set[web.WebSocketResponse] = set()
+        self._going: asyncio.TimerHandle | None = None
+
+    @property
+    def address(self) -> str:
+        """What opens the app in a browser, once."""
+        return f"{self.public_url}/?token={self._token}"
+
+    async def run(self) -> None:
+        """Serve until the person left the app, its last tab is gone, or a signal asks to end."""
+
+        @web.middleware
+        async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+            return await self._guarded(request, handler)
+
+        app = await self._make_app()
+        app.middlewares.append(guarded)
+        app.router.add_get("/page.js", self._handle_script)
+        app.on_response_prepare.append(self._add_headers)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=2 * _STOP_SECONDS)
+        await runner.setup()
+        loop = asyncio.get_running_loop()
+        signals = signal.SIGINT, signal.SIGTERM
+        for one in signals:
+            loop.add_signal_handler(one, self._ended.set)
+        try:
+            await web.SockSite(runner, self._listener.socket).start()
+            await self._ended.wait()
+        finally:
+            await runner.cleanup()
+            for one in signals:
+                loop.remove_signal_handler(one)
+
+    async def on_startup(self, app: web.Application) -> None:
+        """Print nothing: the command says where it serves."""
+
+    async def on_shutdown(self, app: web.Application) -> None:  # noqa: ARG002 - aiohttp gives it
+        """Close the tabs' connections, which leaves their apps."""
+        await asyncio.gather(*(one.close() for one in tuple(self._open)))
+
+    async def _handle_script(self, _: web.Request) -> web.FileResponse:
+        return web.FileResponse(_OWN / "page.js")
+
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        may_lack = "" if request.path == "/ws" else self.public_url  # as an address that is typed
+        origin = request.headers.get("Origin", may_lack)
+        if request.host != self._host or origin != self.public_url:
+            return web.Response(status=403, text=_FOREIGN)
+        token = request.query.get("token")
+        if request.path == "/" and token is not None and request.method == "GET":
+            return self._let_in(token)
+        held = request.cookies.get(self._cookie, "")
+        if not hmac.compare_digest(held.encode(), self._key.encode()):
+            return web.Response(status=403, text=_USED)
+        return await handler(request)
+
+    def _let_in(self, token: str) -> web.Response:
+        """Exchange the token for the cookie, and lead to the address without it."""
+        if self._token is None or not hmac.compare_digest(token.encode(), self._token.encode()):
+            return web.Response(status=403, text=_USED)
+        self._token = None
+        answer = web.Response(status=303, headers={"Location": "/"})
+        answer.set_cookie(self._cookie, self._key, httponly=True, samesite="Strict", path="/")
+        return answer
+
+    async def _add_headers(self, _: web.Request, response: web.StreamResponse) -> None:
+        for name, value in _HEADERS.items():
+            response.headers[name] = value.format(sockets=f"ws://{self._host}")
+
+    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+        """Run the app for a tab until either is gone."""
+        if len(self._open) >= _MOST_TABS:
+            raise web.HTTPServiceUnavailable(text=f"At most {_MOST_TABS} tabs can be open.")
+        socket = web.WebSocketResponse(heartbeat=15, max_msg_size=_MOST_MESSAGE_BYTES)
+        await socket.prepare(request)
+        tab = Tab(
+            self._arguments,
+            write_bytes=socket.send_bytes,
+            write_str=socket.send_str,
+            close=socket.close,
+            download_manager=self.download_manager,
+        )
+        self._came(socket)
+        try:
+            size = (to_int(request.query.get(name, ""), 80) for name in ("width", "height"))
+            await tab.start(*size)
+            await self._process_messages(socket, tab)
+        except (ValueError, LookupError, TypeError, AssertionError) as error:
+            _log.warning("A tab sent an invalid message: %s", error)
+        finally:
+            await tab.stop()
+            self._went(socket, left=tab.left)
+        return socket
+
+    def _came(self, socket: web.WebSocketResponse) -> None:
+        self._open.add(socket)
+        if self._going is not None:
+            self._going.cancel()
+            self._going = None
+
+    def _went(self, socket: web.WebSocketResponse, *, left: bool) -> None:
+        self._open.discard(socket)
+        if self._open:
+            return
+        if left:
+            self._ended.set()
+        else:
+            self._going = asyncio.get_running_loop().call_later(_GONE_SECONDS, self._ended.set)

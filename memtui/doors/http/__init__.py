@@ -1,1 +1,0 @@
-"""The HTTP doors: servers of the contracts that other programs speak (extra `server`)."""

@@ -1,1 +1,0 @@
-"""The door for a browser of this machine: the terminal app, one process a tab."""

@@ -1,0 +1,310 @@
+"""A record on its way: its fields as hashes, and the migration record in its metadata.
+
+A destination may have no field for something, such as an expiry. The migration record then keeps
+it, and whoever reads the record through `unpack` sees it as it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any
+
+from pydantic import ConfigDict, ValidationError
+
+from memtui.contract import Capabilities, Json, Model, Problem, Record, WriteRequest, owner_of
+from memtui.service.fact_limits import FACT
+from memtui.service.operations import redact_write
+from memtui.service.undo import as_write
+
+FIELDS = (
+    "text", "kind", "title", "summary", "topic", "tags", "created_at", "created_by", "expires_at",
+    "pinned", "valid_from", "valid_to", "source", "scope", "metadata",
+)  # fmt: skip
+"""What is compared. A record's id, revision, place and time of change are its provider's own."""
+_STANDS_IN = "\N{REPLACEMENT CHARACTER}"
+_BYTES = 8
+_WORDS = {"expires_at": "expiry", "pinned": "pin", "valid_to": "valid until"}
+
+
+class Loss(Model):
+    """What the destination does not keep as the source has it."""
+
+    what: str
+    records: int
+    carried: bool
+    """True: it travels in the metadata, and a migration back restores it."""
+    filled: bool = False
+    """Nobody knows it of these records, and the destination fills it in."""
+
+    @property
+    def fate(self) -> str:
+        """What becomes of it, for a person."""
+        if self.filled:
+            return "not known, and filled in by the destination"
+        return "carried in the metadata" if self.carried else "lost"
+
+
+def losses(records: Counter[str], *, carried: bool) -> Iterator[Loss]:
+    """Yield what so many records lose, by the name of the field."""
+    for name in (*FIELDS, "id"):
+        if records[name]:
+            what = _WORDS.get(name, name.replace("_", " "))
+            yield Loss(what=what, records=records[name], carried=carried)
+
+
+def fields_held(record: Record, names: Collection[str]) -> list[str]:
+    """Return those of some fields in which a record has something to lose."""
+    held = [name for name in names if getattr(record, name) not in (None, False, "", (), {})]
+    return [name for name in held if name != "kind" or record.kind != FACT]
+
+
+def unable(can: Capabilities) -> set[str]:
+    """Return the fields that a provider of these abilities has no place for."""
+    able = {
+        "expires_at": can.expiry,
+        "pinned": can.pin,
+        "valid_from": can.validity,
+        "valid_to": can.validity,
+        "summary": can.summaries,
+    }
+    return {name for name, is_able in able.items() if not is_able}
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """Return the compared fields as JSON values."""
+    return record.model_dump(mode="json", include=set(FIELDS))
+
+
+def prints_of(record: Record) -> bytes:
+    """Return one hash a field, in the order of `FIELDS`."""
+    held = as_json(record)
+    return b"".join(_hash(held[name], _BYTES) for name in FIELDS)
+
+
+def print_of(prints: bytes, name: str) -> bytes:
+    """Return one field's hash."""
+    start = FIELDS.index(name) * _BYTES
+    return prints[start : start + _BYTES]
+
+
+def digest_of(prints: bytes) -> str:
+    """Return the one hash of a whole record."""
+    return blake2b(prints, digest_size=16).hexdigest()
+
+
+def differing(left: bytes, right: bytes) -> tuple[str, ...]:
+    """Return the names of the fields that are not the same."""
+    return tuple(name for name in FIELDS if print_of(left, name) != print_of(right, name))
+
+
+def is_empty(prints: bytes, name: str) -> bool:
+    """Tell whether an optional field, or a list, holds nothing."""
+    return print_of(prints, name) in _EMPTY
+
+
+def identity_of(binding_key: str, record_id: str) -> str:
+    """Return the name of a record of a binding, of one length whatever its id."""
+    return _hash([binding_key, record_id], 16).hex()
+
+
+def _hash(value: object, size: int) -> bytes:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
+    return blake2b(text.encode(), digest_size=size).digest()
+
+
+_NOTHING: tuple[object, ...] = (None, [], {}, "")
+_EMPTY = frozenset(_hash(value, _BYTES) for value in _NOTHING)
+KEY = "memtui_migrated_from"
+
+
+class MigrationRecord(Model):
+    """Where a record was migrated from."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    binding: str
+    record_id: str
+    """Its id in that binding."""
+    revision: str | None = None
+    """Its revision there when it was migrated."""
+    identity: str
+    """The hash of binding and id, which no redaction changes."""
+    state: str
+    """The hash of the record as it was migrated."""
+    origin_id: str
+    """The id that it had first, however often it moved since."""
+    kept: str = "{}"
+    """JSON: the fields that the destination cannot hold."""
+    added: tuple[str, ...] = ()
+    """The metadata that the destination adds of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A record as it was where it came from first."""
+
+    record: Record
+    prints: bytes
+    migration_record: MigrationRecord | None = None
+    redacted: tuple[str, ...] = ()
+    """Labels of the secrets that a migration takes out of it."""
+    endpoints: datetime | None = None
+    """When it expires, where its provider does not know."""
+
+    @property
+    def record_id(self) -> str:
+        """The record's id in the binding that holds it."""
+        return self.record.handle.provider_record_id
+
+
+def unpack(record: Record) -> Envelope:
+    """Return a record without its migration record, and with the fields that this one keeps."""
+    try:
+        migration_record = MigrationRecord.model_validate(record.metadata[KEY])
+    except (KeyError, ValidationError):
+        return Envelope(record, prints_of(record))
+    own = {
+        name: value
+        for name, value in record.metadata.items()
+        if name != KEY and name not in migration_record.added
+    }
+    kept = _kept(migration_record)
+    try:
+        said = {name: value for name, value in kept.items() if name != "text"}
+        whole = Record.model_validate({**dict(record), "metadata": own, **said})
+    except ValidationError:
+        return Envelope(record, prints_of(record))
+    if _as_blank(kept) and record.text == stand_in(whole):
+        whole = whole.model_copy(update={"text": kept["text"]})
+    same_company = whole.scope.company_id == record.scope.company_id
+    if not same_company or owner_of(whole.scope) != owner_of(record.scope):
+        # Anybody can write metadata, and nobody may move a record to another owner by it.
+        whole = whole.model_copy(update={"scope": record.scope})
+    endpoints = whole.expires_at if "expires_at" in kept else None
+    return Envelope(whole, prints_of(whole), migration_record, endpoints=endpoints)
+
+
+def stand_in(record: Record) -> str:
+    """Return what is written in the place of a blank text, which few providers take."""
+    return record.summary or record.title or "(no text)"
+
+
+def _as_blank(kept: Json) -> bool:
+    text = kept.get("text")
+    return isinstance(text, str) and not text.strip()
+
+
+def unpack_clean(record: Record) -> Envelope:
+    """Return a record as `unpack` does, without the secrets that may not leave (seed 001)."""
+    envelope = unpack(record)
+    clean, labels = redact_write(_written(envelope.record, None))
+    if not labels:
+        return envelope
+    changed = envelope.record.model_copy(
+        update={
+            "text": clean.content if envelope.record.text.strip() else envelope.record.text,
+            "source": clean.source,
+            **{
+                name: getattr(clean, name) for name in ("title", "summary", "kind", "topic", "tags")
+            },
+            "metadata": clean.metadata,
+        }
+    )
+    return Envelope(
+        changed, prints_of(changed), envelope.migration_record, labels, envelope.endpoints
+    )
+
+
+def why_left(record: Record, problems: Collection[Problem]) -> str | None:
+    """Return why a record is not copied; None: nothing is known against it.
+
+    Of one that cannot be read whole, a copy would lack what could not be read, and nobody would
+    know it.
+    """
+    if record.problem:
+        return f"{record.problem} Fix its file first."
+    if not problems or record.location is None or _STANDS_IN not in record.model_dump_json():
+        return None
+    path = record.location.path
+    if not any(one.location and one.location.path == path for one in problems):
+        return None
+    return "Bytes of its file are not UTF-8 and would be lost; save the file as UTF-8 first."
+
+
+def living(records: Iterable[Record], read: Callable[[Record], Envelope]) -> list[Envelope]:
+    """Return records as `read` gives them, without those that should have expired."""
+    now = datetime.now(UTC)
+    return [
+        envelope
+        for envelope in map(read, records)
+        if envelope.endpoints is None or envelope.endpoints > now
+    ]
+
+
+def pack(
+    envelope: Envelope,
+    source_key: str,
+    destination_key: str,
+    lost: Iterable[str],
+    added: Iterable[str],
+) -> WriteRequest:
+    """Return the write that stores a record elsewhere, its migration record in the metadata.
+
+    `lost` are the fields that the destination cannot hold, `added` the metadata it adds.
+    """
+    record = envelope.record
+    unsent = {name for name in _FILLED if not getattr(record, name)}
+    held = as_json(record)
+    is_blank = not record.text.strip()
+    kept = {
+        name: held[name]
+        for name in FIELDS
+        if (name in {*lost, *unsent} if name != "text" else is_blank)
+    }
+    origin_id = (
+        envelope.migration_record.origin_id if envelope.migration_record else envelope.record_id
+    )
+    migration_record = MigrationRecord(
+        binding=source_key,
+        record_id=envelope.record_id,
+        revision=record.revision,
+        identity=identity_of(source_key, envelope.record_id),
+        state=digest_of(envelope.prints),
+        origin_id=origin_id,
+        kept=json.dumps(kept, sort_keys=True),
+        added=tuple(sorted(set(added) - record.metadata.keys())),
+    )
+    request = _written(record, destination_key)
+    stamp = migration_record.model_dump(mode="json", exclude_defaults=True)
+    update: Json = {"record_id": origin_id, "metadata": {**record.metadata, KEY: stamp}}
+    update |= {name: value for name, value in _WITHOUT.items() if name in kept}
+    return request.model_copy(update=update)
+
+
+def _written(record: Record, binding_key: str | None) -> WriteRequest:
+    """Return the write of a record; what has no text says its stand-in."""
+    text = record.text if record.text.strip() else stand_in(record)
+    return as_write(record.model_copy(update={"text": text}), binding_key)
+
+
+_FILLED = ("source", "created_at", "created_by")
+"""What a destination may fill in where nobody knows it."""
+_WITHOUT: Json = {
+    "expires_at": None, "pinned": False, "valid_from": None, "valid_to": None, "summary": None,
+}  # fmt: skip
+"""What is not asked of a destination that cannot do it."""
+
+
+def _kept(migration_record: MigrationRecord) -> Json:
+    try:
+        kept = json.loads(migration_record.kept)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(kept, dict):
+        return {}
+    return {name: value for name, value in kept.items() if name in FIELDS}

@@ -1,0 +1,307 @@
+"""Two bindings kept in sync: what a sync would do, the sync itself, and its conflicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.binding import BindingType
+from textual.content import Content
+
+from memtui.contract import MemtuiError
+from memtui.screens.base import conversation
+from memtui.screens.dialogs import Confirm
+from memtui.screens.migration import StepRow, columns, progress_content, row_content
+from memtui.screens.modal import RunScreen
+from memtui.widgets import format as fmt
+from memtui.widgets.detail_lines import Line, diff_lines, heading, joined, labelled, record_words
+from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
+from memtui.widgets.keys import bindings_for
+from memtui.widgets.rows import AppendedRows
+from memtui.widgets.virtual_list import VirtualList
+
+if TYPE_CHECKING:
+    from memtui.migration.endpoints import Endpoints
+    from memtui.migration.moving import MigrationProgress
+    from memtui.migration.syncing import Divided, Synced
+    from memtui.screens.state import AppState
+    from memtui.service.answers import BindingView
+
+_Step = Callable[["Endpoints"], Coroutine[Any, Any, "Synced"]]
+_CHANGES = "sync left right both delete rebuild"
+
+
+class InSyncScreen(RunScreen[StepRow]):
+    """Keep two bindings in sync; what would be done is shown first, and deletions need a yes."""
+
+    ACTION_GROUP = "in_sync"
+    NOUN = "row"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_for("in_sync")
+
+    def __init__(self, state: AppState, left: BindingView, right: BindingView) -> None:
+        super().__init__(state)
+        self._left, self._right = left, right
+        self._rows: AppendedRows[StepRow] = AppendedRows(lambda row: str(row.number))
+        self._found: Synced | None = None
+        self._status = Content("")
+
+    def make_list(self) -> VirtualList[StepRow]:
+        """Return the list; conflicts lead it."""
+        return VirtualList(columns(), self._rows, name="in-step-list")
+
+    @property
+    def _conflict(self) -> Divided | None:
+        """The conflict under the cursor."""
+        row, found = self.rows_list.current, self._found
+        if row is None or found is None or row.number >= len(found.conflicts):
+            return None
+        return found.conflicts[row.number]
+
+    @property
+    def _held(self) -> int:
+        return sum(len(one.record_ids) for one in self._found.held_back) if self._found else 0
+
+    def draw_head(self, width: int) -> Content:
+        """Return the two bindings, and what goes on."""
+        del width
+        endpoints = (f"{one.provider_key}·{one.key}" for one in (self._left, self._right))
+        names = Content(" ⇄ ").join(display(one, limit=100, style=STRONG) for one in endpoints)
+        return lines([line("keep in sync", names), self._status])
+
+    def draw_row(self, width: int) -> Content:
+        """Return the row under the cursor, a conflict with both sides."""
+        if (one := self._conflict) is None:
+            return row_content(self.rows_list.current, width)
+        return conflict_content(one, (self._left.key, self._right.key), width)
+
+    def labels(self) -> dict[str, str]:
+        """Return footer words for the moment."""
+        return {
+            "in_sync.left": f"keep {self._left.key}",
+            "in_sync.right": f"keep {self._right.key}",
+            "in_sync.both": "keep both",
+        }
+
+    def refusal(self, verb: str) -> str:
+        """Return why something cannot be done now."""
+        locked = next((one.key for one in (self._left, self._right) if one.read_only), "")
+        lacks = bool(self._found and any(x.key == self._left.key for x in self._found.held_back))
+        reasons = (
+            ("stop", not self.stoppable, "Nothing is running."),
+            ("copy", self.rows_list.current is None, self.none_selected),
+            (f"look {_CHANGES}", self.run.busy, "Wait until this is done; x stops it."),
+            (_CHANGES, locked, f"The binding {locked} is read-only; w on it in Bindings opens it."),
+            (_CHANGES, self._found is None, "See what would be done first; p shows it."),
+            ("left right both", self._conflict is None, "No conflict is selected."),
+            ("delete", not self._held, "No deletion is held back."),
+            ("rebuild", not lacks, f"{self._right.key} lacks nothing that it held."),
+        )
+        return next((why for verbs, holds, why in reasons if holds and verb in verbs.split()), "")
+
+    def on_mount(self) -> None:
+        """Say at once what would be done."""
+        self.action_look()
+
+    def _take(
+        self, step: _Step, waiting: str, *, done: Callable[[Synced], None] | None = None
+    ) -> None:
+        """Open both bindings, take a step, and show what came of it."""
+        from memtui.migration.endpoints import open_endpoints
+
+        session, keys = self.session, (self._left.key, self._right.key)
+
+        async def work() -> Synced:
+            endpoints = await open_endpoints(session.service, session.caller, *keys)
+            self._left, self._right = endpoints.source, endpoints.destination
+            return await step(endpoints)
+
+        def show(found: Synced) -> None:
+            self._found = found
+            self._rows.replace(
+                [replace(row, number=number) for number, row in enumerate(rows_of(found))]
+            )
+            self.rows_list.show(self._rows)
+            self.rows_list.go_to(0)
+            self._status = status_words(found)
+            self.ended()
+
+        def broken(status: Content, *notice: str) -> None:
+            self._found = None
+            self._rows.replace([])
+            self.rows_list.show(self._rows)
+            self._status, self.rows_list.notice = status, notice
+            self.ended()
+
+        def failed(error: MemtuiError) -> None:
+            words = display(f"✗ {error}", limit=600, style=BAD)
+            broken(words, f"✗ {error}", "p tries again, esc goes back.")
+
+        def stopped() -> None:
+            words = "Stopped; what was done stays, and p continues."
+            broken(display("stopped", style=WARN), words)
+
+        self._status = display(f"… {waiting}", style=WARN)
+        self.run.start(work, done=done or show, stopped=stopped, failed=failed)
+        self.draw()
+
+    def action_look(self) -> None:
+        """Say what would be done; nothing is written."""
+        from memtui.migration.syncing import sync
+
+        data = self.state.paths.data
+        self.rows_list.notice = ("Reading both sides …", "Nothing is written yet.")
+        self._take(lambda endpoints: sync(endpoints, data, dry_run=True), "reading both sides")
+
+    def action_sync(self) -> None:
+        """Sync both; what is held back stays."""
+        self._sync()
+
+    def _sync(self, **how: Any) -> None:
+        from memtui.migration.syncing import sync
+
+        data = self.state.paths.data
+
+        def progress(now: MigrationProgress) -> None:
+            if self.is_attached and self.stoppable:
+                self._status = progress_content("syncing", now)
+                self.draw()
+
+        self._take(partial(sync, data=data, report=progress, **how), "reading both sides")
+
+    @conversation
+    async def action_delete(self) -> None:
+        """Let the deletions pass that are held back, after a yes."""
+        found, number = self._found, self._held
+        if found is None:
+            return
+        where = ", ".join(f"{len(x.record_ids):,} from {x.key}" for x in found.held_back)
+        question = Confirm(
+            f"Delete {fmt.counted(number, 'record')}: {where}?",
+            verb="delete",
+            detail="\n".join(one.reason for one in found.held_back)
+            + "\nThe rest is synced too. Each deletion can be undone.",
+            otherwise="leave them",
+        )
+        if await self.ask(question):
+            self._sync(delete=number)
+
+    @conversation
+    async def action_rebuild(self) -> None:
+        """Write again what the second binding lacks, after a yes."""
+        question = Confirm(
+            f"Write again into {self._right.key} what it lacks of {self._left.key}?",
+            verb="write it",
+            detail="Facts get their history too. Nothing is deleted.",
+            otherwise="leave it",
+        )
+        if await self.ask(question):
+            self._sync(rebuild=True)
+
+    def action_left(self) -> None:
+        """Decide the conflict: the first binding's version stays."""
+        self._decide(0)
+
+    def action_right(self) -> None:
+        """Decide the conflict: the second binding's version stays."""
+        self._decide(1)
+
+    def action_both(self) -> None:
+        """Decide the conflict: both versions stay, as two records."""
+        self._decide(None)
+
+    def _decide(self, kept: int | None) -> None:
+        from memtui.migration.syncing import BOTH, resolve
+
+        one = self._conflict
+        record = (one.records[0] or one.records[1]) if one else None
+        if record is None:
+            return
+        key = BOTH if kept is None else (self._left.key, self._right.key)[kept]
+        data, says = self.state.paths.data, "both versions" if kept is None else f"what {key} says"
+        name = record.handle.provider_record_id
+
+        def decided(done: Synced) -> None:
+            if done.failures:
+                self.toast(done.failures[0].reason, severity="error")
+            else:
+                self.toast(f"Both sides have {says} now.")
+            self.action_look()
+
+        self._take(lambda endpoints: resolve(endpoints, data, name, key), "deciding", done=decided)
+
+    def action_stop(self) -> None:
+        """Stop what is running; what was done stays."""
+        self._status = display("… stopping", style=WARN)
+        super().action_stop()
+
+    def action_copy(self) -> None:
+        """Copy the row."""
+        if (row := self.rows_list.current) is not None:
+            records = "" if row.records is None else fmt.count(row.records)
+            self.copy("  ".join(filter(None, [row.what, records, row.where])), "Copied the row.")
+
+
+# How a sync reads.
+
+
+def rows_of(found: Synced) -> Iterator[StepRow]:
+    """Yield the conflicts, then what was done or would be."""
+    for one in found.conflicts:
+        texts = (record_words(record) if record else "gone" for record in one.records)
+        yield StepRow(f"conflict: {conflict_words(one, found)}", None, " ⇄ ".join(texts), "error")
+    for held in found.held_back:
+        what = f"deletions held back in {held.key}"
+        yield StepRow(what, len(held.record_ids), held.reason, "warning")
+    yield StepRow("in sync already", found.in_sync, "the same on both sides", "success")
+    would = "to be " if found.dry_run else ""
+    for what, where in (("written", "new there"), ("changed", ""), ("deleted", "gone elsewhere")):
+        for key, number in sorted(getattr(found, what).items()):
+            yield StepRow(f"{would}{what} in {key}", number, where)
+    if found.failed:
+        yield StepRow("failed", found.failed, "not in sync", "error")
+    for failure in found.failures:
+        yield StepRow(f"failed: {failure.record_id}", None, failure.reason, "error")
+
+
+def conflict_words(one: Divided, found: Synced) -> str:
+    """Return what a conflict is about, by the names of the bindings."""
+    words = one.what.replace("on the left", f"in {found.left}")
+    return words.replace("on the right", f"in {found.right}")
+
+
+def status_words(found: Synced) -> Content:
+    """Return in one line how far both are in sync."""
+    held = sum(len(one.record_ids) for one in found.held_back)
+    numbers = {
+        name: sum(getattr(found, name).values()) for name in ("written", "changed", "deleted")
+    }
+    would = "to be " if found.dry_run else ""
+    parts = [
+        display(f"{fmt.count(found.in_sync)} in sync already", style=OK),
+        *(display(f"{fmt.count(n)} {would}{name}") for name, n in numbers.items() if n),
+        display(fmt.counted(len(found.conflicts), "conflict"), style=BAD)
+        if found.conflicts
+        else None,
+        display(f"{fmt.counted(held, 'deletion')} held back", style=WARN) if held else None,
+        display(f"{fmt.count(found.failed)} failed", style=BAD) if found.failed else None,
+    ]
+    return line(*parts, gap="  ")
+
+
+def conflict_content(one: Divided, keys: tuple[str, str], width: int) -> Content:
+    """Return both sides of a conflict, and what is other on the second."""
+    left, right = one.records
+    texts = [record.text if record else None for record in one.records]
+    blocks: list[list[Line]] = [[heading("What differs")], list(diff_lines(texts[0], texts[1]))]
+    for key, record in zip(keys, (left, right), strict=True):
+        about: list[Line] = [heading(key, "" if record else "no longer has it")]
+        if record is not None:
+            about += [
+                display(record.text, limit=4_000, keep_newlines=True),
+                labelled("id", display(record.handle.provider_record_id, limit=400, style=DIM)),
+                labelled("by", record.created_by),
+            ]
+        blocks.append(about)
+    return joined(blocks, width)

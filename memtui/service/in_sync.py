@@ -1,0 +1,153 @@
+"""What is kept of two bindings that are kept in sync: which record is which (seed 002 §7)."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+from memtui.contract import Invalid, Model, OperationType, Record, Scope, UtcDatetime
+from memtui.service.runtime import ServiceModule, find_binding, in_thread
+from memtui.service.visibility import Caller, readable
+from memtui.store import bindings
+from memtui.store import pairs as kept
+from memtui.store.database import DatabaseConnection
+from memtui.store.tables import PairRow, SyncRow
+
+
+class SyncedRecord(Model):
+    """A record that both bindings hold: its ids, and salted hashes of its fields, on each side."""
+
+    ids: tuple[str, str]
+    prints: tuple[bytes, bytes]
+
+
+class InSync(Model):
+    """Two bindings as they were when they were last kept in sync."""
+
+    left: str
+    """The key of the binding that was named first."""
+    right: str
+    salt: bytes
+    synced_at: UtcDatetime | None = None
+    made: dict[str, str] = {}
+    """By side and namespace, what tells that it is the one that it was."""
+    conflicts: int = 0
+    held_back: int = 0
+    """Deletions that nobody has confirmed."""
+
+    @classmethod
+    def of(cls, row: SyncRow, left: str, right: str) -> Self:
+        """Return it as the store has it."""
+        return cls.like(row, left=left, right=right)
+
+
+class SyncedRecords(ServiceModule):
+    """What is known of bindings that are kept in sync. None of it is an operation.
+
+    Every method raises `NotFound` for a binding that is not there, and `Denied` where the company
+    has members and the caller is none. Ids tell of records, so they are for who may configure.
+    """
+
+    async def of(self, caller: Caller, left: str, right: str) -> tuple[InSync, list[SyncedRecord]]:
+        """Return what is known of two bindings, and the records that both hold."""
+        await self._runtime.may_configure(caller)
+        return await asyncio.to_thread(self._read, caller, left, right)
+
+    def _read(self, caller: Caller, left: str, right: str) -> tuple[InSync, list[SyncedRecord]]:
+        with self._runtime.database.read() as database:
+            two = _two(database, caller, left, right)
+            row = kept.sync(database, two)
+            if row is None:
+                return InSync(left=left, right=right, salt=secrets.token_bytes(16)), []
+            found = [
+                SyncedRecord(
+                    ids=(one.left_record, one.right_record),
+                    prints=(one.left_prints, one.right_prints),
+                )
+                for one in kept.pairs(database, two)
+            ]
+            return InSync.of(row, left, right), found
+
+    @in_thread
+    def all(self, caller: Caller) -> list[InSync]:
+        """Return which bindings of the company are kept in sync, and how far they are."""
+        self._runtime.visibility(caller)
+        with self._runtime.database.read() as database:
+            keys = {
+                row.binding_id: row.key for row in bindings.bindings(database, caller.company_id)
+            }
+            return [
+                InSync.of(row, keys[row.left_id], keys[row.right_id])
+                for row in kept.syncs(database, caller.company_id)
+                if row.left_id in keys and row.right_id in keys
+            ]
+
+    async def note(
+        self,
+        caller: Caller,
+        known: InSync,
+        *,
+        gone: Iterable[SyncedRecord] = (),
+        there: Iterable[SyncedRecord] = (),
+    ) -> None:
+        """Keep how two bindings are now, and of which records that is true."""
+        await self._runtime.refuse_configuring(caller)
+        await asyncio.to_thread(self._write, caller, known, gone, there)
+
+    def _write(
+        self,
+        caller: Caller,
+        known: InSync,
+        gone: Iterable[SyncedRecord],
+        there: Iterable[SyncedRecord],
+    ) -> None:
+        with self._runtime.database.write() as database:
+            two = _two(database, caller, known.left, known.right)
+            names = dict(zip(("company_id", "left_id", "right_id"), two, strict=True))
+            row = {**dict(known), "synced_at": known.synced_at or self._runtime.clock(), **names}
+            kept.set_sync(database, SyncRow(**{k: v for k, v in row.items() if k not in _SIDES}))
+            rows = [
+                PairRow(
+                    **names,
+                    left_record=one.ids[0],
+                    right_record=one.ids[1],
+                    left_prints=one.prints[0],
+                    right_prints=one.prints[1],
+                )
+                for one in there
+            ]
+            kept.set_pairs(database, two, [one.ids for one in gone], rows)
+
+    async def versions(self, caller: Caller, key: str) -> dict[str, Sequence[Record]]:
+        """Return every version of the facts of a binding by their ids, the oldest first.
+
+        Empty where the provider keeps none.
+        """
+        scope = Scope(company_id=caller.company_id)
+        found: dict[str, list[Record]] = defaultdict(list)
+        async with self._runtime.connected(
+            OperationType.HISTORY, caller, scope, {"for": "sync"}, key
+        ) as (entry, connection):
+            if connection.adapter.capabilities.validity:
+                everything = await connection.read(lambda: connection.adapter.versions(scope))
+                for one in readable(everything, scope, entry.visibility):
+                    found[one.handle.provider_record_id].append(one)
+            entry.result_count = sum(map(len, found.values()))
+        return dict(found)
+
+    async def sees_all(self, caller: Caller) -> bool:
+        """Whether nothing of the company's memories is kept from the caller."""
+        return await asyncio.to_thread(self._runtime.visibility, caller) is None
+
+
+_SIDES = frozenset({"left", "right"})
+
+
+def _two(database: DatabaseConnection, caller: Caller, left: str, right: str) -> kept.Two:
+    if left == right:
+        raise Invalid(f"{left} is one binding; name two.")
+    one, other = (find_binding(database, caller.company_id, key) for key in (left, right))
+    return caller.company_id, one.binding_id, other.binding_id

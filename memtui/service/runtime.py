@@ -1,0 +1,756 @@
+"""What the service's parts share: routing, authorisation, and the record of every operation."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property, partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+
+from memtui.contract import (
+    Adapter,
+    Denied,
+    Invalid,
+    Json,
+    MemtuiError,
+    NotFound,
+    OperationType,
+    Problem,
+    Record,
+    RecordHandle,
+    Scope,
+    Snapshot,
+    SourceRef,
+    Unavailable,
+    owner_scope,
+)
+from memtui.service.connections import Connection, Connections
+from memtui.service.providers import Providers
+from memtui.service.recorder import Recorder, RunningOperation
+from memtui.service.visibility import (
+    Caller,
+    Membership,
+    Permission,
+    action_of,
+    is_org,
+    may_read,
+    memberships_of,
+    person_of,
+    refusal,
+    visibility_of,
+)
+from memtui.store import appending, bindings, journal, settings
+from memtui.store.bindings import BY_KEY, Route, route
+from memtui.store.compiled import BindingRow, CompanyRow, MemberRow
+from memtui.store.database import Database, DatabaseConnection
+from memtui.store.visibility import Visibility, until
+from memtui.wording import unknown
+
+if TYPE_CHECKING:
+    from memtui.analytics.sealed import Archive
+    from memtui.service.fact_limits import FactLimits
+    from memtui.service.log import CompanyLog
+    from memtui.service.memory import MemoryService
+    from memtui.service.save_limits import SaveLimits
+
+P = ParamSpec("P")
+T = TypeVar("T")
+GroupT = TypeVar("GroupT", bound="ServiceModule")
+
+SETUP_CHANNEL = "setup"
+"""Through it comes what memtui sets up by itself."""
+
+EXPLICIT_KEY = "because you chose it"
+"""Why a binding serves that the caller named."""
+
+_TOLD_PROBLEMS = 20
+_SEARCHING = frozenset({OperationType.QUERY, OperationType.EXPLAIN, OperationType.CONTEXT})
+_KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """The binding that an operation goes to, and under which rules of its company."""
+
+    binding: BindingRow
+    reason: str
+    company_read_only: bool
+    memberships: Sequence[MemberRow] | None
+    """The roles of whom the caller is or acts for; None: the company has no members."""
+
+
+@dataclass(frozen=True, slots=True)
+class FanOut:
+    """The part of one binding in what several are asked at once."""
+
+    together: str
+    """An id that stands in the request of each one's operation."""
+    within_ms: int
+    seen_only: bool = False
+    """Of the whole company, what the caller sees is enough, where everybody's is refused."""
+
+
+@dataclass(eq=False)
+class ServiceRuntime:
+    """The parts that every operation needs."""
+
+    database: Database
+    archive: Path
+    """Where sealed operations lie."""
+    providers: Providers
+    connections: Connections
+    recorder: Recorder
+    clock: Callable[[], datetime]
+    new_id: Callable[[], str]
+    read_only: bool
+    fact_limits: FactLimits
+    save_limits: SaveLimits
+    pending_max_count: int
+    """How much may wait for review in one binding."""
+    _changes: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    @cached_property
+    def _sealed(self) -> Archive:
+        from memtui.analytics.sealed import Archive
+
+        return Archive(self.archive)
+
+    def log(self, company_id: str, visibility: Visibility | None = None) -> CompanyLog:
+        """Return a company's whole log, as somebody of this visibility may see it."""
+        from memtui.service.log import CompanyLog
+
+        return CompanyLog(self.database, self._sealed, company_id, visibility)
+
+    def log_of(self, caller: Caller) -> CompanyLog:
+        """Return what a caller may see of its company's log, up to its moment. Blocking.
+
+        Raises:
+            Denied: the company has members, and the caller is none.
+        """
+        return self.log(caller.company_id, until(self.visibility(caller), caller.as_of))
+
+    async def ask(
+        self,
+        read: Callable[Concatenate[DatabaseConnection, P], T],
+        *asked: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """Read the control plane's database, in a thread."""
+
+        def look() -> T:
+            with self.database.read() as database:
+                return read(database, *asked, **named)
+
+        return await asyncio.to_thread(look)
+
+    async def to_its_end(self, change: Coroutine[Any, Any, T]) -> T:
+        """Run a change to its end even where its caller is cancelled."""
+        task = asyncio.ensure_future(change)
+        self._changes.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._changes.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, so that asyncio does not complain where nobody waits
+
+    async def close(self) -> None:
+        """Wait for the changes that still run, then close the adapters and the log."""
+        while self._changes:
+            await asyncio.wait(self._changes)
+        await self.connections.close()
+        await self.recorder.close()
+        if "_sealed" in vars(self):
+            await asyncio.to_thread(self._sealed.close)
+
+    # Routing and authorising
+
+    async def resolve(self, caller: Caller, scope: Scope, binding_key: str | None) -> Routed:
+        """Return the binding that serves a scope and why it does.
+
+        An explicit key wins, then the project's target, the agent's, the company's default.
+
+        Raises:
+            Denied: the scope is another company's or outside of the project that the caller's
+                token is for, or the binding is disabled.
+            NotFound: no such company or key, or nothing serves the scope.
+        """
+        if scope.company_id != caller.company_id:
+            raise Denied("The scope names another company than yours; memories never cross it.")
+        if caller.project_id is not None and scope.project_id not in {None, caller.project_id}:
+            raise Denied(f"Your token is for the project {caller.project_id}; name no other.")
+        _check_ids(scope)
+        found = await self.ask(
+            route,
+            scope.company_id,
+            key=binding_key,
+            project_id=scope.project_id,
+            agent_id=scope.agent_id,
+            person=person_of(caller),
+        )
+        if found is None:
+            raise NotFound(f"There is no company {scope.company_id}.")
+        binding = found.binding
+        if binding is None:
+            raise NotFound(_nothing_serves(scope, binding_key))
+        if not binding.enabled:
+            raise Denied(
+                f"The binding {binding.key} is disabled; `memtui bindings enable {binding.key}` "
+                "turns it on."
+            )
+        return Routed(
+            binding=binding,
+            reason=_reason(found, scope),
+            company_read_only=found.read_only,
+            memberships=None if found.open else found.memberships,
+        )
+
+    async def authorise(self, caller: Caller, action: Permission, scopes: Iterable[Scope]) -> None:
+        """Hold what a caller is about to do against the roles of its company.
+
+        For records each is named by its own owner: the scope of a request is not enough, as what
+        it shows may belong to others.
+
+        Raises:
+            Denied: the caller's role does not allow the action in one of the scopes.
+        """
+        memberships = memberships_of(await self.ask(_roles, caller), caller)
+        if memberships is None:
+            return
+        for scope in dict.fromkeys(scopes):
+            if (why := refusal(memberships, action, scope)) is not None:
+                raise Denied(why)
+
+    def visibility(self, caller: Caller) -> Visibility | None:
+        """Return what a caller may see of its company; None: it has no members. Blocking.
+
+        Raises:
+            Denied: it has members, and the caller is none.
+        """
+        return visibility_of(self.memberships(caller), caller)
+
+    def memberships(self, caller: Caller) -> Sequence[Membership] | None:
+        """Return what a caller is a member of; None: the company has no members. Blocking."""
+        with self.database.read() as database:
+            rows = _roles(database, caller)
+        return memberships_of(rows, caller)
+
+    async def may_change(self, caller: Caller, scopes: Iterable[Scope]) -> None:
+        """Raise `Denied` where the caller may not change records of one of these scopes."""
+        await self.authorise(caller, Permission.DELETE, map(owner_scope, scopes))
+
+    async def admit(self, entry: RunningOperation, binding_key: str | None) -> Routed:
+        """Route an operation to its binding, and check that its caller may do it there.
+
+        Raises:
+            Denied: the caller may not, or something on the way is read-only.
+            NotFound: no such company or key, or nothing serves the scope.
+        """
+        if entry.source is not None and entry.source.company_id != entry.caller.company_id:
+            raise Denied("The source names another company than yours; memories never cross it.")
+        routed = await self.resolve(entry.caller, entry.scope, binding_key)
+        memberships = memberships_of(routed.memberships, entry.caller)
+        if memberships is not None:
+            entry.visibility = visibility_of(memberships, entry.caller)
+            action = action_of(entry.operation_type, by_ai=entry.caller.by_ai)
+            left_out = entry.seen_only and action is Permission.VIEW and is_org(entry.scope)
+            if not left_out and (why := refusal(memberships, action, entry.scope)) is not None:
+                raise Denied(why)
+        binding = entry.binding = routed.binding
+        entry.binding_reason = routed.reason
+        if entry.operation_type.mutates:
+            self.refuse_read_only(entry.caller.company_id if routed.company_read_only else None)
+            if binding.read_only:
+                raise Denied(
+                    f"The binding {binding.key} is read-only; "
+                    f"`memtui bindings read-only {binding.key} off` opens it for changes."
+                )
+        return routed
+
+    async def connect(
+        self,
+        entry: RunningOperation,
+        binding_key: str | None,
+        *,
+        needs: str | None = None,
+    ) -> Connection:
+        """Admit an operation, and open its binding.
+
+        `needs` names the capability that it takes.
+
+        Raises:
+            Denied: as `admit` says, or the provider only reads.
+            Unsupported: the provider lacks the capability.
+        """
+        routed = await self.admit(entry, binding_key)
+        connection = await self.open_for(entry.caller, routed)
+        if entry.operation_type.mutates and not connection.adapter.capabilities.writable:
+            raise Denied(
+                f"The provider of {routed.binding.key} only reads; choose another binding."
+            )
+        if needs is not None:
+            connection.require(needs)
+        return connection
+
+    @asynccontextmanager
+    async def connected(
+        self,
+        operation_type: OperationType,
+        caller: Caller,
+        scope: Scope,
+        asked: Json,
+        binding_key: str | None,
+        *,
+        needs: str | None = None,
+        source: SourceRef | None = None,
+        fan_out: FanOut | None = None,
+        all_problems: bool = False,
+    ) -> AsyncIterator[tuple[RunningOperation, Connection]]:
+        """Run an operation that goes to a binding; one that reads says what could not be read.
+
+        `all_problems`: all of it, and not only the first of many, as something hangs on it; where
+        it is not known, the operation fails.
+        """
+        if fan_out is not None:
+            asked = {**asked, "together": fan_out.together}
+        async with (
+            self.recorder.recorded(operation_type, caller, scope, asked, source) as entry,
+            self._within(entry, binding_key, fan_out),
+        ):
+            entry.seen_only = fan_out is not None and fan_out.seen_only
+            connection = await self.connect(entry, binding_key, needs=needs)
+            yield entry, connection
+            if operation_type.mutates:
+                return
+            told = await (_unread if all_problems else problems)(entry, connection)
+            if told:
+                entry.request = {**entry.request, "problems": len(told)}
+            entry.problems = tuple(told if all_problems else first_of_many(told, connection))
+
+    @asynccontextmanager
+    async def _within(
+        self, entry: RunningOperation, binding_key: str | None, fan_out: FanOut | None
+    ) -> AsyncIterator[None]:
+        """Give up what does not end in its time; for the binding's breaker it has failed."""
+        if fan_out is None:
+            yield
+            return
+        limit = entry.limit = asyncio.timeout(fan_out.within_ms / 1000)
+        try:
+            async with limit:
+                yield
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            if entry.binding is not None:
+                self.connections.breaker(entry.binding.binding_id).failed()
+            raise Unavailable(
+                f"{binding_key} did not answer within {fan_out.within_ms / 1000:g} s; "
+                "raise all_bindings_timeout_ms if it needs longer.",
+                sent=True,
+            ) from error
+
+    async def find(
+        self, entry: RunningOperation, connection: Connection, asked: RecordHandle | str
+    ) -> Record:
+        """Return a record as the provider holds it now.
+
+        Raises:
+            NotFound: there is none, under this id or the one it came back under.
+            Unavailable: what has its name cannot be read.
+        """
+        handle = connection.handle_of(asked)
+        read = connection.adapter.get
+        record = await connection.read(partial(read, handle, entry.scope))
+        if record is None:
+            new = (await self.moved(connection, [handle])).get(handle)
+            if new is not None:
+                record = await connection.read(partial(read, new, entry.scope))
+        if record is not None:
+            return record
+        name = handle.provider_record_id
+        for one in await problems(entry, connection):
+            if one.location is not None and f"/{one.location.path}".endswith(f"/{name}"):
+                raise Unavailable(f"The record {name} cannot be read. {one.sentence()}")
+        raise connection.lacks(handle)
+
+    async def moved(
+        self, connection: Connection, handles: Sequence[RecordHandle]
+    ) -> dict[RecordHandle, RecordHandle]:
+        """Return the new handles of the records that came back under another id."""
+        place = connection.binding.company_id, connection.binding.key
+
+        def follow(database: DatabaseConnection) -> dict[RecordHandle, RecordHandle]:
+            return {
+                old: old.model_copy(update={"provider_record_id": new_id})
+                for old in handles
+                if (new_id := journal.follow_link(database, *place, old.provider_record_id))
+            }
+
+        return await self.ask(follow)
+
+    async def found(
+        self, connection: Connection, handles: Sequence[RecordHandle], scope: Scope
+    ) -> dict[RecordHandle, Snapshot]:
+        """Return each record as it is now, those under another id that came back under one."""
+        found = dict(zip(handles, await connection.snapshots(handles, scope), strict=True))
+        gone = [handle for handle, snapshot in found.items() if snapshot.record is None]
+        new = await self.moved(connection, gone) if gone else {}
+        moved = await connection.snapshots(list(dict.fromkeys(new.values())), scope)
+        at = {snapshot.handle: snapshot for snapshot in moved}
+        return found | {handle: at[moved_to] for handle, moved_to in new.items()}
+
+    async def open_for(self, caller: Caller, routed: Routed) -> Connection:
+        """Return a binding's connection as a caller sees it: as of its moment, or of now."""
+        connection = await self.open(routed.binding, company_read_only=routed.company_read_only)
+        return connection if caller.as_of is None else self.then(connection, caller.as_of)
+
+    def then(self, connection: Connection, moment: datetime) -> Connection:
+        """Return a connection as it was at a moment."""
+        from memtui.service.as_of import BindingThen
+
+        then = BindingThen(connection, self.ask, moment)
+        return replace(connection, adapter=cast("Adapter", then))
+
+    async def open(self, binding: BindingRow, *, company_read_only: bool) -> Connection:
+        """Return the connection of a binding, which may only read where anything above it does.
+
+        The opening goes on where its caller gives up, so that the next one finds it.
+        """
+        opening = asyncio.ensure_future(self._open(binding, company_read_only=company_read_only))
+        opening.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(opening)
+
+    async def _open(self, binding: BindingRow, *, company_read_only: bool) -> Connection:
+        connection = await self.connections.to(
+            binding, read_only=self.read_only or company_read_only
+        )
+        just_opened = connection.binding is binding
+        able = dict(connection.adapter.capabilities)
+        is_closed = self.read_only or company_read_only  # which takes no ability from a binding
+        if just_opened and able != binding.capabilities and not is_closed:
+            await asyncio.to_thread(self._keep_capabilities, binding.binding_id, able)
+        return connection.filling(self.ask)
+
+    def _keep_capabilities(self, binding_id: str, able: Json) -> None:
+        """A new config or a new version of a provider can do other things than the old one."""
+        with self.database.write() as connection:
+            bindings.update_binding(connection, binding_id, {"capabilities": able})
+
+    async def reopen(self, binding: BindingRow) -> None:
+        """Close a binding whose settings were changed.
+
+        One that takes changes from now on is opened again: while it was read-only nobody saw that
+        it can. If that fails, it is told where the binding is used.
+        """
+        await self.connections.drop(binding.binding_id)
+        now = await self.ask(bindings.binding, binding.company_id, binding.key)
+        if now is None or now.read_only or not now.enabled or now.capabilities.get("writable"):
+            return
+        company = await self.ask(find_company, binding.company_id)
+        with suppress(MemtuiError):
+            await self.open(now, company_read_only=company.read_only)
+
+    def refuse_read_only(self, closed: str | None = None) -> None:
+        """Raise `Denied` where memtui runs read-only, or for the read-only company `closed`."""
+        if self.read_only:
+            raise Denied("memtui runs read-only; start it without --read-only to change anything.")
+        if closed is not None:
+            raise Denied(
+                f"The company {closed} is read-only; `memtui companies read-only {closed} off` "
+                "opens it, after a repair only a new owner."
+            )
+
+    async def refuse_changes(self, company_id: str) -> None:
+        """Raise `Denied` where memtui runs read-only, or the company is read-only."""
+        row = await self.ask(bindings.company, company_id)
+        self.refuse_read_only(company_id if row is not None and row.read_only else None)
+
+    # Changing the control plane's own settings, each time as an operation
+
+    @asynccontextmanager
+    async def configured(
+        self,
+        caller: Caller,
+        asked: Json,
+        *,
+        binding_key: str | None = None,
+        in_read_only: bool = False,
+        kinds: Collection[str] = settings.COMMON,
+        scope: Scope | None = None,
+    ) -> AsyncIterator[RunningOperation]:
+        """Record a change of the settings, and refuse it to who may not make it.
+
+        Args:
+            caller: Whose company.
+            asked: What the record of it says.
+            binding_key: The binding that it is about.
+            in_read_only: What is done changes nothing that a read-only company keeps as it is.
+            kinds: The kinds of settings that it changes.
+            scope: Whose settings these are; None: the whole company's.
+        """
+        scope = scope or Scope(company_id=caller.company_id)
+        async with self.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked) as entry:
+            own = _namespaces_of(binding_key, kinds)
+            await self.refuse_configuring(caller, in_read_only=in_read_only, namespaces_of=own)
+            if binding_key is not None:
+                entry.binding = await self.ask(find_binding, caller.company_id, binding_key)
+            yield entry
+
+    async def change(
+        self,
+        caller: Caller,
+        asked: Json,
+        change: Callable[[DatabaseConnection], T],
+        *,
+        binding_key: str | None = None,
+        irreversible: str | None = None,
+        kinds: Collection[str] = settings.COMMON,
+        scope: Scope | None = None,
+    ) -> T:
+        """Change the settings by what is in their tables alone, and record it.
+
+        Runs to its end. `irreversible` says why it cannot be taken back, where it cannot.
+        """
+
+        async def run() -> T:
+            async with self.configured(
+                caller, asked, binding_key=binding_key, kinds=kinds, scope=scope
+            ) as entry:
+                entry.irreversible = irreversible
+                return await self.configure(entry, change, kinds)
+
+        return await self.to_its_end(run())
+
+    async def refuse_configuring(
+        self, caller: Caller, *, in_read_only: bool = False, namespaces_of: str | None = None
+    ) -> None:
+        """Raise `Denied` where something is read-only or the caller may not configure."""
+        self.refuse_read_only()
+        await self.may_configure(caller, namespaces_of=namespaces_of)
+        if not in_read_only:
+            await self.refuse_changes(caller.company_id)
+
+    async def may_configure(self, caller: Caller, *, namespaces_of: str | None = None) -> None:
+        """Raise `Denied` where the caller may not change the settings of its company.
+
+        `namespaces_of`: the binding whose namespaces alone it changes; None: others too.
+        """
+        await self.authorise(caller, Permission.CONFIGURE, [Scope(company_id=caller.company_id)])
+        await self.ask(_refuse_unreviewed_settings, caller, namespaces_of)
+
+    async def configure(
+        self,
+        entry: RunningOperation,
+        change: Callable[[DatabaseConnection], T],
+        kinds: Collection[str] = settings.COMMON,
+    ) -> T:
+        """Change the company's settings and log the operation, in one transaction.
+
+        Each setting of these kinds is kept before and after, so that the change can be taken back.
+        What memtui itself sets up in a new home is not a change that anybody made.
+        """
+        company_id = entry.caller.company_id
+        own = _namespaces_of(entry.binding.key if entry.binding else None, kinds)
+
+        def run() -> T:
+            with self.database.write() as database:
+                appending.hold(database, company_id)
+                _refuse_unreviewed_settings(database, entry.caller, own)
+                before = settings.read(database, company_id, kinds)
+                result = change(database)
+                if entry.caller.channel == SETUP_CHANNEL:
+                    entry.irreversible = None
+                elif entry.irreversible is None:
+                    entry.settings = settings.changes(
+                        before, settings.read(database, company_id, kinds)
+                    )
+                self.recorder.append_within(database, entry)
+            entry.logged = True
+            return result
+
+        return await asyncio.to_thread(run)
+
+
+class ServiceModule:
+    """A part of the service: the methods of one subject over what all of them share."""
+
+    def __init__(self, service: MemoryService) -> None:
+        self._service = service
+        self._runtime: ServiceRuntime = service.runtime
+
+
+def at_once(together: str | None) -> Json:
+    """Return what the log says of a change that one undo takes back with others of this name."""
+    return {} if together is None else {"together": together}
+
+
+def to_its_end(
+    method: Callable[Concatenate[GroupT, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[GroupT, P], Coroutine[Any, Any, T]]:
+    """Let a method that changes something run to its end even where its caller is cancelled."""
+
+    @wraps(method)
+    async def changing(self: GroupT, /, *args: P.args, **named: P.kwargs) -> T:
+        return await self._runtime.to_its_end(method(self, *args, **named))
+
+    return changing
+
+
+def in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Let a blocking method run in a thread, as a coroutine."""
+
+    @wraps(method)
+    async def threaded(*args: P.args, **named: P.kwargs) -> T:
+        return await asyncio.to_thread(method, *args, **named)
+
+    return threaded
+
+
+def find_company(database: DatabaseConnection, company_id: str) -> CompanyRow:
+    """Return the row of a company; raises `NotFound`."""
+    if (row := bindings.company(database, company_id)) is not None:
+        return row
+    known = [row.company_id for row in bindings.companies(database)]
+    raise NotFound(unknown("company", company_id, known))
+
+
+def find_binding(database: DatabaseConnection, company_id: str, key: str) -> BindingRow:
+    """Return the row of a binding; raises `NotFound`."""
+    if (row := bindings.binding(database, company_id, key)) is not None:
+        return row
+    known = [row.key for row in bindings.bindings(database, company_id)]
+    raise NotFound(unknown("binding", key, known))
+
+
+def check_key(key: str, what: str) -> str:
+    """Return the key of a company or binding; raises `Invalid` where it is not a slug."""
+    if not _KEY.fullmatch(key):
+        raise Invalid(
+            f"{key!r} is not a {what}; take 1 to 63 lower-case letters, digits, dots, dashes "
+            "or underscores."
+        )
+    return key
+
+
+def check_target_id(target_type: str, target_id: str) -> str:
+    """Return the id of a project, an agent or a user; raises `Invalid` where it cannot be one."""
+    if not _is_id(target_id):
+        raise Invalid(f"The id of the {target_type} must be 1 to 200 printable characters.")
+    return target_id
+
+
+def _roles(database: DatabaseConnection, caller: Caller) -> list[MemberRow] | None:
+    return bindings.roles_of(database, caller.company_id, person_of(caller))
+
+
+def refuse_unreviewed(entry: RunningOperation, does: str) -> None:
+    """Raise `Denied` where an agent does what cannot wait for review in a binding that reviews.
+
+    `does` says what: "copies nothing".
+    """
+    if not entry.caller.by_person and entry.binding is not None and entry.binding.review:
+        raise Denied(
+            f"What agents write to {entry.binding.key} is reviewed, so an agent {does} there; "
+            "let a person do it."
+        )
+
+
+def _namespaces_of(binding_key: str | None, kinds: Collection[str]) -> str | None:
+    """Return the binding whose namespaces alone are changed; None: other settings are too."""
+    return binding_key if set(kinds) == {settings.NAMESPACE} else None
+
+
+def _refuse_unreviewed_settings(
+    database: DatabaseConnection, caller: Caller, namespaces_of: str | None
+) -> None:
+    """Raise `Denied` where an agent changes the settings of a company that reviews agents.
+
+    The namespaces of a binding, which a memory plugin's clients make by themselves, only where what
+    agents write to that one is reviewed.
+    """
+    rows = () if caller.by_person else bindings.bindings(database, caller.company_id)
+    about = (row for row in rows if namespaces_of in {None, row.key})
+    if reviewed := next((row.key for row in about if row.review), None):
+        raise Denied(
+            f"What agents write to {reviewed} is reviewed, so an agent changes no settings here; "
+            "let a person do it."
+        )
+
+
+async def problems(entry: RunningOperation, connection: Connection) -> list[Problem]:
+    """Return what could not be read where an operation reads, as far as its caller may know."""
+    try:
+        return await _unread(entry, connection)
+    except MemtuiError as error:
+        return [Problem(message=f"Whether all of it could be read is not known: {error}")]
+
+
+async def _unread(entry: RunningOperation, connection: Connection) -> list[Problem]:
+    found = await connection.problems(entry.scope)
+    searches = entry.operation_type in _SEARCHING
+    return [
+        one
+        for one in found
+        if may_read(one.scope, entry.scope, entry.visibility) and (searches or not one.search_only)
+    ]
+
+
+async def problems_beside(
+    entry: RunningOperation, connection: Connection, records: Sequence[Record]
+) -> tuple[Problem, ...]:
+    """Return what cannot be read of the files that records were written to."""
+    files = {one.location.path for one in records if one.location}
+    found = await problems(entry, connection) if files else []
+    beside = [one for one in found if one.location and one.location.path in files]
+    return tuple(first_of_many(beside, connection))
+
+
+def first_of_many(found: Sequence[Problem], connection: Connection) -> Sequence[Problem]:
+    """Return as much of what could not be read as is shown, and how much more there is."""
+    more = len(found) - _TOLD_PROBLEMS
+    if more <= 0:
+        return found
+    where = f"`memtui bindings health {connection.binding.key}` lists more."
+    rest = Problem(message=f"{more} more problems are not listed here; {where}")
+    return [*found[:_TOLD_PROBLEMS], rest]
+
+
+def _reason(found: Route, scope: Scope) -> str:
+    reasons = {
+        "project": f"for the project {scope.project_id}",
+        "agent": f"for the agent {scope.agent_id}",
+        BY_KEY: EXPLICIT_KEY,
+    }
+    return reasons.get(found.chosen_by or "", "company-wide")
+
+
+def _nothing_serves(scope: Scope, binding_key: str | None) -> str:
+    if binding_key is None:
+        return (
+            f"No binding serves {scope.company_id}; add one on screen 1 or with "
+            "`memtui bindings add KEY PROVIDER`, and let it serve with "
+            "`memtui bindings target set KEY company`."
+        )
+    return (
+        f"There is no binding {binding_key} in {scope.company_id}; "
+        "`memtui bindings list` shows those there are."
+    )
+
+
+def _is_id(value: str) -> bool:
+    return 0 < len(value) <= 200 and value.isprintable()
+
+
+def _check_ids(scope: Scope) -> None:
+    for name, value in scope:
+        if value is not None and not _is_id(value):
+            raise Invalid(
+                f"The {name} of the scope must be 1 to 200 printable characters; give another."
+            )

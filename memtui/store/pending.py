@@ -1,0 +1,101 @@
+"""What waits for review: what agents asked to be changed, until a person decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from memtui.contract import Json
+from memtui.store import compiled
+from memtui.store.compiled import PendingRow
+from memtui.store.database import DatabaseConnection
+from memtui.store.digest import canonical
+from memtui.store.settings import PENDING, SettingChange, put
+
+
+def waiting(connection: DatabaseConnection, company_id: str) -> list[PendingRow]:
+    """Return what waits in a company, the oldest first."""
+    return compiled.PENDING.found(connection, PendingRow, company_id=company_id)
+
+
+def one(connection: DatabaseConnection, company_id: str, pending_id: str) -> PendingRow | None:
+    """Return what waits under an id."""
+    found = compiled.PENDING_ONE.found(
+        connection, PendingRow, company_id=company_id, pending_id=pending_id
+    )
+    return found[0] if found else None
+
+
+def count(connection: DatabaseConnection, company_id: str, binding_key: str) -> int:
+    """Return how much waits for one binding."""
+    [(found,)] = compiled.COUNT_PENDING.rows(
+        connection, company_id=company_id, binding_key=binding_key
+    )
+    return int(found)
+
+
+def likeness(connection: DatabaseConnection, company_id: str, asked: Json) -> str:
+    """Return what is the same for all that ask for the same. The log's head must be there."""
+    [(_, _, salt)] = compiled.HEAD.rows(connection, company_id=company_id)
+    return sha256(salt + canonical(asked).encode()).hexdigest()
+
+
+def alike(connection: DatabaseConnection, company_id: str, likeness: str) -> str | None:
+    """Return the id of what waits already and asks for the same."""
+    rows = compiled.PENDING_ALIKE.rows(connection, company_id=company_id, likeness=likeness)
+    return str(rows[0][0]) if rows else None
+
+
+def add(connection: DatabaseConnection, row: PendingRow) -> None:
+    """Let something wait."""
+    compiled.ADD_PENDING.run(connection, **asdict(row))
+
+
+def ask_again(
+    connection: DatabaseConnection, company_id: str, pending_id: str, now: datetime
+) -> None:
+    """Note that what waits was asked for once more."""
+    compiled.ASK_PENDING_AGAIN.run(connection, company=company_id, pending=pending_id, now=now)
+
+
+def claim(
+    connection: DatabaseConnection, company_id: str, pending_id: str, operation_id: str
+) -> bool:
+    """Let one operation alone decide; returns whether it may."""
+    place = {"company": company_id, "pending": pending_id}
+    return compiled.CLAIM_HELD.run(connection, **place, operation=operation_id) > 0
+
+
+def release(connection: DatabaseConnection, company_id: str, operation_id: str) -> None:
+    """Let what an operation did not do wait again."""
+    compiled.RELEASE_HELD.run(connection, company=company_id, operation=operation_id)
+
+
+def remove(connection: DatabaseConnection, row: PendingRow) -> SettingChange:
+    """Let something wait no more; return what brings it back."""
+    compiled.REMOVE_HELD.run(connection, company_id=row.company_id, pending_id=row.pending_id)
+    before = to_jsonable_python(asdict(replace(row, decider=None)))
+    return SettingChange(
+        setting=PENDING, key={"pending_id": row.pending_id}, before=before, after=None
+    )
+
+
+def take_back(
+    connection: DatabaseConnection, company_id: str, change: SettingChange
+) -> SettingChange:
+    """Make what waited what it was before a change; return what makes it as after that again."""
+    put(connection, company_id, change)
+    return change.model_copy(update={"before": change.after, "after": change.before})
+
+
+def decided_by(
+    connection: DatabaseConnection, company_id: str, operation_id: str
+) -> PendingRow | None:
+    """Return what an operation was about to decide on when it was last seen."""
+    rows: Sequence[Any] = waiting(connection, company_id)
+    return next((row for row in rows if row.decider == operation_id), None)

@@ -1,0 +1,122 @@
+"""What somebody may see of a company's log and memories, as a value that every reader can apply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from memtui.contract import OperationType
+from memtui.store.operation import OperationDraft
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
+
+_WRITE = str(OperationType.WRITE)
+_NAMES = ("principal", "project_id", "subject_id", "operation_type")
+
+
+class _Owned(Protocol):
+    """What names whose a memory is: a scope, or a row with a scope's ids."""
+
+    @property
+    def project_id(self) -> str | None: ...
+    @property
+    def subject_id(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Visibility:
+    """What one person may see where a company has members; None in its place is everything.
+
+    An operation is seen by the person who did it. Besides, one in a project is the project's
+    members', one about a user alone is that user's, and one of the whole company or of an agent
+    type is its owners' and admins'. One that names a project and a user shows what both hold and
+    needs both, but a write: what it stores is the project's.
+
+    A memory is seen by its project's members, else by its user alone, else by every member.
+    """
+
+    person: str
+    """The principal: an agent sees what the person sees that it acts for."""
+    subjects: frozenset[str] = frozenset()
+    """The users whose memories are this person's own."""
+    projects: frozenset[str] | None = frozenset()
+    """None: every project."""
+    manages: bool = False
+    """An owner or admin of the whole company."""
+    everything: bool = False
+    """Whosever it is: the company has no members."""
+    until: datetime | None = None
+    """What began later is not there; None: nothing is left out for its time."""
+
+    def sees(self, operation: OperationDraft) -> bool:
+        """Return whether an operation is there for this person; `condition` says it in SQL."""
+        if self.until is not None and operation.started_at > self.until:
+            return False
+        if self.everything or operation.principal == self.person:
+            return True
+        project_id, subject_id = operation.scope.project_id, operation.scope.subject_id
+        is_own = subject_id in self.subjects
+        if project_id is None:
+            return self.manages if subject_id is None else is_own
+        return self._is_member(project_id) and (
+            subject_id is None or is_own or operation.operation_type is OperationType.WRITE
+        )
+
+    def reads(self, scope: _Owned) -> bool:
+        """Return whether a memory of this scope is there for this person."""
+        if self.everything:
+            return True
+        if scope.project_id:
+            return self._is_member(scope.project_id)
+        return not scope.subject_id or scope.subject_id in self.subjects
+
+    def _is_member(self, project_id: str) -> bool:
+        return self.projects is None or project_id in self.projects
+
+    def condition(self, columns: Any = None) -> ColumnElement[bool]:
+        """Return `sees` over the columns of operations, by default those of the hot table."""
+        from sqlalchemy import and_, false, or_, true
+
+        from memtui.store.tables import OPERATIONS
+
+        of = columns or OPERATIONS.c
+        in_time = true() if self.until is None else of["started_at"] <= self.until
+        if self.everything:
+            return in_time
+        principal, project, subject, kind = (of[name] for name in _NAMES)
+        own = subject.in_(sorted(self.subjects)) if self.subjects else false()
+        if self.projects is None:
+            member: ColumnElement[bool] = project.is_not(None)
+        else:
+            member = project.in_(sorted(self.projects)) if self.projects else false()
+        cases = [
+            principal == self.person,
+            and_(member, or_(subject.is_(None), kind == _WRITE, own)),
+            and_(project.is_(None), own),
+        ]
+        if self.manages:
+            cases.append(and_(project.is_(None), subject.is_(None)))
+        return and_(in_time, or_(*cases))
+
+
+def until(visibility: Visibility | None, moment: datetime | None) -> Visibility | None:
+    """Return a visibility that ends at a moment; None leaves it as it is."""
+    if moment is None:
+        return visibility
+    return replace(visibility or Visibility(person="", everything=True), until=moment)
+
+
+def plain_columns() -> dict[str, Any]:
+    """Return the columns without their table, for other engines that read the same rows."""
+    from sqlalchemy import column
+
+    from memtui.store.columns import ForeignText
+
+    return {name: column(name, ForeignText) for name in _NAMES}
+
+
+def seen(visibility: Visibility | None) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions of the operations that may be seen, for a `where` of the hot table."""
+    return () if visibility is None else (visibility.condition(),)

@@ -1,0 +1,87 @@
+"""How a change that waits for review reads: one description for the command line and the app.
+
+Strings that come from outside are returned as they are; the caller makes them visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, tzinfo
+
+from memtui.contract import ForgetRequest, Record, owner_words
+from memtui.record_changes import asked_fields, changed_fields, written_with
+from memtui.service.review import PendingDetails, PendingDifference, PendingWrite
+from memtui.widgets import format as fmt
+
+GONE = "What it would change is gone, so only refusing it is left"
+ORDERS = "It reads like an order, or hides something."
+
+
+def owners_of(one: PendingWrite) -> str:
+    """Return whose memories it would change."""
+    return ", ".join(map(owner_words, one.owners))
+
+
+def briefly(one: PendingWrite, zone: tzinfo | None = None) -> str:
+    """Return all that is asked, for one line: the text or the records, then each other field."""
+    named = ", ".join(handle.provider_record_id for handle in one.handles)
+    asked = (f"{name}: {value}" for name, value in _asked(one, zone))
+    return " · ".join(filter(None, (one.text or named, *asked)))
+
+
+def about(one: PendingWrite, now: datetime, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
+    """Yield who asked for it, when, where from, and why it waits, as names and values."""
+    acts_for = f", for {one.acts_for}" if one.acts_for else ""
+    yield "asks to", f"{one.operation_type} in {one.binding_key}"
+    yield "of", owners_of(one)
+    yield "by", f"{one.principal}{acts_for}, through {one.channel}"
+    yield "from", (came_from := fmt.source_line(one.source))
+    reference = one.source and one.source.external_ref
+    yield "reference", reference if reference and reference not in came_from else ""
+    yield "run", one.run_id or ""
+    if not isinstance(one.request, ForgetRequest):
+        yield from (pair for pair in written_with(one.request, zone) if pair != _own_author(one))
+    times = f", {one.times} times, last {fmt.since(one.last_at, now)}" if one.times > 1 else ""
+    yield "pending", f"{fmt.since(one.pending_since, now)}{times}"
+    yield "rule", "; ".join(one.reasons)
+    yield "not yours", one.kept
+    if one.decider:
+        yield "unknown", f"{one.decider} was accepting it; check its outcome in Operations."
+    yield "id", one.pending_id
+
+
+def fields(one: PendingDifference, zone: tzinfo | None = None) -> list[tuple[str, str]]:
+    """Return each field beside the text that would be other than it is."""
+    return changed_fields(one.before, one.after, zone)
+
+
+def beside(found: PendingDetails) -> Iterator[tuple[str, Sequence[Record]]]:
+    """Yield the records to compare it with, each sort under its title."""
+    shown = {one.before.handle for one in found.differences if one.before is not None}
+    yield "says otherwise than", [one for one in found.contradicts if one.handle not in shown]
+    yield "is there already", found.same
+    yield "was, when it was held", found.then if found.changed else ()
+
+
+def left_out(one: PendingWrite, text: str) -> str:
+    """Return what of the agent's is not stored with another text; empty: nothing."""
+    gone = [name for name in ("summary", "embedding") if getattr(one.request, name, None)]
+    if text == one.text or not gone:
+        return ""
+    words = " and ".join("vector" if name == "embedding" else name for name in gone)
+    return f"The agent's {words} of its own text {'are' if len(gone) > 1 else 'is'} left out."
+
+
+def kept_with(one: PendingWrite, zone: tzinfo | None = None) -> str:
+    """Return what of the agent's is stored with another text: each field that stays."""
+    stays = (pair for pair in _asked(one, zone) if pair[0] not in {"summary", "vector"})
+    return "; ".join(f"{name}: {value}" for name, value in stays)
+
+
+def _asked(one: PendingWrite, zone: tzinfo | None) -> list[tuple[str, str]]:
+    return [pair for pair in asked_fields(one.request, zone) if pair != _own_author(one)]
+
+
+def _own_author(one: PendingWrite) -> tuple[str, str]:
+    """Return what is not said twice: that it is by whoever asked for it."""
+    return "author", one.principal

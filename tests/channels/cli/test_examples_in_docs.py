@@ -1,0 +1,398 @@
+"""Every example of the documents is run: what they tell a person to type works, and says that.
+
+A page's examples are run in their order, in one home: a copy of the demo, or an empty one. Output
+that a page shows is compared, where `…` stands for any text. What cannot be run where there is no
+such server is marked `<!-- not run: why -->` above its block; its words are checked all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+import httpx
+import pytest
+
+from memtui.channels.cli.main import build_app
+from memtui.channels.cli.reference import walk
+from tests.channels.cli.conftest import Run
+from tests.demos import Built
+from tests.processes import Forked
+
+ROOT = Path(__file__).parents[3]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+_BLOCK = re.compile(
+    r"^(?:<!-- not run: (?P<why>[^\n]*) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+_CONSENT = re.compile(r"(?:to do it give|so add) (--yes(?: \w+)?)")
+"""How a command that has nobody to ask says what a yes is."""
+_ENDS = re.compile(r"# exits with (\d)")
+_COMMENT = re.compile(r"(?:^|\s+)#\s.*")
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+_LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
+_ADDRESS = re.compile(r"http://[\w.]+:\d+")
+
+
+class Example(NamedTuple):
+    """A block of a page."""
+
+    page: str
+    language: str
+    code: str
+    not_run: str | None
+    """Why it is not run."""
+
+    @property
+    def commands(self) -> list[tuple[str, str]]:
+        """Its commands, each with the output that stands below it."""
+        if self.language == "sh":
+            return [(line, "") for line in self.code.replace("\\\n", "").splitlines() if line]
+        parts = re.split(r"^\$ ", self.code.replace("\\\n", ""), flags=re.MULTILINE)
+        assert not parts[0], f"{self.page}: a console begins with a command"
+        return [(line, said) for line, _, said in (part.partition("\n") for part in parts[1:])]
+
+
+EXAMPLES = [
+    Example(page.name, found["language"], found["code"], found["why"])
+    for page in PAGES
+    for found in _BLOCK.finditer(page.read_text("utf-8"))
+]
+
+
+def pages_with(*languages: str) -> list[str]:
+    return sorted({one.page for one in EXAMPLES if one.language in languages and not one.not_run})
+
+
+def of(page: str, *languages: str) -> list[Example]:
+    return [one for one in EXAMPLES if one.page == page and one.language in languages]
+
+
+def words_of(line: str) -> list[str]:
+    return shlex.split(_COMMENT.sub("", line))
+
+
+def test_what_is_not_run_is_little_and_every_block_says_what_it_is() -> None:
+    assert all(one.language for one in EXAMPLES if one.page != "CONTRIBUTING.md")
+    assert len([one for one in EXAMPLES if one.not_run]) <= 12
+
+
+def test_every_link_leads_to_a_page_and_a_heading_that_are_there() -> None:
+    prose = {page: _FENCED.sub("", page.read_text("utf-8")) for page in PAGES}
+    headings = {page: {_anchor(one) for one in _HEADING.findall(prose[page])} for page in PAGES}
+    for page, text in prose.items():
+        for target in _LINK.findall(text):
+            place, _, anchor = target.partition("#")
+            led = (page.parent / place).resolve() if place else page
+            assert led.exists(), f"{page.name}: {target}"
+            assert not anchor or anchor in headings[led], f"{page.name}: {target}"
+
+
+def _anchor(heading: str) -> str:
+    """Return the name under which a heading can be linked to, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_what_is_not_run_has_the_words_of_commands_that_are_there() -> None:
+    commands = dict(walk(build_app()))
+    for example in EXAMPLES:
+        for line, _ in example.commands if example.language in {"sh", "console"} else ():
+            words = words_of(re.sub(r"--(company|principal) \S+ ", "", line))
+            if words[0] != "memtui" or not example.not_run:
+                continue
+            begun = (" ".join(words[:end]) for end in range(1, len(words) + 1))
+            path = max((one for one in begun if one in commands), key=len)
+            known = {option for one in commands[path].params for option in one.opts}
+            assert {one for one in words if one.startswith("--")} <= known, line
+
+
+class Shell:
+    """A person who types what a page says; plain commands run in this process."""
+
+    def __init__(self, here: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.here = here
+        self.home = home
+        self._patch = monkeypatch
+        self._token = ""
+        self._noted = ""
+        """What the last check of the log told to note."""
+        self._served: dict[str, str] = {}
+        """Where a server that a page starts really answers, by the address that the page shows."""
+        self._servers: list[Forked] = []
+        monkeypatch.setenv("MEMTUI_HOME", str(home))
+        monkeypatch.setenv("PATH", Path(sys.executable).parent.as_posix(), prepend=os.pathsep)
+
+    def stop(self) -> None:
+        """End the servers that the page started."""
+        for server in self._servers:
+            with server:
+                server.send_signal(signal.SIGTERM)
+                server.communicate()
+
+    def type(self, line: str, shown: str) -> None:
+        """Run a line, which must work, and compare what it prints with what the page shows."""
+        line = self.meant(line)
+        words = [str(Path(w).expanduser()) if w[0] == "~" else w for w in words_of(line)]
+        if not words or words[0].endswith("pip"):
+            return
+        if words[0] == "export":
+            self._patch.setenv(*words[1].split("=", 1))
+        elif words[0] == "curl":
+            self._compare(line, shown, self._fetched(words))
+        elif words[1] in {"serve", "web"} or "--http" in words:
+            self._serve(words[1:], shown)
+        elif {"|", ">"} & set(words):
+            done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, line + done.stderr
+        else:
+            ran = self.here(*words[1:])
+            if consent := _CONSENT.search(ran.err):
+                ran = self.here(*words[1:], *consent[1].split())
+            ends = _ENDS.search(line)
+            assert ran.code == int(ends[1] if ends else 0), f"{line}\n{ran.out}{ran.err}"
+            if words[1:3] == ["tokens", "add"]:
+                self._token = ran.out.split()[-1]
+            if words[1:] == ["audit", "verify"]:
+                self._noted = ran.out.split()[-1]
+            if shown:
+                self._compare(line, shown, ran.out, ran.out + ran.err)
+
+    def meant(self, line: str) -> str:
+        """Return a line with what a person puts in the place of names in capitals."""
+        for told, real in self._served.items():
+            line = line.replace(told, real)
+        if "RECORD_ID" in line:
+            scope = [word for word in ("--project", "mech-fighters") if word in line]
+            note = self.here("note", f"Written at {time.time_ns()}.", *scope, "--json")
+            line = line.replace("RECORD_ID", note.document["handles"][0]["provider_record_id"])
+        line = line.replace("$TOKEN", self._token).replace("SEQ:DIGEST", self._noted)
+        return line.replace("COMPANY", "acme")
+
+    def _serve(self, words: list[str], shown: str) -> None:
+        """Start a server on a free port; the page's later lines speak to it."""
+        server = Forked([*words, "--port", "0"], os.environ)
+        self._servers.append(server)
+        said = next((one for one in server.stdout if _ADDRESS.search(one)), "")
+        told, real = _ADDRESS.search(shown), _ADDRESS.search(said)
+        assert told, f"the page shows no address of memtui {' '.join(words)}"
+        assert real, server.stderr.read()
+        self._compare(" ".join(words), shown, said.replace(real[0], told[0]))
+        self._served[told[0]] = real[0]
+
+    def _fetched(self, words: list[str]) -> str:
+        """Return what curl would print, where there may be none."""
+        options = {"-X": "method", "-H": "header", "-d": "body"}
+        asked: dict[str, list[str]] = {name: [] for name in options.values()}
+        url, rest = "", iter(words[1:])
+        for word in rest:
+            if word in options:
+                asked[options[word]].append(next(rest))
+            else:
+                assert not word.startswith("-"), word
+                url = word
+        body = "".join(asked["body"])
+        [method] = asked["method"] or ["POST" if body else "GET"]
+        headers = dict(one.split(": ", 1) for one in asked["header"])
+        answer = httpx.request(method, url, headers=headers, content=body)
+        assert answer.is_success, answer.text
+        return answer.text
+
+    @staticmethod
+    def _compare(line: str, shown: str, *said: str) -> None:
+        """Fail unless one of several is what is shown: a page may leave out what goes to stderr."""
+        pattern = re.compile(".*?".join(map(re.escape, shown.strip().split("…"))), re.DOTALL)
+        assert any(pattern.fullmatch(one.strip()) for one in said), f"{line}\nprints\n{said[-1]}"
+
+
+@pytest.fixture
+def shell(here: Run, home: Path, person: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+    opened = Shell(here, home, monkeypatch)
+    yield opened
+    opened.stop()
+
+
+EMPTY = {"http.md", "impact.md", "mcp.md", "purge.md", "scaling-out.md", "sync.md", "time.md"}
+"""Pages whose examples begin in an empty home; those of the others begin in the demo."""
+
+
+FOLLOWED = {"review.md"}
+"""Pages that `test_review` follows, for ids that stand in what their commands print."""
+
+
+@pytest.mark.parametrize("page", sorted(set(pages_with("console", "sh")) - FOLLOWED))
+def test_what_a_page_tells_to_type_works(
+    page: str, shell: Shell, home: Path, person: Path, built: Built
+) -> None:
+    if page not in EMPTY:
+        shutil.rmtree(home)
+        shutil.copytree(built.paths.data, home)
+    prepare = PREPARED.get(page)
+    if prepare is not None:
+        prepare(shell, person)
+    for example in of(page, "console", "sh"):
+        if not example.not_run:
+            for line, shown in example.commands:
+                shell.type(line, shown)
+
+
+def _import(shell: Shell, person: Path) -> None:
+    (person / "audit.csv").write_text("started_at,operation_type\n2026-03-09T10:00:00Z,query\n")
+    (person / ".claude/projects/app").mkdir(parents=True)
+    message = {"id": "msg_1", "model": "claude-sonnet-4-5", "usage": {"output_tokens": 9}}
+    said = {
+        "type": "assistant",
+        "uuid": "u1",
+        "sessionId": "s1",
+        "timestamp": "2026-03-01T10:00:00.000Z",
+        "message": message,
+    }
+    (person / ".claude/projects/app/s1.jsonl").write_text(json.dumps(said) + "\n")
+
+
+def _purge(shell: Shell, person: Path) -> None:
+    for owner in ("--subject ana", "--project apollo"):
+        shell.type(f"memtui note 'Likes tea' {owner}", "")
+
+
+def _impact(shell: Shell, person: Path) -> None:
+    """A log of one question about what is said twice, not of sixty days."""
+    shell.type("memtui facts add 'Deploys happen from release' --project infra", "")
+    shell.type("memtui note 'deploys happen from `release`.' --kind fact --project infra", "")
+    shell.type("memtui query 'where do deploys happen' --project infra", "")
+
+
+def _readme(shell: Shell, person: Path) -> None:
+    for folder in (shell.home / "bindings/acme/default/vault/projects").glob("*/[mr]e*"):
+        for note in sorted(folder.glob("*.md"))[2:]:
+            note.unlink()  # each would be copied
+    shell.type("memtui bindings add vectors vault", "")  # the page of syncs has one of Milvus
+
+
+def _http(shell: Shell, person: Path) -> None:
+    shell.type("memtui bindings add notes vault", "")
+
+
+def _providers(shell: Shell, person: Path) -> None:
+    (person / "memory.jsonl").touch()
+    (person / "agent-queue").mkdir()
+    for folder in ("src/web", ".claude/projects/-home-ann-app/memory", ".codex/memories"):
+        (person / folder).mkdir(parents=True)
+    (person / "mem0.json").write_text("{}")
+    shell.type("export MEM0_API_KEY=m0-example", "")
+
+
+PREPARED: Mapping[str, Callable[[Shell, Path], None]] = {
+    "README.md": _readme,
+    "http.md": _http,
+    "impact.md": _impact,
+    "import.md": _import,
+    "purge.md": _purge,
+    "providers.md": _providers,
+}
+"""What a page takes to be there."""
+
+
+def test_the_python_of_the_conformance_page_checks_a_plugin(shell: Shell, tmp_path: Path) -> None:
+    shell.type(
+        "memtui serve plugin",
+        "Serving default of local as a memory plugin at http://localhost:9100",
+    )
+    function, kept = of("conformance.md", "python")
+    exec(shell.meant(function.code), {})
+    suite = tmp_path / "test_plugin.py"
+    suite.write_text(shell.meant(kept.code))
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "health",
+        str(suite),
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_files_of_the_first_provider_pass_the_checks(tmp_path: Path) -> None:
+    blocks = [one.code for one in of("first-provider.md", "toml", "python")]
+    for name, code in zip(
+        ("pyproject.toml", "memtui_shelf.py", "test_shelf.py"), blocks, strict=True
+    ):
+        (tmp_path / name).write_text(code)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", ["keys.md", "settings.md"])
+def test_the_settings_of_a_page_fit(page: str, shell: Shell, home: Path) -> None:
+    for example in of(page, "toml"):
+        (home / "config.toml").write_text(example.code)
+        checked = shell.here("config", "check")
+        assert checked.code == 0, checked.out
+
+
+def test_the_mapping_of_the_import_page_reads_such_a_log(shell: Shell, person: Path) -> None:
+    [mapping] = of("import.md", "toml")
+    (person / "mapping.toml").write_text(mapping.code)
+    (person / "log.csv").write_text(
+        "When,Tool,Took (s),Internal,status\n2026-03-09 10:00,vector lookup,1.5,x,gave up\n"
+    )
+    command = "ops", "import", "log.csv", "--map", "mapping.toml", "--company", "other"
+    ran = shell.here(*command, "--json")
+    assert ran.code == 0, ran.err
+    [logged] = shell.here("--company", "other", "ops", "list", "--json").document["operations"]
+    assert (logged["operation_type"], logged["status"]) == ("query", "error")
+    assert (logged["started_at"], logged["latency_ms"]) == ("2026-03-09T09:00:00Z", 1500)
+
+
+def test_the_statements_of_the_pages_run(shell: Shell, home: Path, built: Built) -> None:
+    shutil.rmtree(home)
+    shutil.copytree(built.paths.data, home)
+    assert shell.here("archive", "seal", "--all").code == 0
+    for page in pages_with("sql"):
+        for statement in "".join(one.code for one in of(page, "sql")).split(";\n"):
+            local = statement.replace("s3://company-memory/log", str(home / "archive"))
+            if "read_parquet" in local:
+                assert duckdb.execute(local).fetchall()
+            elif local.strip():
+                ran = shell.here("sql", local)
+                assert ran.code == 0, ran.err
+
+
+def test_the_server_that_the_mcp_page_names_answers(shell: Shell) -> None:
+    [example] = of("mcp.md", "json")
+    [server] = json.loads(example.code)["mcpServers"].values()
+    asked = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    }
+    done = subprocess.run(
+        [server["command"], *server["args"]],
+        input=json.dumps(asked) + "\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "memtui"

@@ -1,0 +1,85 @@
+"""Memories that people already have, through the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from tests.channels.cli.conftest import Run
+
+
+def test_a_query_finds_what_the_agents_of_a_provider_find(here: Run, tmp_path: Path) -> None:
+    graph = tmp_path / "memory.jsonl"
+    entity = {"type": "entity", "name": "ripgrep", "entityType": "tool", "observations": ["fast"]}
+    graph.write_text(json.dumps(entity))
+    config = json.dumps({"path": str(graph)})
+    assert here("bindings", "add", "graph", "mcp-memory", "--config", config).code == 0
+    asked = ("--binding", "graph", "--json")
+    [found] = here("query", "how fast", *asked).document["snippets"]
+    assert found["text"] == "fast"
+    assert here("query", "how fast", *asked, "--as-agents").document["snippets"] == []
+    [found] = here("query", "ipgr", *asked, "--as-agents").document["snippets"]
+    assert (found["text"], found["score"]) == ("fast", None)
+    logged = here("ops", "list", "type:query", "--json").document["operations"]
+    assert [one["request"].get("matching") for one in logged] == ["agents", "agents", None]
+    refused = here("query", "x", "--as-agents")
+    assert refused.code == 2
+    assert "has no agents search" in refused.err
+
+
+def test_a_graph_is_written_corrected_forgotten_and_as_it_was(here: Run, tmp_path: Path) -> None:
+    graph = tmp_path / "memory.jsonl"
+    entity = {"type": "entity", "name": "rg", "entityType": "tool", "observations": ["is fast"]}
+    graph.write_text(json.dumps(entity))
+    os.utime(graph, (0, 0))
+    before = graph.read_bytes()
+    config = json.dumps({"path": str(graph), "settle_ms": 0})
+    assert here("bindings", "add", "graph", "mcp-memory", "--config", config).code == 0
+    options = ("--binding", "graph")
+    wrote = here("note", "skips what git ignores", "--title", "rg", "--project", "p", *options)
+    record_id = wrote.out.strip()
+    got = here("get", record_id, *options, "--json").document
+    assert got["record"]["scope"]["project_id"] == "p"
+    assert got["record"]["created_by"]
+    corrected = here("correct", record_id, "skips hidden files", *options, "--json").document
+    [new] = corrected["handles"]
+    assert corrected["linked"] == {record_id: new["provider_record_id"]}
+    moved = here("get", record_id, *options, "--json").document["record"]
+    assert (moved["text"], moved["scope"]["project_id"]) == ("skips hidden files", "p")
+    refused = here("forget", "entity/rg", *options, "--yes")
+    assert (refused.code, "belongs to the project p" in refused.err) == (4, True)
+    for _ in range(2):
+        assert here("undo").code == 0
+    assert graph.read_bytes() == before
+    assert here("forget", "entity/rg", *options, "--yes").code == 0
+    assert graph.read_bytes() == b""
+    assert here("undo").code == 0
+    assert graph.read_bytes() == before
+    refused = here("note", "one name alone", "--kind", "relation", *options)
+    assert (refused.code, "arrows between" in refused.err) == (2, True)
+
+
+def test_all_that_was_found_is_added_read_only_by_one_command(here: Run, person: Path) -> None:
+    nothing = here("bindings", "discover", "--add-all", "--json").document
+    assert (nothing["findings"], nothing["added"]) == ([], [])
+    for name in ("one", "two"):
+        memory = person / ".claude" / "projects" / name / "memory"
+        memory.mkdir(parents=True)
+        (memory / "MEMORY.md").write_text("Deploys on Fridays.")
+    torn = person / "torn.jsonl"
+    torn.write_text("{torn")
+    servers = {"memory": {"command": "npx", "env": {"MEMORY_FILE_PATH": str(torn)}}}
+    (person / ".claude.json").write_text(json.dumps({"mcpServers": servers}))
+    config = json.dumps({"path": str(torn)})
+    assert here("bindings", "add", "claude-memory-one", "vault", "--config", config).code != 0
+    listed = here("bindings", "discover", "--json").document
+    assert listed["added"] == []
+    done = here("bindings", "discover", "--add-all")
+    assert done.code == 0, done.err
+    bound = here("bindings", "list", "--json").document["bindings"]
+    usable = [one["provider"] for one in listed["findings"] if one["usable"]]
+    assert sorted(one["provider_key"] for one in bound[1:]) == sorted(usable)
+    assert usable.count("claude-memory") == 2
+    assert all(one["read_only"] for one in bound[1:])
+    assert here("bindings", "discover", "--add-all", "--json").document["added"] == []

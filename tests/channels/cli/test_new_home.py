@@ -1,0 +1,52 @@
+"""A home that is not there: who reads it is told so, and who adds something to it makes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memtui.config import Paths
+from tests.channels.cli.conftest import Run
+
+
+@pytest.fixture
+def home(new_paths: Paths) -> Path:
+    return new_paths.data
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["query x", "ops list", "stats", "views list", "doctor --secrets", "undo",
+     "--read-only note x", "--read-only serve"],
+)  # fmt: skip
+def test_a_mistyped_home_is_told_of_and_not_made(here: Run, home: Path, asked: str) -> None:
+    code, out, err = here(*asked.split())
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"{home} holds nothing of memtui yet")
+    assert not home.exists()
+
+
+def test_what_adds_something_says_where_it_made_a_home(here: Run, home: Path) -> None:
+    assert "is not there" in here("doctor").out
+    assert f"Made a new home of memtui in {home}." in here("note", "x").err
+    assert "Made" not in here("note", "y").err
+    assert here("query", "x").code == 0
+
+
+def test_the_home_that_nobody_named_is_made_by_any_command(
+    here: Run, home: Path, person: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memtui.channels.cli.session.Invocation.names_home", False)
+    ran = here("bindings", "list")
+    assert (ran.code, f"Made a new home of memtui in {home}." in ran.err) == (0, True)
+
+
+def test_setting_up_a_client_makes_no_home_that_is_only_to_be_read(
+    here: Run, home: Path, person: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memtui.channels.cli.session.Invocation.names_home", False)
+    asked = ("--read-only", "mcp", "install", "cursor")
+    token = here(*asked).err.split()[-1].rstrip(".")
+    assert here(*asked, "--yes", token).code == 0
+    assert not home.exists()

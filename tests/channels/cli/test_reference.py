@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from memtui.actions import ACTIONS
+from memtui.channels.cli.errors import EXIT_CODES
+from memtui.channels.cli.main import COMMANDS, build_app
+from memtui.channels.cli.reference import MARK, PAGES, renewed, walk, write
+from memtui.config import Settings
+
+DOCS = Path(__file__).parents[3] / "docs"
+made = cache(renewed)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_is_up_to_date(name: str) -> None:
+    """Run `python -m memtui.channels.cli.reference docs` where this fails."""
+    assert (DOCS / name).read_text(encoding="utf-8") == made(DOCS, name)
+
+
+def test_every_option_of_every_command_is_documented_with_words() -> None:
+    page = made(DOCS, "commands.md")
+    for path, command in walk(build_app()):
+        assert f"`{path}`" in page
+        assert command.help, path
+        for parameter in command.params:
+            assert parameter.help, f"{path} {parameter.name}"
+            assert all(f"{option}" in page for option in parameter.opts if option.startswith("-"))
+
+
+def test_the_list_of_commands_says_what_each_docstring_begins_with() -> None:
+    commands = getattr(get_command(build_app()), "commands", {})
+    for name, (sentence, _) in COMMANDS.items():
+        assert commands[name].itself.help.split("\n\n")[0] == sentence
+
+
+def test_every_setting_exit_code_and_action_is_documented() -> None:
+    assert all(f"`{name}`" in made(DOCS, "keys.md") for name in ACTIONS)
+    assert all(f"`{name}`" in made(DOCS, "settings.md") for name in Settings.model_fields)
+    assert all(f"| {code} |" in made(DOCS, "exit-codes.md") for code in EXIT_CODES)
+
+
+def test_what_was_written_by_hand_stays_when_pages_are_made_anew(tmp_path: Path) -> None:
+    for name in PAGES:
+        (tmp_path / name).write_text(f"By hand.\n\n{MARK}\nout of date\n", encoding="utf-8")
+    write(tmp_path)
+    for name in PAGES:
+        by_hand, _, rest = (DOCS / name).read_text(encoding="utf-8").partition(MARK)
+        assert by_hand.startswith("# ")
+        assert (tmp_path / name).read_text(encoding="utf-8") == f"By hand.\n\n{MARK}{rest}"
