@@ -109,7 +109,7 @@ class Agents(ServiceModule):
             may_vanish: Whether it can go without a word, as over HTTP: then it counts as connected
                 only as long as it asks something.
         """
-        if caller.run_id is None or not self._service.records:
+        if caller.run_id is None or self._runtime.database.read_only:
             return
         about = Connected(
             principal=caller.principal,

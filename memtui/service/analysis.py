@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from memtui.analytics.seal import SealReport
     from memtui.analytics.sql import SqlAnswer
     from memtui.analytics.stats import Dashboard, Rollups
-    from memtui.service.memory import MemoryService
+    from memtui.service.runtime import ServiceRuntime
 
 EngineT = TypeVar("EngineT", bound="LogEngine")
 
@@ -102,13 +102,13 @@ class Analysis(ServiceModule):
     DuckDB starts with the first question that needs it and stays until `close`.
     """
 
-    def __init__(self, service: MemoryService) -> None:
-        super().__init__(service)
+    def __init__(self, runtime: ServiceRuntime) -> None:
+        super().__init__(runtime)
         self.database: Database = self._runtime.database
         """The control plane's."""
         self.archive_folder: Path = self._runtime.archive
         """Where sealed operations lie."""
-        self.archive_url = service.settings.archive_url
+        self.archive_url = runtime.settings.archive_url
         """The object store that has a copy of it; empty: none."""
         self._making = threading.Lock()
         self._engines: dict[tuple[type[LogEngine], str, Visibility | None, str], LogEngine] = {}
@@ -287,7 +287,7 @@ class Analysis(ServiceModule):
 
         now = self._runtime.clock()
         limit = (
-            None if everything else before or now - timedelta(days=self._service.settings.hot_days)
+            None if everything else before or now - timedelta(days=self._runtime.settings.hot_days)
         )
         asked = {"seal": "everything" if limit is None else limit.isoformat()}
         async with self._runtime.configured(caller, asked, in_read_only=True):
@@ -467,8 +467,8 @@ class Analysis(ServiceModule):
         return Rollups(
             self._engine(OperationLog, company_id, visibility),
             zone=zone,
-            score_threshold=self._service.settings.score_threshold,
-            thresholds=self._service.settings.score_thresholds,
+            score_threshold=self._runtime.settings.score_threshold,
+            thresholds=self._runtime.settings.score_thresholds,
         )
 
     def _engine(

@@ -13,8 +13,8 @@ from memtui.contract import (
     QueryRequest,
     Scope,
 )
+from memtui.service.company_log import CompanyLog
 from memtui.service.context import ContextRequest
-from memtui.service.log import CompanyLog
 from memtui.service.runtime import EXPLICIT_KEY
 from memtui.store.given import texts_given
 from memtui.store.operation import Operation

@@ -21,6 +21,7 @@ from memtui.contract import (
     SourceKind,
     SourceRef,
 )
+from memtui.service.analysis import Analysis
 from memtui.service.answers import LINK_PLACE, CompanyView
 from memtui.service.imports import OLDEST, refuse_lived_in, was_imported
 from memtui.service.redaction import redact
@@ -196,7 +197,7 @@ class Companies(ServiceModule):
             found = await self.get(caller)
         except NotFound:
             # Its rows go before its files: whoever was killed between the two asks again.
-            left = (await self._service.analysis.segments(caller)).sealed_through
+            left = (await self._runtime.module(Analysis).segments(caller)).sealed_through
             oldest = await asyncio.to_thread(runtime.log(company_id).oldest_sealed, OLDEST)
             if not oldest or not was_imported(oldest):
                 raise
@@ -205,7 +206,7 @@ class Companies(ServiceModule):
             )
         await refuse_lived_in(runtime, company_id, "only one that an import made can be removed")
         page = await asyncio.to_thread(runtime.log(company_id).page, EVERYTHING, limit=1)
-        sealed = (await self._service.analysis.segments(caller)).sealed_through
+        sealed = (await self._runtime.module(Analysis).segments(caller)).sealed_through
         return CompanyContent(
             company_id=company_id, name=found.name, operations=page.total, sealed=sealed
         )
@@ -238,7 +239,7 @@ class Companies(ServiceModule):
             gone = await self.content(there)
             entry.request = {**entry.request, "operations": gone.operations, "name": gone.name}
             entry.result_count = gone.operations
-            await self._service.analysis.remove(
+            await self._runtime.module(Analysis).remove(
                 company_id, partial(_remove_rows, runtime.database, company_id)
             )
         return gone

@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 from random import uniform
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -29,6 +29,7 @@ from memtui.contract import (
     MemtuiError,
     NotFound,
     Problem,
+    Record,
     RecordHandle,
     Scope,
     Snapshot,
@@ -44,7 +45,6 @@ from memtui.store.compiled import BindingRow
 
 if TYPE_CHECKING:
     from memtui.pruning.candidates import Repeats
-    from memtui.service.uses import FoundList
 
 T = TypeVar("T")
 
@@ -163,6 +163,14 @@ async def _tried(call: Callable[[], Awaitable[T]], tries: int, failed: list[Unav
                 raise
         # Whoever failed together does not come back together.
         await asyncio.sleep(uniform(0.05, 0.3))  # noqa: S311 - no secret
+
+
+class FoundList(NamedTuple):
+    """The records of a list for which all of a scope had to be read."""
+
+    records: Sequence[Record]
+    last: BrowsePage
+    """The provider's page that was read last."""
 
 
 @dataclass(frozen=True)

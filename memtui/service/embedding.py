@@ -29,6 +29,7 @@ from memtui.contract import (
 )
 from memtui.embedding import STATIC
 from memtui.service.answers import BindingView
+from memtui.service.bindings import Bindings
 from memtui.service.connections import Connection
 from memtui.service.recorder import RunningOperation
 from memtui.service.redaction import redact_config
@@ -37,7 +38,7 @@ from memtui.service.visibility import Caller
 from memtui.store import bindings as table
 
 if TYPE_CHECKING:
-    from memtui.service.memory import MemoryService
+    from memtui.service.runtime import ServiceRuntime
 
 _log = logging.getLogger(__name__)
 
@@ -49,8 +50,8 @@ _PAUSE_SECONDS, _LONGEST_PAUSE = 10.0, 300.0
 class BindingEmbeddings(ServiceModule):
     """The embedding of bindings' texts."""
 
-    def __init__(self, service: MemoryService) -> None:
-        super().__init__(service)
+    def __init__(self, runtime: ServiceRuntime) -> None:
+        super().__init__(runtime)
         self._waits: dict[str, tuple[float, float]] = {}
         """Bindings where it failed: when it is tried again, and how long it is left alone then."""
 
@@ -150,7 +151,7 @@ class BindingEmbeddings(ServiceModule):
             told: Hears of each step, with the binding's key.
             failed: Hears what went wrong, with the binding's key.
         """
-        for view in await self._service.bindings.all(caller):
+        for view in await self._runtime.module(Bindings).all(caller):
             due, pause = self._waits.get(view.key, (0.0, _PAUSE_SECONDS))
             if not keeps_up(view) or time.monotonic() < due:
                 continue

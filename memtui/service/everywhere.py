@@ -49,6 +49,7 @@ from memtui.provider_kit.pages import first_of, read_cursor, write_cursor
 from memtui.provider_kit.search import take_apart
 from memtui.service.answers import Answer, BrowseAnswer, MutationAnswer, QueryAnswer
 from memtui.service.fact_limits import FACT
+from memtui.service.operations import Operations
 from memtui.service.querying import of_topic
 from memtui.service.runtime import FanOut, ServiceModule, to_its_end
 from memtui.service.visibility import Caller, without_prefix
@@ -336,7 +337,7 @@ class Everywhere(ServiceModule):
 
         def ask(key: str) -> Awaitable[QueryAnswer]:
             routed = request.model_copy(update={"binding_key": key})
-            return self._service.query(caller, routed, fan_out=asked.fan_out)
+            return self._runtime.module(Operations).query(caller, routed, fan_out=asked.fan_out)
 
         calls = {key: partial(ask, key) for key in asked.outcomes}
         await gather(asked, calls, answered, lambda: so_far(joined()))
@@ -380,7 +381,9 @@ class Everywhere(ServiceModule):
             update = {"binding_key": key, "cursor": joined.lists[key].progress.cursor}
             routed = request.model_copy(update=update)
             tell = partial(joined.tell_reading, key)
-            return self._service.browse(caller, routed, fan_out=asked.fan_out, told=tell)
+            return self._runtime.module(Operations).browse(
+                caller, routed, fan_out=asked.fan_out, told=tell
+            )
 
         def tell_first() -> None:
             if not records:
@@ -449,7 +452,7 @@ class Everywhere(ServiceModule):
             stays, refusal = staying.get(key, ()), None
             for request in requests[key]:
                 try:
-                    answer = await self._service.forget(
+                    answer = await self._runtime.module(Operations).forget(
                         caller, request, together=together, staying=stays
                     )
                 except Unavailable:
@@ -513,7 +516,7 @@ class Everywhere(ServiceModule):
         rows = await self._bindings(caller)
         if not rows:
             raise NotFound("There is no binding to ask; `memtui bindings enable` turns one on.")
-        limit = within_ms or self._service.settings.all_bindings_timeout_ms
+        limit = within_ms or self._runtime.settings.all_bindings_timeout_ms
         return Asked(
             fan_out=FanOut(self._runtime.new_id(), limit, seen_only),
             outcomes={
@@ -526,7 +529,7 @@ class Everywhere(ServiceModule):
         """Return the weight of a record by its scope; for the whole company all count the same."""
         if owner_of(asked)[0] == "company_id":
             return lambda _scope: 1.0
-        weights = WEIGHTS | dict(self._service.settings.scope_weights)
+        weights = WEIGHTS | dict(self._runtime.settings.scope_weights)
         return lambda scope: weights[_whose(scope)]
 
 

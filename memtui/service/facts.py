@@ -39,9 +39,12 @@ from memtui.fact_values import Entry, entry_of, pair_of, value_of
 from memtui.service.answers import MutationAnswer
 from memtui.service.context import own_records
 from memtui.service.fact_limits import FACT
+from memtui.service.operations import Operations
+from memtui.service.recorder import note_owner
 from memtui.service.redaction import redact
 from memtui.service.runtime import ServiceModule
-from memtui.service.visibility import Caller, for_caller, note_owner
+from memtui.service.undo import Undo
+from memtui.service.visibility import Caller, for_caller
 from memtui.store import bindings
 
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
@@ -222,7 +225,7 @@ class Facts(ServiceModule):
             topic=request.namespace,
             created_by=caller.principal,
         )
-        return await self._service.write(caller, write)
+        return await self._runtime.module(Operations).write(caller, write)
 
     async def merge(
         self,
@@ -261,7 +264,9 @@ class Facts(ServiceModule):
         together = self._runtime.new_id() if fields else None
         request = ForgetRequest.of(others, scope, binding_key)
         # Before the correction, as a store may not hold one text or key twice.
-        forgot = await self._service.forget(caller, request, staying=[survivor], together=together)
+        forgot = await self._runtime.module(Operations).forget(
+            caller, request, staying=[survivor], together=together
+        )
         if not fields:
             return Merged(forgot=forgot)
         correction = CorrectRequest(
@@ -272,7 +277,9 @@ class Facts(ServiceModule):
             **fields,
         )
         try:
-            change = await self._service.correct(caller, correction, together=together)
+            change = await self._runtime.module(Operations).correct(
+                caller, correction, together=together
+            )
         except MemtuiError as error:
             await self._bring_back(caller, forgot, error)
             raise
@@ -291,7 +298,7 @@ class Facts(ServiceModule):
     async def _bring_back(self, caller: Caller, forgot: MutationAnswer, error: MemtuiError) -> None:
         """Bring back what a merge has forgotten, as the fact that stays could not be changed."""
         try:
-            await self._service.undo(caller, forgot.operation_id)
+            await self._runtime.module(Undo).undo(caller, forgot.operation_id)
         except MemtuiError as failed:
             raise type(failed)(
                 f"{error} The other facts are forgotten, and could not be brought back: {failed} "

@@ -44,10 +44,10 @@ from memtui.contract import (
 )
 from memtui.pruning.duplicates import TextForm, compare, form_of
 from memtui.service.asked import Given, context_again, query_again
+from memtui.service.company_log import CompanyLog
 from memtui.service.connections import Breaker, Connection
-from memtui.service.context import ContextRequest
-from memtui.service.log import CompanyLog
-from memtui.service.memory import MemoryService
+from memtui.service.context import ContextRequest, Contexts
+from memtui.service.operations import Operations
 from memtui.service.querying import LOGGED_CHARS, LOGGED_OWNERS
 from memtui.service.recorder import Recorder, RunningOperation
 from memtui.service.runtime import FanOut, Routed, ServiceModule, ServiceRuntime
@@ -506,13 +506,11 @@ class Impacts(ServiceModule):
             gone = {key: marked.ids_in(key) for key in {where for where, _ in marked.places}}
             less = self._trial(whole, gone)
             stack.push_async_callback(less.close)
-            sides = [MemoryService(one, self._service.paths, self._service.settings)
-                     for one in (whole, less)]  # fmt: skip
 
             async def attempt(one: _Asked) -> tuple[Side, Side] | _NotTried:
                 try:
                     before, after = await asyncio.gather(
-                        *(_answer(side, by, one, marked) for side in sides)
+                        *(_answer(side, by, one, marked) for side in (whole, less))
                     )
                 except _NotTried as error:
                     return error
@@ -557,7 +555,7 @@ class Impacts(ServiceModule):
             one.name: getattr(runtime, one.name) for one in fields(ServiceRuntime)
         }
         shared["recorder"] = _Unrecorded(
-            runtime.database, self._service.paths.data, runtime.clock, runtime.connections.timer,
+            runtime.database, runtime.paths.data, runtime.clock, runtime.connections.timer,
             runtime.new_id,
         )  # fmt: skip
         return _Trial(**shared, source=source, gone=gone or {})
@@ -667,13 +665,13 @@ def _again(one: Operation, given: Given) -> tuple[QueryRequest | ContextRequest,
     return again, fan_out
 
 
-async def _answer(service: MemoryService, by: Caller, asked: _Asked, marked: _Marked) -> Side:
+async def _answer(runtime: ServiceRuntime, by: Caller, asked: _Asked, marked: _Marked) -> Side:
     if isinstance(asked.request, QueryRequest):
-        found = await service.query(by, asked.request, fan_out=asked.fan_out)
+        found = await runtime.module(Operations).query(by, asked.request, fan_out=asked.fan_out)
         told = [(found.binding_key, one.handle, one.text) for one in found.snippets]
         problems = tuple(one.sentence() for one in found.problems)
         return Side(records=_told(told, marked), problems=problems)
-    context = await service.context(by, asked.request)
+    context = await runtime.module(Contexts).context(by, asked.request)
     told = [
         (fact.binding_key or "", fact.handle, fact.text)
         for section in context.sections

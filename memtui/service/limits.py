@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from memtui.contract import Filter, Invalid, Model, NotFound, UtcDatetime
+from memtui.service.analysis import Analysis
 from memtui.service.runtime import ServiceModule, check_target_id, find_binding, in_thread
 from memtui.service.visibility import Caller
 from memtui.store import limits as table
@@ -24,7 +25,7 @@ from memtui.store.visibility import Visibility
 
 if TYPE_CHECKING:
     from memtui.analytics.layout import Manifest
-    from memtui.service.memory import MemoryService
+    from memtui.service.runtime import ServiceRuntime
 
 NEAR = Decimal("0.8")
 """From this share of a limit on it is near."""
@@ -96,8 +97,8 @@ class SpendingStatus(SpendingLimit):
 class Limits(ServiceModule):
     """The spending limits of companies, and how far spending is."""
 
-    def __init__(self, service: MemoryService) -> None:
-        super().__init__(service)
+    def __init__(self, runtime: ServiceRuntime) -> None:
+        super().__init__(runtime)
         self._sums: dict[tuple[str, datetime, datetime], tuple[int, tuple[Spent, ...]]] = {}
         """What the hot operations of a stretch of time spent, up to a `seq`."""
 
@@ -216,10 +217,14 @@ class Limits(ServiceModule):
             return hot
         from memtui.analytics.figures import HitSign
 
-        stats = self._service.analysis.figures(company_id, None).stats(
-            Filter(since=since, until=until, own=True),
-            by=("agent", "project", "binding"),
-            hit_sign=HitSign.SCORE,  # what is asked for needs none, and this one is the cheaper
+        stats = (
+            self._runtime.module(Analysis)
+            .figures(company_id, None)
+            .stats(
+                Filter(since=since, until=until, own=True),
+                by=("agent", "project", "binding"),
+                hit_sign=HitSign.SCORE,  # what is asked for needs none, and this one is the cheaper
+            )
         )
         return [
             Spent(
@@ -252,7 +257,9 @@ class Limits(ServiceModule):
         if len(self._sums) >= _KEPT_SUMS:
             self._sums.clear()
         self._sums[place] = last, parts
-        return parts, ArchiveFolder(self._service.analysis.archive_folder, company_id).read()
+        return parts, ArchiveFolder(
+            self._runtime.module(Analysis).archive_folder, company_id
+        ).read()
 
 
 def span(period: LimitPeriod, day: date, zone: tzinfo | None) -> tuple[datetime, datetime]:

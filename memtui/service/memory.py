@@ -124,8 +124,10 @@ async def open_service(
                 per_run=settings.saves_per_run, per_hour=settings.saves_per_hour
             ),
             pending_max_count=settings.pending_max_count,
+            paths=paths,
+            settings=settings,
         )
-        service = MemoryService(runtime, paths, settings)
+        service = MemoryService(runtime)
         try:
             await asyncio.to_thread(recorder.recover)
             if not database.read_only and await asyncio.to_thread(paths.archive.is_dir):
@@ -182,7 +184,7 @@ class _Lazy(Generic[T]):
         self._name = name
 
     def __get__(self, service: MemoryService, owner: object = None) -> T:
-        made: T = getattr(import_module(self._module), self._kind)(service)
+        made: T = service.runtime.module(getattr(import_module(self._module), self._kind))
         vars(service)[self._name] = made  # found before this descriptor from now on
         return made
 
@@ -251,12 +253,11 @@ class MemoryService(Operations):
     _undo: _Lazy[Undo] = _Lazy("undo", "Undo")
     _contexts: _Lazy[Contexts] = _Lazy("context", "Contexts")
 
-    def __init__(self, runtime: ServiceRuntime, paths: Paths, settings: Settings) -> None:
+    def __init__(self, runtime: ServiceRuntime) -> None:
         self.runtime = runtime
         """What the groups share; nobody else's."""
-        self.paths = paths
-        self.settings = settings
-        super().__init__(self)
+        self.paths, self.settings = runtime.paths, runtime.settings
+        super().__init__(runtime)
 
     async def close(self) -> None:
         """Wait for the mutations that still run, then close the adapters and the database."""

@@ -26,6 +26,7 @@ from memtui.contract import (
     UtcDatetime,
 )
 from memtui.service.connections import Connection
+from memtui.service.operations import Operations
 from memtui.service.recorder import RunningOperation
 from memtui.service.redaction import redact_json
 from memtui.service.runtime import (
@@ -147,7 +148,7 @@ class Namespaces(ServiceModule):
         forgotten: str | None = None
         if handles:
             gone = ForgetRequest(scope=scope, handles=handles, binding_key=binding_key)
-            answer = await self._service.forget(caller, gone)
+            answer = await self._runtime.module(Operations).forget(caller, gone)
             forgotten = answer.operation_id
             if answer.refused:
                 why = next(iter(answer.refused.values()))

@@ -70,7 +70,7 @@ from memtui.service.querying import (
     stages_json,
     stages_of,
 )
-from memtui.service.recorder import Check, RunningOperation
+from memtui.service.recorder import Check, RunningOperation, log_text, note_owner
 from memtui.service.redaction import redact, redact_json
 from memtui.service.runtime import (
     FanOut,
@@ -88,9 +88,7 @@ from memtui.service.visibility import (
     R,
     for_caller,
     is_org,
-    log_text,
     may_read,
-    note_owner,
     person_of,
     readable,
     versions_for,

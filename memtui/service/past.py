@@ -32,7 +32,7 @@ from memtui.contract import (
 from memtui.service.answers import Answer, Change, HistoryAnswer
 from memtui.service.as_of import lists
 from memtui.service.connections import Connection
-from memtui.service.operations import received_history
+from memtui.service.operations import Operations, received_history
 from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import ServiceModule, in_thread, problems
 from memtui.service.visibility import Caller, for_caller, may_read, readable, versions_for
@@ -300,7 +300,7 @@ class Past(ServiceModule):
         Raises:
             NotFound: there is and was no such record.
         """
-        found, owner = await self._service.kept_history(
+        found, owner = await self._runtime.module(Operations).kept_history(
             caller, asked, scope, binding_key=binding_key
         )
         by_provider, by_memtui = list(_of_versions(found)), _of_changes(found.changes)

@@ -37,7 +37,8 @@ from memtui.pruning.uses import Used, is_used_as
 from memtui.service.answers import Answer
 from memtui.service.connections import Connection
 from memtui.service.context import DEFAULT_MODEL, own_records
-from memtui.service.everywhere import EverywhereAnswer, gather
+from memtui.service.everywhere import Everywhere, EverywhereAnswer, gather
+from memtui.service.log import Log
 from memtui.service.patterns import versions_of
 from memtui.service.redaction import redact
 from memtui.service.runtime import FanOut, ServiceModule
@@ -152,7 +153,7 @@ class Pruning(ServiceModule):
         """
         if not is_org(request.scope) or request.binding_key is not None:
             raise Invalid("Everything is looked through, so name no owner and no binding.")
-        everywhere, settings = self._service.everywhere, self._service.settings
+        everywhere, settings = self._runtime.module(Everywhere), self._runtime.settings
         limit = within_ms or max(_WITHIN_MS, settings.all_bindings_timeout_ms)
         asked = await everywhere.begin(caller, limit, seen_only=True)
         asked.keep(request.filter)
@@ -251,7 +252,7 @@ class Pruning(ServiceModule):
     ) -> dict[RecordHandle, RetrievalTally]:
         """Return how often each record was read, when last, and `to_whom` where that is asked."""
         handles = {one.handle.provider_record_id: one.handle for one in records}
-        counts = await self._service.log.retrieval_stats(caller, binding_key, list(handles))
+        counts = await self._runtime.module(Log).retrieval_stats(caller, binding_key, list(handles))
         readers: Mapping[str, set[str]] = {}
         if to_whom and counts:
             log = self._runtime.log_of(caller)

@@ -43,7 +43,9 @@ from memtui.external_editor import DRAFT_OF
 from memtui.json_text import json_text
 from memtui.paths import replacing
 from memtui.scratch import remove_left, remove_left_of
+from memtui.service.analysis import Analysis
 from memtui.service.connections import Connection
+from memtui.service.operations import Operations
 from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import ServiceModule, ServiceRuntime, find_company, to_its_end
 from memtui.service.survey import (
@@ -141,7 +143,7 @@ class Purging(ServiceModule):
                 beyond = await _erase_from_providers(found)
                 step("providers")
                 await asyncio.to_thread(self._erase_from_log, entry, found, step)
-                await asyncio.to_thread(_scrub_files, self._service.paths, found.aim)
+                await asyncio.to_thread(_scrub_files, self._runtime.paths, found.aim)
                 for path in {path for _, _, reply in found.providers for path in reply.folders}:
                     is_file = not path.is_dir()
                     folder = path.parent if is_file else path
@@ -149,7 +151,7 @@ class Purging(ServiceModule):
                 step("files")
                 if not await asyncio.to_thread(runtime.database.scrub):
                     beyond.append(_PENDING)
-                self._service.analysis.forget_copies(caller.company_id)
+                self._runtime.module(Analysis).forget_copies(caller.company_id)
                 step("scrubbed")
                 answer = await asyncio.to_thread(self._looked, planned, found)
             entry.result_count = sum(one.count for one in answer.copies)
@@ -182,7 +184,7 @@ class Purging(ServiceModule):
         """Purge by age where the setting says so, a person has allowed it, and not yet today."""
         runtime, now = self._runtime, self._runtime.clock()
         company = await runtime.ask(find_company, caller.company_id)
-        days, allowed = self._service.settings.purge_after_days, company.purge_after_days
+        days, allowed = self._runtime.settings.purge_after_days, company.purge_after_days
         if not days or allowed is None or allowed > days or company.read_only or runtime.read_only:
             return None
         purges = Filter(operation_type=OperationType.PURGE, since=now - _A_DAY)
@@ -227,7 +229,7 @@ class Purging(ServiceModule):
         from filelock import FileLock, Timeout
 
         try:
-            with FileLock(self._service.paths.data / "purge.lock", timeout=0, mode=0o600):
+            with FileLock(self._runtime.paths.data / "purge.lock", timeout=0, mode=0o600):
                 yield
         except Timeout as error:
             raise Conflict("Another purge is running; wait until it is done.") from error
@@ -239,7 +241,7 @@ class Purging(ServiceModule):
         doomed = [
             one.seq <= through for one in operations(runtime, aim) if erasing.doomed(one, aim)
         ]
-        copied = doomed.count(True) if self._service.analysis.archive_url else 0
+        copied = doomed.count(True) if self._runtime.module(Analysis).archive_url else 0
         with runtime.database.read() as database:
             links, ids = erasing.names(database, aim)
         counts = [
@@ -255,11 +257,11 @@ class Purging(ServiceModule):
                 for connection, _, reply in found.providers
                 for place, kept in reply.kept.items()
             ),
-            *((str(path), 1, "file") for path, _ in _files(self._service.paths, aim)),
+            *((str(path), 1, "file") for path, _ in _files(self._runtime.paths, aim)),
         ]
         if runtime.database.dialect == "postgresql":
             found.beyond.append(_POSTGRESQL)
-        if self._service.analysis.archive_url:
+        if self._runtime.module(Analysis).archive_url:
             found.beyond.append(_BUCKET)
         found.beyond.append(_DISKS)
         copies = [Copies(place=place, count=n, what=what) for place, n, what in counts if n]
@@ -327,7 +329,7 @@ class Purging(ServiceModule):
                     handles=tuple(record.handle for record in part),
                     binding_key=key,
                 )
-                answer = await self._service.forget(caller, request)
+                answer = await self._runtime.module(Operations).forget(caller, request)
                 if answer.refused:
                     raise Denied(
                         f"{next(iter(answer.refused.values()))} Then purge again: the rest is only "
@@ -346,7 +348,7 @@ class Purging(ServiceModule):
         from memtui.analytics import archive
         from memtui.analytics.layout import ArchiveFolder
 
-        folder = ArchiveFolder(self._service.analysis.archive_folder, company_id)
+        folder = ArchiveFolder(self._runtime.module(Analysis).archive_folder, company_id)
         folder.create()
         with archive.locked(folder):
             archive.recover_locked(self._runtime.database, folder)
@@ -431,7 +433,7 @@ class Purging(ServiceModule):
             step("proved")
             seal.replace_waiting(folder)
             step("replaced")
-        self._service.analysis.renew_store(folder)
+        self._runtime.module(Analysis).renew_store(folder)
 
     def _segments_told(self, company_id: str) -> dict[str, Json]:
         """Return what the log says last of each segment, by its span."""
@@ -464,7 +466,7 @@ class Purging(ServiceModule):
         own = [path for _, _, reply in found.providers for path in reply.folders]
         texts = searchable(aim.texts | {one for of in aim.gone.values() for one in of})
         left = look(
-            [self._service.paths.data, self._service.paths.config, *own],
+            [self._runtime.paths.data, self._runtime.paths.config, *own],
             texts,
             self._runtime.database,
         )
@@ -491,7 +493,7 @@ class Purging(ServiceModule):
             return ()
         with self._runtime.database.read() as database:
             said = erasing.said_by_others(database, aim, sorted({one.text for one in traces}))
-        paths = self._service.paths
+        paths = self._runtime.paths
         memories = tuple(map(str, (paths.data / "bindings", *folders)))
         logs = (str(paths.database), str(paths.archive), *erasing.TABLES)
         return tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -34,11 +34,12 @@ from memtui.contract import (
 from memtui.service.connections import Connection
 from memtui.service.filling import filled_in, not_kept, with_given
 from memtui.service.redaction import redact, redact_json
-from memtui.service.visibility import Caller, agent_of, as_told
+from memtui.service.visibility import Caller, R, agent_of, for_caller, may_read
 from memtui.store import appending, journal
 from memtui.store.appending import Step
 from memtui.store.compiled import BindingRow, IntentRow
 from memtui.store.database import Database, DatabaseConnection
+from memtui.store.digest import withhold
 from memtui.store.journal import OutcomeFinding
 from memtui.store.operation import INFERRED, Absent, OperationDraft, OperationHandle
 from memtui.store.settings import SettingChange
@@ -60,6 +61,10 @@ _SETTLING = frozenset({OperationType.CHECK, OperationType.FEEDBACK, OperationTyp
 _UNSEEN = "Its provider did not say which records it changed."
 _FOREIGN_INTENT_AGE = timedelta(minutes=15)
 """An intent of another machine this old has hardly a living owner; should it, both are logged."""
+
+CONTENT = "request.content"
+"""Where the log has the text that was written."""
+_LOGGED_CHARS = 2_000
 
 
 @dataclass(slots=True)
@@ -484,3 +489,37 @@ class Recorder:
             await asyncio.wait(self._finishing)
         if "sessions" in vars(self):
             await asyncio.to_thread(self.sessions.close)
+
+
+def note_owner(entry: RunningOperation, scopes: Iterable[Scope]) -> None:
+    """Let an operation that named no user be the one's whose own memories it touched.
+
+    Who may see an operation shows in its scope. A company without members hides nothing; there
+    only a change, whose text stays until there are some, is noted as its user's.
+    """
+    if entry.scope.subject_id or (entry.visibility is None and not entry.operation_type.mutates):
+        return
+    owners = {scope.subject_id for scope in scopes if scope.subject_id and not scope.project_id}
+    if len(owners) == 1 or (owners and entry.visibility is not None):
+        entry.scope = entry.scope.model_copy(update={"subject_id": min(owners)})
+
+
+def as_told(entry: RunningOperation, record: R | None) -> R | None:
+    """Return what an error of an operation tells its caller of a record; None: nothing."""
+    if record is None or not may_read(record.scope, entry.scope, entry.visibility):
+        return None
+    return for_caller(entry.caller, [record])[0]
+
+
+def log_text(entry: RunningOperation, text: str, *, withheld: bool) -> None:
+    """Let the log keep the beginning of a text that is written; of a withheld one, no part of it.
+
+    In the place of a withheld text stands a commitment, by which it is known again.
+    """
+    entry.request = {name: value for name, value in entry.request.items() if name != "content"}
+    entry.absent, entry.salts = {}, {}
+    if withheld:
+        entry.absent[CONTENT], entry.salts[CONTENT] = withhold(CONTENT, text)
+    else:
+        entry.request["content"] = text[:_LOGGED_CHARS]
+    entry.request["content_chars"] = len(text)

@@ -46,6 +46,7 @@ from memtui.service.holding import (
     state_of,
     text_of,
 )
+from memtui.service.operations import Operations
 from memtui.service.recorder import RunningOperation
 from memtui.service.redaction import redact
 from memtui.service.runtime import ServiceModule, at_once, find_binding, in_thread, to_its_end
@@ -232,12 +233,12 @@ class Review(ServiceModule):
             )
         request = fixed(request, text)
         accepts = Acceptance(row=row, decision=decision, seen=seen)
-        service = self._service
+        operations = self._runtime.module(Operations)
         if isinstance(request, WriteRequest):
-            return await service.write(caller, request, together=together, accepts=accepts)
+            return await operations.write(caller, request, together=together, accepts=accepts)
         if isinstance(request, CorrectRequest):
-            return await service.correct(caller, request, together=together, accepts=accepts)
-        return await service.forget(caller, request, together=together, accepts=accepts)
+            return await operations.correct(caller, request, together=together, accepts=accepts)
+        return await operations.forget(caller, request, together=together, accepts=accepts)
 
     @to_its_end
     async def refuse(

@@ -32,7 +32,8 @@ from memtui.contract import (
     UtcDatetime,
 )
 from memtui.service.asked import Given, context_again, scope_outside
-from memtui.service.context import ContextAnswer
+from memtui.service.context import ContextAnswer, Contexts
+from memtui.service.log import Log
 from memtui.service.runtime import ServiceModule
 from memtui.service.visibility import Caller, may_read, readable
 from memtui.store import journal
@@ -272,7 +273,7 @@ class Runs(ServiceModule):
 
         run, operations, visibility = await asyncio.to_thread(read)
         there = await self._there(caller, operations)
-        checked = await self._service.log.found_outcomes(caller, operations)
+        checked = await self._runtime.module(Log).found_outcomes(caller, operations)
 
         def steps() -> tuple[RunStep, ...]:
             known = _Known(self._kept(caller, there), there, visibility, checked)
@@ -293,7 +294,7 @@ class Runs(ServiceModule):
             NotFound: there is no such operation.
             Invalid: it delivered no context, or its text is not there any more.
         """
-        operation = await self._service.log.get(caller, operation_id)
+        operation = await self._runtime.module(Log).get(caller, operation_id)
         delivered = _delivered(operation)
         if delivered is None:
             raise Invalid(
@@ -307,7 +308,7 @@ class Runs(ServiceModule):
             return Given(self._runtime.log_of(caller)).before(operation)
 
         request = context_again(operation, await asyncio.to_thread(given))
-        now = await self._service.context(caller, request)
+        now = await self._runtime.module(Contexts).context(caller, request)
         tokens = delivered.price.input_tokens
         return AssembledNow(operation=operation, delivered=delivered.text, tokens=tokens, now=now)
 

@@ -12,6 +12,7 @@ from functools import cached_property, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
+from memtui.config import Paths, Settings
 from memtui.contract import (
     Adapter,
     Denied,
@@ -48,19 +49,19 @@ from memtui.store import appending, bindings, journal, settings
 from memtui.store.bindings import BY_KEY, Route, route
 from memtui.store.compiled import BindingRow, CompanyRow, MemberRow
 from memtui.store.database import Database, DatabaseConnection
+from memtui.store.settings import COMMON
 from memtui.store.visibility import Visibility, until
 from memtui.wording import unknown
 
 if TYPE_CHECKING:
     from memtui.analytics.sealed import Archive
+    from memtui.service.company_log import CompanyLog
     from memtui.service.fact_limits import FactLimits
-    from memtui.service.log import CompanyLog
-    from memtui.service.memory import MemoryService
     from memtui.service.save_limits import SaveLimits
 
 P = ParamSpec("P")
 T = TypeVar("T")
-GroupT = TypeVar("GroupT", bound="ServiceModule")
+ModuleT = TypeVar("ModuleT", bound="ServiceModule")
 
 SETUP_CHANNEL = "setup"
 """Through it comes what memtui sets up by itself."""
@@ -112,6 +113,8 @@ class ServiceRuntime:
     save_limits: SaveLimits
     pending_max_count: int
     """How much may wait for review in one binding."""
+    paths: Paths
+    settings: Settings
     _changes: set[asyncio.Task[Any]] = field(default_factory=set)
 
     @cached_property
@@ -122,7 +125,7 @@ class ServiceRuntime:
 
     def log(self, company_id: str, visibility: Visibility | None = None) -> CompanyLog:
         """Return a company's whole log, as somebody of this visibility may see it."""
-        from memtui.service.log import CompanyLog
+        from memtui.service.company_log import CompanyLog
 
         return CompanyLog(self.database, self._sealed, company_id, visibility)
 
@@ -133,6 +136,16 @@ class ServiceRuntime:
             Denied: the company has members, and the caller is none.
         """
         return self.log(caller.company_id, until(self.visibility(caller), caller.as_of))
+
+    @cached_property
+    def _modules(self) -> dict[type[ServiceModule], ServiceModule]:
+        return {}
+
+    def module(self, kind: type[ModuleT]) -> ModuleT:
+        """Return the service module of a class; there is one of each."""
+        if kind not in self._modules:
+            self._modules[kind] = kind(self)
+        return cast("ModuleT", self._modules[kind])
 
     async def ask(
         self,
@@ -482,7 +495,7 @@ class ServiceRuntime:
         *,
         binding_key: str | None = None,
         in_read_only: bool = False,
-        kinds: Collection[str] = settings.COMMON,
+        kinds: Collection[str] = COMMON,
         scope: Scope | None = None,
     ) -> AsyncIterator[RunningOperation]:
         """Record a change of the settings, and refuse it to who may not make it.
@@ -511,7 +524,7 @@ class ServiceRuntime:
         *,
         binding_key: str | None = None,
         irreversible: str | None = None,
-        kinds: Collection[str] = settings.COMMON,
+        kinds: Collection[str] = COMMON,
         scope: Scope | None = None,
     ) -> T:
         """Change the settings by what is in their tables alone, and record it.
@@ -549,7 +562,7 @@ class ServiceRuntime:
         self,
         entry: RunningOperation,
         change: Callable[[DatabaseConnection], T],
-        kinds: Collection[str] = settings.COMMON,
+        kinds: Collection[str] = COMMON,
     ) -> T:
         """Change the company's settings and log the operation, in one transaction.
 
@@ -581,9 +594,8 @@ class ServiceRuntime:
 class ServiceModule:
     """A part of the service: the methods of one subject over what all of them share."""
 
-    def __init__(self, service: MemoryService) -> None:
-        self._service = service
-        self._runtime: ServiceRuntime = service.runtime
+    def __init__(self, runtime: ServiceRuntime) -> None:
+        self._runtime = runtime
 
 
 def at_once(together: str | None) -> Json:
@@ -592,12 +604,12 @@ def at_once(together: str | None) -> Json:
 
 
 def to_its_end(
-    method: Callable[Concatenate[GroupT, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[GroupT, P], Coroutine[Any, Any, T]]:
+    method: Callable[Concatenate[ModuleT, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[ModuleT, P], Coroutine[Any, Any, T]]:
     """Let a method that changes something run to its end even where its caller is cancelled."""
 
     @wraps(method)
-    async def changing(self: GroupT, /, *args: P.args, **named: P.kwargs) -> T:
+    async def changing(self: ModuleT, /, *args: P.args, **named: P.kwargs) -> T:
         return await self._runtime.to_its_end(method(self, *args, **named))
 
     return changing

@@ -10,6 +10,8 @@ from typing import Any
 from sqlalchemy import select
 
 from memtui.contract import BrowseRequest, MemtuiError, Model, Scope
+from memtui.service.analysis import Analysis
+from memtui.service.operations import Operations
 from memtui.service.redaction import redact, redact_config, redact_json
 from memtui.service.runtime import ServiceModule, ServiceRuntime
 from memtui.service.visibility import Caller
@@ -51,7 +53,7 @@ class Secrets(ServiceModule):
             Unavailable: the log cannot be read.
         """
         await self._runtime.may_configure(caller)
-        log = await self._service.analysis.open_log(caller)
+        log = await self._runtime.module(Analysis).open_log(caller)
         try:
             for start in range(0, log.count, _WINDOW):
                 for one in await log.window(start, _WINDOW):
@@ -80,7 +82,7 @@ class Secrets(ServiceModule):
             scope = Scope(company_id=caller.company_id)
             request = BrowseRequest(scope=scope, binding_key=row.key)
             try:
-                async for page in self._service.pages(caller, request):
+                async for page in self._runtime.module(Operations).pages(caller, request):
                     for record in page.records:
                         if labels := redact_json(record.model_dump(mode="json"))[1]:
                             yield _found(place, record.handle.provider_record_id, labels)

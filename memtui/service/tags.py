@@ -22,7 +22,7 @@ from memtui.contract import (
 )
 from memtui.service.answers import Answer
 from memtui.service.connections import Connection
-from memtui.service.everywhere import EverywhereAnswer, EverywherePage, gather
+from memtui.service.everywhere import Everywhere, EverywhereAnswer, EverywherePage, gather
 from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import FanOut, ServiceModule
 from memtui.service.visibility import Caller, may_read
@@ -76,7 +76,7 @@ class Tags(ServiceModule):
             NotFound: no binding is there to ask.
             Unavailable: none has answered.
         """
-        asked = await self._service.everywhere.begin(caller, within_ms, seen_only=True)
+        asked = await self._runtime.module(Everywhere).begin(caller, within_ms, seen_only=True)
         answers: dict[str, dict[str, int]] = {}
 
         def answered(key: str, answer: BindingTags) -> None:
@@ -111,7 +111,7 @@ class Tags(ServiceModule):
             NotFound: no binding is there to ask.
         """
         only = request.model_copy(update={"filter": request.filter.model_copy(update={"tag": tag})})
-        return await self._service.everywhere.browse(
+        return await self._runtime.module(Everywhere).browse(
             caller, only, within_ms=within_ms, seen_only=True
         )
 

@@ -33,11 +33,13 @@ from memtui.service.answers import MutationAnswer, Together, UndoCandidate
 from memtui.service.bindings import refuse_shared
 from memtui.service.connections import Connection
 from memtui.service.filling import fields_of
+from memtui.service.log import Log
 from memtui.service.members import REVOKED
 from memtui.service.operations import change_of, received
-from memtui.service.recorder import RunningOperation
+from memtui.service.recorder import CONTENT, RunningOperation
+from memtui.service.review import Review
 from memtui.service.runtime import ServiceModule, in_thread, refuse_unreviewed, to_its_end
-from memtui.service.visibility import CONTENT, Caller, Role, for_caller
+from memtui.service.visibility import Caller, Role, for_caller
 from memtui.store import appending, bindings, journal, pending, settings
 from memtui.store.appending import Step
 from memtui.store.compiled import BindingRow
@@ -369,7 +371,9 @@ class Undo(ServiceModule):
         if len(steps) == 1:
             seen = received(caller, change_of(operation, steps[0], visibility))
             only, before = seen.after or seen.before, seen.before
-        may_know = partial(self._service.review.may_know, caller=caller, visibility=visibility)
+        may_know = partial(
+            self._runtime.module(Review).may_know, caller=caller, visibility=visibility
+        )
         return UndoCandidate(
             operation=operation,
             records=len(steps),
@@ -433,7 +437,7 @@ class Undo(ServiceModule):
             Invalid: what they would be cannot be.
         """
         if {change.setting for change in changed} == {settings.PENDING}:
-            await self._service.review.may_decide(entry, changed)
+            await self._runtime.module(Review).may_decide(entry, changed)
         else:
             await self._runtime.refuse_configuring(entry.caller)
         company_id = entry.caller.company_id
@@ -482,10 +486,10 @@ class Undo(ServiceModule):
             Invalid: its outcome is known by itself.
             Conflict: its binding was removed, and another one has the key.
         """
-        asked = await self._service.log.get(caller, operation_id)
+        asked = await self._runtime.module(Log).get(caller, operation_id)
         if asked.status is not OperationStatus.UNKNOWN:
             raise Invalid(f"The outcome of {asked.operation_id} is known: {asked.status}.")
-        known = await self._service.log.found_outcome(caller, asked.operation_id)
+        known = await self._runtime.module(Log).found_outcome(caller, asked.operation_id)
         if known is not None and known.happened is not None:
             return known
         request = {"checks": asked.operation_id}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 from memtui.context.assembly import fact_tokens
 from memtui.context.cost import TokenCounter
@@ -20,7 +19,7 @@ from memtui.provider_kit.pages import read_cursor, write_cursor
 from memtui.pruning.candidates import RetrievalTally
 from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.uses import Used, asks, is_used_as
-from memtui.service.connections import Connection
+from memtui.service.connections import Connection, FoundList
 from memtui.service.context import DEFAULT_MODEL
 from memtui.service.recorder import RunningOperation
 from memtui.service.runtime import ServiceRuntime
@@ -33,14 +32,6 @@ _MOST_KEPT = 2_000
 ReportProgress = Callable[[int, int | None], None]
 """Is told how many records were read so far, and of how many, where that is known; once all are
 read, they are compared."""
-
-
-class FoundList(NamedTuple):
-    """The records of a list for which all of a scope had to be read."""
-
-    records: Sequence[Record]
-    last: BrowsePage
-    """The provider's page that was read last."""
 
 
 class UsedRecords:

@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from memtui.config import Settings
 from memtui.contract import (
@@ -42,12 +42,8 @@ from memtui.contract import (
     UtcDatetime,
 )
 from memtui.store.compiled import MemberRow
-from memtui.store.digest import withhold
 from memtui.store.visibility import Visibility
 from memtui.visible import visible
-
-if TYPE_CHECKING:
-    from memtui.service.recorder import RunningOperation
 
 AGENT_PREFIX = "agent:"
 USER_PREFIX = "user:"
@@ -339,10 +335,7 @@ def _verb(action: Permission) -> str:
 R = TypeVar("R", bound=Record)
 VersionT = TypeVar("VersionT", bound=RecordVersion)
 
-CONTENT = "request.content"
-"""Where the log has the text that was written."""
 
-_LOGGED_CHARS = 2_000
 _PREFIX = re.compile(r"(?:\[MEMORY id=[^\]\n]* scope=ORG ns=[^\]\n]*\]: )+")
 _UNSAFE = re.compile(r"[\s\[\]]")
 
@@ -370,29 +363,9 @@ def may_read(scope: Scope | None, asked: Scope, visibility: Visibility | None) -
     return scope.company_id == asked.company_id and (visibility is None or visibility.reads(scope))
 
 
-def note_owner(entry: RunningOperation, scopes: Iterable[Scope]) -> None:
-    """Let an operation that named no user be the one's whose own memories it touched.
-
-    Who may see an operation shows in its scope. A company without members hides nothing; there
-    only a change, whose text stays until there are some, is noted as its user's.
-    """
-    if entry.scope.subject_id or (entry.visibility is None and not entry.operation_type.mutates):
-        return
-    owners = {scope.subject_id for scope in scopes if scope.subject_id and not scope.project_id}
-    if len(owners) == 1 or (owners and entry.visibility is not None):
-        entry.scope = entry.scope.model_copy(update={"subject_id": min(owners)})
-
-
 def for_caller(caller: Caller, records: Sequence[R]) -> tuple[R, ...]:
     """Return records as a caller gets them: an agent gets company-wide ones with the prefix."""
     return as_agents_read(records) if caller.by_ai else tuple(records)
-
-
-def as_told(entry: RunningOperation, record: R | None) -> R | None:
-    """Return what an error of an operation tells its caller of a record; None: nothing."""
-    if record is None or not may_read(record.scope, entry.scope, entry.visibility):
-        return None
-    return for_caller(entry.caller, [record])[0]
 
 
 def as_agents_read(records: Sequence[R]) -> tuple[R, ...]:
@@ -431,17 +404,3 @@ def _prefixed(text: str, handle: RecordHandle, scope: Scope) -> str:
 def without_prefix(text: str) -> str:
     """Return a text without the prefix: an agent may write back what it was given."""
     return _PREFIX.sub("", text, count=1) if text.startswith("[MEMORY ") else text
-
-
-def log_text(entry: RunningOperation, text: str, *, withheld: bool) -> None:
-    """Let the log keep the beginning of a text that is written; of a withheld one, no part of it.
-
-    In the place of a withheld text stands a commitment, by which it is known again.
-    """
-    entry.request = {name: value for name, value in entry.request.items() if name != "content"}
-    entry.absent, entry.salts = {}, {}
-    if withheld:
-        entry.absent[CONTENT], entry.salts[CONTENT] = withhold(CONTENT, text)
-    else:
-        entry.request["content"] = text[:_LOGGED_CHARS]
-    entry.request["content_chars"] = len(text)

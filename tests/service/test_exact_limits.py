@@ -150,9 +150,9 @@ class _Asked:
 
         log = SimpleNamespace(page=page)
         self._runtime = SimpleNamespace(
-            clock=lambda: NOW, ask=ask, read_only=False, log=lambda _: log, to_its_end=to_its_end
-        )
-        self._service = SimpleNamespace(settings=SimpleNamespace(purge_after_days=days))
+            clock=lambda: NOW, ask=ask, read_only=False, log=lambda _: log, to_its_end=to_its_end,
+            settings=SimpleNamespace(purge_after_days=days),
+        )  # fmt: skip
 
     async def apply(self, _: Caller, request: Any) -> None:
         self.asked.append(request.before)

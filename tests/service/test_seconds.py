@@ -51,17 +51,11 @@ from memtui.service.everywhere import (
 from memtui.service.facts import _of_all
 from memtui.service.filling import fields_of, filled, filled_in, not_kept
 from memtui.service.impact import AnsweredRecord, Effect, Impact, Side, _effect
+from memtui.service.recorder import note_owner
 from memtui.service.runs import _runs
 from memtui.service.runtime import FanOut
 from memtui.service.undo import _as_correction, _came_back, _refuse_overtaken, as_write, reaching
-from memtui.service.visibility import (
-    Permission,
-    _in_project,
-    abilities,
-    as_agents_read,
-    note_owner,
-    refusal,
-)
+from memtui.service.visibility import Permission, _in_project, abilities, as_agents_read, refusal
 from memtui.store import appending
 from memtui.store.erasing import Aim, names
 from memtui.store.log import RunContexts, RunFigures, RunPart, RunUsage
