@@ -373,7 +373,9 @@ class MemtuiApp(App[None]):
         """Count how much could go, once the person did nothing for longer."""
         is_resting = asyncio.get_running_loop().time() - self._last_input >= _RESTED_SECONDS
         if is_resting and not self._is_busy():
-            self.controller.count_prunable()
+            from memtui.screens.prune import count_unasked
+
+            self.controller.count_prunable(count_unasked)
         else:
             self.set_timer(_RESTED_SECONDS, self._count_rested)
 

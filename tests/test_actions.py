@@ -31,9 +31,8 @@ from memtui.screens.operations.screen import OperationsScreen
 from memtui.screens.prune import PruneReview
 from memtui.screens.query.screen import AskLine, QueryScreen
 from memtui.screens.records.screen import RecordsScreen
-from memtui.screens.replay import ReplayScreen
 from memtui.screens.review import ReviewScreen
-from memtui.screens.runs import RunsScreen
+from memtui.screens.runs import ReplayScreen, RunsScreen
 from memtui.screens.sources import Sources
 from memtui.screens.timeline import TimelineScreen
 from memtui.widgets.filter_line import FilterLine

@@ -110,7 +110,7 @@ class NotebookAdapter(Adapter):
 '''
 
 DIALOG = '''\
-"""The channels through which memtui is entered, over a screen."""
+"""The doors through which memtui is entered, over a screen."""
 
 from __future__ import annotations
 
@@ -124,28 +124,28 @@ from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
 
 
-class Channels(ModalListScreen):
-    """List the channels."""
+class Doors(ModalListScreen):
+    """List the doors."""
 
-    ACTION_GROUP = "channels"
-    BINDINGS = bindings_for("channels")
+    ACTION_GROUP = "doors"
+    BINDINGS = bindings_for("doors")
 
     def make_list(self) -> VirtualList[str]:
         """Return the list."""
         rows: AppendedRows[str] = AppendedRows(str)
         rows.replace(["cli", "tui"])
-        return VirtualList([Column("channel", "channel", str, 10)], rows, name="channel-list")
+        return VirtualList([Column("door", "door", str, 10)], rows, name="door-list")
 
     def draw_head(self, width: int) -> Content:
         """Return the lines above the list."""
-        return display("Channels")
+        return display("Doors")
 
     def draw_row(self, width: int) -> Content:
-        """Return the channel under the cursor."""
-        return display("A channel.")
+        """Return the door under the cursor."""
+        return display("A door.")
 
     def action_knock(self) -> None:
-        """Knock at the channel."""
+        """Knock at the door."""
         self.toast("Knock, knock.")
 '''
 
@@ -202,37 +202,35 @@ ADDED: dict[str, dict[str, str | tuple[Edit, ...]]] = {
         ),
     },
     "a modal screen": {
-        "memtui/screens/channels.py": DIALOG,
+        "memtui/screens/doors.py": DIALOG,
         "memtui/actions.py": (
             Edit(
                 '    "migration": "a migration",',
-                '    "migration": "a migration",\n    "channels": "the channels",',
+                '    "migration": "a migration",\n    "doors": "the doors",',
             ),
             Edit(
                 '    "prune": (',
-                '    "channels": (\n'
-                '        _do("knock", "K", "Knock at the channel."),\n'
-                '        _do("help", "question_mark f1", "Show every key of the channels."),\n'
+                '    "doors": (\n'
+                '        _do("knock", "K", "Knock at the door."),\n'
+                '        _do("help", "question_mark f1", "Show every key of the doors."),\n'
                 '        _do("leave", "escape q", "Go back.", label="back"),\n'
                 "    ),\n"
                 '    "prune": (',
             ),
-            Edit(
-                '    "ask": "run leave",', '    "ask": "run leave",\n    "channels": "knock help",'
-            ),
+            Edit('    "ask": "run leave",', '    "ask": "run leave",\n    "doors": "knock help",'),
             Edit(
                 '        _do("theme", "ctrl+t", "Choose a theme."),',
                 '        _do("theme", "ctrl+t", "Choose a theme."),\n'
-                '        _do("channels", "f9", "Show the channels.", _SERVICE),',
+                '        _do("doors", "f9", "Show the doors.", _SERVICE),',
             ),
         ),
         "memtui/app.py": (
             Edit(
                 "    def action_limits(self) -> None:",
                 "    def action_doors(self) -> None:\n"
-                '        """Show the channels."""\n'
-                "        from memtui.screens.channels import Channels\n\n"
-                "        self.push_screen(Channels(self.state))\n\n"
+                '        """Show the doors."""\n'
+                "        from memtui.screens.doors import Doors\n\n"
+                "        self.push_screen(Doors(self.state))\n\n"
                 "    def action_limits(self) -> None:",
             ),
         ),
@@ -429,16 +427,16 @@ async def prove_screens(home: Path) -> None:
         shown = lambda: type(app.screen).__name__  # noqa: E731
         await pilot.press("f9", "K")
         await until(pilot, lambda: "Knock, knock." in toasts(app))
-        assert shown() == "Channels"
+        assert shown() == "Doors"
         await pilot.press("question_mark")
-        await until(pilot, lambda: "Knock at the channel." in text_of(app.screen.query("Static")))
+        await until(pilot, lambda: "Knock at the door." in text_of(app.screen.query("Static")))
         await pilot.press("escape", "escape", "7")
         await until(pilot, lambda: shown() == "MachinesScreen")
         await until(pilot, lambda: "of local" in text_of(app.screen.query("#machines")).lower())
         await pilot.press("i")
         await until(pilot, lambda: "They are there." in toasts(app))
         await pilot.press("question_mark")
-        await until(pilot, lambda: "Show the channels." in text_of(app.screen.query("Static")))
+        await until(pilot, lambda: "Show the doors." in text_of(app.screen.query("Static")))
 
 
 def text_of(widgets: Iterable[Any]) -> str:
@@ -457,7 +455,7 @@ def prove_pages() -> None:
         "`MEMTUI_QUIET_HOURS`",
         "| `host` | VARCHAR | The machine that it ran on. |",
         "| `host` | The machine that it ran on. |  |",
-        "`channels.knock`",
+        "`doors.knock`",
         "`machines.ping`",
     ):
         assert said in pages, said

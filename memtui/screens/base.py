@@ -71,7 +71,8 @@ from memtui.screens.dialogs import Confirm, Dialog, Prompt, Waiting
 from memtui.screens.following import News
 from memtui.screens.kept import SavedView
 from memtui.screens.keymap import action_entries
-from memtui.screens.state import AppState, ConfigurationChanged, GoTo, Phase, ServiceSession
+from memtui.screens.session import ServiceSession
+from memtui.screens.state import AppState, ConfigurationChanged, GoTo, Phase
 from memtui.widgets import format as fmt
 from memtui.widgets import spending
 from memtui.widgets.background import Background, Work

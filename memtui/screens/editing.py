@@ -8,9 +8,8 @@ editing the same record takes it up again, or adding one where the record is gon
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 from uuid import uuid4
@@ -47,15 +46,16 @@ from memtui.screens.dialogs import (
 from memtui.screens.expiry import moment_or_never, written_expiry
 from memtui.screens.list_screen import ListScreen
 from memtui.screens.open_source import edited_outside
-from memtui.screens.state import AppState, ServiceSession
+from memtui.screens.session import ServiceSession
+from memtui.screens.state import AppState
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
-from memtui.widgets.columns import Cell, Column
 from memtui.widgets.editor import keeps
+from memtui.widgets.record_names import RecordName
 
 if TYPE_CHECKING:
     from memtui.screens.drafts import KeptDraft
-    from memtui.screens.prune import LeftReview
+    from memtui.screens.prune_review import LeftReview
     from memtui.service.answers import BindingView, MutationAnswer, RetrievalCount
 
 R = TypeVar("R")
@@ -74,13 +74,6 @@ def refused_by(binding: BindingView | None) -> dict[Need, str]:
     if not binding.capabilities.correction:
         missing[Need.CORRECTION] = ""
     return missing
-
-
-class RecordName(NamedTuple):
-    """What names a record among those of all bindings."""
-
-    binding_key: str
-    record_id: str
 
 
 class Draft(NamedTuple):
@@ -920,24 +913,6 @@ def record_key(record: Record) -> str:
 def names_in(answer: MutationAnswer, handles: Iterable[RecordHandle]) -> set[RecordName]:
     """Return the names of records that an answer is about."""
     return {RecordName(answer.binding_key, one.provider_record_id) for one in handles}
-
-
-def read_column(
-    name_of: Callable[[R], RecordName],
-    stats: Mapping[RecordName, RetrievalCount],
-    now: Callable[[], datetime],
-) -> Column[R]:
-    """Return the column of how often each record was read; `name_of` names that of a row."""
-
-    def read(row: R) -> Cell:
-        if (found := stats.get(name_of(row))) is None:
-            return Cell("never", "muted")
-        return Cell(fmt.reads(found.count, found.last_at, now()))
-
-    def times(row: R) -> int:
-        return found.count if (found := stats.get(name_of(row))) else 0
-
-    return Column("read", "read", read, 10, keep=80, late=True, order=times)
 
 
 def place_of(record: Record) -> Scope:

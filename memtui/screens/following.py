@@ -21,7 +21,7 @@ from memtui.widgets.display import toast
 from memtui.widgets.format import count
 
 if TYPE_CHECKING:
-    from memtui.screens.state import ServiceSession
+    from memtui.screens.session import ServiceSession
     from memtui.store.operation import Operation
 
 LOOK_SECONDS = 0.5

@@ -28,7 +28,8 @@ from memtui.widgets.rows import PAGE_ROWS, WindowRows
 from memtui.widgets.virtual_list import Opened, PagesWanted, VirtualList
 
 if TYPE_CHECKING:
-    from memtui.screens.state import AppState, ServiceSession
+    from memtui.screens.session import ServiceSession
+    from memtui.screens.state import AppState
     from memtui.service.visibility import Caller
     from memtui.store.operation import Operation
 

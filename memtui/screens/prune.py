@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from textual import on
 from textual.binding import BindingType
@@ -38,10 +38,10 @@ from memtui.pruning.insights import InsightKind
 from memtui.screens.base import conversation
 from memtui.screens.budget.view import COMPANY, by_words, section_word
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
-from memtui.screens.editing import RecordName
 from memtui.screens.modal import ModalListScreen, show_over
 from memtui.screens.prune_review import (
     WORDS,
+    LeftReview,
     Narrowing,
     PlanPart,
     ReviewedPlans,
@@ -57,6 +57,7 @@ from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import joined, labelled, spread
 from memtui.widgets.display import DIM, OK, STRONG, WARN, display, line, lines
 from memtui.widgets.keys import bindings_for
+from memtui.widgets.record_names import RecordName
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import MARK, MarkAsked, Opened, VirtualList
 
@@ -96,16 +97,6 @@ class Heading:
     unread: Sequence[str] = ()
     """The bindings that are still being read."""
     of_context: bool = True
-
-
-class LeftReview(NamedTuple):
-    """A review that a key led away from: where it was begun, and where it stood."""
-
-    begun: tuple[object, ...]
-    review: ReviewedPlans
-    everything: bool
-    key: str
-    """The row that the cursor was on."""
 
 
 class PruneReview(ModalListScreen[ReviewLine]):

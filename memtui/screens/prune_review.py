@@ -19,7 +19,7 @@ from memtui.contract import Filter, Record, RecordHandle, Scope, owner_of, owner
 from memtui.provider_kit.matching import matcher
 from memtui.pruning.candidates import REPEATS, PruneCandidate, Reason
 from memtui.pruning.uses import is_used_as
-from memtui.screens.editing import RecordName
+from memtui.widgets.record_names import RecordName
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -534,3 +534,13 @@ def _line(sort: Sort, group: str, one: _Going, name: RecordName, item: PlanItem)
         reason=WORDS[one.first.reason] if sort is Sort.GOES else "",
         kept=item.kept,
     )
+
+
+class LeftReview(NamedTuple):
+    """A review that a key led away from: where it was begun, and where it stood."""
+
+    begun: tuple[object, ...]
+    review: ReviewedPlans
+    everything: bool
+    key: str
+    """The row that the cursor was on."""

@@ -1,7 +1,9 @@
-"""The runs of agents over a numbered screen: all of them, or those that were told a record."""
+"""The runs of agents over a numbered screen, and the replay of one, step by step."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -11,14 +13,25 @@ from textual.content import Content
 from memtui.contract import Filter, MemtuiError, NotFound, RecordHandle
 from memtui.filters import format_filter
 from memtui.screens.base import conversation
+from memtui.screens.dialogs import Choice, Choose, Sheet
 from memtui.screens.modal import ModalListScreen, show_over
-from memtui.screens.replay import ReplayScreen
 from memtui.screens.state import GoTo
 from memtui.widgets import format as fmt
 from memtui.widgets import runs as words
-from memtui.widgets.columns import Cell, Column
-from memtui.widgets.detail_lines import Line, joined, labelled, moment
-from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
+from memtui.widgets.columns import Cell, Column, Tone
+from memtui.widgets.detail_lines import (
+    Line,
+    diff_lines,
+    ending_lines,
+    heading,
+    joined,
+    key_hint,
+    labelled,
+    moment,
+    outcome_words,
+    usage_lines,
+)
+from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import Opened, PagesWanted, VirtualList
@@ -29,13 +42,21 @@ if TYPE_CHECKING:
 
     from memtui.screens.following import News
     from memtui.screens.state import AppState
-    from memtui.service.runs import Run, RunPage
+    from memtui.service.runs import AssembledNow, Run, RunPage, RunRecord, RunStep
+    from memtui.service.runs import Replay as Played
 
 RecordAt = tuple[str, RecordHandle, str]
 """The key of a binding, a record there, and its text."""
 
 _PAGE = 100
 _HINT = "agent:coding since:7d type:write; empty: all   enter filter   esc go back"
+_STATE_STYLES = {"unchanged": OK, "changed": WARN, "gone": BAD, "there": DIM, "unread": WARN}
+_NOTHING = (
+    "This run did nothing yet, or nothing that you may see.",
+    "r reads again, esc goes back.",
+)
+_TEXT_CHARS = 400
+"""Of a record beside others; the context's own text stands whole."""
 
 
 class RunsScreen(ModalListScreen["Run"]):
@@ -56,7 +77,7 @@ class RunsScreen(ModalListScreen["Run"]):
 
     def make_list(self) -> VirtualList[Run]:
         """Return the list."""
-        return VirtualList(columns(self.state.clock), self._rows, name="run-list")
+        return VirtualList(run_columns(self.state.clock), self._rows, name="run-list")
 
     @property
     def _run(self) -> Run:
@@ -180,7 +201,7 @@ class RunsScreen(ModalListScreen["Run"]):
 # How runs read.
 
 
-def columns(clock: Callable[[], datetime]) -> list[Column[Run]]:
+def run_columns(clock: Callable[[], datetime]) -> list[Column[Run]]:
     """Return the columns of the list."""
     return [
         Column("run", "run", lambda one: one.run_id, 10, flexible=True, keep=100),
@@ -230,3 +251,285 @@ def run_content(run: Run | None, now: datetime, zone: tzinfo | None, width: int)
         labelled("to", moment(run.last_at, now, zone)),
     ]
     return joined([[display(run.run_id, limit=200, style=STRONG)], whose, when, did], width)
+
+
+class ReplayScreen(ModalListScreen["RunStep"]):
+    """What a run was given and did, in order; what is there of it today is read once a page."""
+
+    ACTION_GROUP = "replay"
+    NOUN = "step"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_for("replay")
+
+    def __init__(self, state: AppState, run_id: str) -> None:
+        super().__init__(state)
+        self._run_id = run_id
+        self._run: Run | None = None
+        self._after: int | None = None
+        self._rows: AppendedRows[RunStep] = AppendedRows(lambda one: one.operation.operation_id)
+
+    def make_list(self) -> VirtualList[RunStep]:
+        """Return the list."""
+        return VirtualList(step_columns(self._offset, self._today), self._rows, name="step-list")
+
+    @property
+    def _today(self) -> str:
+        """What the moment is called that records are looked up at."""
+        return "today" if self.state.as_of is None else "by then"
+
+    def _offset(self, step: RunStep) -> str:
+        begun = self._run.started_at if self._run else step.operation.started_at
+        return words.offset(step.operation.started_at - begun)
+
+    def draw_head(self, width: int) -> Content:
+        """Return whose run it is, what it came to, and what of it is there today."""
+        del width
+        run, name = self._run, display(self._run_id, limit=120, style=STRONG)
+        if run is None:
+            return line("run", name)
+        now = self.state.clock()
+        who = " · ".join(filter(None, [", ".join(run.agents), ", ".join(run.projects)]))
+        title = line("run", name, display(who, limit=120), fmt.since(run.last_at, now), gap="   ")
+        told = [f"given {words.given(run)}", f"did {words.did(run)}"]
+        if run.failures:
+            told.append(f"failed {words.failed(run)}")
+        today = words.today(one for _, step in self._rows.held() for one in step.records)
+        told.append(f"{today} {self._today}" if today else "")
+        return lines([title, display("   ".join(filter(None, told)), limit=400, style=DIM)])
+
+    def draw_row(self, width: int) -> Content:
+        """Return the step under the cursor."""
+        state = self.state
+        return step_content(self.rows_list.current, state.clock(), state.zone, width)
+
+    def refusal(self, verb: str) -> str:
+        """Return why an action cannot run now."""
+        step = self.rows_list.current
+        if verb in {"operation", "copy", "record", "told", "assembled_now"} and step is None:
+            return self.none_selected
+        if verb in {"record", "told"} and step is not None and not step.records:
+            return "This step touched no record."
+        if verb == "assembled_now" and step is not None and step.context is None:
+            return "This step delivered no context."
+        return ""
+
+    def on_mount(self) -> None:
+        """Read the first steps."""
+        self.action_read()
+
+    def action_read(self) -> None:
+        """Read the run again, and what is there of it today."""
+        self.rows_list.notice = ("Replaying the run …",)
+        self._read(0, self._show)
+
+    def happened(self, news: News) -> None:
+        """Add the steps that a run which goes on has taken meanwhile."""
+        if self._run is None or self._after is not None:
+            return
+        if news.is_part or any(one.scope.run_id == self._run_id for one in news.operations):
+            self._read(self._run.last_seq, self._add)
+
+    def _read(self, after: int, show: Callable[[Played], None]) -> None:
+        session, run_id = self.session, self._run_id
+        self.reads.latest(
+            lambda: session.service.runs.replay(session.caller, run_id, after=after),
+            show,
+            self._not_read,
+        )
+
+    def _show(self, played: Played) -> None:
+        self._run, self._after = played.run, played.next_after
+        self._rows.replace(played.steps, more=played.next_after is not None)
+        self.rows_list.notice = _NOTHING
+        self.rows_list.show(self._rows)
+        self.draw()
+
+    def _add(self, played: Played) -> None:
+        self._run, self._after = played.run, played.next_after
+        self._rows.append(played.steps, more=played.next_after is not None)
+        self.rows_list.rows_changed()
+        self.draw()
+
+    def _not_read(self, error: MemtuiError) -> None:
+        failed = (f"✗ {error}", "r reads again, esc goes back.")
+        # Whoever has just connected has a run that is in no operation yet.
+        self.rows_list.notice = _NOTHING if isinstance(error, NotFound) else failed
+        self._rows.replace([])
+        self.rows_list.show(self._rows)
+        self.draw()
+
+    @on(PagesWanted)
+    def _read_on(self) -> None:
+        if not self.reads.busy and self._after is not None:
+            self._read(self._after, self._add)
+
+    def action_assembled_now(self) -> None:
+        """Show what the run would be told now, as a difference to what it was told."""
+        session, operation = self.session, self.row.operation
+
+        async def compared() -> Callable[[int], Content]:
+            found = await session.service.runs.assembled_now(session.caller, operation.operation_id)
+            return partial(assembled_now_content, found)
+
+        title = f"What would be told now, instead of #{fmt.count(operation.seq)}"
+        waiting = display("… assembling the context again", style=DIM)
+        self.app.push_screen(Sheet(title, waiting, read=compared))
+
+    def action_operation(self) -> None:
+        """Show the step in Operations."""
+        self.post_message(GoTo("operations", select=self.row.operation.operation_id))
+
+    @conversation
+    async def action_record(self) -> None:
+        """Show a record of the step in Records."""
+        record = await self._chosen("Show in Records")
+        if record is not None:
+            now = record.new_id or record.handle.provider_record_id
+            self.post_message(GoTo("records", binding_key=record.binding_key, select=now))
+
+    @conversation
+    async def action_told(self) -> None:
+        """Show the other runs that were told a record of the step."""
+        record = await self._chosen("Runs that were told")
+        if record is None or record.binding_key is None:
+            return
+        told = (record.binding_key, record.handle, record.text or "")
+        await show_over(self, RunsScreen(self.state, told))
+
+    async def _chosen(self, title: str) -> RunRecord | None:
+        """Return the only record of the step, else the one that the person chooses."""
+        records = self.row.records
+        if len(records) == 1:
+            return records[0]
+        choices = [
+            Choice(one, record_line(one), f"rank {one.rank:<3} {words.state(one)}")
+            for one in records
+        ]
+        return await self.ask(Choose(title, choices))
+
+    def action_copy(self) -> None:
+        """Copy the text that the run was told, else what the step was about."""
+        step = self.row
+        if step.context is not None and step.context.text is not None:
+            self.copy(step.context.text, "Copied the text that it was told.")
+        else:
+            self.copy(words.what(step), "Copied what it was about.")
+
+
+# How a step reads.
+
+
+def step_columns(offset: Callable[[RunStep], str], today: str) -> list[Column[RunStep]]:
+    """Return the columns of the list; `offset` says how far into its run a step was.
+
+    `today` is what the moment is called that records are looked up at.
+    """
+    return [
+        Column("at", "at", offset, 7, "right", keep=90, tone="muted"),
+        Column("step", "step", _verb, 12, keep=100),
+        Column("what", "what", words.what, 20, flexible=True, keep=95),
+        Column("records", "records", lambda one: one.operation.result_count, 7, "right", keep=70),
+        Column("today", today, _today, 9, keep=75),
+        Column("tokens", "tokens", _tokens, 7, "right", keep=80),
+        Column("cost", "$", _cost, 9, "right", keep=50, tone="muted"),
+    ]
+
+
+def _verb(step: RunStep) -> Cell:
+    ended = fmt.outcome(step.operation.status)
+    tone: Tone = "" if ended.tone == "success" else "error" if ended.tone == "error" else "warning"
+    return Cell(f"{ended.symbol} {words.verb(step)}", tone)
+
+
+def _today(step: RunStep) -> Cell:
+    changed = any(one.state in {"changed", "gone"} for one in step.records)
+    return Cell(words.changes(step.records), "warning" if changed else "muted")
+
+
+def _tokens(step: RunStep) -> Cell:
+    if step.context is not None:
+        return Cell(fmt.count(step.context.price.input_tokens))
+    usage = step.operation.usage
+    used = sum(one.input_tokens + one.output_tokens + one.embedding_tokens for one in usage)
+    return Cell(fmt.count(used) if used else "")
+
+
+def _cost(step: RunStep) -> str:
+    if step.context is not None:
+        price = step.context.price
+        return fmt.short_money(price.cost_usd, unpriced=not price.priced)
+    operation = step.operation
+    return fmt.short_money(operation.cost_usd, unpriced=operation.unpriced)
+
+
+def step_content(step: RunStep | None, now: datetime, zone: tzinfo | None, width: int) -> Content:
+    """Return a step whole."""
+    if step is None:
+        return Content("")
+    operation = step.operation
+    number = display(f"#{fmt.count(operation.seq)}", style=DIM)
+    verb = display(words.verb(step), style=STRONG)
+    head: list[Line] = [
+        line(verb, number, outcome_words(operation), gap="  "),
+        display(moment(operation.started_at, now, zone), style=DIM),
+    ]
+    head += ending_lines(operation, step.found)
+    blocks = [head, list(_about(step))]
+    blocks += [_record(one) for one in step.records]
+    if step.context is None:
+        blocks.append(list(usage_lines(operation)))
+    return joined(blocks, width)
+
+
+def _about(step: RunStep) -> Iterator[Line]:
+    context, operation = step.context, step.operation
+    if context is None:
+        about = operation.request.get("query") or operation.request.get("content")
+        yield display(str(about or words.what(step)), limit=4_000, keep_newlines=True)
+        return
+    prompt = operation.request.get("prompt")
+    yield labelled("for", display(f"“{prompt}”", limit=1_000) if prompt else None)
+    yield labelled("costs", words.spent(step))
+    sections = (f"{name} {fmt.count(tokens)}" for name, tokens in context.sections.items())
+    yield labelled("sections", ", ".join(sections))
+    yield key_hint("n", "what it would be told now")
+    yield Content("")
+    if context.text is None:
+        yield display("The text is not kept any more.", style=DIM)
+    elif not context.text:
+        yield display("There was nothing new to tell.", style=DIM)
+    else:
+        yield display(context.text.rstrip("\n"), keep_newlines=True)
+
+
+def record_line(record: RunRecord) -> str:
+    """Return a record as the run knew it, on one line."""
+    text = record.text if record.text is not None else record.handle.provider_record_id
+    return " ".join(text[:_TEXT_CHARS].split())
+
+
+def _record(record: RunRecord) -> list[Line]:
+    style = _STATE_STYLES[record.state]
+    found: list[Line] = [
+        line(
+            display(f"{record.rank:>3}", style=DIM),
+            display(words.measured(record), style=DIM),
+            display(words.state(record), limit=300, style=style),
+            gap="  ",
+        )
+    ]
+    if record.state == "changed" and record.text is not None and record.now is not None:
+        found.extend(diff_lines(record.text, record.now))
+    else:
+        found.append(display(record_line(record), limit=_TEXT_CHARS))
+    found.append(display(record.handle.provider_record_id, limit=300, style=DIM))
+    return found
+
+
+def assembled_now_content(found: AssembledNow, width: int) -> Content:
+    """Return what a context would be now, against what it was."""
+    counts = f"{fmt.counted(found.tokens, 'token')} then, {fmt.count(found.now.tokens)} now"
+    if not found.difference:
+        same = display("It would be told the same, word for word.", style=OK)
+        return joined([[display(counts, style=DIM)], [same]], width)
+    changed = list(diff_lines(found.delivered, found.now.text))
+    return joined([[heading("what changed", counts)], changed], width)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
@@ -33,6 +33,7 @@ from memtui.screens.kept import (
     save_document,
 )
 from memtui.screens.keymap import Keymap, load_keymap
+from memtui.screens.session import ServiceSession
 from memtui.widgets.background import Background
 from memtui.widgets.display import toast
 from memtui.widgets.format import counted
@@ -47,12 +48,10 @@ if TYPE_CHECKING:
         BindingHealth,
         BindingView,
         CompanyView,
-        MutationAnswer,
         Resolution,
     )
     from memtui.service.limits import SpendingStatus
     from memtui.service.review import PendingWrite
-    from memtui.service.visibility import Caller
 
 K = TypeVar("K")
 
@@ -70,17 +69,6 @@ class Phase(StrEnum):
     OPENING = "opening"
     READY = "ready"
     FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceSession:
-    """The open service, and who calls it for which company."""
-
-    service: MemoryService
-    caller: Caller
-    company: CompanyView
-    undone: list[Sequence[MutationAnswer]] = field(default_factory=list)
-    """What was undone here and can be redone, the latest last; any other change ends that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -632,12 +620,11 @@ class StateController:
         waiting = partial(session.service.review.waiting, session.caller)
         self._counting.latest(waiting, show, self._tell_once)
 
-    def count_prunable(self) -> None:
+    def count_prunable(self, count: Callable[[AppState], Awaitable[PruneFigures | None]]) -> None:
         """Count in the background how much could go, but for the past, where it is not known."""
         state = self.state
         if state.session is None or state.as_of is not None or state.prune_figures is not None:
             return
-        from memtui.screens.prune import count_unasked
 
         def show(found: PruneFigures | None) -> None:
             if self.state.prune_figures is None and _asked_of(state) == _asked_of(self.state):
@@ -646,7 +633,7 @@ class StateController:
         def failed(error: MemtuiError) -> None:
             _log.info("How much could go is not known: %s", error)
 
-        self._planning.latest(lambda: count_unasked(state), show, failed)
+        self._planning.latest(lambda: count(state), show, failed)
 
     def embed(self) -> None:
         """Embed in the background what is new in the company's bindings, but for the past."""

@@ -133,7 +133,7 @@ class PendingChange(Model):
     @property
     def sentence(self) -> str:
         """What to tell whoever asked for it."""
-        already = "It waits already: held" if self.again else "PendingChange"
+        already = "It waits already: held" if self.again else "Held"
         return (
             f"{already} for review as {self.pending_id} ({', '.join(self.reasons)}). Nothing is "
             "changed until a person accepts it; do not try again."

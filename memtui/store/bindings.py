@@ -8,7 +8,8 @@ from typing import Any
 from memtui.contract import Conflict
 from memtui.store import compiled
 from memtui.store.compiled import BindingRow, CompanyRow, MemberRow, TargetRow, TokenRow
-from memtui.store.database import DatabaseConnection, Taken
+from memtui.store.database import DatabaseConnection
+from memtui.store.prepared import Taken
 
 BY_KEY = "key"
 _PRECEDENCE = (BY_KEY, "project", "agent", "company", None)

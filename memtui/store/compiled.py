@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from memtui.store.database import Prepared
+from memtui.store.prepared import Prepared
 
 
 @dataclass(slots=True, kw_only=True)
@@ -343,13 +343,6 @@ ADVANCE_HEAD = Prepared(
     "ADVANCE_HEAD",
     "UPDATE memory_log_heads SET seq=?, digest=? WHERE memory_log_heads.company_id = ?",
     binds="last_seq=plain last_digest=text company=text",
-)
-
-DIGEST = Prepared(
-    "DIGEST",
-    "SELECT memory_operations.digest FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.seq = ?",
-    binds="company_id=text seq=plain",
-    results="text",
 )
 
 WRITES_OF_RUN = Prepared(

@@ -6,14 +6,13 @@ import json
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -125,9 +124,7 @@ def quoted(text: object) -> str:
 
 if TYPE_CHECKING:
     import sqlalchemy
-    from _typeshed import DataclassInstance
 
-RowT = TypeVar("RowT", bound="DataclassInstance")
 
 HEAD = "0001"
 """The newest revision under `migrations/versions`."""
@@ -149,7 +146,6 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _IN_USE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
-_ROWS_AT_ONCE = 100
 IDS_AT_ONCE = 50
 """How many records a statement about several takes."""
 
@@ -200,6 +196,21 @@ class DatabaseConnection:
         """Run a statement of SQLAlchemy."""
         return self.alchemy.execute(statement, parameters)
 
+    def digest_at(self, company_id: str, seq: int) -> str | None:
+        """Return the digest of an operation of the log; None: it is sealed, or there is none.
+
+        Plain SQL, as the prepared statements stand above this module.
+        """
+        mark = "?" if self.dialect == "sqlite" else "%s"
+        cursor = self.driver.cursor()
+        cursor.execute(
+            f"SELECT digest FROM memory_operations WHERE company_id = {mark} AND seq = {mark}",  # noqa: S608
+            (stored_text(company_id), seq),
+        )
+        found = cursor.fetchone()
+        cursor.close()
+        return str(found[0]) if found else None
+
     def exec_driver_sql(self, sql: str) -> Any:
         """Run plain SQL and return the driver's cursor."""
         cursor = self.driver.cursor()
@@ -240,127 +251,6 @@ class Compiled:
         if self.positional:
             return stored
         return {name: value for (name, _), value in zip(self.binds, stored, strict=True)}
-
-
-class Taken(Exception):
-    """A row with this key is there already."""
-
-
-class Prepared:
-    """A statement of `memtui.store.statements`, which runs in the transaction it is given.
-
-    SQLAlchemy takes longer to be imported than a command may take, and longer to prepare a
-    statement than SQLite to run it: SQLite's SQL stands in `memtui.store.compiled`, made from the
-    statements. PostgreSQL's is made when it is first needed.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        sql: str,
-        *,
-        binds: str = "",
-        results: str = "",
-        constants: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Take SQLite's SQL; `binds` and `results` name the conversions (`key=text`, `moment`)."""
-        self._name = name
-        self._sqlite = sql, binds, results, constants or {}
-        self._compiled: dict[str, Compiled] = {}
-
-    def rows(self, connection: DatabaseConnection, /, **values: Any) -> list[tuple[Any, ...]]:
-        """Return what a SELECT finds."""
-        return list(self.each(connection, **values))
-
-    def each(
-        self, connection: DatabaseConnection, /, **values: Any
-    ) -> Generator[tuple[Any, ...], None, None]:
-        """Yield what a SELECT finds, read as it is asked for."""
-        compiled = self._in(connection)
-        cursor = connection.driver.cursor()
-        cursor.execute(compiled.sql, compiled.parameters(values))
-        try:
-            while found := cursor.fetchmany(_ROWS_AT_ONCE):
-                for row in found:
-                    yield tuple(
-                        value if convert is None else convert(value)
-                        for convert, value in zip(compiled.results, row, strict=True)
-                    )
-        finally:
-            cursor.close()
-
-    def found(
-        self, connection: DatabaseConnection, kind: type[RowT], /, **values: Any
-    ) -> list[RowT]:
-        """Return what a SELECT of a table finds, as its rows."""
-        names = [column.name for column in fields(kind)]
-        rows = self.rows(connection, **values)
-        return [kind(**dict(zip(names, row, strict=True))) for row in rows]
-
-    def run(self, connection: DatabaseConnection, /, **values: Any) -> int:
-        """Run a change; returns how many rows it changed.
-
-        Raises:
-            Taken: the key of a new row is another's already.
-        """
-        compiled = self._in(connection)
-        cursor = connection.driver.cursor()
-        try:
-            cursor.execute(compiled.sql, compiled.parameters(values))
-        except Exception as error:
-            if any(kind.__name__ == "IntegrityError" for kind in type(error).__mro__):
-                raise Taken from error
-            raise
-        changed = int(cursor.rowcount)
-        cursor.close()
-        return changed
-
-    def stored(self, row: Iterable[Any]) -> tuple[Any, ...]:
-        """Return a row for `insert`: what is stored of values in the order of the columns."""
-        return tuple(
-            [
-                value if value is None or convert is None else convert(value)
-                for convert, value in zip(self._stores, row, strict=True)
-            ]
-        )
-
-    @cached_property
-    def _stores(self) -> list[Convert | None]:
-        return [convert for _, convert in self._in_sqlite().binds]
-
-    def insert(self, connection: DatabaseConnection, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Insert rows of stored values, in the order of the table's columns."""
-        compiled = self._in(connection)
-        if not compiled.positional:
-            rows = [compiled.named(row) for row in rows]
-        if rows:
-            cursor = connection.driver.cursor()
-            cursor.executemany(compiled.sql, rows)
-            cursor.close()
-
-    def _in(self, connection: DatabaseConnection) -> Compiled:
-        known = self._compiled.get(connection.dialect)
-        if known is None:
-            known = (
-                self._in_sqlite() if connection.dialect == "sqlite" else self._in_other(connection)
-            )
-            self._compiled[connection.dialect] = known
-        return known
-
-    def _in_sqlite(self) -> Compiled:
-        sql, binds, results, constants = self._sqlite
-        named = (bind.split("=") for bind in binds.split())
-        return Compiled(
-            sql,
-            tuple((name, CONVERSIONS[kind][0]) for name, kind in named),
-            tuple(CONVERSIONS[kind][1] for kind in results.split()),
-            constants,
-        )
-
-    def _in_other(self, connection: DatabaseConnection) -> Compiled:
-        from memtui.store import statements
-
-        return statements.compiled(getattr(statements, self._name), connection.alchemy.dialect)
 
 
 class Database:
@@ -458,16 +348,13 @@ class Database:
 
     def _note(self, heads: Mapping[str, tuple[LogHead, LogHead]], *, durable: bool) -> None:
         """Note where logs end; what was committed stays so where that fails."""
-        from memtui.store.compiled import DIGEST
-
         if self.notes is None:
             return
         for company_id, (before, last) in heads.items():
 
             def digest_at(seq: int, company_id: str = company_id) -> str | None:
                 with self.read() as connection:
-                    rows = DIGEST.rows(connection, company_id=company_id, seq=seq)
-                return rows[0][0] if rows else None
+                    return connection.digest_at(company_id, seq)
 
             try:
                 self.notes.advance(company_id, before, last, durable=durable, digest_at=digest_at)

@@ -185,7 +185,7 @@ ADVANCE_HEAD = (
     .values(seq=bindparam("last_seq"), digest=bindparam("last_digest"))
 )
 _operation = tables.OPERATIONS.c
-DIGEST = select(_operation.digest).where(_is(_operation, "company_id", "seq"))
+
 _written = (
     # Not looked up by these: how many a run or an hour has is the smaller number.
     func.coalesce(_operation.operation_type, "") == "write",
@@ -428,7 +428,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from memtui.store.database import Prepared
+from memtui.store.prepared import Prepared
 '''
 
 

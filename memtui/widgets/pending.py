@@ -42,7 +42,7 @@ def about(one: PendingWrite, now: datetime, zone: tzinfo | None) -> Iterator[tup
     if not isinstance(one.request, ForgetRequest):
         yield from (pair for pair in written_with(one.request, zone) if pair != _own_author(one))
     times = f", {one.times} times, last {fmt.since(one.last_at, now)}" if one.times > 1 else ""
-    yield "pending", f"{fmt.since(one.pending_since, now)}{times}"
+    yield "held", f"{fmt.since(one.pending_since, now)}{times}"
     yield "rule", "; ".join(one.reasons)
     yield "not yours", one.kept
     if one.decider:

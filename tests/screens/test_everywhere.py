@@ -26,7 +26,7 @@ from memtui.contract import (
 )
 from memtui.screens.dialogs import Choose, ConflictScreen, EditText
 from memtui.screens.operations.screen import OperationsScreen
-from memtui.screens.prune import PruneReview
+from memtui.screens.prune import PruneReview, count_unasked
 from memtui.screens.runs import RunsScreen
 from memtui.screens.timeline import TimelineScreen
 from memtui.service import Caller, MemoryService
@@ -166,7 +166,7 @@ async def test_everything_that_could_go_is_reviewed_at_once_and_comes_back_at_on
         await until(pilot, lambda: "project mech" in screen_text(app))
         assert "could go" not in screen_text(app)
         await pilot.press("escape")
-        app.controller.count_prunable()
+        app.controller.count_prunable(count_unasked)
         await until(pilot, lambda: app.state.prune_figures is not None)
         await pilot.press("5")
         await until(pilot, lambda: re.search("user +ana +1 of 2 could go", screen_text(app)))

@@ -28,12 +28,13 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.screens.dialogs import Choose, Confirm, ConflictScreen, EditText, Prompt, WriteRecord
-from memtui.screens.editing import Draft, RecordName
+from memtui.screens.editing import Draft
 from memtui.screens.records.screen import RecordsScreen
 from memtui.screens.state import GoTo
 from memtui.service import Caller, MemoryService
 from memtui.service.answers import BrowseAnswer, MutationAnswer
 from memtui.widgets.editor import ForeignTextArea
+from memtui.widgets.record_names import RecordName
 from memtui.widgets.rows import PAGE_ROWS
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text

@@ -14,8 +14,7 @@ from memtui.screens.dialogs import Choose
 from memtui.screens.help import Help
 from memtui.screens.operations.screen import OperationsScreen
 from memtui.screens.records.screen import RecordsScreen
-from memtui.screens.replay import ReplayScreen
-from memtui.screens.runs import RunsScreen
+from memtui.screens.runs import ReplayScreen, RunsScreen
 from memtui.service import Caller, MemoryService
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text

@@ -30,15 +30,17 @@ from memtui.screens import past
 from memtui.screens.base import ServiceScreen
 from memtui.screens.dialogs import NewRecord
 from memtui.screens.drafts import KeptDraft, keep_draft, kept_drafts, offered
-from memtui.screens.editing import RecordName, said
+from memtui.screens.editing import said
 from memtui.screens.following import News, _by_whom, _since, _words, tells_of_review
 from memtui.screens.in_sync import rows_of, status_words
 from memtui.screens.kept import SavedView, delete_named, load_named, rename_named, save_named
 from memtui.screens.migration import applied
 from memtui.screens.prune_review import Narrowing, PlanPart, ReviewedPlans, Sort
-from memtui.screens.state import AppState, PruneFigures, ServiceSession
+from memtui.screens.session import ServiceSession
+from memtui.screens.state import AppState, PruneFigures
 from memtui.service import Caller, MutationAnswer
 from memtui.store.operation import Operation
+from memtui.widgets.record_names import RecordName
 from memtui.widgets.rows import AppendedRows, Selection
 from tests.screens_without_app.test_prune_review import fact, part
 

@@ -16,7 +16,6 @@ from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Scope, SourceRef, WriteRequest
 from memtui.service import Caller, MemoryService, open_service
 from memtui.store import appending, heads
-from memtui.store.compiled import DIGEST
 from memtui.store.database import Database
 from memtui.store.heads import HeadNotes
 from tests.databases import ON_BOTH
@@ -176,8 +175,8 @@ def test_a_note_is_of_one_company_of_one_database(database: Database, tmp_path: 
     append(database, draft(1), draft(2), draft(1, "other"))
     seen = {company: notes.read(company) for company in ("acme", "other", "none")}
     with database.read() as connection:
-        digests = [DIGEST.rows(connection, company_id="acme", seq=seq)[0][0] for seq in (1, 2)]
-        other = DIGEST.rows(connection, company_id="other", seq=1)[0][0]
+        digests = [connection.digest_at("acme", seq) for seq in (1, 2)]
+        other = connection.digest_at("other", 1)
     assert seen == {"acme": (2, digests[1]), "other": (1, other), "none": None}
     assert HeadNotes(tmp_path / "heads", "elsewhere").read("acme") is None
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 import typer
 
+from memtui.channels.cli.fact_scope import FACT, FactScope
 from memtui.channels.cli.forget import (
     answer_forgotten,
     changed_ids,
@@ -28,7 +29,6 @@ from memtui.channels.cli.notes import (
 )
 from memtui.channels.cli.options import (
     AsOf,
-    BindingOptions,
     FilterLine,
     OwnerOptions,
     RecordId,
@@ -44,16 +44,8 @@ from memtui.channels.cli.output import Dim, Line, columns, fields, jsonable, tab
 from memtui.channels.cli.records import say_unknown_of_records, say_unknown_owners
 from memtui.channels.cli.session import FirstSession, Session
 from memtui.contract import (
-    BrowseRequest,
     CorrectRequest,
-    Filter,
-    ForgetRequest,
-    Invalid,
-    Problem,
     Record,
-    Scope,
-    own_filter,
-    owned,
 )
 from memtui.filters import FilterTarget
 from memtui.widgets import format as shown
@@ -62,91 +54,9 @@ if TYPE_CHECKING:
     from memtui.service import FactMetrics, MutationAnswer
 
 
-FACT = "fact"
-
-
-@dataclass(frozen=True)
-class FactScope(BindingOptions):
-    """Whose facts, and in which binding."""
-
-    def scope(self, session: Session) -> Scope:
-        """Return the scope in the session's company.
-
-        Raises:
-            Invalid: it names a user and a project; a fact belongs to one of them.
-        """
-        if self.subject is not None and self.project is not None:
-            raise Invalid("A fact is a user's or a project's; give one of --subject and --project.")
-        return super().scope(session)
-
-    def owner(self) -> str:
-        """Return the id of who owns the facts. Raises `Invalid` where nobody is named."""
-        name = self.project or self.subject or self.agent
-        if name is None:
-            raise Invalid("Whose facts? Give --subject, --project or --agent.")
-        return name
-
-    async def facts(self, session: Session, chosen: Filter | None = None) -> OwnFacts:
-        """Return the scope's own facts that a filter lets through, page by page."""
-        scope = self.scope(session)
-        own = own_filter(scope, kind=FACT).model_dump(exclude_defaults=True)
-        narrowed = (chosen or Filter()).model_copy(update=own)
-        request = self.request(session, BrowseRequest, filter=narrowed, sort="created_at")
-        if chosen is not None and chosen.binding_key is not None:
-            request = request.model_copy(update={"binding_key": chosen.binding_key})
-        records: list[Record] = []
-        async for page in session.service.pages(session.caller, request):
-            records += page.records
-        return OwnFacts(owned(records, scope), page.problems)
-
-    async def named(self, session: Session, record_ids: Sequence[str]) -> list[Record]:
-        """Return the facts of these ids.
-
-        Raises:
-            NotFound: there is no such record in the scope.
-            Invalid: a record is not a fact.
-        """
-        records: list[Record] = []
-        for record_id in record_ids:
-            answer = await session.service.get(
-                session.caller, record_id, self.scope(session), binding_key=self.binding
-            )
-            records.append(answer.record)
-            if answer.record.kind != FACT:
-                raise Invalid(
-                    f"{record_id} is not a fact but a {answer.record.kind}; use memtui correct."
-                )
-        return records
-
-    async def forget(
-        self,
-        session: Session,
-        records: Sequence[Record],
-        binding_key: str | None = None,
-        staying: Sequence[Record] = (),
-        together: str | None = None,
-    ) -> MutationAnswer:
-        """Forget records as they were read, from this binding if it is given.
-
-        `staying` is what stays in their place, and `together` names what is done with it, for one
-        undo of all.
-        """
-        request = ForgetRequest.of(records, self.scope(session), binding_key or self.binding)
-        return await session.service.forget(
-            session.caller, request, staying=staying, together=together
-        )
-
-
 @dataclass(frozen=True)
 class AddedFact(FactScope, RunOptions):
     """Whose fact, of which run, and in which binding."""
-
-
-class OwnFacts(NamedTuple):
-    """A scope's own facts, the oldest first, and what could not be read where they are kept."""
-
-    records: list[Record]
-    problems: tuple[Problem, ...]
 
 
 FactIds = Annotated[

@@ -16,7 +16,7 @@ from uuid import uuid4
 import typer
 from pydantic import ConfigDict, ValidationError
 
-from memtui.channels.cli.facts import FACT, FactScope
+from memtui.channels.cli.fact_scope import FACT, FactScope
 from memtui.channels.cli.options import DryRun, Force
 from memtui.channels.cli.output import Line as Shown
 from memtui.channels.cli.output import jsonable, write_exactly

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memtui.channels.cli import impact
-from memtui.channels.cli.facts import FACT, FactScope
+from memtui.channels.cli.fact_scope import FACT, FactScope
 from memtui.channels.cli.forget import changed_ids, forgotten
 from memtui.channels.cli.impact import Check, Last, Tried
 from memtui.channels.cli.input import confirm

@@ -368,7 +368,7 @@ def require_terminal() -> None:
     """Raise `Invalid` unless input, output and errors are a terminal of UTF-8, to paint on."""
     from memtui.contract import Invalid
 
-    if not _is_terminal():
+    if not is_terminal():
         raise Invalid("The terminal app needs a terminal; give a command, or see memtui --help.")
     for stream in (sys.stdout, sys.stderr):
         if not is_utf8(stream.encoding):
@@ -383,29 +383,10 @@ def is_utf8(encoding: str | None) -> bool:
     return (encoding or "").lower().replace("_", "-") in {"utf-8", "utf8"}
 
 
-def _is_terminal() -> bool:
+def is_terminal() -> bool:
+    """Whether a person reads and types here."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return all(stream is not None and stream.isatty() for stream in streams)
-
-
-def open_at_once(arguments: Sequence[str]) -> int | None:
-    """Open the terminal app without importing the parser of all commands, and return its exit code.
-
-    None where a command is given, and where anything is wrong: the parser says what.
-    """
-    invocation = global_options(arguments)
-    if invocation is None or not _is_terminal():
-        return None
-    errors_of_terminal: Any = sys.stderr
-    errors_of_terminal.reconfigure(errors="backslashreplace")
-    try:
-        return open_app(invocation)
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:  # noqa: BLE001 - the outermost boundary: nobody sees a traceback
-        from memtui.channels.cli import errors
-
-        return errors.report(error, invocation, as_json=False)
 
 
 def global_options(arguments: Sequence[str]) -> Invocation | None:

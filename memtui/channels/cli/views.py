@@ -78,7 +78,8 @@ async def views_use(
 
         await stats(session, ScopeOptions(), OperationOptions(), line)
     elif view.screen == "budget":
-        from memtui.channels.cli.facts import FactScope, facts_list
+        from memtui.channels.cli.fact_scope import FactScope
+        from memtui.channels.cli.facts import facts_list
 
         await facts_list(session, FactScope(), line)
     elif text is not None:

@@ -13,7 +13,7 @@ from memtui.analytics.figures import Bucket, FigureGroup, HitSign, Stats, begin_
 from memtui.contract import Filter
 
 if TYPE_CHECKING:
-    from memtui.screens.state import ServiceSession
+    from memtui.screens.session import ServiceSession
     from memtui.store.operation import Operation
 
 MOST_BUCKETS = 5_000

@@ -36,7 +36,7 @@ from memtui.widgets.virtual_list import ColumnsAsked, Opened, OrderAsked, SortAs
 
 if TYPE_CHECKING:
     from memtui.analytics.sql import SqlAnswer
-    from memtui.screens.state import ServiceSession
+    from memtui.screens.session import ServiceSession
 
 _LINE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 _NEAR = re.compile(r'(?:at or near|at) "(.+)"')

@@ -357,7 +357,7 @@ class BindingsScreen(MemtuiScreen):
     def _open_agent(self, agent: Connected) -> None:
         """Replay the run of an agent; one without a run shows all that it was told and did."""
         from memtui.screens.modal import show_over
-        from memtui.screens.replay import ReplayScreen
+        from memtui.screens.runs import ReplayScreen
 
         if agent.run_id is not None:
             self.talk(show_over(self, ReplayScreen(self.state, agent.run_id)))

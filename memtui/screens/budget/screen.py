@@ -62,7 +62,7 @@ from memtui.screens.budget.view import (
     short_head,
 )
 from memtui.screens.dialogs import Choice, Choose, NewRecord, Prompt, Sheet, TypedConfirm
-from memtui.screens.editing import EditingScreen, RecordName, kept_new
+from memtui.screens.editing import EditingScreen, kept_new
 from memtui.screens.following import News
 from memtui.screens.scope_choices import ScopeStep
 from memtui.screens.state import AppState, GoTo
@@ -72,11 +72,12 @@ from memtui.widgets.charts import Charts
 from memtui.widgets.display import DIM, STRONG, display, line, lines
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import DetailPane, Notice, OptionRows, Split
+from memtui.widgets.record_names import RecordName
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
-    from memtui.screens.state import ServiceSession
+    from memtui.screens.session import ServiceSession
     from memtui.service.answers import BindingView
     from memtui.service.context import ContextAnswer
 

@@ -35,9 +35,9 @@ from memtui.contract import (
 from memtui.fuzzy import finds
 from memtui.pruning.uses import Used, is_used_as
 from memtui.screens.dialogs import Choice
-from memtui.screens.editing import RecordName, read_column
 from memtui.screens.scope_choices import ScopeStep, going, seen_scopes
-from memtui.screens.state import AppState, ServiceSession
+from memtui.screens.session import ServiceSession
+from memtui.screens.state import AppState
 from memtui.service.visibility import without_prefix
 from memtui.widgets import format as fmt
 from memtui.widgets.charts import Chart, Series, budget_bar, draw, numbers_width
@@ -52,6 +52,7 @@ from memtui.widgets.detail_lines import (
     moment,
 )
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, line, lines
+from memtui.widgets.record_names import RecordName, read_column
 
 if TYPE_CHECKING:
     from memtui.service.answers import RetrievalCount

@@ -8,7 +8,7 @@ from textual.content import Content
 
 from memtui.contract import MemtuiError, NotFound
 from memtui.screens.dialogs import KeyLine, Sheet
-from memtui.screens.state import ServiceSession
+from memtui.screens.session import ServiceSession
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Stoppable
 from memtui.widgets.detail_lines import HINT_GAP, key_hint, pairs

@@ -404,7 +404,7 @@ class OperationsScreen(ListScreen[Operation]):
     async def action_replay(self) -> None:
         """Replay the run of this operation."""
         from memtui.screens.modal import show_over
-        from memtui.screens.replay import ReplayScreen
+        from memtui.screens.runs import ReplayScreen
 
         if (run_id := self.row.scope.run_id) is None:
             raise NotFound("This operation belongs to no run.")

@@ -27,7 +27,7 @@ from memtui.contract import (
 from memtui.filters import FilterTarget, supported_by
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, WriteRecord
-from memtui.screens.editing import EditingScreen, RecordName, kept_new, record_key
+from memtui.screens.editing import EditingScreen, kept_new, record_key
 from memtui.screens.following import News
 from memtui.screens.list_screen import MOST_MARKED, too_many
 from memtui.screens.open_source import open_file, open_source, source_filter
@@ -45,6 +45,7 @@ from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import Fitted
+from memtui.widgets.record_names import RecordName
 from memtui.widgets.rows import PAGE_ROWS, AppendedRows
 from memtui.widgets.virtual_list import VirtualList
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from memtui.contract import Links, OperationStatus, OperationType, Record, folded
-from memtui.screens.editing import RecordName, read_column
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
@@ -29,6 +28,7 @@ from memtui.widgets.detail_lines import (
     who_and_when,
 )
 from memtui.widgets.display import DIM, STRONG, WARN, display, leading, line
+from memtui.widgets.record_names import RecordName, read_column
 
 if TYPE_CHECKING:
     from memtui.service.answers import Provenance, RetrievalCount

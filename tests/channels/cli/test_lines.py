@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memtui.channels.cli import facts, forget, ops, prune, records
+from memtui.channels.cli import fact_scope, facts, forget, ops, prune, records
 from memtui.contract import Location, Record, RecordHandle, Scope, SourceRef
 from memtui.service.answers import MutationAnswer
 from memtui.service.everywhere import BindingOutcome
@@ -138,10 +138,10 @@ async def test_several_facts_that_change_are_taken_back_at_once() -> None:
         company_id="acme", company=SimpleNamespace(company_id="acme"),
     )  # fmt: skip
     scope: Any = SimpleNamespace(
-        named=facts.FactScope.named, scope=lambda _: ACME, binding=None,
+        named=fact_scope.FactScope.named, scope=lambda _: ACME, binding=None,
         request=lambda _, kind, **fields: kind(scope=ACME, **fields),
     )  # fmt: skip
-    scope.named = lambda session, ids: facts.FactScope.named(scope, session, ids)
+    scope.named = lambda session, ids: fact_scope.FactScope.named(scope, session, ids)
     for ids, is_one in ((["r1"], True), (["r1", "r2"], False), (["r1", "r2", "r3"], False)):
         named.clear()
         await facts._change_each(session, ids, scope, pinned=True)

@@ -169,7 +169,7 @@ def test_who_is_connected_and_was_told_what(here: Run) -> None:
         "apollo",
         False,
     )
-    assert one["told"]["results"] == 1
+    assert one["last_answer"]["results"] == 1
     told = here("agents").out
     assert "“when are␛[31m deploys” 1 memory, " in told
     assert "\x1b" not in told

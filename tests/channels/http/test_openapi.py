@@ -81,7 +81,7 @@ def test_the_document_of_a_plugin_tells_every_status_and_no_other(plugin: httpx.
         ("delete", "/v1/memories/{id}"): {"202", "204", "404"} | REFUSED,
     }
     schemas = document["components"]["schemas"]
-    assert schemas["Refusal"]["required"] == ["code", "message"]
+    assert schemas["RefusalBody"]["required"] == ["code", "message"]
     assert "HTTPValidationError" not in schemas
 
 

@@ -1,0 +1,29 @@
+"""The terminal app opened before the parser of all commands is imported."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from memtui.channels.cli.session import global_options, is_terminal, open_app
+
+
+def open_at_once(arguments: Sequence[str]) -> int | None:
+    """Open the terminal app without importing the parser of all commands, and return its exit code.
+
+    None where a command is given, and where anything is wrong: the parser says what.
+    """
+    invocation = global_options(arguments)
+    if invocation is None or not is_terminal():
+        return None
+    errors_of_terminal: Any = sys.stderr
+    errors_of_terminal.reconfigure(errors="backslashreplace")
+    try:
+        return open_app(invocation)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:  # noqa: BLE001 - the outermost boundary: nobody sees a traceback
+        from memtui.channels.cli import errors
+
+        return errors.report(error, invocation, as_json=False)
