@@ -704,7 +704,7 @@ class Use(StrEnum):
 
 
 MOST_OF_A_USE = 10**10
-"""What a use is at most compared with: seconds, which are more than 300 years, or tokens."""
+"""Upper bound of usage filters, in seconds or tokens."""
 
 
 class UseTest(Model):
@@ -781,7 +781,7 @@ class Filter(Model):
     uses: tuple[UseTest, ...] = ()
     """All of them must hold, of records."""
     own: bool = False
-    """Also what memtui read to draw a screen or for another answer, where no channel is named."""
+    """Include memtui's own reads; ignored where a channel is named."""
 
     def field_tests(self) -> Iterator[FieldTest]:
         """Yield what is asked of each field but moments, words that must be there and numbers."""

@@ -168,7 +168,7 @@ def refuse_unsupported(chosen: Filter, target: FilterTarget) -> None:
 
 
 def names_bindings(chosen: Filter) -> bool:
-    """Whether it chooses among bindings without naming the one to ask: all are asked, and told."""
+    """Whether it selects bindings without naming one: then all are queried."""
     return chosen.binding_key is None and any(one.field == "binding_key" for one in chosen.terms)
 
 

@@ -106,7 +106,7 @@ class OperationLog(LogEngine):
                 return array("q", (*older[1], *hot))
 
     def left_out(self, chosen: Filter, last: int) -> int:
-        """Return how many match besides, up to a number, that are memtui's own."""
+        """Count the matches that are hidden as memtui's own reads, up to `last`."""
         if not chosen.excludes_internal:
             return 0
         while True:

@@ -53,7 +53,7 @@ _OF_TEXT = frozenset({"entry_type", "key", "value"})
 _ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 _BYTES = 8
 _Doomed = tuple[list[tuple[SyncedRecord, Record]], list[tuple[SyncedRecord, Record]]]
-"""Records of each side whose like is gone from the other."""
+"""Records to delete on each side, since their counterpart is gone."""
 _MOST_DELETED = 0.05
 """The share of the records in sync that may be deleted without being asked for."""
 _NOTED_AT_ONCE = 50

@@ -261,7 +261,7 @@ class ServiceScreen(SizedScreen[None]):
     async def wait(self, words: str, work: Work[T]) -> T:
         """Return what a question is made of; keys wait too, and `esc` ends the conversation.
 
-        What comes at once is worth no dialog of its own: that takes longer than most reading.
+        If it ends quickly, no dialog is shown.
         """
         reading = asyncio.ensure_future(work())
         self.holds_keys = True

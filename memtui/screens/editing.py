@@ -97,7 +97,7 @@ class EditingScreen(ListScreen[R]):
         self.ghosts: set[RecordName] = set()
         """Forgotten records that their provider still returns."""
         self.left_review: LeftReview | None = None
-        """The prune review that a key led away from, which goes on when it is opened again."""
+        """The saved position of the prune review, to resume it."""
         self._unwritten: list[NewRecord] = []
         """What could not be written as new records."""
         self._goes_on: NewRecord | None = None
@@ -924,7 +924,7 @@ _SIMILAR_CHARS = 60
 
 
 def said(done: str, *answers: MutationAnswer) -> str:
-    """Return what was done, and what a person has to know about it; or that it waits for one."""
+    """Return the notice: what was done, with caveats, or that it is held for review."""
     if waiting := [answer.pending.sentence for answer in answers if answer.pending]:
         return waiting[0]
     words = [done]

@@ -59,7 +59,7 @@ def _slim(svg: str) -> str:
 
 
 def _merged(run: re.Match[str]) -> str:
-    """Return backgrounds one after the other as few: neighbours of one colour are one."""
+    """Merge neighbouring rectangles of one colour."""
     merged: list[tuple[str, float, str, float, str]] = []
     for fill, x, y, width, height in _BACKGROUND.findall(run[0]):
         left, wide = float(x), float(width)

@@ -155,7 +155,7 @@ class PruneReview(ModalListScreen[ReviewLine]):
         return VirtualList(columns, self._rows, name="prune-list")
 
     def on_mount(self) -> None:
-        """Look for candidates, from where the review stood that a key led away from."""
+        """Look for candidates; resume at the saved position of a review, if there is one."""
         left, self._below.left_review = self._below.left_review, None
         if left is not None and left.begun == self._begun:
             self._review, self._everything, self._key = left.review, left.everything, left.key

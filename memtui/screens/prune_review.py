@@ -537,7 +537,7 @@ def _line(sort: Sort, group: str, one: _Going, name: RecordName, item: PlanItem)
 
 
 class LeftReview(NamedTuple):
-    """A review that a key led away from: where it was begun, and where it stood."""
+    """Saved position of a review, to resume it."""
 
     begun: tuple[object, ...]
     review: ReviewedPlans

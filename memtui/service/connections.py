@@ -139,7 +139,7 @@ async def _in_time(
         async with asyncio.timeout(timeout_ms / 1000):
             return await _tried(call, tries, failed)
     except TimeoutError as error:
-        if failed:  # what an earlier try met says more than that the last one was cut off
+        if failed:  # the earlier error is more specific than a time-out
             raise failed[-1] from error
         raise Unavailable(
             f"{provider} did not answer within {timeout_ms / 1000:g} s; "
@@ -161,7 +161,7 @@ async def _tried(call: Callable[[], Awaitable[T]], tries: int, failed: list[Unav
             failed.append(error)
             if error.sent or len(failed) == tries:
                 raise
-        # Whoever failed together does not come back together.
+        # Jitter, so that clients do not retry in step.
         await asyncio.sleep(uniform(0.05, 0.3))  # noqa: S311 - no secret
 
 

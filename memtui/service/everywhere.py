@@ -412,9 +412,9 @@ class Everywhere(ServiceModule):
     ) -> ForgottenEverywhere:
         """Forget records of one binding or several, which one undo takes back.
 
-        One that changed since it was read stays, with all of its owner, or of its binding where the
-        caller manages the company. A binding that refuses or fails is named, and forgets what it
-        can; the others forget theirs.
+        If one record changed since it was read, its whole batch is kept: the records of its owner,
+        or of its binding where the caller manages the company. A binding that refuses or fails is
+        named and forgets the records that it can; the other bindings forget theirs.
 
         Args:
             caller: Who asks.

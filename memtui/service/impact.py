@@ -95,7 +95,7 @@ class WhyNot(StrEnum):
     """The log has the beginning of the question alone."""
     ERASED = "erased"
     PAST = "past"
-    """It was asked of a moment of the past, of which forgetting changes nothing."""
+    """It is a query of the past: forgetting cannot change it."""
     NOT_LOGGED = "not_logged"
     """The log does not say what was asked, as of an imported one."""
     REFUSED = "refused"

@@ -333,7 +333,7 @@ class Operations(ServiceModule):
         *,
         binding_key: str | None = None,
     ) -> tuple[HistoryAnswer, Scope]:
-        """Return the same as it is kept, as `received_history` makes of it, and whose it is."""
+        """Return the raw history of a record, before `received_history`, and its owner."""
         request = {"record_id": _record_id(asked)}
         async with self._runtime.connected(
             OperationType.HISTORY, caller, scope, request, binding_key
@@ -815,7 +815,7 @@ def _still_there(accepts: Acceptance | None) -> Iterator[None]:
 
 
 async def _forget_some(connection: Connection, request: ForgetRequest) -> ForgetReply:
-    """Forget what may be forgotten. Raises `Denied` where that is none of the records."""
+    """Forget the records that the provider allows; `Denied` if it refuses all."""
     reply = await connection.adapter.forget(request)
     if reply.refused and len(reply.refused) + len(reply.missing) >= len(request.handles):
         raise Denied(next(iter(reply.refused.values())))

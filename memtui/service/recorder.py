@@ -328,9 +328,9 @@ def new_operation_id() -> str:
 
 @dataclass(eq=False)
 class Recorder:
-    """Writes the operation log. Nothing is answered before its operation is in it.
+    """Writes the operation log. An answer is returned only after its operation is logged.
 
-    But where the database lies on a medium that nobody can write: there nothing is recorded.
+    On media that cannot be written nothing is logged.
     """
 
     _database: Database

@@ -325,10 +325,9 @@ class ServiceRuntime:
         fan_out: FanOut | None = None,
         all_problems: bool = False,
     ) -> AsyncIterator[tuple[RunningOperation, Connection]]:
-        """Run an operation that goes to a binding; one that reads says what could not be read.
+        """Run an operation on a binding; one that reads notes the items that could not be read.
 
-        `all_problems`: all of it, and not only the first of many, as something hangs on it; where
-        it is not known, the operation fails.
+        `all_problems`: note every unreadable item; fail where that cannot be determined.
         """
         if fan_out is not None:
             asked = {**asked, "together": fan_out.together}

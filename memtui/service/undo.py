@@ -192,7 +192,7 @@ class Undo(ServiceModule):
                 place = operation.scope.company_id, connection.binding.key, record_id
                 led = await self._runtime.ask(journal.led_back, *place)
                 states = [(state_of(found), state_of(made)) for found, made in led]
-                # By id, not by time: one may lead on from another that stands behind it.
+                # Rows come sorted by id, so follow the links until nothing new is found.
                 while more := {made for found, made in states if found in same} - same:
                     same |= more
             if state_of(current.record) not in same and not _came_back(expected, current.record):

@@ -106,9 +106,10 @@ class Caller(Model):
         return self.principal.startswith(USER_PREFIX) and not self.by_ai
 
     def author(self, claimed: str | None) -> str:
-        """Return who a record is by that it writes: itself, unless a person names another.
+        """Return the author of the records that this caller writes.
 
-        Whom anyone else names is kept beside it, as `agent:coding (says user:ana)`.
+        Only a person may name somebody else. A name that an agent gives is added to its own:
+        `agent:coding (says user:ana)`.
         """
         if claimed is None or claimed == self.principal:
             return self.principal

@@ -145,7 +145,7 @@ def writes(
 ) -> int:
     """Return how often a principal wrote in a run, or since a moment; writes under way count.
 
-    Those through the channel `excluding` do not.
+    Writes through the channel `excluding` are not counted.
     """
     who = {"company_id": company_id, "principal": principal, "excluding": excluding}
     run_id = within if isinstance(within, str) else None

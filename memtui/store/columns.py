@@ -34,7 +34,7 @@ class Portable(TypeDecorator[T]):
         return self.stored(value)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
-        """Return what makes of a value what was stored: itself, as it runs for every value read."""
+        """Return `loaded` itself: it runs for every value."""
         del dialect, coltype
         return self.loaded
 

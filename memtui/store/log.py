@@ -309,7 +309,7 @@ class LogReader:
         return int(found.scalar_one()) - self.left_out(chosen, through)
 
     def left_out(self, chosen: Filter, through: int | None = None) -> int:
-        """Return how many match besides, up to a number, that are memtui's own."""
+        """Count the matches that are hidden as memtui's own reads, up to `through`."""
         if not chosen.excludes_internal:
             return 0
         by_then = () if through is None else (through >= _SEQ,)

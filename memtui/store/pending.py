@@ -88,7 +88,7 @@ def remove(connection: DatabaseConnection, row: PendingRow) -> SettingChange:
 def take_back(
     connection: DatabaseConnection, company_id: str, change: SettingChange
 ) -> SettingChange:
-    """Make what waited what it was before a change; return what makes it as after that again."""
+    """Restore the queue as it was before a change; return what redo needs."""
     put(connection, company_id, change)
     return change.model_copy(update={"before": change.after, "after": change.before})
 

@@ -187,7 +187,7 @@ ADVANCE_HEAD = (
 _operation = tables.OPERATIONS.c
 
 _written = (
-    # Not looked up by these: how many a run or an hour has is the smaller number.
+    # COALESCE keeps SQLite off these indexes: run or hour narrows more.
     func.coalesce(_operation.operation_type, "") == "write",
     or_(*(func.coalesce(_operation.status, "") == one for one in ("ok", "unknown", "pending"))),
     func.coalesce(_operation.principal, "") == bindparam("principal", type_=ForeignText),
