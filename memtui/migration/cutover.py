@@ -1,4 +1,4 @@
-"""Let the destination serve what the source serves, and give it back."""
+"""Switch the targets of the source binding to the destination, and back."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from memtui.service import BindingView, TargetView
 
 
 class Switched(Model):
-    """Which targets another binding serves now."""
+    """Targets that were switched, and the binding that serves them now."""
 
     served_by: str
     targets: tuple[TargetView, ...]
     left: tuple[TargetView, ...] = ()
-    """Not given back: somebody let a third binding serve them since."""
+    """Targets not given back: a third binding serves them now."""
     closed: bool = False
-    """The source is read-only now and was not before."""
+    """Whether this switch made the source read-only."""
     opened: bool = False
-    """The source can be written again."""
+    """Whether this switch made the source writable again."""
 
 
 async def switch(
     endpoints: Endpoints, data: Path, *, back: bool = False, force: bool = False
 ) -> Switched:
-    """Switch the targets of the source to the destination, or with `back` those again.
+    """Switch the targets of the source to the destination; with `back`, return them.
 
-    The source becomes read-only, so that nothing is written there that the destination lacks, and
-    `back` opens it again (seed 001). No record is touched, so both ways may be gone at any time.
+    The source becomes read-only, so that no write misses the destination; `back` makes it writable
+    again (seed 001). No record is changed, so either direction is safe at any time.
 
     Raises:
-        Conflict: the records were not found to be the same since they were last moved, unless
-            `force`; or there is nothing to switch.
+        Conflict: no verify has passed since the last migration (`force` skips this check), or
+            there is nothing to switch.
         Denied: memtui runs read-only, or the caller may not configure it.
     """
     kept = ProgressFile(data, endpoints)
@@ -66,7 +66,7 @@ async def _take_over(endpoints: Endpoints, kept: ProgressFile, state: MigrationS
     if not targets:
         raise Conflict(f"{endpoints.source.key} serves nothing, so there is nothing to switch.")
     closes = not endpoints.source.read_only
-    # Remembered first: one that stops half way can still give everything back.
+    # Saved before the switch: an interrupted switch can still be undone in full.
     both = tuple(dict.fromkeys((*state.switched, *targets)))
     remembered = {"switched": both, "closed": closes or state.closed}
     await asyncio.to_thread(kept.write, state.model_copy(update=remembered))

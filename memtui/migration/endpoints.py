@@ -1,4 +1,4 @@
-"""The two bindings of a migration, and what is remembered of it between two runs."""
+"""The two bindings of a migration, and its state between two runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class ScopePart:
-    """Whose records: all of them, or those of one project, agent or subject."""
+    """Which records to move: all, or those of one project, agent or subject."""
 
     project_id: str | None = None
     agent_id: str | None = None
@@ -38,12 +38,12 @@ class ScopePart:
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether all records are selected."""
         return (self.project_id, self.agent_id, self.subject_id) == (None, None, None)
 
     @property
     def filter(self) -> Filter:
-        """The filter that lets these records through."""
+        """The filter that selects these records."""
         return Filter(
             project_id=self.project_id, agent_id=self.agent_id, subject_id=self.subject_id
         )
@@ -51,7 +51,7 @@ class ScopePart:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """From where, to where, and what."""
+    """Source, destination, and the part of the records to move."""
 
     service: MemoryService
     caller: Caller
@@ -72,13 +72,14 @@ class Endpoints:
         *,
         all_problems: bool = False,
     ) -> AsyncIterator[BrowseAnswer]:
-        """Yield what a binding holds of the part, the oldest first.
+        """Yield pages of a binding's records of the part, the oldest first.
 
-        What it only reads where it lies is not a memory of it: `stay` is told of how many.
+        Read-only records (files that the binding reads in place) are left out, since they are not
+        its memories; `stay` receives their number.
 
-        A provider that has to search for what it lists is asked again until it has nothing left to
-        try; `report` is told how many records it has found so far. A page after one that may not
-        be all says so too. `all_problems` is that of `MemoryService.browse`.
+        A provider that lists by searching is queried until its search is finished; `report`
+        receives the number of records found so far. Once a page is `at_least`, all later pages
+        are too. `all_problems` is passed to `MemoryService.browse`.
         """
         browse = partial(self.service.browse, self.caller, all_problems=all_problems)
         request = BrowseRequest(
@@ -119,9 +120,9 @@ async def open_endpoints(
     """Find both bindings and check that records can be read from both.
 
     Raises:
-        Invalid: they are the same binding.
+        Invalid: both keys name the same binding.
         NotFound: there is no such binding.
-        Denied: a binding is another company's, or disabled.
+        Denied: a binding belongs to another company, or is disabled.
         Unsupported: a provider cannot be browsed.
     """
     keys = [_own_key(key, caller) for key in (source_key, destination_key)]
@@ -142,11 +143,11 @@ async def open_endpoints(
 
 
 async def check_writable(endpoints: Endpoints) -> None:
-    """Refuse a destination that only reads.
+    """Refuse a destination that cannot be written.
 
     Raises:
-        Denied: it is read-only, or its company, provider or memtui itself is, or the caller looks
-            at the past.
+        Denied: the binding, its company, its provider or memtui itself is read-only, or the caller
+            views the past.
     """
     if endpoints.caller.as_of is not None:
         raise Denied("This is the past, where nothing can be changed; go back to now first.")
@@ -158,7 +159,7 @@ async def check_writable(endpoints: Endpoints) -> None:
 
 
 def check_takes(binding: BindingView) -> None:
-    """Raise `Denied` where a binding takes no records: it, or its provider, only reads."""
+    """Raise `Denied` if a binding or its provider is read-only."""
     key = binding.key
     if binding.read_only:
         raise Denied(
@@ -178,21 +179,21 @@ def _own_key(key: str, caller: Caller) -> str:
 class MigrationState(Model):
     """How far a migration has come.
 
-    Where its file is gone, a verify proves it anew; what a cut-over switched is nowhere else.
+    If the file is lost, a verify restores all but `switched` and `closed`.
     """
 
     begun_at: UtcDatetime | None = None
-    """When records last began to be moved."""
+    """Start of the last run that moved records."""
     applied_at: UtcDatetime | None = None
-    """When that was done; None where it was stopped half way."""
+    """End of that run; None: it was interrupted."""
     verified_at: UtcDatetime | None = None
-    """When all of it was found to be the same, since then."""
+    """When a verify since then found both sides the same."""
     verified_whole: bool = False
     """Whether the source could be listed to its end."""
     switched: tuple[TargetView, ...] = ()
-    """What a cut-over took from the source, and gives back."""
+    """Targets that a cut-over took from the source; giving back returns them."""
     closed: bool = False
-    """Whether the cut-over made the source read-only, and giving back opens it."""
+    """Whether the cut-over made the source read-only; giving back makes it writable again."""
 
 
 class ProgressFile:
@@ -204,7 +205,7 @@ class ProgressFile:
         self._lock = f"{endpoints.destination.key}.lock"
 
     def read(self) -> MigrationState:
-        """Return the state; a file that cannot be read tells nothing."""
+        """Return the state; a missing or malformed file counts as an empty state."""
         try:
             text = (self._folder / self._name).read_text(encoding="utf-8")
             return MigrationState.model_validate_json(text)
@@ -214,7 +215,7 @@ class ProgressFile:
             raise _unusable(self._folder, error) from error
 
     def write(self, state: MigrationState) -> None:
-        """Keep the state; the file is never half written.
+        """Save the state atomically.
 
         Raises:
             Invalid: the folder cannot be written.
@@ -228,10 +229,10 @@ class ProgressFile:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep every other migration into the destination away.
+        """Lock the destination against other migrations.
 
         Raises:
-            Conflict: one is running.
+            Conflict: another migration into the destination is running.
         """
         import filelock
 

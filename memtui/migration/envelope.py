@@ -1,7 +1,7 @@
-"""A record on its way: its fields as hashes, and the migration record in its metadata.
+"""A record in transit: hashes of its fields, and the migration record in its metadata.
 
-A destination may have no field for something, such as an expiry. The migration record then keeps
-it, and whoever reads the record through `unpack` sees it as it was.
+Where the destination has no field for a value, such as an expiry, the migration record stores the
+value, and `unpack` restores the record as it was.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ FIELDS = (
     "text", "kind", "title", "summary", "topic", "tags", "created_at", "created_by", "expires_at",
     "pinned", "valid_from", "valid_to", "source", "scope", "metadata",
 )  # fmt: skip
-"""What is compared. A record's id, revision, place and time of change are its provider's own."""
+"""Fields compared. Id, revision, location and time of change are the provider's, so they differ."""
 _STANDS_IN = "\N{REPLACEMENT CHARACTER}"
 _BYTES = 8
 _WORDS = {"expires_at": "expiry", "pinned": "pin", "valid_to": "valid until"}
 
 
 class Loss(Model):
-    """What the destination does not keep as the source has it."""
+    """A field that the destination does not store as the source has it."""
 
     what: str
     records: int
     carried: bool
-    """True: it travels in the metadata, and a migration back restores it."""
+    """True: the value is stored in the metadata, and a migration back restores it."""
     filled: bool = False
-    """Nobody knows it of these records, and the destination fills it in."""
+    """True: these records have no value, and the destination fills one in."""
 
     @property
     def fate(self) -> str:
-        """What becomes of it, for a person."""
+        """What happens to the field, as text for a person."""
         if self.filled:
             return "not known, and filled in by the destination"
         return "carried in the metadata" if self.carried else "lost"
 
 
 def losses(records: Counter[str], *, carried: bool) -> Iterator[Loss]:
-    """Yield what so many records lose, by the name of the field."""
+    """Yield the losses, from the number of affected records by field name."""
     for name in (*FIELDS, "id"):
         if records[name]:
             what = _WORDS.get(name, name.replace("_", " "))
@@ -58,13 +58,13 @@ def losses(records: Counter[str], *, carried: bool) -> Iterator[Loss]:
 
 
 def fields_held(record: Record, names: Collection[str]) -> list[str]:
-    """Return those of some fields in which a record has something to lose."""
+    """Return those of the named fields that are not empty in a record."""
     held = [name for name in names if getattr(record, name) not in (None, False, "", (), {})]
     return [name for name in held if name != "kind" or record.kind != FACT]
 
 
 def unable(can: Capabilities) -> set[str]:
-    """Return the fields that a provider of these abilities has no place for."""
+    """Return the fields that a provider with these capabilities cannot store."""
     able = {
         "expires_at": can.expiry,
         "pinned": can.pin,
@@ -81,7 +81,7 @@ def as_json(record: Record) -> dict[str, Any]:
 
 
 def prints_of(record: Record) -> bytes:
-    """Return one hash a field, in the order of `FIELDS`."""
+    """Return one hash per field, concatenated in the order of `FIELDS`."""
     held = as_json(record)
     return b"".join(_hash(held[name], _BYTES) for name in FIELDS)
 
@@ -93,22 +93,22 @@ def print_of(prints: bytes, name: str) -> bytes:
 
 
 def digest_of(prints: bytes) -> str:
-    """Return the one hash of a whole record."""
+    """Return a single hash of a whole record."""
     return blake2b(prints, digest_size=16).hexdigest()
 
 
 def differing(left: bytes, right: bytes) -> tuple[str, ...]:
-    """Return the names of the fields that are not the same."""
+    """Return the names of the fields that differ."""
     return tuple(name for name in FIELDS if print_of(left, name) != print_of(right, name))
 
 
 def is_empty(prints: bytes, name: str) -> bool:
-    """Tell whether an optional field, or a list, holds nothing."""
+    """Return whether an optional field or a list is empty."""
     return print_of(prints, name) in _EMPTY
 
 
 def identity_of(binding_key: str, record_id: str) -> str:
-    """Return the name of a record of a binding, of one length whatever its id."""
+    """Return a fixed-length name for a record of a binding: a hash of binding and id."""
     return _hash([binding_key, record_id], 16).hex()
 
 
@@ -133,28 +133,28 @@ class MigrationRecord(Model):
     revision: str | None = None
     """Its revision there when it was migrated."""
     identity: str
-    """The hash of binding and id, which no redaction changes."""
+    """The hash of binding and id: unlike `record_id`, redaction cannot change it."""
     state: str
     """The hash of the record as it was migrated."""
     origin_id: str
-    """The id that it had first, however often it moved since."""
+    """Its id before the first of any number of migrations."""
     kept: str = "{}"
-    """JSON: the fields that the destination cannot hold."""
+    """JSON: the values of the fields that the destination cannot store."""
     added: tuple[str, ...] = ()
-    """The metadata that the destination adds of its own."""
+    """Names of the metadata entries that the destination adds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A record as it was where it came from first."""
+    """A record as it was in its first binding, without its migration record."""
 
     record: Record
     prints: bytes
     migration_record: MigrationRecord | None = None
     redacted: tuple[str, ...] = ()
-    """Labels of the secrets that a migration takes out of it."""
+    """Labels of the secrets that a migration removes from the record."""
     endpoints: datetime | None = None
-    """When it expires, where its provider does not know."""
+    """When the record expires, if only the migration record knows."""
 
     @property
     def record_id(self) -> str:
@@ -163,7 +163,7 @@ class Envelope:
 
 
 def unpack(record: Record) -> Envelope:
-    """Return a record without its migration record, and with the fields that this one keeps."""
+    """Return a record without its migration record, with the fields restored from there."""
     try:
         migration_record = MigrationRecord.model_validate(record.metadata[KEY])
     except (KeyError, ValidationError):
@@ -183,14 +183,14 @@ def unpack(record: Record) -> Envelope:
         whole = whole.model_copy(update={"text": kept["text"]})
     same_company = whole.scope.company_id == record.scope.company_id
     if not same_company or owner_of(whole.scope) != owner_of(record.scope):
-        # Anybody can write metadata, and nobody may move a record to another owner by it.
+        # Anybody can write metadata, so it must not move a record to another owner.
         whole = whole.model_copy(update={"scope": record.scope})
     endpoints = whole.expires_at if "expires_at" in kept else None
     return Envelope(whole, prints_of(whole), migration_record, endpoints=endpoints)
 
 
 def stand_in(record: Record) -> str:
-    """Return what is written in the place of a blank text, which few providers take."""
+    """Return the text to write for a blank one, which few providers accept."""
     return record.summary or record.title or "(no text)"
 
 
@@ -200,7 +200,7 @@ def _as_blank(kept: Json) -> bool:
 
 
 def unpack_clean(record: Record) -> Envelope:
-    """Return a record as `unpack` does, without the secrets that may not leave (seed 001)."""
+    """Unpack a record and redact its secrets (seed 001)."""
     envelope = unpack(record)
     clean, labels = redact_write(_written(envelope.record, None))
     if not labels:
@@ -221,10 +221,9 @@ def unpack_clean(record: Record) -> Envelope:
 
 
 def why_left(record: Record, problems: Collection[Problem]) -> str | None:
-    """Return why a record is not copied; None: nothing is known against it.
+    """Return why a record must not be copied; None: no reason is known.
 
-    Of one that cannot be read whole, a copy would lack what could not be read, and nobody would
-    know it.
+    A copy of a record that is only partly readable would silently lose the unreadable part.
     """
     if record.problem:
         return f"{record.problem} Fix its file first."
@@ -237,7 +236,7 @@ def why_left(record: Record, problems: Collection[Problem]) -> str | None:
 
 
 def living(records: Iterable[Record], read: Callable[[Record], Envelope]) -> list[Envelope]:
-    """Return records as `read` gives them, without those that should have expired."""
+    """Apply `read` to records, and leave out those whose expiry has passed."""
     now = datetime.now(UTC)
     return [
         envelope
@@ -255,7 +254,7 @@ def pack(
 ) -> WriteRequest:
     """Return the write that stores a record elsewhere, its migration record in the metadata.
 
-    `lost` are the fields that the destination cannot hold, `added` the metadata it adds.
+    `lost` names the fields that the destination cannot store, `added` the metadata it adds.
     """
     record = envelope.record
     unsent = {name for name in _FILLED if not getattr(record, name)}
@@ -287,17 +286,17 @@ def pack(
 
 
 def _written(record: Record, binding_key: str | None) -> WriteRequest:
-    """Return the write of a record; what has no text says its stand-in."""
+    """Return the write of a record, with `stand_in` for a blank text."""
     text = record.text if record.text.strip() else stand_in(record)
     return as_write(record.model_copy(update={"text": text}), binding_key)
 
 
 _FILLED = ("source", "created_at", "created_by")
-"""What a destination may fill in where nobody knows it."""
+"""Fields that a destination may fill in where they are empty."""
 _WITHOUT: Json = {
     "expires_at": None, "pinned": False, "valid_from": None, "valid_to": None, "summary": None,
 }  # fmt: skip
-"""What is not asked of a destination that cannot do it."""
+"""Values to send for fields that the destination cannot store."""
 
 
 def _kept(migration_record: MigrationRecord) -> Json:

@@ -1,4 +1,4 @@
-"""What both sides hold, hash by hash, in a temporary file: memory stays flat; methods block."""
+"""Hashes of the records of both sides, in a temporary file to save memory; methods block."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PASSES = (
     ("home", "id"),
     ("alike", "CASE WHEN identity IS NULL THEN alike END"),
 )
-"""What pairs them, the surest first. The first three are the same in every field."""
+"""Keys to pair by, the surest first. The first three require equality in every field."""
 _PAIR = """
 INSERT INTO pair SELECT w.row, h.row FROM
     (SELECT row, {0} AS key, row_number() OVER (PARTITION BY {0} ORDER BY row) AS number
@@ -47,7 +47,7 @@ _DIFFERENT = (
     " WHERE w.prints <> h.prints"
 )
 _ALL = -1
-"""SQLite's word for no limit."""
+"""`LIMIT -1` means no limit in SQLite."""
 
 
 class DestinationRecord(NamedTuple):
@@ -56,15 +56,15 @@ class DestinationRecord(NamedTuple):
     id: str
     prints: bytes
     identity: str | None
-    """Which record of which binding it was migrated from; None: it was not."""
+    """`identity_of` the record it was migrated from; None: it was not migrated."""
     state: str | None
-    """The hash of what was migrated."""
+    """The hash of the record as it was migrated."""
     scope: Scope
     revision: str | None
 
     @classmethod
     def of(cls, envelope: Envelope) -> DestinationRecord:
-        """Return what the index knows of a envelope."""
+        """Return the entry for an envelope."""
         record, migration_record = envelope.record, envelope.migration_record
         identity, state = (
             (migration_record.identity, migration_record.state)
@@ -84,7 +84,7 @@ def _unusable(error: Exception) -> Unavailable:
 
 
 class RecordIndex:
-    """The destination's records, and the source's beside them. The file goes with the context."""
+    """Index of the records of both sides. Leaving the context deletes the file."""
 
     def __init__(self, source_key: str, destination_key: str) -> None:
         self._source, self._destination = source_key, destination_key
@@ -114,11 +114,11 @@ class RecordIndex:
             raise _unusable(error) from error
 
     def add(self, envelopes: Iterable[Envelope]) -> None:
-        """Remember records of the destination."""
+        """Add records of the destination."""
         self._insert("held VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)", self._held_row, envelopes)
 
     def add_source(self, envelopes: Iterable[Envelope]) -> None:
-        """Remember records of the source."""
+        """Add records of the source."""
         self._insert("wanted VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", self._wanted_row, envelopes)
 
     def _insert(
@@ -157,18 +157,18 @@ class RecordIndex:
         )
 
     def migrated(self, identity: str) -> DestinationRecord | None:
-        """Return the record that was migrated from one of that identity."""
+        """Return the destination's record that was migrated from the given identity."""
         return self._one("identity = ?", identity)
 
     def named(self, record_id: str) -> DestinationRecord | None:
-        """Return the destination's record of an id."""
+        """Return the destination's record with an id."""
         return self._one("id = ?", _storable(record_id))
 
     def take_alike(self, prints: bytes) -> DestinationRecord | None:
-        """Return a record of the same text and scope, each only once.
+        """Return a destination record of the same text and scope; each is returned only once.
 
-        There is none where anything in the destination has metadata: that keeps migration records
-        then.
+        None if any record of the destination has metadata: then the destination stores metadata,
+        and migrated records are found by their migration records.
         """
         if self._database.execute("SELECT 1 FROM held WHERE has_metadata LIMIT 1").fetchone():
             return None
@@ -191,8 +191,8 @@ class RecordIndex:
         return DestinationRecord(*own, Scope.model_validate_json(scope), revision)
 
     def pair(self, *, sampled: bool) -> None:
-        """Pair both sides; `sampled`: the source's other records are not known."""
-        # A sample says of the rest only what stands twice.
+        """Pair both sides; `sampled`: only a sample of the source was added."""
+        # With a sample, only a duplicate of a sampled record is known to be extra.
         known = " AND identity IN (SELECT identity FROM wanted)" if sampled else ""
         self._extra = _EXTRA + known
         self._database.execute("DELETE FROM pair")
@@ -200,7 +200,7 @@ class RecordIndex:
             self._database.execute(_PAIR.format(*keys))
 
     def counts(self) -> dict[str, int]:
-        """Return how many records were checked, are the same, and are not."""
+        """Return the numbers of records checked, matched, missing, different, extra and others."""
         checked, paired = self._count("wanted"), self._count("pair")
         different, extra = self._count(_DIFFERENT), self._count(self._extra, self._source)
         return {
@@ -220,7 +220,7 @@ class RecordIndex:
         return self._database.execute(f"SELECT {columns} FROM {where}", values).fetchall()  # noqa: S608 — constants
 
     def missing(self, limit: int = _ALL) -> list[tuple[str, list[str], Scope]]:
-        """Return what the destination lacks: id, the ids it may have there, and scope."""
+        """Return what the destination lacks: source id, possible destination ids, scope."""
         columns, where = "id, scope, origin, identity, home", f"{_MISSING} ORDER BY row LIMIT ?"
         return [
             (
@@ -232,12 +232,12 @@ class RecordIndex:
         ]
 
     def surplus(self, limit: int = _ALL) -> list[tuple[str, Scope]]:
-        """Return the destination's id and the scope of what was migrated and the source lacks."""
+        """Return destination id and scope of migrated records that the source lacks."""
         rows = self._rows("id, scope", f"{self._extra} ORDER BY row LIMIT ?", self._source, limit)
         return [(_text_of(own), Scope.model_validate_json(scope)) for own, scope in rows]
 
     def different(self, limit: int) -> list[tuple[str, str, tuple[str, ...]]]:
-        """Return both ids of records that differ, and the fields."""
+        """Return source id, destination id and differing fields of pairs that differ."""
         rows = self._rows("w.id, h.id, w.prints, h.prints", f"{_DIFFERENT} LIMIT ?", limit)
         return [
             (_text_of(left), _text_of(right), differing(ours, theirs))
@@ -251,7 +251,7 @@ def _alike(prints: bytes) -> bytes:
 
 
 def _storable(text: str) -> bytes:
-    """Return any text, halves of characters too, as SQLite keeps it."""
+    """Encode any text for SQLite, lone surrogates included."""
     return text.encode("utf-8", "surrogatepass")
 
 

@@ -1,8 +1,7 @@
-"""Move records. Stopped at any moment and run again, it goes on and doubles nothing.
+"""Move records. An interrupted run can be repeated: it continues and duplicates nothing.
 
-What the destination holds decides what is left to do: each migrated record carries its
-migration_record, so a run begins by reading those, and needs no ledger that could disagree with the
-truth.
+Each migrated record carries its migration record, so a run begins by reading those from the
+destination. A separate ledger could disagree with the destination; there is none.
 """
 
 from __future__ import annotations
@@ -53,9 +52,9 @@ from memtui.migration.index import DestinationRecord, RecordIndex
 from memtui.service import MutationAnswer
 
 _BETWEEN_SECONDS = 0.1
-"""How long nothing is told after a report."""
+"""Least time between two reports, in seconds."""
 _WINDOW_SECONDS = 10.0
-"""The rate is that of these last seconds: a run that goes on begins with what is there already."""
+"""The rate covers the last seconds only: a resumed run first skips quickly over moved records."""
 _AT_ONCE = 8
 _LISTED_FAILURES = 1_000
 _FAILURES_TO_STOP = 10
@@ -71,7 +70,7 @@ class MigrationProgress(Model):
     total: int | None
     """None: not known yet."""
     found: int = 0
-    """While the source is still searched for its records: how many there are so far."""
+    """Records found so far, while the source is still being searched."""
     failed: int
     rate: float
     """Records a second, in the last ten seconds."""
@@ -100,7 +99,7 @@ class Pace:
             self.tell()
 
     def search(self, found: int) -> None:
-        """Report that the source is still searched."""
+        """Report that the source is still being searched."""
         nothing = MigrationProgress(
             done=0, total=None, found=found, failed=0, rate=0.0, seconds_left=None
         )
@@ -135,27 +134,27 @@ class Applied(Model):
     seen: int = 0
     written: int = 0
     replaced: int = 0
-    """Migrated before, and changed in the source since."""
+    """Records migrated before that changed in the source since."""
     unchanged: int = 0
-    """Already there."""
+    """Records already in the destination."""
     failed: int = 0
     redacted: int = 0
-    """Whose secrets were taken out."""
+    """Records whose secrets were removed."""
     failures: tuple[Failure, ...] = ()
     """The first thousand."""
     source_at_least: bool = False
-    """The source may hold more than it lists."""
+    """The source may hold more records than it lists."""
     source_unread: tuple[str, ...] = ()
-    """In sentences, what that is and which setting reads further."""
+    """Sentences on what was not listed, and which setting reads further."""
     problems: tuple[str, ...] = ()
-    """What of the source cannot be read, in sentences: nobody knows what was not moved."""
+    """Sentences on what is unreadable in the source, so may hold records that were not moved."""
     losses: tuple[Loss, ...] = ()
-    """What the destination does not keep of the records that were moved now."""
+    """Losses among the records moved in this run."""
 
     @computed_field  # type: ignore[prop-decorator]  # as pydantic says
     @property
     def complete(self) -> bool:
-        """Whether this was all that the source holds."""
+        """Whether every record of the source was read."""
         return not (self.source_at_least or self.problems)
 
 
@@ -166,14 +165,14 @@ async def apply(
 ) -> Applied:
     """Write every record of the source into the destination; the source stays as it is.
 
-    `data` is memtui's data folder; `report` is told as records are finished, a few times a second.
-    A record that cannot be moved does not keep the others; a provider that stays unavailable does.
+    `data` is memtui's data folder; `report` receives the progress, a few times a second. A record
+    that cannot be moved does not stop the run; a provider that stays unavailable does.
 
     Raises:
         Denied: the destination is read-only.
         Conflict: another migration into it is running.
-        Unsupported: a second run could not tell what the first has moved.
-        Unavailable: a provider failed ten times in a row; run it again to go on.
+        Unsupported: a second run could not determine what the first one moved.
+        Unavailable: a provider failed ten times in a row; a further run continues.
     """
     await check_writable(endpoints)
     kept = ProgressFile(data, endpoints)
@@ -225,18 +224,18 @@ class _Mover:
         self._index = index
         self._facts = asyncio.Lock()
         self._in_a_row = 0
-        """Failures one after the other because the provider was not available."""
+        """Consecutive failures with `Unavailable`."""
         self._unable = unable(endpoints.destination.capabilities)
         self._lost: set[tuple[str, str]] = set()
         self._added: set[str] = set()
         self._lacking: Counter[str] = Counter()
-        """Moved records by what the destination does not keep of them."""
+        """Number of moved records by field that the destination does not store."""
         self._carries = True
-        """False: it keeps no metadata either."""
+        """False: the destination stores no metadata either."""
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        """What the destination does not keep of what was moved, so far as is known."""
+        """Losses among the records moved so far."""
         return tuple(losses(self._lacking, carried=self._carries))
 
     async def move_all(self, records: Sequence[Record], problems: Sequence[Problem]) -> None:
@@ -289,10 +288,10 @@ class _Mover:
             raise error
 
     def _find(self, envelope: Envelope) -> _Found:
-        """Return the record's like in the destination, and the state that both began with.
+        """Return the record's counterpart in the destination, and the state both began with.
 
-        That state is None where neither has a migration record: nothing tells then who changed
-        what, and the record stays.
+        The state is None where neither has a migration record: then nobody knows which side
+        changed, and the destination's record is left as it is.
         """
         held = self._index.migrated(identity_of(self._endpoints.source.key, envelope.record_id))
         if held is not None:
@@ -308,11 +307,11 @@ class _Mover:
         return self._index.take_alike(envelope.prints), None
 
     async def _move(self, envelope: Envelope, found: _Found) -> _Outcome:
-        """Bring the destination to hold a record as the source does.
+        """Write a record to the destination, unless it is there unchanged.
 
         Raises:
             Conflict: the record was changed in the destination since it was migrated.
-            Invalid: the destination takes no such record, or kept another text.
+            Invalid: the destination refuses the record, or stored another text.
         """
         held, base = found
         if held is None:
@@ -344,7 +343,7 @@ class _Mover:
             )
 
     async def _write_new(self, envelope: Envelope) -> DestinationRecord | None:
-        """Write a record; returns the one that stands in its place if it is this very record."""
+        """Write a record; if its id holds an earlier copy of it, return that copy instead."""
         request = self._packed(envelope)
         try:
             answer = await self._write(request)
@@ -353,16 +352,16 @@ class _Mover:
             occupant = error.current and DestinationRecord.of(unpack(error.current))
             if occupant and occupant.identity == own:
                 return occupant
-            # Another record has the id, so this one gets one of its own.
+            # Another record has the id, so use a fresh one.
             answer = await self._write(request.model_copy(update={"record_id": own}))
         await self._settle(envelope, answer)
         return None
 
     async def _settle(self, envelope: Envelope, answer: MutationAnswer) -> None:
-        """Compare what is stored with what was sent, and carry what was not kept.
+        """Compare the stored record with the one sent; put lost fields into the metadata.
 
         Raises:
-            Invalid: the text is another one now.
+            Invalid: the destination stored another text, or lost a field even so.
         """
         if not answer.records:
             return
@@ -370,7 +369,7 @@ class _Mover:
         stored = unpack(answer.records[0])
         if print_of(stored.prints, "text") != print_of(envelope.prints, "text"):
             raise Invalid(f"{key} stored another text than it was given.")
-        if "metadata" in answer.filled_in:  # what is read back is whole by memtui's log alone
+        if "metadata" in answer.filled_in:  # the answer's metadata comes from memtui's log
             self._carries = False
             self._lost |= {(envelope.record.kind, name) for name in answer.not_kept}
             return
@@ -395,12 +394,12 @@ class _Mover:
     async def _replace(self, envelope: Envelope, held: DestinationRecord) -> MutationAnswer:
         request, destination = self._packed(envelope), self._endpoints.destination
         can = destination.capabilities
-        # A fact that is forgotten and written again has a past that it did not have.
+        # Forgetting and rewriting a fact would add a false version to its past.
         in_place = can.keeps_ids or (can.validity and request.kind == "fact")
         if in_place and held.scope == envelope.record.scope:
             update = {"record_id": held.id, "mode": WriteMode.UPSERT}
             return await self._write(request.model_copy(update=update))
-        # What is taken away is written again at once; the source still has it.
+        # Forgotten and rewritten at once; the source still has the record.
         handle = RecordHandle(provider_key=destination.provider_key, provider_record_id=held.id)
         await self._endpoints.service.forget(
             self._endpoints.caller,
@@ -416,7 +415,7 @@ class _Mover:
     async def _write(self, request: WriteRequest) -> MutationAnswer:
         if request.kind != "fact":
             return await self._endpoints.service.write(self._endpoints.caller, request, copied=True)
-        async with self._facts:  # their number is limited, so each must see the one before
+        async with self._facts:  # one at a time, as their number is limited
             return await self._endpoints.service.write(self._endpoints.caller, request, copied=True)
 
     def _packed(self, envelope: Envelope) -> WriteRequest:

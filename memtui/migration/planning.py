@@ -27,14 +27,14 @@ _COUNTED = 10_000
 
 
 class ScopeCount(Model):
-    """The records of one owner and kind, and where they go."""
+    """Number and destination of the records of one owner and kind."""
 
     scope: str
     """`company`, `project p`, `user u`, `agent a`."""
     kind: str
     records: int
     place: str | None = None
-    """The destination's folder, namespace or owner; None where it cannot be said before."""
+    """The destination's folder, namespace or owner; None: not known before the write."""
 
 
 class Refusal(Model):
@@ -51,13 +51,13 @@ class MigrationPlan(Model):
     destination: str
     records: int
     source_at_least: bool = False
-    """The source may hold more than it lists."""
+    """The source may hold more records than it lists."""
     source_unread: tuple[str, ...] = ()
-    """In sentences, what that is and which setting reads further."""
+    """Sentences on what was not listed, and which setting reads further."""
     problems: tuple[str, ...] = ()
-    """What of the source cannot be read, in sentences: nobody knows whether more is there."""
+    """Sentences on what is unreadable in the source, so may hold more records."""
     destination_records: int | None = None
-    """How many the destination holds already, where it knows."""
+    """Records already in the destination; None: not known."""
     destination_at_least: bool = False
     scopes: tuple[ScopeCount, ...] = ()
     """At most ten thousand."""
@@ -66,19 +66,19 @@ class MigrationPlan(Model):
     refusals: tuple[Refusal, ...] = ()
     """The first thousand."""
     redacted: int = 0
-    """Records that hold a secret, which will be taken out."""
+    """Records that hold a secret, which the migration removes."""
     staying: int = 0
-    """Files of projects that the source reads where they lie; they are not memories to move."""
+    """Project files that the source reads in place; they are not memories, so they stay."""
 
     @computed_field  # type: ignore[prop-decorator]  # as pydantic says
     @property
     def complete(self) -> bool:
-        """Whether this is all that the source holds."""
+        """Whether every record of the source was read."""
         return not (self.source_at_least or self.problems)
 
 
 class _Survey:
-    """What the records of the source come to, page by page."""
+    """Counts over the records of the source, added page by page."""
 
     def __init__(
         self,
@@ -91,16 +91,16 @@ class _Survey:
         self._limits = limits
         self._provider = provider
         self.has: Counter[str] = Counter()
-        """Records by what is to be said of them."""
+        """Number of records by label: record, undated, history, secret, refused, staying."""
         self._lacks = unable(endpoints.destination.capabilities) | lacks
         self._lacking: Counter[str] = Counter()
-        """Records by what the destination will not keep of them."""
+        """Number of records by field that the destination does not store."""
         self.scopes: Counter[tuple[str, str, str]] = Counter()
         self.refusals: list[Refusal] = []
         self._facts: Counter[str] = Counter()
 
     def stay(self, files: int) -> None:
-        """Count what is not moved."""
+        """Count files that are not moved."""
         self.has["staying"] += files
 
     def add(self, records: Sequence[Record], problems: Sequence[Problem]) -> None:
@@ -128,7 +128,7 @@ class _Survey:
                     self.refusals.append(Refusal(record_id=envelope.record_id, reason=reason))
 
     def _home(self, record: Record) -> tuple[str | None, str | None]:
-        """Where the destination will keep a record, and why there is no place for it."""
+        """Return where the destination stores a record, or why it has no place for it."""
         destination = self._endpoints.destination
         try:
             return self._provider.home_of(destination.config, record.scope), None
@@ -136,7 +136,7 @@ class _Survey:
             return None, str(error)
 
     def _refusal(self, record: Record, no_home: str | None) -> str | None:
-        """Why the destination will not take a record, None where nothing is known against it."""
+        """Return why the destination will refuse a record; None: no reason is known."""
         if no_home is not None:
             return no_home
         try:
@@ -160,7 +160,7 @@ class _Survey:
         return f"The {label} may hold {most} facts; prune some, or raise fact_max_count."
 
     def losses(self) -> tuple[Loss, ...]:
-        """Return what the destination will not keep, as far as is known before."""
+        """Return the losses that are known before the migration."""
         carried = losses(self._lacking, carried="metadata" not in self._lacks)
         never = {"time of the last change": "record", "history": "history"}
         undated = self.has["undated"]
@@ -179,9 +179,9 @@ class _Survey:
 async def plan(
     endpoints: Endpoints, limits: FactLimits, report: Callable[[int], None] = lambda _read: None
 ) -> MigrationPlan:
-    """Read the source and say what would happen; nothing but pages is asked of either side.
+    """Read the source and return what a migration would do; neither side is changed.
 
-    `limits` are those that the service holds facts to.
+    `limits` are the service's limits for facts.
     """
     load, key = endpoints.service.bindings.provider, endpoints.destination.provider_key
     lacks = await endpoints.service.bindings.lacks(endpoints.caller, endpoints.destination.key)

@@ -1,10 +1,10 @@
 """Keep two bindings in sync, both ways: a vault and its Milvus collections (seed 002 §7).
 
-What changed on one side since the last time goes to the other. What changed on both is a conflict,
-which a person decides; nothing of either side is lost by it. A deletion passes only where the last
-time is known, the other side could be read whole, and few go; every change is an operation of the
-service, so each can be taken back. Killed at any moment and run again, it ends in sync: what is
-unpaired and says the same is one record.
+A change on one side since the last sync goes to the other. A record that changed on both is a
+conflict: a person decides, and both versions stay until then. A deletion passes only if the pair
+was in sync before, the side that lacks the record was read whole, and deletions are few. Each
+change is an operation of the service, so it can be undone. After a kill at any moment, the next run
+ends in sync, since unpaired records of the same content are paired.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ _COMPARED = (
     "text", "kind", "title", "summary", "topic", "tags", "pinned", "expires_at", "metadata",
 )  # fmt: skip
 _CORRECTED = frozenset({"text", "summary", "topic", "tags", "pinned", "expires_at"})
-"""What a correction can change; for the rest a record is written anew."""
+"""Fields that a correction can change; for others the record is rewritten."""
 _OF_TEXT = frozenset({"entry_type", "key", "value"})
-"""What a provider says in the metadata of a `key: value` fact, and its text says too."""
+"""Metadata of a `key: value` fact that repeats its text."""
 _ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 _BYTES = 8
 _Doomed = tuple[list[tuple[SyncedRecord, Record]], list[tuple[SyncedRecord, Record]]]
 """Records to delete on each side, since their counterpart is gone."""
 _MOST_DELETED = 0.05
-"""The share of the records in sync that may be deleted without being asked for."""
+"""Largest share of the paired records that is deleted without confirmation."""
 _NOTED_AT_ONCE = 50
 _LISTED_FAILURES = 1_000
 _FAILURES_TO_STOP = 10
 
 
 class Meeting(StrEnum):
-    """What happened on both sides to a record."""
+    """How the two sides of a record are in conflict."""
 
     BOTH_CHANGED = "changed on both sides"
     REMOVED_LEFT = "removed on the left, changed on the right"
@@ -71,15 +71,15 @@ class Meeting(StrEnum):
 
 
 class Divided(Model):
-    """A record that the two sides disagree about; each keeps its own until a person decides."""
+    """A conflict; each side keeps its version until a person decides."""
 
     what: str
     records: tuple[Record | None, Record | None]
-    """As it is on each side, None where it is gone."""
+    """The record on each side; None: it is gone there."""
 
 
 class HeldBack(Model):
-    """Deletions that did not pass, and why."""
+    """Deletions that were held back, and why."""
 
     key: str
     """The binding in which the records still are."""
@@ -88,14 +88,14 @@ class HeldBack(Model):
 
 
 class Synced(Model):
-    """What was done, or with a dry run would be, by the binding that it was done to."""
+    """The result of a sync or a dry run; changes are counted by the binding changed."""
 
     left: str
     right: str
     records: tuple[int, int] = (0, 0)
     """How many each side holds."""
     in_sync: int = 0
-    """Records that were the same already."""
+    """Records that were already the same."""
     written: dict[str, int] = {}
     changed: dict[str, int] = {}
     deleted: dict[str, int] = {}
@@ -119,18 +119,18 @@ class _Side:
     key: str
     records: dict[str, Record] = field(default_factory=dict)
     versions: dict[str, Sequence[Record]] = field(default_factory=dict)
-    """Of facts, where the provider keeps them."""
+    """Versions of facts by record id, where the provider stores them."""
     owners: frozenset[tuple[str, str]] = frozenset()
-    """Whose records it lists."""
+    """Owners of the records that it lists."""
     count: int = 0
     is_whole: bool = True
     unread: tuple[str, ...] = ()
     problems: dict[Problem, None] = field(default_factory=dict)
-    """All that could not be read while it was, each once."""
+    """Problems met while reading this side, without duplicates."""
     made: dict[str, str] = field(default_factory=dict)
 
     def problem_of(self, record_id: str) -> Problem | None:
-        """Return why the file that had a record, or a folder above it, cannot be read."""
+        """Return the problem with a record's file or a folder above it, if any."""
         path = PurePosixPath(record_id.partition("#")[0])
         places = [f"/{one}" for one in (path, *path.parents) if one.name]
         for one in self.problems:
@@ -143,7 +143,7 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A record of a pair on each side, and which of its fields changed since the last time."""
+    """A pair: its record on each side, and the fields changed there since the last sync."""
 
     pair: SyncedRecord
     records: tuple[Record | None, Record | None]
@@ -162,18 +162,18 @@ async def sync(
     """Sync two bindings.
 
     Args:
-        endpoints: The vault, and the binding that is kept in sync with it.
+        endpoints: The vault, and the binding to sync with it.
         data: memtui's data folder.
-        dry_run: Only say what would be done.
-        delete: Let deletions pass that were held back, where they are exactly so many.
-        rebuild: Write what the second binding lacks again, with its history; delete nothing.
-        report: Told as records are finished, a few times a second.
+        dry_run: Only return what would be done.
+        delete: Confirms deletions that were held back, if their number is exactly this.
+        rebuild: Rewrite what the second binding lacks, with its history; delete nothing.
+        report: Receives the progress, a few times a second.
 
     Raises:
-        Denied: one of them is read-only.
+        Denied: one of the bindings is read-only.
         Conflict: another migration or sync into the binding is running.
-        Invalid: other deletions than `delete` are held back.
-        Unavailable: a provider failed ten times in a row; run it again to go on.
+        Invalid: `delete` is not the number of deletions held back.
+        Unavailable: a provider failed ten times in a row; a further run continues.
     """
     if not dry_run:
         for one in (endpoints, _turned(endpoints)):
@@ -183,18 +183,18 @@ async def sync(
 
 
 BOTH = "both"
-"""What `resolve` keeps where each side is to get the other's version as well."""
+"""Value of `keep` with which `resolve` copies each version to the other side."""
 
 
 async def resolve(endpoints: Endpoints, data: Path, record_id: str, keep: str) -> Synced:
     """Decide a conflict.
 
-    Both sides get what the binding `keep` holds, or lose what it lost; with `BOTH` they get both
-    versions, as records of their own.
+    The version of the binding `keep` goes to both sides, a deletion included; with `BOTH`, both
+    sides get both versions as separate records.
 
     Raises:
         NotFound: there is no such conflict.
-        Invalid: `keep` is neither of the two, or both versions cannot be kept.
+        Invalid: `keep` names neither binding, or both versions cannot be kept.
     """
     keys = (endpoints.source.key, endpoints.destination.key)
     if keep not in {*keys, BOTH}:
@@ -207,7 +207,7 @@ async def resolve(endpoints: Endpoints, data: Path, record_id: str, keep: str) -
 
 
 class _Sync:
-    """One run. The sides are 0, the vault, and 1, so that both ways are the same code."""
+    """One run. Sides are numbered, 0 the vault, so that one code serves both directions."""
 
     def __init__(
         self, endpoints: Endpoints, pace: Pace, *, dry_run: bool = False, rebuild: bool = False
@@ -245,7 +245,7 @@ class _Sync:
         return await self._done()
 
     async def decide(self, record_id: str, kept: int | None) -> Synced:
-        """Sync one record, the side `kept` as it is; None: both versions stay."""
+        """Sync one record to the version of side `kept`; None: keep both versions."""
         known = await self._read()
         found = [one for one in known if record_id in one.pair.ids and _meeting(one)]
         if not found:
@@ -260,7 +260,7 @@ class _Sync:
                 f"{self._bindings[1].key}` lists them."
             )
         await (self._keep_both(found[0]) if kept is None else self._keep(found[0], kept))
-        # Only this was looked at: what else holds deletions back still does.
+        # Only this record was examined; other deletions stay held back.
         left = max(0, self._state.conflicts - (not self._failed))
         self._state = self._state.model_copy(update={"conflicts": left})
         await self._note()
@@ -311,7 +311,7 @@ class _Sync:
                     if (made := one.metadata.get("made"))
                 }
         self._pace.total = max(side.count for side in self._sides)
-        # In a thread: hashing thousands of records takes a while, and an app is drawn meanwhile.
+        # In a thread: hashing thousands of records would block the app.
         return await asyncio.to_thread(lambda: [self._known(pair) for pair in pairs])
 
     def _known(self, pair: SyncedRecord) -> _Known:
@@ -345,7 +345,7 @@ class _Sync:
     # Compare
 
     async def _meet(self, one: _Known, doomed: _Doomed) -> None:
-        """Do for a pair what the changes since the last time ask for."""
+        """Sync a pair, or note its conflict or deletion."""
         left, right = one.records
         there = 1 if left is None else 0
         record = left or right
@@ -378,7 +378,7 @@ class _Sync:
             await self._try(self._change(right, left, changed[1], 0), right, "changed", 0)
 
     async def _follow_renamed(self, doomed: _Doomed) -> None:
-        """Pair what is gone under its id and is there under another, as a file that was moved."""
+        """Pair records whose id changed, as when a file was moved."""
         for there, ones in enumerate(doomed):
             side = self._sides[1 - there]
             unpaired: dict[tuple[object, ...], list[Record]] = defaultdict(list)
@@ -403,7 +403,7 @@ class _Sync:
                 await self._meet_both(_Known(now, both, (left, right)), *both)
 
     async def _pair_the_rest(self) -> None:
-        """Pair what says the same on both sides, and write what only one side has."""
+        """Pair records of the same content, and copy those that only one side has."""
         unpaired: dict[tuple[object, ...], list[Record]] = defaultdict(list)
         for record in self._sides[1].records.values():
             unpaired[_says(record)].append(record)
@@ -427,9 +427,9 @@ class _Sync:
         await self._write_gone_facts()
 
     async def _pair_equal_facts(self) -> None:
-        """Pair facts that say the same under other tags, and give both the tags of both.
+        """Pair equal facts with different tags, and give both the union of the tags.
 
-        A facts file gives all its facts the tags in its frontmatter.
+        Tags differ because a facts file gives all its facts the tags of its frontmatter.
         """
         unpaired: dict[tuple[object, ...], list[Record]] = defaultdict(list)
         for right in self._sides[1].records.values():
@@ -453,7 +453,7 @@ class _Sync:
             self._pace.add()
 
     def _rivals(self) -> list[tuple[Record, Record]]:
-        """Return facts of one key and scope that nobody has paired and that say other things."""
+        """Return unpaired facts of the same key and scope with different values."""
         rights: dict[tuple[object, ...], Record] = {}
         for record in self._sides[1].records.values():
             if key := _key(record):
@@ -470,7 +470,7 @@ class _Sync:
     async def _try(
         self, change: Coroutine[Any, Any, None], record: Record, done: str, to: int
     ) -> None:
-        """Await a change of a side, and count it as `done`; where it fails, the others go on."""
+        """Await a change of side `to` and count it as `done`; a failure does not stop the run."""
         why = None
         if done != "deleted":
             no_text = "It has no text, and a memory is written with one."
@@ -497,10 +497,10 @@ class _Sync:
             self._counts[done][self._sides[to].key] += 1
 
     async def _copy(self, record: Record, to: int) -> None:
-        """Write a record to the other side, a fact with all that it said before."""
+        """Write a record to the other side, a fact with its earlier versions."""
         stored = await self._write(record, to, WriteMode.APPEND)
         name = stored.handle.provider_record_id
-        # What was removed there is there still as what it said before.
+        # A fact removed on that side is still there as an earlier version.
         there = {(one.text, one.valid_from) for one in self._sides[to].versions.get(name, ())}
         for version in self._past_of(record, to):
             if (version.text, version.valid_from) not in there:
@@ -508,14 +508,14 @@ class _Sync:
         await self._paired(record, stored, to)
 
     def _past_of(self, record: Record, to: int) -> list[Record]:
-        """Return what a fact said before, the newest first, where the other side keeps that."""
+        """Return earlier versions of a fact, newest first, if the other side stores versions."""
         if record.kind != "fact" or not self._bindings[to].capabilities.validity:
             return []
         versions = self._sides[1 - to].versions.get(record.handle.provider_record_id, ())
         return [one for one in reversed(versions) if one.valid_to is not None]
 
     async def _write_gone_facts(self) -> None:
-        """Write facts that hold no more into a second binding that knows nothing of the past."""
+        """Write facts that are no longer valid into a second binding without versions."""
         left, right = self._sides
         if not self._bindings[1].capabilities.validity or right.versions:
             return
@@ -565,7 +565,7 @@ class _Sync:
     async def _change(
         self, record: Record, other: Record, changed: frozenset[str], to: int
     ) -> None:
-        """Bring the other side's record to say what this one does."""
+        """Update the other side's record to this one."""
         stored = None
         if changed <= _CORRECTED:
             try:
@@ -609,7 +609,7 @@ class _Sync:
         return answer.records[0] if answer.records else None
 
     async def _followed(self, record: Record, other: Record, to: int) -> Record | None:
-        """Write a fact's versions since the one that the other side holds, each with its window."""
+        """Write the versions of a fact that the other side lacks, each with its start."""
         own = self._sides[1 - to].versions.get(record.handle.provider_record_id, ())
         if record.kind != "fact" or not own or not self._bindings[to].capabilities.validity:
             return None
@@ -729,7 +729,7 @@ class _Sync:
 
 
 def _meeting(one: _Known) -> Meeting | None:
-    """Return what happened to a record on both sides; None: nothing that they disagree about."""
+    """Return the kind of conflict of a pair; None: there is none."""
     (left, right), (of_left, of_right) = one.records, one.changed
     if left and right:
         both = of_left and of_right
@@ -741,7 +741,7 @@ def _meeting(one: _Known) -> Meeting | None:
 
 
 def _other_fields(now: bytes, then: bytes) -> frozenset[str]:
-    """Return the fields whose hashes are not the same."""
+    """Return the fields whose hashes differ."""
     return frozenset(
         name
         for place, name in enumerate(_COMPARED)
@@ -750,7 +750,7 @@ def _other_fields(now: bytes, then: bytes) -> frozenset[str]:
 
 
 def _own(record: Record) -> Record:
-    """Return a record without what its metadata says of its text."""
+    """Return a record without metadata that is derived from its text."""
     if record.kind != "fact":
         return record
     idle = _OF_TEXT if pair_of(record.text) else frozenset({"entry_type"})
@@ -759,7 +759,7 @@ def _own(record: Record) -> Record:
 
 
 def _begin(record: Record) -> datetime | None:
-    """Return since when a fact holds; the beginning of time where nobody knows (seed 002 §6)."""
+    """Return the start of a fact's validity; 1970 where it is not known (seed 002 §6)."""
     return record.valid_from or (_ALWAYS if record.kind == "fact" else None)
 
 
@@ -770,14 +770,14 @@ def _turned(endpoints: Endpoints) -> Endpoints:
 
 
 def _says(record: Record) -> tuple[object, ...]:
-    """Return what tells that two records are one: whose they are and what they say."""
+    """Return the key by which two records count as the same: owner and content."""
     kind = record.kind if record.kind != "note" else None
     own = owner_of(record.scope)
     return own, kind, record.topic, record.title, record.text, tuple(sorted(record.tags))
 
 
 def _fact(record: Record) -> tuple[object, ...]:
-    """Return what tells that two facts are one, whatever their tags: its key and value, or text."""
+    """Return the key by which two facts are the same, tags aside: owner, key and value or text."""
     own, entry = owner_of(record.scope), entry_of(record)
     if entry is None:
         return own, (record.topic or "").casefold(), record.text
@@ -785,13 +785,13 @@ def _fact(record: Record) -> tuple[object, ...]:
 
 
 def _says_untitled(record: Record) -> tuple[object, ...]:
-    """Return what is left of that of a file under another name, of which a title may be made."""
+    """Return `_says` without the title: a renamed file may have its title from its name."""
     own, kind, topic, _title, *rest = _says(record)
     return own, kind, topic, *rest
 
 
 def _alike(left: Record, right: Record, name: str) -> bool:
-    """Whether two records have the same in a field; metadata may be a provider's own."""
+    """Whether two records agree in a field; metadata always does, as providers add theirs."""
     if name == "metadata":
         return True
     if name == "kind":
@@ -801,6 +801,6 @@ def _alike(left: Record, right: Record, name: str) -> bool:
 
 
 def _key(record: Record) -> tuple[object, ...] | None:
-    """Return what one scope has once: a fact's namespace and key."""
+    """Return owner, namespace and key of a fact, which identify it; None: not a keyed fact."""
     entry = entry_of(record)
     return None if entry is None else (owner_of(record.scope), *entry)

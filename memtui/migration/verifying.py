@@ -1,6 +1,6 @@
-"""Prove that a migration lost nothing: both sides compared as multisets, past any page.
+"""Prove that a migration lost nothing: compare all records of both sides as multisets.
 
-Unlike the reference, which compares the texts of a workspace's first 100 rows, every field counts.
+The reference compares only the texts of a workspace's first 100 rows; here every field counts.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from memtui.service import BindingView, BrowseAnswer
 
 _LISTED = 1_000
 _SEARCHED = 200
-"""Characters of a text by which it is searched for."""
+"""Length of a search for a record by its text, in characters."""
 
 
 class Mismatch(Model):
-    """A record that is not the same on both sides."""
+    """A record that differs, or is on one side only."""
 
     what: str
     """`missing`, `different` or `extra`."""
@@ -39,7 +39,7 @@ class Mismatch(Model):
 
 
 class Verified(Model):
-    """What was compared, in records."""
+    """The result of a comparison, in records."""
 
     source_records: int
     """How many the source lists."""
@@ -48,43 +48,43 @@ class Verified(Model):
     missing: int
     different: int
     extra: int
-    """Migrated from the source, and no longer in it or there more than once."""
+    """Records migrated from the source that are surplus: duplicates, or gone from the source."""
     others: int
-    """The destination's own."""
+    """Records of the destination that were not migrated from the source."""
     mismatches: tuple[Mismatch, ...] = ()
     """The first thousand."""
     source_at_least: bool = False
-    """The source may hold more than it lists, and that was not compared."""
+    """The source may hold more records than it lists; those were not compared."""
     source_unread: tuple[str, ...] = ()
-    """In sentences, what that is and which setting reads further."""
+    """Sentences on what was not listed, and which setting reads further."""
     destination_at_least: bool = False
-    """The destination may hold more than it lists: what is missing may be there out of reach."""
+    """The destination may hold more than it lists, so a missing record may be there unlisted."""
     destination_unread: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    """What of the source cannot be read, in sentences: nobody knows whether it was moved."""
+    """Sentences on what is unreadable in the source, so was not compared."""
     sample: int | None = None
     seed: int | None = None
 
     @property
     def is_same(self) -> bool:
-        """Whether all that was compared is the same."""
+        """Whether everything compared is the same."""
         return not (self.missing or self.different or self.extra)
 
     @computed_field  # type: ignore[prop-decorator]  # as pydantic says
     @property
     def complete(self) -> bool:
-        """Whether everything that the source holds was read; of a sample, drawn from."""
+        """Whether every record of the source was read, for a sample before drawing it."""
         return not (self.source_at_least or self.problems)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def passed(self) -> bool:
-        """Whether all that was to be compared was read, and is the same."""
+        """Whether every record was read and everything compared is the same."""
         return self.is_same and self.complete
 
 
 def verdict(found: Verified, source: str, destination: str) -> str:
-    """Return in one line what a comparison says, and no more than it knows."""
+    """Return the result of a comparison in one line, with its limits."""
     same = f"{found.matched:,} of {found.checked:,} compared records are the same"
     if not found.is_same:
         wrong = found.missing + found.different + found.extra
@@ -110,8 +110,8 @@ async def verify(
 ) -> Verified:
     """Compare every record, or a random sample of the source's.
 
-    The same `seed` takes the same sample; None draws one. `report` is told how many records were
-    read. A secret that a migration takes out is not a difference.
+    The same `seed` gives the same sample; None draws a seed. `report` receives the number of
+    records read. A secret that a migration removes is not a difference.
     """
     drawn = seed if seed is not None or sample is None else random.SystemRandom().getrandbits(32)
     chosen = None if sample is None else _Sample(sample, drawn or 0)
@@ -159,7 +159,7 @@ async def verify(
 
 def _note(kept: ProgressFile, answer: Verified) -> None:
     if answer.is_same and answer.checked < answer.source_records:
-        return  # a part that is the same says nothing of the rest
+        return  # a matching sample proves nothing about the rest
     verified_at = datetime.now(UTC) if answer.is_same else None
     update = {"verified_at": verified_at, "verified_whole": answer.passed}
     kept.write(kept.read().model_copy(update=update))
@@ -171,9 +171,9 @@ async def _read(
     take: Callable[[Sequence[Record]], int],
     report: Callable[[int], None],
 ) -> tuple[int, BrowseAnswer]:
-    """Read all that a binding lists; `take` returns how many of a page count.
+    """Read every page of a binding; `take` returns how many of its records count.
 
-    Returns how many those are, and the last page.
+    Returns the sum of those, and the last page.
     """
     read = 0
     async for page in endpoints.pages(binding, report):
@@ -183,7 +183,7 @@ async def _read(
 
 
 async def _look_for_missing(endpoints: Endpoints, index: RecordIndex) -> None:
-    """Ask by id for what a destination that does not list everything did not list."""
+    """Look up missing records by id, for a destination that does not list everything."""
     for own, names, scope in await asyncio.to_thread(index.missing):
         found = await _found_by_id(endpoints, endpoints.destination, names, scope)
         if found is None and (
@@ -199,9 +199,9 @@ async def _look_for_missing(endpoints: Endpoints, index: RecordIndex) -> None:
 
 
 async def _look_for_extra(endpoints: Endpoints, index: RecordIndex) -> int:
-    """Ask a source that does not list everything for what was migrated and it did not list.
+    """Look up surplus records by id, for a source that does not list everything.
 
-    Returns how many records it has after all.
+    Returns the number found.
     """
     added = 0
     for name, scope in await asyncio.to_thread(index.surplus):
@@ -236,9 +236,9 @@ async def _found_by_id(
 
 
 async def _search_for(endpoints: Endpoints, binding: BindingView, record: Record) -> None:
-    """Let a provider meet a record by its first words: then it can be asked for by its id.
+    """Search for a record by its first words, so that the provider can then get it by id.
 
-    An explained query is not a retrieval, so the record's history stays as it is.
+    An explained query is not a retrieval, so the record's usage is unchanged.
     """
     text = record.text.strip()
     words = text if len(text) <= _SEARCHED else text[:_SEARCHED].rsplit(None, 1)[0]
@@ -261,7 +261,7 @@ def _mismatches(index: RecordIndex) -> tuple[Mismatch, ...]:
 
 
 class _Sample:
-    """The records whose seeded hashes are smallest: a uniform sample, whatever the order."""
+    """The records with the smallest seeded hashes: a uniform sample in any order of input."""
 
     def __init__(self, size: int, seed: int) -> None:
         self._size = size
