@@ -1,1 +1,1 @@
-"""What the model will see: sections, the assembled text, its tokens, its price and its share."""
+"""The memory context for a model: its sections, text, tokens, price and share of the prompt."""

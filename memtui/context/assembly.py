@@ -1,9 +1,9 @@
-"""The text that a model reads before a run, assembled, with an account of every token of it.
+"""Assemble the memory context that a model reads before a run, and count its tokens.
 
 The screen, the command and the hook all call `assemble`, so a person sees the bytes that the model
-gets. The text of a fact goes in as it is stored, whatever it holds: a fact is one line by rule
-(seed 004 §6.2), but one with a line break or control characters that got past that rule is shown
-and sent unchanged, with a warning, since a silent repair here would hide what the store holds.
+gets. A fact's text is used exactly as stored. A fact must be one line (seed 004 §6.2); one with a
+line break or control characters is still shown and sent unchanged, with a warning, since a silent
+repair would hide what is stored.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from memtui.passages import passage
 DEFAULT_BUDGET = 500
 """Tokens of memory context that a request should stay under (seed 004 §2.1)."""
 FAR_OVER = 2
-"""A budget exceeded more than so many times is a warning of its own (seed 002)."""
+"""More tokens than this multiple of the budget get a separate warning (seed 002)."""
 TRUNCATED = "[truncated]"
-"""The line that stands where a text was cut."""
+"""The line that marks where a text was cut."""
 GIVEN_BEFORE = "This run was given it before."
 NO_ROOM = "It does not fit what is left of the budget."
-"""Why a record is left out, where nothing is wrong with it."""
+"""Reasons to leave out a record that has no fault."""
 ORDER: tuple[frozenset[str], ...] = (
     frozenset({"rule", "rules"}),
     frozenset({"style", "preference", "preferences"}),
@@ -40,7 +40,7 @@ ORDER: tuple[frozenset[str], ...] = (
 
 _MARKED = re.compile(r"\n<memory\b.*?\n</memory>(?=\n)", re.DOTALL)
 _NAMED = 3
-"""Facts that a warning names."""
+"""Most facts that a warning names."""
 _LINE_BREAK = re.compile(r"[\n\r]")
 _CONTROL = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -48,7 +48,7 @@ _CONTROL = re.compile(
 
 
 class Tier(StrEnum):
-    """What is loaded before a run, the most lasting first (seed 002)."""
+    """Tiers of the context before a run, the most lasting first (seed 002)."""
 
     IDENTITY = "L0 identity"
     FACTS = "L1 facts"
@@ -58,7 +58,7 @@ class Tier(StrEnum):
 
 
 class SectionKind(StrEnum):
-    """The sections there are, in the order in which a model reads them."""
+    """The kinds of sections, in the order in which a model reads them."""
 
     IDENTITY = "identity"
     USER = "user"
@@ -69,10 +69,10 @@ class SectionKind(StrEnum):
     GUIDANCE = "guidance"
     """Notes of `memory/guidance/`."""
     PROFILE = "profile"
-    """What the provider says of the scope as a whole."""
+    """The provider's profile of the scope as a whole."""
     TOPIC = "topic"
     RELATED = "related"
-    """What a search found for the prompt, best first."""
+    """Search results for the prompt, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +82,15 @@ class SectionRule:
     tier: Tier
     title: str
     budget: int
-    """Of one that fills the whole budget it is what the others leave."""
+    """Ignored with `fills`: then it is the rest of the whole budget."""
     bullets: bool = True
-    """Whether each entry is a bullet; else it is text of its own lines."""
+    """Whether each entry is a bullet; else it is plain lines."""
     marked: bool = False
-    """Whether each entry is marked as data (`memtui.context.data`): nobody chose it for prompts."""
+    """Whether entries are marked as data (`memtui.context.data`): nobody chose them for prompts."""
     summaries: bool = False
-    """Whether a record stands here by its summary, if it has one; else always whole."""
+    """Whether a record's summary, if any, replaces its text."""
     fills: bool = False
-    """Whether it takes only what the others leave of the whole budget, in the order it is given."""
+    """Whether it gets only the rest of the whole budget, filled in the order given."""
 
 
 RULES: dict[SectionKind, SectionRule] = {
@@ -116,7 +116,7 @@ RULES: dict[SectionKind, SectionRule] = {
 
 
 class ContextFact(Model):
-    """One record as the model is to read it: a fact's line, or a note's text."""
+    """One record for the model to read: a fact's line, or a note's text."""
 
     text: str
     handle: RecordHandle | None = None
@@ -127,17 +127,17 @@ class ContextFact(Model):
     pinned: bool = False
     scope: Scope | None = None
     binding_key: str | None = None
-    """Where the record is."""
+    """The binding that stores the record."""
     is_summary: bool = False
-    """True: `text` is the record's summary, and not its original."""
+    """True: `text` is the record's summary, not its text."""
     is_passage: bool = False
-    """True: `text` is the part that answers the prompt."""
+    """True: `text` is only the passage that answers the prompt."""
     truncated: bool = False
-    """True: `text` is the beginning of it."""
+    """True: `text` is only the beginning."""
 
 
 class LeftOut(Model):
-    """A record, or the end of one, that the model does not get to read, and why."""
+    """A record, or the end of one, that is not in the context, and why."""
 
     section: str
     text: str
@@ -148,7 +148,7 @@ class LeftOut(Model):
 
 
 class ContextSection(Model):
-    """What one section is made of, in order, before it is assembled."""
+    """The records of one section, in order, before assembly."""
 
     kind: SectionKind
     facts: tuple[ContextFact, ...] = ()
@@ -156,19 +156,19 @@ class ContextSection(Model):
 
     @property
     def rule(self) -> SectionRule:
-        """How it is written."""
+        """The rule for this kind of section."""
         return RULES[self.kind]
 
 
 class AssembledFact(ContextFact):
-    """A fact as the model reads it. `text` is the part that is in the context."""
+    """A fact in the context. `text` is the part that the model reads."""
 
     tokens: int
-    """What its line, bullet and line end included, costs the prompt."""
+    """Tokens of its line, including bullet and line end."""
 
 
 class AssembledSection(Model):
-    """A section as the model reads it."""
+    """A section in the context, as the model reads it."""
 
     kind: SectionKind
     tier: Tier
@@ -181,7 +181,7 @@ class AssembledSection(Model):
 
 
 class WarningKind(StrEnum):
-    """The sorts of warning."""
+    """The kinds of warning."""
 
     OVER_BUDGET = "over_budget"
     FAR_OVER_BUDGET = "far_over_budget"
@@ -189,13 +189,13 @@ class WarningKind(StrEnum):
     LINE_BREAK = "line_break"
     CONTROL_CHARACTERS = "control_characters"
     POISONED = "poisoned"
-    """It reads like an order to its reader, or hides something. Only a person is warned."""
+    """It reads like an instruction to the model, or hides characters. Shown only to a person."""
     UNREAD = "unread"
     LATE = "late"
 
 
 class ContextWarning(Model):
-    """One thing wrong. `section` is a title; None means the whole context."""
+    """One fault. `section` is a title; None: the whole context."""
 
     kind: WarningKind
     section: str | None = None
@@ -204,11 +204,11 @@ class ContextWarning(Model):
 
 
 class AssembledContext(Model):
-    """The memory context: its exact text, what it costs, what it lacks and what is wrong."""
+    """The memory context: its exact text, tokens, sections, omissions and warnings."""
 
     text: str
     tokens: int
-    """The tokenizer's own count of the whole text; the parts' counts need not add up to it."""
+    """Tokens of the whole text; the sum of its parts may differ."""
     exact: bool
     tokenizer: str
     budget: int
@@ -226,12 +226,12 @@ def section_of_records(
     binding_key: str | None = None,
     prompt: str = "",
 ) -> ContextSection:
-    """Make a section of the records that hold at `now`, rules first, then style, then bio.
+    """Make a section of the records valid at `now`: rules first, then style, then bio.
 
-    An expired record, one outside its validity window and one without text are left out, each with
-    its reason. Records of the same rank keep a stable order, pinned first and then the oldest, so
-    that a prompt's cached beginning survives a new fact. What a search for `prompt` found keeps its
-    order, and of a long text the passage that answers the prompt is told.
+    A record that is expired, outside its validity window or without text is left out with its
+    reason. Records of the same rank have a stable order, pinned first and then the oldest, so that
+    a new fact does not change the cached beginning of a prompt. Results of a search for `prompt`
+    keep their order, and a long text is reduced to the passage that answers the prompt.
     """
     facts, left_out = [], []
     for record in records if RULES[kind].fills else sorted(records, key=_prompt_order):
@@ -259,15 +259,15 @@ def _left_out(
 def without_given(
     section: ContextSection, given: Sequence[str], *, logged: Callable[[str], str]
 ) -> ContextSection:
-    """Leave out of a section what texts that were given before hold, word for word.
+    """Leave out facts that earlier texts already contain, word for word.
 
     Args:
-        section: What would be given now.
-        given: The texts, as the log keeps them.
-        logged: Returns what the log keeps of a text.
+        section: The section to reduce.
+        given: The texts delivered before, as stored in the log.
+        logged: Returns a text as the log stores it.
     """
     kept, left_out = [], list(section.left_out)
-    if not section.rule.marked:  # a memory that quotes a fact does not stand for it
+    if not section.rule.marked:  # a memory that quotes a fact does not replace it
         given = [_MARKED.sub("\n", text) for text in given]
     for fact in section.facts:
         if _is_in(given, fact, section.rule, logged):
@@ -280,7 +280,7 @@ def without_given(
 def _is_in(
     texts: Sequence[str], fact: ContextFact, rule: SectionRule, logged: Callable[[str], str]
 ) -> bool:
-    """Whether a context's text holds a fact, or the beginning of one that it had room for."""
+    """Whether a text contains a fact, or its beginning where it was truncated."""
     written = "\n".join(_lines(fact, rule))
     forms = {f"\n{one}\n" for one in (written, logged(written))}
     if any(form in text for text in texts for form in forms):
@@ -297,7 +297,7 @@ def _is_in(
 
 
 def _lines(fact: ContextFact, rule: SectionRule) -> list[str]:
-    """Return the lines of a fact. One that must not be cut is one line, whatever it holds."""
+    """Return a fact as units to cut between; a bullet or marked entry is one uncut unit."""
     if rule.marked:
         cut = f"\n{TRUNCATED}" if fact.truncated else ""
         return [as_data(fact.text + cut, _said(fact))]
@@ -334,7 +334,7 @@ def _prompt_order(record: Record) -> tuple[int, bool, float, str]:
 
 
 def fact_tokens(text: str, counter: TokenCounter) -> int:
-    """Return what a fact costs a prompt: the tokens of its bullet line."""
+    """Return the tokens of a fact's bullet line."""
     return counter.tokens(f"- {text}\n")
 
 
@@ -348,17 +348,16 @@ def assemble(
 ) -> AssembledContext:
     """Assemble sections into the text for the model, in the order of their kinds.
 
-    Budgets only warn (seed 002); what fills a budget takes what the rest leaves of it. Only
-    `max_tokens` and `max_characters`, the hard limits of whoever
-    carries the text, cut it: after a whole fact or a whole line of a note, never inside one, with
-    `[truncated]` in place and everything cut listed in `left_out`. The end goes first.
+    Budgets only warn (seed 002), but a section that `fills` gets the rest of the whole budget. Only
+    the hard limits `max_tokens` and `max_characters` cut the text: from the end, after a whole fact
+    or a whole line of a note, marked with `[truncated]`; `left_out` lists everything cut.
 
     Args:
         sections: The sections; those of one kind keep their order, empty ones have no heading.
-        counter: Counts as the model does that will read the text.
-        budget: Tokens that the whole text should stay under.
-        max_tokens: Tokens that it may not exceed; None sets no limit.
-        max_characters: Characters that it may not exceed; None sets no limit.
+        counter: The token counter of the model that will read the text.
+        budget: Advisory tokens of the whole text.
+        max_tokens: Most tokens of the text; None sets no limit.
+        max_characters: Most characters of the text; None sets no limit.
 
     Raises:
         Invalid: a budget or limit is negative.
@@ -421,7 +420,7 @@ def assemble(
 
 
 def _drafts(sections: Sequence[ContextSection], budget: int, counter: TokenCounter) -> list[_Draft]:
-    """Draft sections in order; of one that fills the budget goes in what those before leave."""
+    """Draft sections in order; a section that `fills` gets the budget left by those before."""
     drafts: list[_Draft] = []
     for one in sections:
         if one.rule.fills:
@@ -433,9 +432,9 @@ def _drafts(sections: Sequence[ContextSection], budget: int, counter: TokenCount
 
 
 def _fitting(section: ContextSection, room: int, counter: TokenCounter) -> ContextSection:
-    """Return a section with those of its facts that fit so many tokens, the first ones first.
+    """Return a section with as many of its facts, in order, as fit into `room` tokens.
 
-    Of the first that does not fit its first lines go in, if they do, and it is the last.
+    The first fact that does not fit is truncated to the lines that do, and ends the section.
     """
     rule, kept, left_out = section.rule, [], list(section.left_out)
     room -= counter.tokens(_heading(rule))
@@ -467,7 +466,7 @@ def _beginning(fact: ContextFact, lines: Sequence[str], count: int) -> ContextFa
 
 
 def _heading(rule: SectionRule) -> str:
-    """Return what stands above a section, as seed 004 §6.3 has it, and what marks data."""
+    """Return the heading of a section (seed 004 §6.3), with the notice where it is data."""
     return f"## {rule.title}\n\n" + (f"{DATA_NOTICE}\n\n" if rule.marked else "")
 
 
@@ -479,7 +478,7 @@ class _Draft:
         self.section = section
         self.budget = budget
         self.parts = [_lines(fact, rule) for fact in section.facts]
-        """Each fact's lines; an empty one stands between two notes."""
+        """Each fact's lines, with an empty line between two notes."""
         if not (rule.bullets or rule.marked):
             for part in self.parts[1:]:
                 part[0] = f"\n{part[0]}"
@@ -488,7 +487,7 @@ class _Draft:
     def divided(
         self, kept: int, limits: str, counter: TokenCounter
     ) -> tuple[list[AssembledFact], list[LeftOut]]:
-        """Split the facts into what is in the context, `kept` lines, and what was cut."""
+        """Split the facts into the first `kept` lines, which stay, and the rest, which is cut."""
         facts: list[AssembledFact] = []
         left_out: list[LeftOut] = []
         for fact, part in zip(self.section.facts, self.parts, strict=True):
@@ -514,7 +513,7 @@ class _Draft:
 
 
 def _texts(drafts: Sequence[_Draft], kept: int) -> list[str]:
-    """Return each draft's text with the first `kept` lines of all, the cut marked once."""
+    """Return each draft's text, cut after `kept` lines in all; the cut is marked once."""
     shares = []
     for draft in drafts:
         shares.append(list(chain.from_iterable(draft.parts))[:kept])
@@ -529,20 +528,20 @@ def _texts(drafts: Sequence[_Draft], kept: int) -> list[str]:
 
 
 def unread_warning(problem: Problem) -> ContextWarning:
-    """Warn that something which belongs into the context may not be in it."""
+    """Warn that an unreadable record may be missing from the context."""
     message = f"The model is not told what could not be read. {problem.sentence()}"
     return ContextWarning(kind=WarningKind.UNREAD, message=message)
 
 
 def late_warning(kind: SectionKind) -> ContextWarning:
-    """Warn that a section is not in the context, or not all of it, because it took too long."""
+    """Warn that a section is missing or incomplete because reading it took too long."""
     title = RULES[kind].title
     message = f"What belongs to {title} was not there in time and is left out."
     return ContextWarning(kind=WarningKind.LATE, section=title, message=message)
 
 
 def _over_budget(tokens: int, budget: int, section: str | None) -> tuple[ContextWarning, ...]:
-    """Warn where `tokens` exceed `budget`, more so over twice the budget."""
+    """Warn if `tokens` exceed `budget`, with another kind above `FAR_OVER` budgets."""
     if tokens <= budget:
         return ()
     far = tokens > FAR_OVER * budget
@@ -558,7 +557,7 @@ def _over_budget(tokens: int, budget: int, section: str | None) -> tuple[Context
 
 
 def named(facts: Sequence[ContextFact]) -> str:
-    """Return a sentence that names the first of some facts that are kept as records."""
+    """Return a sentence that names the first records among some facts; empty for none."""
     places = [
         f"{fact.handle.provider_record_id} in {fact.binding_key}"
         if fact.binding_key
@@ -571,7 +570,7 @@ def named(facts: Sequence[ContextFact]) -> str:
 
 
 def _odd_texts(facts: Sequence[ContextFact], rule: SectionRule) -> Iterator[ContextWarning]:
-    """Warn of text that a model may read as something else than one fact."""
+    """Warn of texts with line breaks or control characters, which a model may misread."""
     broken = [fact for fact in facts if rule.bullets and _LINE_BREAK.search(fact.text)]
     odd = [fact for fact in facts if not rule.marked and _CONTROL.search(fact.text)]
     for kind, found, what in (

@@ -1,4 +1,4 @@
-"""What a text costs a prompt: its tokens, their price, and their share of the whole."""
+"""Tokens of a text, their price, and their share of the prompt."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _BYTES_A_TOKEN = 4
 class TokenCounter:
     """Counts tokens as one model does.
 
-    OpenAI's models are counted with their own vocabulary, out of a package and without a
-    download. Any other model is estimated with `o200k_base`, Claude with 20 % more; where that
-    vocabulary is not installed (it has no wheel for every Python), at four UTF-8 bytes a token.
-    `exact` says which it is and `note` says it to a person.
+    OpenAI's models are counted exactly, with a vocabulary from a package and without a download.
+    Other models are estimated with `o200k_base`, Claude with 20 % more. Without that package (it
+    has no wheel for every Python) the estimate is four UTF-8 bytes a token. `exact` tells which
+    applies; `note` explains it to a person.
 
     A lone surrogate, which UTF-8 cannot carry, counts as U+FFFD. Special tokens such as
     `<|endoftext|>` count as the ordinary text they are. The time is linear in the text; nothing is
@@ -56,7 +56,7 @@ class TokenCounter:
         self.note = self._explain(vocabulary=count is not None)
 
     def tokens(self, text: str) -> int:
-        """Return the number of tokens of `text`, the tokenizer's own count on the whole text."""
+        """Return the number of tokens of `text`, counted as a whole."""
         try:
             counted = self._count(text)
         except UnicodeEncodeError:
@@ -115,14 +115,14 @@ class Price(Model):
 
     model: str
     provider: str | None = None
-    """Whose price it is, by the table's name for the provider."""
+    """The provider whose price it is, as named in the price table."""
     input_tokens: int
     cost_usd: Usd | None = None
     per_1000_requests_usd: Usd | None = None
     table: str
     """The price table and its version."""
     table_date: date | None = None
-    """The newest price change in the table up to the moment priced at; the table has no date."""
+    """The newest price change in the table before the request: the table itself has no date."""
 
     @property
     def priced(self) -> bool:
@@ -144,7 +144,7 @@ def price(model: str, input_tokens: int, *, at: datetime | None = None) -> Price
     if input_tokens < 0:
         raise Invalid("A request cannot have fewer than 0 input tokens; give a count.")
     moment = at or datetime.now(UTC)
-    # One token more is asked for, so that a model without a price for input has none for nothing.
+    # Price one token first: an unpriced model must not look free for zero tokens.
     is_priced = cost_of(ModelCall(model, None, moment, 1)) is not None
     found = cost_of(ModelCall(model, None, moment, input_tokens)) if is_priced else None
     provider, cost = found or (None, None)
@@ -193,7 +193,7 @@ BASELINE: tuple[Component, ...] = (
     Component(name="Conversation history", min_tokens=700, max_tokens=3_500),
     Component(name="Page tree", min_tokens=1_500, max_tokens=3_000),
 )
-"""What a request holds without memory: 6,700 to 19,000 tokens."""
+"""The parts of a request without memory: 6,700 to 19,000 tokens."""
 
 
 class PromptShare(Model):
@@ -215,7 +215,7 @@ class PromptShare(Model):
 
 
 def share_of_prompt(memory_tokens: int) -> PromptShare:
-    """Put a memory context of `memory_tokens` beside the baseline.
+    """Return the share of a memory context of `memory_tokens` in a baseline prompt.
 
     Raises:
         Invalid: `memory_tokens` is negative.

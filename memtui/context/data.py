@@ -1,4 +1,4 @@
-"""Stored text marked as data for a model: between tags that it cannot end."""
+"""Mark stored text as data for a model, between tags that the text cannot close."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ DATA_NOTICE = (
 )
 
 _TAG = re.compile(r"<(?=/?(?:memory|hook[-_]context|system[-_]reminder)\b)", re.IGNORECASE)
-"""Of our own tags, and of those that clients put around what they are given."""
+"""The beginning of a memtui tag, or of a tag that clients put around injected text."""
 _IN_QUOTES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 
 
 def inert(text: str) -> str:
-    """Return a text that cannot end the tags around it, or hide what it says."""
+    """Return a text that cannot close the tags around it, with hidden characters made visible."""
     return _TAG.sub("&lt;", visible(text, keep_newlines=True))
 
 
 def opening_tag(said: Mapping[str, str | None]) -> str:
-    """Return the tag before a memory; what is said of it stands there as attributes."""
+    """Return the opening tag of a memory, with `said` as its attributes."""
     words = [f' {name}="{_quoted(text)}"' for name, text in said.items() if text]
     return f"<memory{''.join(words)}>"
 
 
 def as_data(text: str, said: Mapping[str, str | None] | None = None) -> str:
-    """Return a text between the tags."""
+    """Return a text between memory tags."""
     return f"{opening_tag(said or {})}\n{inert(text)}\n</memory>"
 
 

@@ -1,4 +1,4 @@
-"""A context that a model got, taken apart again: which piece of its text each record is."""
+"""Split a delivered context: find the piece of its text that belongs to each record."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 _ENTRY = re.compile(r"^(?:- .*\n?|<memory (?s:.)*?^</memory>\n?)", re.MULTILINE)
-"""A bullet, or what stands in a context as data."""
+"""A bullet, or an entry marked as data."""
 _OPENING = re.compile(r"<memory .*\n\Z")
 _CLOSING = re.compile(r"(?:\[truncated\]\n)?</memory>\n?")
 
@@ -14,15 +14,15 @@ _Span = tuple[int, int]
 
 
 def pieces(text: str, records: Sequence[str | None]) -> list[str | None]:
-    """Return the whole lines that each record takes in a delivered text.
+    """Return the whole lines of each record in a delivered text.
 
     Args:
-        text: The text as a model got it.
-        records: The text of each record at that time, in the order of the context; None where it
-            is not known. As many unknown ones as there are entries at their place are those.
+        text: The text as delivered to a model.
+        records: The text of each record at that time, in the order of the context; None: not known.
+            Unknown records between two known ones match the entries there if the numbers agree.
 
     Returns:
-        A piece a record; None where it cannot be told.
+        One piece per record; None: not determined.
     """
     spans = _known(text, records)
     for first, end, place in _gaps(text, spans):
@@ -51,13 +51,13 @@ def _known(text: str, records: Sequence[str | None]) -> list[_Span | None]:
 
 
 def _find(text: str, record: str, at: int) -> int:
-    """Return where a record stands: as a bullet of its own, else wherever its text does."""
+    """Return the position of a record: a bullet with its text, else the text itself."""
     bullet = text.find(f"\n- {record}\n", max(0, at - 1))
     return text.find(record, at) if bullet < 0 else bullet + len("\n- ")
 
 
 def _gaps(text: str, spans: Sequence[_Span | None]) -> list[tuple[int, int, _Span]]:
-    """Return the stretches of records without a place, and where in the text each must be."""
+    """Return runs of records without a span, and the part of the text between their neighbours."""
     found = []
     first, after = 0, 0
     for number, span in enumerate([*spans, (len(text), len(text))]):

@@ -1,1 +1,1 @@
-"""What a memory could do without: duplicates, leftovers, contradictions, each with a reason."""
+"""Find records that could be forgotten: duplicates, stale or contradicted ones, with reasons."""

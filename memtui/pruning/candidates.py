@@ -1,4 +1,4 @@
-"""Which records could go, and why: candidates, each with its reason and the figures of it."""
+"""Candidates for pruning: records that could be forgotten, each with its reason and figures."""
 
 from __future__ import annotations
 
@@ -33,45 +33,45 @@ _PAIR = re.compile(r"\s*([\w.\-]+):\s+\S")
 _LABELS = frozenset(
     {"note", "todo", "fixme", "tip", "warning", "important", "example", "see", "fact", "remember"}
 )
-"""Words before a colon that label a text; there may be many texts of one label."""
+"""Words before a colon that are labels, not keys: many texts may have the same label."""
 
 
 _TAKEN_OUT = re.compile(r"\[REDACTED:([A-Z_]+)\]")
-"""What redaction leaves in the place of a secret."""
+"""The placeholder that redaction puts in place of a secret."""
 _QUOTED = 60
 _BUCKET = 8
-"""Texts that a text is compared with, so that no input makes the work quadratic."""
+"""At most so many texts are compared with each one, so that the work is never quadratic."""
 _Dated = tuple[datetime, str, Record]
-"""A record behind its moment and its id, by which it is put in order."""
+"""Time, id and record: sortable by time and id."""
 
 
 class Reason(StrEnum):
-    """Why a record could go: what may do harm first, then the surest."""
+    """Why a record could be forgotten: harmful ones first, then the surest."""
 
     HOLDS_SECRET = "holds_secret"  # noqa: S105 — a word, no password
-    """A secret stands in it in the clear."""
+    """Its text contains a secret in clear text."""
     POISONED = "poisoned"
-    """It reads like an order to its reader, or hides characters."""
+    """It reads like an instruction to the model, or hides characters."""
     EXACT_DUPLICATE = "exact_duplicate"
     EXPIRED = "expired"
     CONTRADICTED = "contradicted"
     """A newer fact of the same key has another value."""
     NEAR_DUPLICATE = "near_duplicate"
     FORGOTTEN_BEFORE = "forgotten_before"
-    """A text like it was deleted by hand."""
+    """The same text was deleted by hand before."""
     SAME_MEANING = "same_meaning"
-    """Another says it in other words, by their vectors."""
+    """Another record has the same meaning, by their vectors."""
     SAYS_OTHERWISE = "says_otherwise"
-    """A later text is the same but for what it says of it."""
+    """A later text on the same subject contradicts it."""
     DISAGREES = "disagrees"
-    """Another scope that is told with it has another value of its key."""
+    """A scope that is read together with its own has another value for its key."""
     CHANGES_OFTEN = "changes_often"
     CHANGED_LATE = "changed_late"
-    """Its value stood for months before it changed to this one."""
+    """Its value changed after months without a change."""
     REDACTED = "redacted"
-    """A secret was taken out of it."""
+    """A secret was redacted in it."""
     DID_NOT_HELP = "did_not_help"
-    """More said of it that it did not help than that it did."""
+    """Its feedback says more often that it did not help than that it did."""
     COSTLY = "costly"
     """Long, and never read."""
     NEVER_READ = "never_read"
@@ -81,22 +81,22 @@ class Reason(StrEnum):
 
 
 LONGEST_DAYS = 36_500
-"""What a rule can wait for."""
+"""The largest number of days in a rule."""
 
 
 class PruneRules(Model):
-    """What counts as a reason."""
+    """Thresholds of the reasons."""
 
     stale_days: Annotated[int, Field(ge=0, le=LONGEST_DAYS)] = 30
     """Days without a retrieval after which a record is stale (seed 002)."""
     max_characters: int = 200
     """Longest fact (seed 004 §6.2); other kinds of record have no limit."""
     unread_days: Annotated[int, Field(ge=0, le=LONGEST_DAYS)] = 7
-    """A younger record is not called unread: nothing had to ask for it yet."""
+    """A younger record does not count as unread: nothing needed it yet."""
     costly_tokens: int = 40
-    """From so many tokens on, a record that was never read is costly."""
+    """Tokens from which a record that was never read is costly."""
     likeness: float = 0.95
-    """Cosine from which on two vectors mean the same (seed 002)."""
+    """Cosine from which two vectors count as the same meaning (seed 002)."""
 
 
 class RetrievalTally(Model):
@@ -105,15 +105,15 @@ class RetrievalTally(Model):
     count: int = 0
     last_at: UtcDatetime | None = None
     agents: tuple[str, ...] = ()
-    """The agents that read it, by name; empty where a person did as well."""
+    """Names of the agents that read it; empty if a person read it too."""
     helped: int = 0
-    """How many say of a result that it helped …"""
+    """Number of times it was rated as helpful …"""
     not_helped: int = 0
-    """… and how many that it did not."""
+    """… and as not helpful."""
 
 
 class PruneCandidate(Model):
-    """One record and one reason for which it could go."""
+    """One record and one reason to forget it."""
 
     record: Record
     reason: Reason
@@ -121,11 +121,11 @@ class PruneCandidate(Model):
     cluster_id: str | None = None
     """Shared by the duplicates of one survivor."""
     survivor: RecordHandle | None = None
-    """The record that stays and says the same, or says it anew."""
+    """The record that stays: the one it repeats, or the newer one that contradicts it."""
     tokens_saved: int
-    """Of an expired one none: no model reads it."""
+    """0 for an expired record: no model reads it."""
     suggested: bool
-    """Whether a plan marks it by itself. A pinned record is never suggested."""
+    """Whether a plan marks it by default. A pinned record is never suggested."""
 
 
 def find_candidates(
@@ -140,26 +140,26 @@ def find_candidates(
     patterns: Iterable[Pattern] = (),
     secrets_of: Callable[[str], Sequence[str]] = lambda _text: (),
 ) -> tuple[PruneCandidate, ...]:
-    """Return every record that could go, with its reasons; the order is by record id and reason.
+    """Return every record that could be forgotten, with its reasons, by record id and reason.
 
-    Only records of one owner and person are held against each other, of any agents. A
-    record whose validity window has closed is history, not a candidate; an expired one is no
-    survivor. Suggested are what loses nothing: duplicates by their words, expired and contradicted
-    facts, and what was deleted before. All else needs a person: what is only alike in meaning, what
-    may be poisoned, what nobody read, and those whose changes show a pattern.
+    Only records of the same owner and subject are compared, whichever agent wrote them. A record
+    whose validity window has closed is history, not a candidate; an expired one cannot be a
+    survivor. A candidate is suggested if forgetting it loses nothing: duplicates by words, expired
+    and contradicted facts, and texts deleted before. A person must decide on the others: the same
+    meaning only, possible poison, unread records, and facts whose changes show a pattern.
 
     Args:
-        records: What the scope holds.
-        now: The moment to judge expiry and staleness at.
-        tokens_of: What a record's text costs a prompt, in tokens.
-        retrievals: How often each was returned; one that is missing was never returned. None:
-            not known, so that no record is called unread.
-        forgotten: Texts deleted by hand, and when. Only what was made after that has come back: a
-            survivor of the duplicate that was deleted, or what an undo restored, has not.
-        rules: The limits; the seeds' by default.
-        vectors: Joins texts of the same meaning where the semantic extra is there.
-        patterns: What the changes of facts show; of any scopes.
-        secrets_of: Names the sorts of secrets that stand in a text in the clear.
+        records: The records of the scope.
+        now: The time at which expiry and staleness are judged.
+        tokens_of: Returns the tokens of a record's text in a prompt.
+        retrievals: Use of each record; a missing one was never returned. None: not known, so no
+            record counts as unread.
+        forgotten: Texts deleted by hand, and when. Only a record created later has come back; the
+            survivor of a deleted duplicate, or a record that an undo restored, has not.
+        rules: The thresholds; the seeds' by default.
+        vectors: Embeds texts to find the same meaning; None without the semantic extra.
+        patterns: Patterns in the changes of facts, of any scopes.
+        secrets_of: Returns the kinds of secrets that a text contains in clear text.
     """
     search = _Search(now, tokens_of, secrets_of, retrievals, rules or PruneRules())
     current = search.current(records)
@@ -177,7 +177,7 @@ def find_candidates(
 
 
 class Repeats:
-    """Which records repeat another one, which stays; worked out once for the same records."""
+    """Finds records that repeat another; the result is cached while the records are the same."""
 
     def __init__(self) -> None:
         self._known: tuple[int, frozenset[RecordHandle]] = hash(()), frozenset()
@@ -190,7 +190,7 @@ class Repeats:
         retrievals: Mapping[RecordHandle, RetrievalTally],
         vectors: Vectors | None = None,
     ) -> frozenset[RecordHandle]:
-        """Return the records that `find_candidates` would say repeat another one."""
+        """Return the records that `find_candidates` would report as repeating another."""
         search = _Search(now, len, lambda _text: (), retrievals, PruneRules())
         alive = search.alive(search.current(records))
         looked_at = hash(search.items(alive))
@@ -207,7 +207,7 @@ _LIKE = {
     Likeness.MEANING: Reason.SAME_MEANING,
 }
 REPEATS = frozenset(_LIKE.values())
-"""The reasons of what repeats another."""
+"""The reasons that mean a record repeats another."""
 _SAFE = frozenset(
     {
         Reason.EXACT_DUPLICATE,
@@ -248,7 +248,7 @@ class _Search:
         )
 
     def current(self, records: Iterable[Record]) -> list[Record]:
-        """Return those whose validity window has not closed."""
+        """Return the records whose validity window has not closed."""
         return [one for one in records if one.valid_to is None or one.valid_to > self.now]
 
     def alive(self, records: Iterable[Record]) -> list[Record]:
@@ -258,7 +258,7 @@ class _Search:
         return record.expires_at is not None and record.expires_at <= self.now
 
     def of_one(self, records: Iterable[Record]) -> Iterator[PruneCandidate]:
-        """Yield the reasons that a record carries in itself."""
+        """Yield the candidates for which no other record is needed: expiry, text, use."""
         most = self.rules.max_characters
         for record in records:
             if self.expired(record):
@@ -311,7 +311,7 @@ class _Search:
             yield self._found(record, Reason.COSTLY, sentence)
 
     def items(self, records: Iterable[Record]) -> tuple[Item, ...]:
-        """Return all of the records that decides on which repeat another."""
+        """Return the records as items to cluster: all that decides which repeat another."""
         return tuple(
             Item(
                 id=_id(record),
@@ -345,9 +345,10 @@ class _Search:
         """Yield each fact `key: value` whose key has another value in a newer fact (seed 002 §7).
 
         Keys are compared within an owner and a topic, the facts file's heading. A fact without a
-        time, or of the same time as the newest, is not judged: nobody can tell which of them holds.
-        One that says the same in another order is a duplicate and no contradiction, so that never
-        both are to go. What has no topic stands beside those of every topic, and says otherwise.
+        time, or of the same time as the newest, is skipped: nobody knows which of them holds. The
+        same words in another order are a duplicate, not a contradiction; else both facts could be
+        forgotten. A fact without a topic is compared with those of every topic, as
+        `SAYS_OTHERWISE`.
         """
         of_key: dict[tuple[str, ...], list[_Dated]] = defaultdict(list)
         for record in records:
@@ -370,7 +371,7 @@ class _Search:
     def _filed_elsewhere(
         self, of_key: Mapping[tuple[str, ...], Sequence[_Dated]]
     ) -> Iterator[PruneCandidate]:
-        """Yield each fact whose key has another value in a newer one, of which one has no topic."""
+        """Yield facts that a newer one of the same key contradicts, if only one has a topic."""
         sides: dict[tuple[str, str], tuple[list[_Dated], list[_Dated]]] = {}
         for (scope, topic, key), facts in of_key.items():
             plain, filed = sides.setdefault((scope, key), ([], []))
@@ -388,9 +389,9 @@ class _Search:
                         yield self._found(record, Reason.SAYS_OTHERWISE, sentence, survivor=newest)
 
     def otherwise(self, records: Sequence[Record]) -> Iterator[PruneCandidate]:
-        """Yield each text of which a later one of the owner says otherwise, newest first.
+        """Yield each text that a later one of the same owner contradicts, newest first.
 
-        A key and its value is `contradicted`'s to judge.
+        Facts with a key are left to `contradicted`.
         """
         dated = [
             (at, _id(record), record)
@@ -432,7 +433,7 @@ class _Search:
     def showing(
         self, records: Sequence[Record], patterns: Iterable[Pattern]
     ) -> Iterator[PruneCandidate]:
-        """Yield the records in whose changes a pattern shows."""
+        """Yield the records whose changes show a pattern."""
         known = {record.handle: record for record in records}
         for pattern in patterns:
             for handle in dict.fromkeys(one.record.handle for one in pattern.versions):
@@ -441,7 +442,7 @@ class _Search:
 
 
 def _owner(record: Record) -> str:
-    """Name whose a record is, and about whom; the agent that it comes from does not divide."""
+    """Return the key of a record's owner and subject, whichever agent wrote it."""
     scope = record.scope
     parts = (scope.company_id, *owner_of(scope), scope.subject_id or "")
     return "\x1f".join(parts)

@@ -1,6 +1,6 @@
-"""Whether texts say the same thing, and groups of those that do, each around the one to keep.
+"""Duplicate texts: compare two texts, and group duplicates around the one to keep.
 
-Precision comes first: somebody will delete one of the two. The same words in another order, or
+Precision comes first, since one of the two will be deleted. The same words in another order, or
 split or spelled a little differently, are the same; a word more, less or other (a number, a name,
 a "not") is a difference. Where the order itself carries the meaning, it has to stay:
 "X over Y" is not "Y over X", and a moved "not" is a different statement.
@@ -32,7 +32,7 @@ def _split(words: str) -> frozenset[str]:
 
 
 FILLERS = frozenset({"a", "an", "the", "really", "very", "quite", "also", "currently"})
-"""Words whose absence changes nothing."""
+"""Words whose absence does not change the meaning."""
 
 SPEAKERS = frozenset({"user", "users"})
 """Subjects that a fact about the user need not name: "User prefers tea" is "Prefers tea"."""
@@ -49,7 +49,7 @@ NEGATIONS = _split(
     "nigdy bez niet geen nooit değil "
     "不 没 沒 無 无 非 未 别 勿 莫 只 لا ليس नहीं 않 안 못"
 )
-"""Words that turn round or limit what follows them; moved, they change the meaning."""
+"""Words that negate or limit the next words; moving one changes the meaning."""
 
 NUMBER_WORDS = _split(
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
@@ -63,11 +63,11 @@ NUMBER_WORDS = _split(
 
 
 MAX_CHARACTERS = 4_000
-"""A longer text is only held against copies in another case or spacing: likeness is for facts."""
+"""A longer text only matches copies in another case or spacing: near matches are for facts."""
 MEANING_CHARACTERS = 300
-"""A longer text is not compared by meaning: the mean of many words is alike whatever they say."""
+"""A longer text is not compared by meaning: means of many word vectors are all similar."""
 SLIP_LENGTH = 6
-"""Letters from which on a word may hold a spelling slip; shorter ones are too alike as they are."""
+"""Least length of a word with a spelling slip; shorter words are too similar to each other."""
 
 _KEPT = frozenset(".,:/-_#%")
 """Punctuation that can belong to a number or a name (3.11, 10:30, -5, 50%, C#, snake_case)."""
@@ -83,13 +83,13 @@ _UNSPACED = re.compile(
     "|[^\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+"
 )
-"""Scripts written without spaces (Han, Kana, Thai, Lao, Burmese, Khmer) are taken by character."""
+"""Scripts written without spaces (Han, Kana, Thai, Lao, Burmese, Khmer) split by character."""
 _KEY = re.compile(r"\s*([\w.\-]+):\s", re.ASCII)
 _DIGIT = re.compile(r"\d")
 
 
 class _Table(dict[int, str]):
-    """What a character becomes, worked out once a character."""
+    """Replacement of each character, computed on first use."""
 
     def __missing__(self, code: int) -> str:
         self[code] = kept = _kept(chr(code))
@@ -111,18 +111,18 @@ _TABLE = _Table()
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """A text reduced to words. Two texts of the same `words` are the same but for their dress."""
+    """A text reduced to words. Texts of equal `words` differ only in case and punctuation."""
 
     text: str
     words: tuple[str, ...]
     """Every word, in order."""
     content: tuple[str, ...]
-    """The words without fillers such as "the"; none where the text is too long to liken."""
+    """The words without fillers such as "the"; empty if the text is too long for near matches."""
     key: str | None
     """The key of a `key: value` fact (seed 002 §7)."""
     blocks: tuple[str, ...]
-    """Two texts that may be alike share one of these: the same letters and numbers, whatever their
-    order and spacing, or the same words but for what a spelling slip changes."""
+    """Lookup keys; two near texts share one. The first is the same for the same letters and numbers
+    in any order and spacing, the second for the same words with a spelling slip."""
 
 
 def form_of(text: str) -> TextForm:
@@ -143,7 +143,7 @@ def form_of(text: str) -> TextForm:
 
 @lru_cache(maxsize=1 << 16)
 def slip_key(word: str) -> str:
-    """Return what a word and the same word with a spelling slip have in common."""
+    """Return a key that a word shares with its misspellings."""
     if len(word) < SLIP_LENGTH or is_number(word):
         return word
     stem = word.rstrip("s")
@@ -157,7 +157,7 @@ def is_number(word: str) -> bool:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """Return the words that are written with a capital letter, in their reduced form."""
+    """Return the words that contain a capital letter, in reduced form."""
     return frozenset(
         reduced for word in text.split() if word != word.lower() for reduced in _words(word)
     )
@@ -169,7 +169,7 @@ def _blocks(content: tuple[str, ...]) -> tuple[str, str]:
     return f"{' '.join(numbers)}\n{letters}", f"~{sum(map(_slip_number, content))}"
 
 
-# Sums stand for what is in a text in whatever order, several times sooner than sorting does.
+# Sums do not depend on the order, and are several times faster than sorting.
 
 
 @lru_cache(maxsize=1 << 16)
@@ -203,14 +203,14 @@ def _content(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 SLIP_CONTEXT = 4
-"""Words that two texts must share for one slip to be believed."""
+"""Words that two texts must share for a difference to count as a slip."""
 
 _SPAN = 3
-"""Longest run of words that is taken for one side of a swap, or for what joins the two sides."""
+"""Longest side of a swap, or words between the two sides, in words."""
 
 
 class Likeness(StrEnum):
-    """How two texts are the same."""
+    """In which way two texts are the same."""
 
     EXACT = "exact"
     """The same words, whatever case, punctuation, spacing and Unicode form."""
@@ -229,7 +229,7 @@ class Match:
 
 
 def compare(one: TextForm, other: TextForm) -> Match | None:
-    """Return why two texts say the same, or None where they do not or nobody can tell."""
+    """Return why two texts say the same; None: they do not, or it is not sure."""
     if one.key and other.key and one.key != other.key:
         return None
     if one.words == other.words:
@@ -243,7 +243,7 @@ def compare(one: TextForm, other: TextForm) -> Match | None:
 
 def _near_reason(one: TextForm, other: TextForm) -> str | None:
     mine, theirs = _without(one.content, other.content), _without(other.content, one.content)
-    # Of a word that one text has more often, the last occurrence is what is left over.
+    # If one text has a word more often, the last occurrence remains.
     shared_one = _without(one.content[::-1], mine)[::-1]
     shared_other = _without(other.content[::-1], theirs)[::-1]
     reordered = shared_one != shared_other
@@ -281,7 +281,7 @@ def _is_slip(one: str, other: str) -> bool:
 
 
 def _sides_swapped(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether the only change is "X … Y" become "Y … X", as in who does what to whom."""
+    """Whether the only change is from "X … Y" to "Y … X", as in who does what to whom."""
     start = 0
     while one[start] == other[start]:
         start += 1
@@ -332,12 +332,12 @@ def _without(words: Iterable[str], dropped: Iterable[str]) -> list[str]:
 
 
 VectorRows: TypeAlias = "Sequence[Sequence[float]] | NDArray[np.float32]"
-"""Vectors of one length, one a row."""
+"""Vectors of equal length, one per row."""
 Vectors: TypeAlias = Callable[[Sequence[str]], VectorRows]
 """Turns texts into vectors, in order."""
 
 _ROWS = 512
-"""Vectors that are compared with all earlier ones in one product."""
+"""Vectors per matrix product with all earlier ones."""
 
 
 def join_by_meaning(
@@ -346,8 +346,7 @@ def join_by_meaning(
     """Yield (joined, kept, cosine) for each text that repeats an earlier one in other words.
 
     Only texts of up to `MEANING_CHARACTERS` with the same numbers, negations and names are
-    compared, and only one that has another to be compared with gets a vector. A kept text is never
-    joined to another.
+    compared; a text without any such other is not embedded. A kept text is never joined to another.
     """
     import numpy as np
 
@@ -382,9 +381,9 @@ def join_by_meaning(
 
 
 def guard(form: TextForm) -> Hashable:
-    """Return what must not differ between duplicates: numbers, negations and names.
+    """Return the words in which duplicates must agree: numbers, negations and names.
 
-    What is written with a capital is a name, anywhere but at the beginning.
+    A capitalised word counts as a name, except at the beginning.
     """
     content = form.content
     _, _, rest = form.text.strip().partition(" ")
@@ -396,17 +395,17 @@ def guard(form: TextForm) -> Hashable:
 
 
 _BUCKET = 8
-"""Texts of one key that a text is compared with, so that no input makes the work quadratic."""
+"""At most so many texts of a key are compared with each one, so the work is never quadratic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A text to group, and what speaks for keeping it."""
+    """A text to group, and the properties by which a survivor is chosen."""
 
     id: str
     text: str
     group: str = ""
-    """Only texts of one group are compared: one scope's facts."""
+    """Only texts of the same group are compared, such as one owner's."""
     pinned: bool = False
     reads: int = 0
     at: datetime | None = None
@@ -415,7 +414,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """An entry that says what the survivor says."""
+    """An entry that repeats the survivor."""
 
     item: Item
     match: Match
@@ -423,9 +422,9 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Entries that say the same. Each was compared with the survivor itself, not with a chain.
+    """Entries that say the same, each compared with the survivor directly, not along a chain.
 
-    One that was joined by meaning may itself be the survivor of a cluster of its own.
+    An entry joined by meaning may itself be the survivor of another cluster.
     """
 
     id: str
@@ -435,10 +434,9 @@ class Cluster:
 
 
 class DuplicateIndex:
-    """Finds the earlier text that a text repeats, in time that does not grow with their number.
+    """Finds an earlier text that a text repeats, in time independent of their number.
 
-    A text is looked up by its exact words, then by what likeness leaves alone (`TextForm.blocks`).
-    The few texts found are compared.
+    It looks a text up by its exact words, then by `TextForm.blocks`, and compares the few found.
     """
 
     def __init__(self) -> None:
@@ -454,7 +452,7 @@ class DuplicateIndex:
         self._forms.append(form)
 
     def find(self, form: TextForm) -> tuple[int, Match] | None:
-        """Return the first added text that says the same, exact ones before near ones."""
+        """Return the first added text that says the same; exact matches come before near ones."""
         seen: set[int] = set()
         for key in _keys(form):
             for number in self._places.get(key, ()):
@@ -478,10 +476,10 @@ def find_clusters(
     the first by id. The result does not depend on the order of `entries`.
 
     Args:
-        entries: What to group; ids are unique within it.
-        vectors: Given, texts of the same meaning are joined too, numbers, negations and names
-            permitting.
-        threshold: Cosine from which on two vectors mean the same (seed 002: 0.95).
+        entries: The items to group, with unique ids.
+        vectors: If given, texts of the same meaning are joined too, if their numbers, negations
+            and names agree.
+        threshold: Cosine from which two vectors count as the same meaning (seed 002: 0.95).
     """
     ranked = sorted(entries, key=_preference)
     indexes: dict[str, DuplicateIndex] = defaultdict(DuplicateIndex)
@@ -543,9 +541,9 @@ def _keys(form: TextForm) -> tuple[str, ...]:
 
 
 def static_vectors() -> Vectors | None:
-    """Return what turns texts into vectors of 256 numbers; None where the extra is not installed.
+    """Return an embedder with 256 dimensions; None where the extra is not installed.
 
-    Nothing is downloaded: the weights lie in a package.
+    Nothing is downloaded: the weights come in a package.
     """
     try:
         model = embedder(STATIC)

@@ -1,8 +1,7 @@
-"""A text as a model reads it, whatever dress its words are in.
+"""Fold a text into plain letters, so that disguised words match a rule.
 
-Whoever hides words from a rule writes them in letters that look alike, with characters that nobody
-sees, over several lines or under marks of Markdown; a model reads through all of that. Every step
-takes time in proportion to the length of the text.
+Words can be hidden from a rule by look-alike letters, invisible characters, line breaks or Markdown
+marks, and a model reads them all the same. Every step takes linear time.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ _LOOK_ALIKE = """
     y ɣγуүұყᎩᎽⲩꓬ
     z ζᏃᙆꓜ
 """
-"""Small letters of other scripts behind the Latin letter that each, or its capital, looks like:
-what Unicode lists as confusable (UTS #39) and neither a compatibility form nor a name tells."""
+"""Each Latin letter, then small letters of other scripts that it or its capital looks like: the
+confusables of Unicode (UTS #39) that neither a compatibility form nor a name reveals."""
 _MARK_ALIKE = [":", "∶꞉։׃ː፡", "'", "‘’ʼ´", '"', "“”„«»", "-", "−", "=", "꞊", ".", "․", "|", "∣│┃¦"]
 _ALIKE = {
     ord(letter): plain
@@ -49,25 +48,25 @@ _ALIKE = {
     for letter in letters
 }
 _CAPITALS = str.maketrans("ΝΗΥ", "nhy")
-"""Greek capitals that look like other letters than their small forms do."""
+"""Greek capitals that look like other letters than their small forms."""
 _NAMED = re.compile(r"(?:LATIN|NEGATIVE|REGIONAL)\b.* (?:LETTER|CAPITAL) ([A-Z])(?: WITH .*)?")
-"""Names of letters that are a Latin one in another form: small capitals, squares, with a stroke."""
+"""Unicode names of variants of Latin letters: small capitals, squares, with a stroke."""
 _COMBINING = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]")
 """Marks on Latin, Greek and Cyrillic letters; in other scripts they are part of the word."""
 _SELECTOR = "\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _JOINING = "\u200c\u200d\u00ad\ufeff"
-"""What joins letters and emoji, or stands where a line may break or a file begins."""
+"""Invisible but legitimate: joiners, the soft hyphen and the byte order mark."""
 _HIDING = (
     "\x00-\x08\x0b\x0e-\x1f\x7f-\x84\x86-\x9f\u061c\u070f\u115f\u1160\u17b4\u17b5\u200b\u200e\u200f"
     "\u202a-\u202e\u2060-\u206f\u3164\ud800-\uf8ff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000f0000-\U0010ffff"
 )
-"""Controls, characters of format and of private use, tags, and letters without a shape."""
+"""Controls, format and private-use characters, tags, and letters without a glyph."""
 _HIDDEN = re.compile(f"[{_HIDING}]|(?<=[{_SELECTOR}])[{_SELECTOR}]")
-"""One selector chooses the form of the character before it; more of them hide a text."""
+"""One variation selector is normal after a character; several in a row can hide a text."""
 _UNSEEN = re.compile(f"[{_HIDING}{_JOINING}{_SELECTOR}\u034f]+")
 _FOREIGN = re.compile("[^\x00-\x7f\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3]{1,64}")
-"""Runs of characters that may have another form."""
+"""Runs of characters that may have a plain form."""
 _WORD = re.compile(r"\w+")
 _MARKUP = str.maketrans(dict.fromkeys('*_`#>|~\\<()[]{}"', " "))
 _TAG = re.compile(
@@ -76,20 +75,20 @@ _TAG = re.compile(
     r"|tr|tt|u|ul|wbr)(?:[\s/][^<>]{0,500})?>|<!--[^<]{0,500}-->|\]\([^()\s]{0,500}\)",
     re.IGNORECASE,
 )
-"""Tags of HTML, its comments, and the ends of links: of all these a reader sees nothing."""
+"""HTML tags and comments, and link targets: invisible once rendered."""
 _IN_WORD = re.compile(r"(?<=[^\W_])[*_`~\\]{1,4}(?=[^\W_])")
 
 
 def hidden_in(text: str) -> int:
-    """Return how many characters a text has that a person does not see, but a model reads."""
+    """Count the characters that are invisible to a person and read by a model."""
     return len(_HIDDEN.findall(text))
 
 
 def plain(text: str) -> str:
-    """Return a text in small plain letters, one for all that look alike; marks and lines stay.
+    """Return a text in lower-case plain letters; look-alikes become one letter, marks stay.
 
-    Compatibility forms and entities of HTML are what they stand for, characters that nobody sees
-    are left out, and every end of a line is a newline.
+    Compatibility forms and HTML entities are replaced, invisible characters removed, and line ends
+    become newlines.
     """
     text = "\n".join(_UNSEEN.sub("", _unescaped(text)).splitlines())
     if text.isascii():
@@ -101,7 +100,7 @@ def plain(text: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def alike(word: str) -> str:
-    """Return a word in small plain letters, one for all that look alike."""
+    """Return a word in lower-case plain letters; look-alikes become one letter."""
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", word).casefold())
     return "".join(map(_alike, _COMBINING.sub("", folded)))
 
@@ -120,27 +119,27 @@ def _with_capitals(word: re.Match[str]) -> str:
 
 
 def spaced(text: str) -> str:
-    """Return a text with each run of white space and marks of Markdown as one space."""
+    """Return a text with each run of white space and Markdown marks replaced by one space."""
     return " ".join(text.translate(_MARKUP).split())
 
 
 def spaced_plain(text: str) -> str:
-    """Return a text in plain letters, with one space for white space and marks."""
+    """Return a text in plain letters, without tags, marks and repeated white space."""
     return without_tags(plain(text))
 
 
 def without_tags(text: str) -> str:
-    """Return what `spaced` does of a text without what HTML and links show nobody."""
+    """Return `spaced` of a text without HTML tags, comments and link targets."""
     return spaced(_TAG.sub(" ", text)) if "<" in text or "](" in text else spaced(text)
 
 
 def joined(text: str) -> str:
-    """Return what `spaced` does of a text without marks and tags within its words."""
+    """Return `spaced` of a text whose words are joined where marks or tags split them."""
     return spaced(_IN_WORD.sub("", _TAG.sub("", text) if "<" in text else text))
 
 
 def without_markup(text: str) -> str:
-    """Return a text in its own letters, without markup and characters that nobody sees."""
+    """Return a text with its letters unchanged, without markup and invisible characters."""
     return without_tags(_UNSEEN.sub("", _unescaped(text)))
 
 

@@ -1,6 +1,6 @@
-"""What shows over the memories of an owner: what nobody updates, reads or keeps small.
+"""Insights into an owner's memories: not updated, not read, or growing.
 
-"You haven't updated workspace context in 30 days" (seed 004, phase 3). None is a reason to forget.
+"You haven't updated workspace context in 30 days" (seed 004, phase 3). No reason to forget.
 """
 
 from __future__ import annotations
@@ -18,54 +18,54 @@ _WEEK = timedelta(days=7)
 
 
 class InsightKind(StrEnum):
-    """What there is to see."""
+    """The kinds of insight."""
 
     NOT_UPDATED = "not_updated"
-    """Nothing of an owner was written or changed for long."""
+    """No record of an owner was written or changed for long."""
     NEVER_READ = "never_read"
     READ_BY_ONE = "read_by_one"
-    """Only one agent reads it, which could have it alone."""
+    """Only one agent reads these records; they could be its own."""
     GROWING = "growing"
     """A topic of an owner took more tokens in the last week than it used to."""
 
 
 class InsightRules(Model):
-    """What counts."""
+    """Thresholds of the insights."""
 
     still_days: int = 30
     """Days without a change after which an owner's memories are not kept up (seed 004)."""
     unread_days: int = 7
-    """A younger record is not called unread."""
+    """A younger record does not count as unread."""
     read_by_one: int = 3
-    """So many records that one agent reads alone are worth a word."""
+    """Least number of records read by one agent alone."""
     growing_tokens: int = 40
-    """Tokens that a topic must have taken in the last week to be told of …"""
+    """Least growth of a topic in the last week, in tokens …"""
     growing_times: float = 1.5
-    """… which are so many times those of a week of the four before."""
+    """… and as a multiple of the weekly mean of the four weeks before."""
     growing_told: int = 10
-    """The fastest of them."""
+    """At most so many growing topics, the fastest ones."""
 
 
 class Insight(Model):
-    """One thing that shows, and its figures."""
+    """One insight and its figures."""
 
     kind: InsightKind
     scope: Scope
-    """Whose memories: the scope that names the owner and nothing else."""
+    """The owner's scope, without other ids."""
     topic: str | None = None
     agent_id: str | None = None
-    """Who alone reads them."""
+    """The only agent that reads them, for `READ_BY_ONE`."""
     records: int
     """How many records show it."""
     of: int
-    """How many the owner has."""
+    """How many records the owner has."""
     tokens: int
-    """What those that show it cost where they are told."""
+    """Tokens that those records cost in a prompt."""
     sentence: str
 
 
 class RatedRecord(NamedTuple):
-    """A record with what is known of it."""
+    """A record with its tokens and its use."""
 
     record: Record
     tokens: int
@@ -75,12 +75,12 @@ class RatedRecord(NamedTuple):
 def find_insights(
     known: Iterable[RatedRecord], *, now: datetime, rules: InsightRules | None = None
 ) -> tuple[Insight, ...]:
-    """Return what shows, by kind, and the most tokens of a kind first.
+    """Return the insights by kind, within a kind those with most tokens first.
 
     Args:
-        known: What is remembered, in any scopes and bindings of one company.
-        now: The moment to look from.
-        rules: What counts.
+        known: Records of any scopes and bindings of one company.
+        now: The current time.
+        rules: The thresholds.
     """
     rules = rules or InsightRules()
     owners: dict[tuple[str, str], list[RatedRecord]] = defaultdict(list)

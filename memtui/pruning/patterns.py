@@ -1,7 +1,7 @@
 """Patterns of change in facts with a key, from their versions (seed 002 §6, on temporal history).
 
 "This project changes deploy branches frequently", "this was stable for six months then changed":
-what a person, or an agent that reflects, should look into. None is a reason to forget by itself.
+what a person, or an agent that reflects, should look into. No pattern alone is a reason to forget.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from memtui.fact_values import Entry, entry_of, pair_of, value_of
 
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 _WIDE = (("agent_id", "orchestrator"),)
-"""Owners beside the company whose facts every project and agent is told (seed 002 §7)."""
+"""Owners besides the company whose facts every project and agent reads (seed 002 §7)."""
 _NEAREST_FIRST = (*OWNER_FIELDS, "company_id")
 _QUOTED, _TOLD = 40, 4
 
 
 class PatternKind(StrEnum):
-    """What there is to see."""
+    """The kinds of pattern."""
 
     DISAGREES = "disagrees"
-    """Scopes that are told together have different values of one key."""
+    """Scopes that are read together have different values for one key."""
     CHANGES_OFTEN = "changes_often"
     CHANGED_LATE = "changed_late"
-    """A value stood for months and then changed."""
+    """A value changed after months without a change."""
 
 
 class PatternRules(Model):
-    """What counts as often, as long and as late."""
+    """Thresholds of the patterns."""
 
     often: int = 3
-    """This many changes of a value …"""
+    """Least number of changes of a value …"""
     often_days: int = 90
     """… within so many days."""
     stood_days: int = 60
-    """A value that held for so many days was settled."""
+    """Days after which a value counts as settled."""
     late_days: int = 30
-    """For so many days the change of one is told of."""
+    """Days for which the change of a settled value is reported."""
 
 
 class FactVersion(Model):
@@ -53,29 +53,29 @@ class FactVersion(Model):
 
 
 class Pattern(Model):
-    """One thing to look into, and what shows it."""
+    """One pattern, and the versions that show it."""
 
     kind: PatternKind
     namespace: str | None
     key: str
     sentence: str
     versions: tuple[FactVersion, ...]
-    """Of a key that changed the values that it had, the oldest first; of one on which scopes
-    disagree what each says, the nearest scope first."""
+    """For a changed key its values, oldest first; for a disagreement each scope's value, nearest
+    scope first."""
 
 
 def find_patterns(
     versions: Iterable[FactVersion], *, now: datetime, rules: PatternRules | None = None
 ) -> tuple[Pattern, ...]:
-    """Return what is to see in the versions of facts, by kind, namespace and key.
+    """Return the patterns in the versions of facts, by kind, namespace and key.
 
-    A key of one owner in one binding is followed through every record that had it. One that no
-    longer holds is history, in which there is nothing to look into.
+    A key of one owner in one binding is followed through every record that had it. A key without a
+    valid value now is skipped.
 
     Args:
-        versions: What holds and what held, in any scopes and bindings of one company.
-        now: The moment to look from.
-        rules: What counts.
+        versions: Current and past versions, of any scopes and bindings of one company.
+        now: The current time.
+        rules: The thresholds.
     """
     rules = rules or PatternRules()
     histories: dict[tuple[str, tuple[str, str], Entry], list[FactVersion]] = defaultdict(list)
@@ -100,7 +100,7 @@ def find_patterns(
 
 
 def _values(known: Iterable[FactVersion]) -> list[list[FactVersion]]:
-    """Return the values that a key had, the oldest first: versions that say the same, together."""
+    """Group versions by value, oldest first; consecutive versions of one value form a group."""
     values: list[list[FactVersion]] = []
     for one in sorted(known, key=lambda one: one.record.valid_from or _EARLIEST):
         if values and _said(values[-1][-1].record) == _said(one.record):
@@ -113,7 +113,7 @@ def _values(known: Iterable[FactVersion]) -> list[list[FactVersion]]:
 def _changes(
     values: Sequence[Sequence[FactVersion]], now: datetime, rules: PatternRules
 ) -> Iterator[Pattern]:
-    """Yield what the changes of one key show."""
+    """Yield the patterns in the changes of one key."""
     since = now - timedelta(days=rules.often_days)
     starts = [value[0].record.valid_from for value in values]
     recent = [at for at in starts[1:] if at is not None and at > since]
@@ -138,7 +138,7 @@ def _changes(
 
 
 def _disagreeing(rivals: Sequence[FactVersion]) -> Iterator[Pattern]:
-    """Yield where those that hold a key now say different things to somebody who is told both."""
+    """Yield the disagreements among current values of a key that are read together."""
     together: dict[int, set[int]] = {}
     for (left, one), (right, other) in combinations(enumerate(rivals), 2):
         if _are_told_together(one.record, other.record) and _said(one.record) != _said(
@@ -155,7 +155,7 @@ def _disagreeing(rivals: Sequence[FactVersion]) -> Iterator[Pattern]:
 
 
 def _are_told_together(one: Record, other: Record) -> bool:
-    """Whether somebody is told both: of one owner, or one is everybody's, or of the agent."""
+    """Whether both are read together: same owner, one is for all, or one is the other's agent's."""
     left, right = owner_of(one.scope), owner_of(other.scope)
     if left == right or {left, right} & {("company_id", one.scope.company_id), *_WIDE}:
         return True
@@ -185,7 +185,7 @@ def _place(one: FactVersion) -> str:
 
 
 def _said(record: Record) -> object:
-    """Return what a fact says, so that two that say the same are equal."""
+    """Return a fact's value in a form that can be compared."""
     return repr(value_of(record))
 
 

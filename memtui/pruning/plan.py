@@ -1,4 +1,4 @@
-"""The plan of what is to go, which a person reviews; nothing is changed here."""
+"""The plan of records to forget, for a person to review; nothing is changed here."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from memtui.pruning.uses import Used
 
 
 class PlanItem(Model):
-    """One record of the scope, what it costs a prompt, and whether it is marked to go."""
+    """One record of the scope, its tokens, and whether it is marked to be forgotten."""
 
     record: Record
     tokens: int
-    """What its text costs a prompt; 0 where it is expired, as no prompt has it."""
+    """Tokens of its text in a prompt; 0 if it is expired, as no prompt contains it."""
     marked: bool = False
     kept: str = ""
-    """Why it cannot be forgotten, in a sentence; empty where it can."""
+    """Why it cannot be forgotten, in a sentence; empty if it can."""
     used: Used
-    """How it is used."""
+    """Its use."""
 
 
 class PlanLine(Model):
-    """One line of the review: `-` goes; a blank sign stays and says what a duplicate said."""
+    """One line of the review: `-` will be forgotten; a blank sign marks a survivor."""
 
     sign: Literal["-", " "]
     text: str
@@ -44,42 +44,42 @@ class PrunePlan(Model):
     """A plan to forget records. It changes nothing; marking returns another plan."""
 
     items: tuple[PlanItem, ...]
-    """Everything the scope holds, in the order it was given."""
+    """All records of the scope, in the order given."""
     candidates: tuple[PruneCandidate, ...]
     _size_of: Callable[[Sequence[Record]], int] = PrivateAttr()
 
     @property
     def marked(self) -> tuple[Record, ...]:
-        """The records that would go."""
+        """The records to forget."""
         return tuple(item.record for item in self.items if item.marked)
 
     @property
     def staying(self) -> tuple[Record, ...]:
-        """What stays in the place of something that would go."""
+        """The survivors of marked records."""
         marked = {record.handle for record in self.marked}
         stay = {one.survivor for one in self.candidates if one.record.handle in marked} - marked
         return tuple(item.record for item in self.items if item.record.handle in stay)
 
     @property
     def tokens_before(self) -> int:
-        """What a model reads of all records now, in tokens: their section of its context."""
+        """Tokens of the context section with all records."""
         return self._size_of([item.record for item in self.items])
 
     @property
     def tokens_after(self) -> int:
-        """The same once the marked ones are gone."""
+        """Tokens of the context section without the marked records."""
         return self._size_of([item.record for item in self.items if not item.marked])
 
     @property
     def tokens_saved(self) -> int:
-        """How much shorter the section gets; what a model does not get to read saves nothing."""
+        """Tokens that the section loses; a record that no model reads saves none."""
         return self.tokens_before - self.tokens_after
 
     def mark(self, handles: Iterable[RecordHandle]) -> Self:
-        """Return the plan with these marked too.
+        """Return the plan with these records marked too.
 
         Raises:
-            Invalid: a handle is not a candidate's, or its record cannot be forgotten.
+            Invalid: a handle names no candidate, or its record cannot be forgotten.
         """
         wanted = frozenset(handles)
         if unknown := wanted - {candidate.record.handle for candidate in self.candidates}:
@@ -92,14 +92,14 @@ class PrunePlan(Model):
         return self._marking(lambda item: item.marked or item.record.handle in wanted)
 
     def unmark(self, handles: Iterable[RecordHandle]) -> Self:
-        """Return the plan with these no longer marked."""
+        """Return the plan with these records unmarked."""
         unwanted = frozenset(handles)
         return self._marking(lambda item: item.marked and item.record.handle not in unwanted)
 
     def mark_reasons(self, reasons: Iterable[Reason]) -> Self:
-        """Return the plan with the unpinned candidates of these reasons marked, and no other.
+        """Return the plan with only the unpinned candidates of these reasons marked.
 
-        What cannot be forgotten stays unmarked.
+        Records that cannot be forgotten stay unmarked.
         """
         chosen = frozenset(reasons)
         wanted = {
@@ -110,7 +110,7 @@ class PrunePlan(Model):
         return self._marking(lambda item: item.record.handle in wanted and not item.kept)
 
     def diff(self) -> tuple[PlanLine, ...]:
-        """Return what goes, and after the first duplicate of a survivor the survivor that stays."""
+        """Return the marked records, each survivor after its first duplicate."""
         reasons: dict[RecordHandle, list[PruneCandidate]] = defaultdict(list)
         for candidate in self.candidates:
             reasons[candidate.record.handle].append(candidate)
@@ -146,13 +146,13 @@ def make_plan(
     """Return a plan over a scope's records, with the suggested candidates marked.
 
     Args:
-        records: Everything that the scope holds.
-        candidates: Those that could go.
-        tokens_of: What the line of one text costs a prompt.
-        size_of: What a model reads of some records, in tokens: lines and heading counted as one
-            text, as the context counts them. A sum of single lines is another number.
-        kept: Why a record cannot be forgotten; an empty text where it can.
-        last_read: When a query or a context had a record last; None: never.
+        records: All records of the scope.
+        candidates: The records that could be forgotten, with reasons.
+        tokens_of: Returns the tokens of one text's line in a prompt.
+        size_of: Returns the tokens of records in a context: lines and heading counted as one text,
+            as the context counts them. The sum of single lines is another number.
+        kept: Returns why a record cannot be forgotten; empty if it can.
+        last_read: Returns when a query or context last returned a record; None: never.
     """
     suggested = {candidate.record.handle for candidate in candidates if candidate.suggested}
     repeats = {one.record.handle for one in candidates if one.reason in REPEATS}

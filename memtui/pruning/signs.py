@@ -1,4 +1,4 @@
-"""What a text alone shows: that it gives orders, hides characters, or says otherwise than another.
+"""Signs in texts: instructions to a model, hidden characters, contradiction of another text.
 
 Each is a sign for a person to look at, never a proof: a runbook may quote an attack.
 """
@@ -16,23 +16,23 @@ from memtui.pruning.folding import alike, joined, plain, spaced, without_markup,
 
 _QUOTED = 60
 _SEARCHED = 20_000
-"""Longest text in which the letters of an order are searched, to be quoted as they stand."""
+"""Longest text in which the original words of an instruction are located, to quote them."""
 
 
 def _order(signs: str, pattern: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
-    """One sort of order, in small plain letters; a text without any of the signs has none of it."""
+    """Compile one kind of instruction; texts without any of the `signs` are skipped quickly."""
     return tuple(alike(signs).split()), re.compile(alike(pattern))
 
 
 class _Orders:
-    """Sorts of orders that are looked for in one form of a text."""
+    """Kinds of instructions to search in one form of a text."""
 
     def __init__(self, *sorts: tuple[tuple[str, ...], re.Pattern[str]]) -> None:
         self._sorts = sorts
         self._any = re.compile("|".join(re.escape(sign) for signs, _ in sorts for sign in signs))
 
     def first_in(self, text: str) -> re.Match[str] | None:
-        """Return the first order in a text."""
+        """Return the first instruction in a text."""
         if self._any.search(text) is None:
             return None
         found = (
@@ -112,11 +112,11 @@ _FORMS: Sequence[tuple[_Orders, Callable[[str], str]]] = (
     (_IN_WORDS, without_tags),
     (_IN_WORDS, joined),
 )
-"""What is looked for, and the form of the text in plain letters that it is looked for in."""
+"""The instructions to search, each with the folded form of the text to search in."""
 
 
 def order_in(text: str) -> str | None:
-    """Return the words with which a text gives its reader orders; None where it gives none."""
+    """Return the words of a text that instruct its reader; None: there are none."""
     letters, known = plain(text), set[str]()
     for orders, form_in in _FORMS:
         form = form_in(letters)
@@ -130,12 +130,12 @@ def order_in(text: str) -> str | None:
 
 
 def _quoted(text: str, found: re.Match[str], form_in: Callable[[str], str]) -> str:
-    """Return what was found in a form of a text in the text's own letters."""
+    """Return a match in a folded form as it stands in the original text."""
     if len(text) > _SEARCHED:
         return " ".join(found[0].split())[:_QUOTED]
 
     def place(length: int) -> int:
-        """How much of the text has a form of this length."""
+        """Return how much of the text has a form of this length."""
         ends = range(len(text) + 1)
         return bisect_left(ends, length, key=lambda end: len(form_in(plain(text[:end]))))
 
@@ -145,28 +145,27 @@ def _quoted(text: str, found: re.Match[str], form_in: Callable[[str], str]) -> s
 
 _SEPARATOR = re.compile(r"[\s\"'*`)\]}>]{0,6}(?:<?[-=]{1,2}>|:{1,2}=?|={1,3}|[→⇒⟶➜➔|])")
 _BEFORE = 120
-"""Characters before a separator in which a key stands."""
+"""Characters before a separator that are searched for a key."""
 _AFTER = 2_000
-"""Characters behind it in which a value stands."""
+"""Characters after a separator that are searched for a value."""
 _PART = re.compile(r"[^\W_]+")
 _BEGINS = re.compile(r"(?:^|[,;.{(\[|:>!?])[\s\"'*`_#+\-]*$")
-"""Where a key of one word begins: a line or a part of a sentence."""
+"""A key of one word stands only at the beginning of a line or clause."""
 _CELLS = re.compile(r"</t[dh]\s?>\s{0,99}<t[dh](?:\s[^<>]{0,200})?>")
 _QUOTES = "\"'`"
 _AROUND = " .,;!\"'()[]{}"
 
 
 def key_words(key: str) -> str:
-    """Return a key as it is compared: `deploy_branch`, `Deploy-Branch`, `deployBranch` are one."""
+    """Normalise a key: `deploy_branch`, `Deploy-Branch`, `deployBranch` are the same."""
     return "".join(_PART.findall(plain(key)))
 
 
 def denied(texts: Iterable[str], facts: Sequence[FactPair]) -> list[bool]:
-    """Return of each fact whether one of the texts says another value of its key.
+    """Return for each fact whether one of the texts gives its key another value.
 
-    A text says a value as `key: value`, `key = value`, `key → value`, `"key": "value"` or
-    `| key | value |`, anywhere in it and however it is dressed. What only looks like the value is
-    another one.
+    A text gives a value as `key: value`, `key = value`, `key → value`, `"key": "value"` or
+    `| key | value |`, anywhere and with any markup. A look-alike value counts as another.
     """
     keys = [key_words(one.key) for one in facts]
     lone = {name for name, one in zip(keys, facts, strict=True) if name == plain(one.key)}
@@ -190,10 +189,10 @@ def _value(text: str) -> str:
 
 
 def _said(text: str, keys: frozenset[str], lone: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield the key and the value wherever a text in plain letters says a value of one of the keys.
+    """Yield key and value wherever a text in plain letters gives one of the keys a value.
 
-    A key that is one word counts where a line or a part of a sentence begins, as another word may
-    belong to it.
+    A key of one word counts only at the beginning of a line or clause; elsewhere the word before
+    may belong to the key.
     """
     longest, last = max(map(len, keys), default=0), {name[-1:] for name in keys}
     for separator in _SEPARATOR.finditer(text):
@@ -213,7 +212,7 @@ def _said(text: str, keys: frozenset[str], lone: set[str]) -> Iterator[tuple[str
 
 
 def _value_at(text: str, separator: re.Match[str], *, in_braces: bool) -> str:
-    """Return what stands behind a separator: to the end of its quotes, its cell or its line."""
+    """Return the value after a separator, up to the end of its quotes, cell or line."""
     rest = text[separator.end() : separator.end() + _AFTER].lstrip()
     quote = rest[:1]
     if quote and quote in _QUOTES:
@@ -226,29 +225,29 @@ def _value_at(text: str, separator: re.Match[str], *, in_braces: bool) -> str:
 
 
 _SHARED = 3
-"""Words that two texts must share to speak of the same thing …"""
+"""Least number of words that two texts on the same subject share …"""
 _BEGINNING = 2
-"""… of them so many at the beginning, unless one negates the other."""
+"""… so many of them at the beginning, unless one negates the other."""
 _SPAN = 4
-"""Longest run of words that may be another."""
+"""Longest run of words that may differ."""
 _COUNTED = frozenset(
     """
     chapter entry issue item lesson note number page part phase section step task ticket
     """.split()  # noqa: SIM905
 )
-"""Words after which a number says which one it is: step 2 does not take the place of step 1."""
+"""Words after which a number is an ordinal: step 2 does not contradict step 1."""
 
 
 _NEGATIONS = frozenset(map(alike, NEGATIONS))
 _SENTENCE = re.compile(r"(?<=[.!?]) |(?<=[。！？])")
 _HEAD = 60
-"""Characters of a sentence in which the words stand that it begins with."""
+"""Characters of a sentence that are searched for its first words."""
 _MOST_WORDS = 60
-"""Words of texts that are compared in more than one place."""
+"""Longest text that is compared in more than one place, in words."""
 
 
 def topic_keys(form: TextForm) -> tuple[str, ...]:
-    """Return what two texts of the same thing share one of; nothing of one too short to tell."""
+    """Return lookup keys; texts on the same subject share one. Empty for a text too short."""
     words, ends = tuple(map(alike, form.content)), _SHARED - 1
     if len(words) <= _SHARED:
         return ()
@@ -260,7 +259,7 @@ def topic_keys(form: TextForm) -> tuple[str, ...]:
 
 
 def disagreeing(texts: Iterable[str], known: Sequence[str]) -> list[bool]:
-    """Return of each known text whether one of the texts, or of their sentences, says otherwise."""
+    """Return for each known text whether one of `texts`, or a sentence there, contradicts it."""
     found = [False] * len(known)
     whole = [form_of(without_markup(one)) for one in known]
     parts: dict[str, list[tuple[int, TextForm]]] = {}
@@ -288,22 +287,22 @@ def disagreeing(texts: Iterable[str], known: Sequence[str]) -> list[bool]:
 
 
 def _sentences(text: str) -> Iterable[str]:
-    """Return the sentences of a text, whether its lines end them or not, each once."""
+    """Return the sentences of a text, and its lines if there are several, without duplicates."""
     lines = text.splitlines()
     split = [*_SENTENCE.split(without_markup(text)), *map(without_markup, lines * (len(lines) > 1))]
     return dict.fromkeys(filter(None, split))
 
 
 def otherwise(earlier: TextForm, later: TextForm, *, places: int = 1) -> str | None:
-    """Return how a later text says otherwise than an earlier one, as the rest of a sentence.
+    """Return how a later text contradicts an earlier one, as the rest of a sentence.
 
-    None where nobody can tell.
+    None: no contradiction is evident.
 
-    They differ in one place alone, a small part of both. Either they begin with the same words,
-    as “Releases are cut on Thursdays” and “… on Tuesdays” do: another subject is another
-    statement, and so is another step. Or one of them negates the other: “We use Redis”, “We no
-    longer use Redis”. In up to so many `places` they may differ that begin with the same words,
-    where another number stands in one of them or most words are the same.
+    The two may differ in one place only, a small part of both. Either both begin with the same
+    words, as “Releases are cut on Thursdays” and “… on Tuesdays”: another subject or step is
+    another statement. Or one negates the other: “We use Redis”, “We no longer use Redis”. Texts
+    with the same beginning may differ in up to `places` places if a number or negation differs or
+    most words are the same.
     """
     one, other = tuple(map(alike, earlier.content)), tuple(map(alike, later.content))
     start = _shared(one, other)
@@ -327,7 +326,7 @@ def otherwise(earlier: TextForm, later: TextForm, *, places: int = 1) -> str | N
 
 
 def _in_places(one: Sequence[str], other: Sequence[str], places: int) -> str | None:
-    """Return how two texts differ in several places; None where that tells nothing."""
+    """Return how two texts that differ in several places contradict; None: not evident."""
     if places < 2 or max(len(one), len(other)) > _MOST_WORDS:
         return None
     matcher = SequenceMatcher(None, one, other, autojunk=False)
@@ -350,18 +349,18 @@ def _in_places(one: Sequence[str], other: Sequence[str], places: int) -> str | N
 
 
 def _counts(words: Sequence[str], place: int) -> bool:
-    """Whether the word before a place says that a number only tells which one it is."""
+    """Whether the word before a place makes a number there an ordinal, as in “step 2”."""
     return place > 0 and words[place - 1] in _COUNTED
 
 
 def _only_adds(was: Sequence[str], now: Sequence[str]) -> bool:
-    """Whether one of the two says what the other says and more, numbers and negations aside."""
+    """Whether one of the two only adds words to the other, no number or negation."""
     added = {*was} ^ {*now}
     nested = {*was} <= {*now} or {*now} <= {*was}
     return nested and not added & _NEGATIONS and not any(map(is_number, added))
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many words two texts have in common at their beginnings."""
+    """Return the length of the common beginning of two texts, in words."""
     size = min(len(one), len(other))
     return next((place for place in range(size) if one[place] != other[place]), size)

@@ -1,4 +1,4 @@
-"""What a filter asks of how records are used: `read:never`, `stale:>30d`, `cost:>20`, `dup:yes`."""
+"""Filters on the use of records: `read:never`, `stale:>30d`, `cost:>20`, `dup:yes`."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Used:
     """How one record is used."""
 
     last_read: datetime | None
-    """When a query or a context had it last; None: never, as far as the log knows."""
+    """When a query or context last returned it; None: never, according to the log."""
     tokens: int
-    """What its line costs."""
+    """Tokens of its line in a prompt."""
     repeats: bool
-    """Whether another one that stays says the same."""
+    """Whether it repeats a record that stays."""
 
 
 def asks(chosen: Filter, use: Use) -> bool:
-    """Whether a filter asks for a use."""
+    """Whether a filter has a condition on a use."""
     return any(one.use is use for one in chosen.uses)
 
 
 def is_used_as(chosen: Filter, used: Used, now: datetime) -> bool:
-    """Whether a record is used as a filter asks."""
+    """Whether the use of a record meets a filter's conditions."""
     return all(_holds(one, used, now) != one.excluded for one in chosen.uses)
 
 
