@@ -99,7 +99,7 @@ from .rows import (
 from .store import Collection, MilvusStore
 
 _KEPT_SECONDS = 60.0
-"""How long the pages after the first are of the same list."""
+"""Seconds for which later pages use the list of the first page."""
 _FREE = Usage(provider=KEY, cost_usd=Decimal(0))
 """A file on one's own disk costs nothing, which is known and not unpriced."""
 _UNPRICED = Usage(provider=KEY)
@@ -124,7 +124,7 @@ class MilvusAdapter(Adapter):
         self._changing = threading.Lock()
         self._jobs: dict[str, Reindex] = {}
         self._state: Embedding | None = None
-        """How far the vectors are, once all are of the config's model."""
+        """The embedding state, cached once all vectors are of the configured model."""
         self._listed: tuple[float, BrowseRequest, list[Record], bool] | None = None
 
     @classmethod
@@ -147,14 +147,14 @@ class MilvusAdapter(Adapter):
 
     @classmethod
     def check_record(cls, config: Json, record: Record) -> None:
-        """Raise `Invalid` for a record that Milvus has no room for."""
+        """Raise `Invalid` for a record that does not fit Milvus's fields."""
         cls.home_of(config, record.scope)
         field = "kv_value" if record.kind == "fact" else "original"
         check_row({field: record.text, "topic": record.topic or ""}, SCHEMA)
 
     @classmethod
     async def open(cls, context: BindingContext) -> Self:
-        """Open it and look what is there. Raises `Invalid`, `Unavailable`, `Denied`."""
+        """Open the store and list its collections. Raises `Invalid`, `Unavailable`, `Denied`."""
         return await asyncio.to_thread(cls._open, context)
 
     @classmethod
@@ -174,7 +174,7 @@ class MilvusAdapter(Adapter):
 
     @blocking
     def close(self) -> None:
-        """Let go of it."""
+        """Close the store."""
         self._store.close()
 
     def _check_writable(self) -> None:
@@ -299,7 +299,7 @@ class MilvusAdapter(Adapter):
 
     @blocking
     def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
-        """Return a fact's versions, newest first; of another record only the one that holds."""
+        """Return a fact's versions, newest first; for another record only the current one."""
         place, collection = self._place(handle, scope)
         if place is None or collection is None:
             return []
@@ -314,12 +314,12 @@ class MilvusAdapter(Adapter):
 
     @blocking
     def versions(self, scope: Scope) -> Sequence[Record]:
-        """Return every version of every fact with its window, and what is not a fact as it is."""
+        """Return every version of every fact with its window, and other records as they are."""
         return all_versions(self._store, self._readable(scope), scope)
 
     @blocking
     def namespaces(self) -> Sequence[Namespace]:
-        """List the collections, with the number of entries that hold."""
+        """List the collections, with the number of current entries."""
         return [
             Namespace(
                 name=one.name, kind=owner_of(one.owner)[0].removesuffix("_id"),
@@ -509,7 +509,7 @@ class MilvusAdapter(Adapter):
         changes.restore(place, rows)
 
     def _fitting(self, row: Row, model: str | None, collection: Collection) -> Row:
-        """Return an entry with a vector of the collection, which may have been made anew since."""
+        """Return an entry with a vector that fits the collection, which may be re-indexed since."""
         if model == collection.model or collection.dimensions is None:
             return row
         if row.get("entry_type") != DOCUMENT:
@@ -519,9 +519,9 @@ class MilvusAdapter(Adapter):
 
     @blocking
     def erase(self, request: EraseRequest) -> EraseReply:
-        """Delete the entries of facts that are gone, and take what is gone out of the file.
+        """Delete the entries of ended facts, and remove deleted entries from the file.
 
-        Milvus Lite keeps deleted entries in its files, so a collection is written anew.
+        Milvus Lite keeps deleted entries in its files, so a collection is rewritten.
         """
         if request.apply:
             self._check_writable()
@@ -537,7 +537,7 @@ class MilvusAdapter(Adapter):
 
     @blocking
     def sync(self, source: SourceRef | None = None) -> SyncReply:
-        """Make the vectors anew of collections that memtui made with another model."""
+        """Re-index the collections that memtui made with another model."""
         require_whole(source)
         self._check_writable()
         collections = [one for one in self._store.collections() if one.is_readable]
@@ -550,7 +550,7 @@ class MilvusAdapter(Adapter):
 
     @blocking
     def embed(self, most: int) -> EmbedReply:
-        """Go on with making vectors anew, until the config's model answers everywhere."""
+        """Continue the re-index, until the configured model answers everywhere."""
         own = self._models.own
         if own is None:
             raise Unsupported("No embedding is set; set one to search by meaning.")
@@ -565,7 +565,7 @@ class MilvusAdapter(Adapter):
         return [one for one in known if self._models.is_outdated(one)]
 
     def _reindex(self, most: int) -> tuple[Usage, ...]:
-        """Go on with one collection after the other, for so many documents."""
+        """Continue the re-index, collection by collection, for `most` documents."""
         own = self._models.own
         used: tuple[Usage, ...] = ()
         with self._changing:
@@ -639,7 +639,7 @@ class MilvusAdapter(Adapter):
 
     @blocking
     def health(self) -> Health:
-        """Say what answers, and which collections need something."""
+        """Return the version that answers, and collections that need attention."""
         try:
             version = self._store.version()
             collections = self._store.collections()
@@ -669,7 +669,7 @@ class _Stored:
     record: Record
     row: Row
     held: MilvusVersion | None = None
-    """Of a fact, what holds."""
+    """The current version, for a fact."""
 
 
 def _version(record: Record, begins: datetime | None) -> RecordVersion:

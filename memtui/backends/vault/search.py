@@ -1,4 +1,4 @@
-"""Find what is relevant, and page over everything that is stored (seed 002 §3, §6).
+"""Search by relevance, and page over all stored records (seed 002 §3, §6).
 
 Full text is weighed by scope; a fact whose key the query names comes first. A page's cursor
 survives inserts.
@@ -47,17 +47,17 @@ if TYPE_CHECKING:
     from .vectors import Scores
 
 PINNED = 1.1
-"""What a pinned record's score is multiplied by."""
+"""Factor on the score of a pinned record."""
 _FOUND = 128
-"""So many of the best by words are found at first; all, where they are not enough."""
+"""Best matches by words that are fetched first; all are fetched if these are too few."""
 MEANING = 0.4
-"""What meaning weighs where there are vectors; words weigh the rest."""
+"""Weight of meaning where there are vectors; words have the rest."""
 _STANDS_OUT = 2.0
-"""So many standard deviations above all texts a cosine must be to count."""
+"""A cosine counts from so many standard deviations above the mean of all texts."""
 _MOST_MEANT = 1_000
 _ALL = -1
 LIFT, _LIFTING = 0.3, 16
-"""What a record gets of the score of one beside it, where that is among the best so many."""
+"""Share of a neighbour's score that a record gets, and how many of the best give one."""
 _RULES = ("rule", "rules", "guidance")
 """The kinds, topics and tags of records that tell an agent how to work."""
 _BYTES_OF_TOKEN = 4
@@ -79,7 +79,7 @@ _BESIDE = """
          ORDER BY x.step DESC, x.updated DESC, x.line DESC LIMIT 1) AS before
     FROM json_each(?) JOIN records r ON r.rowid = value WHERE r.beside IS NOT NULL
 """
-"""Which rows stand next to some in their run or file."""
+"""Rows adjacent to given ones in their run or file."""
 _TEXT = "COALESCE(title, '') || char(10) || text || char(10) || COALESCE(summary, '')"
 _FOLDED = f"memtui_folded({_TEXT})"
 _SCOPE = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
@@ -90,7 +90,7 @@ _COLUMNS = {
     "created_at": "COALESCE(created, updated)",
     "text": _TEXT,
 }
-"""What a filter's fields are in SQL; of several columns one is enough."""
+"""Columns of a filter's fields; of several, one has to match."""
 _TESTS: dict[Test, Callable[[str, Any], tuple[str, Any]]] = {
     "is": lambda columns, value: (f"? IN ({columns})", str(value)),
     "has": lambda column, tag: (f"memtui_tagged({column}, ?)", tag),
@@ -113,7 +113,7 @@ class _Where:
     """Conditions on rows of `records` that must all hold, and their values."""
 
     def __init__(self, now: datetime, as_of: datetime | None, *, expired: bool = False) -> None:
-        """Let through what holds now, or held at `as_of`; expired ones only where asked for."""
+        """Match records valid now, or at `as_of`; expired ones only if `expired`."""
         self.clauses: list[str] = []
         self.values: list[Any] = []
         if not expired:
@@ -158,7 +158,7 @@ class _Where:
                 self.add("memtui_has(metadata, ?, ?)", key, canonical(value))
 
     def match_owners(self, owners: Sequence[Scope]) -> None:
-        """Let through only what one of the scopes owns; no owners, no condition."""
+        """Match only records owned by one of the scopes; no owners: no condition."""
         values: dict[str | None, list[str]] = defaultdict(list)
         for scope in owners:
             column = next((name for name in OWNER_FIELDS if getattr(scope, name)), None)
@@ -196,7 +196,7 @@ def browse(
     if request.cursor is not None:
         place = read_cursor(request.cursor, request.sort, (int, str), str)
         where.add(f"({_SORTS[key]}, id) {compare} (?, ?)", *place)
-    # Chosen first, so that no texts but those of the page are read and sorted.
+    # Select the ids first, so that only the texts of the page are read and sorted.
     chosen = (
         f"SELECT rowid FROM records WHERE {where.sql}"
         f" ORDER BY {_SORTS[key]} {order}, id {order} LIMIT ?"
@@ -217,7 +217,7 @@ def browse(
 def tags(
     connection: sqlite3.Connection, folder: VaultFolder, scope: Scope, now: datetime
 ) -> list[TagCount]:
-    """Count the tags of what a scope lists, by whose it is."""
+    """Count the tags of the records that a scope lists, by owner."""
     where = _Where(now, None)
     where.match_scope(scope)
     fields = ", ".join(OWNER_FIELDS)
@@ -260,7 +260,7 @@ def versions(
 
 @dataclass(slots=True)
 class _Hit:
-    """One record that a query found, with what each stage said of it."""
+    """One record that a query found, with its score from each stage."""
 
     rowid: int
     id: str
@@ -268,13 +268,13 @@ class _Hit:
     is_pinned: bool
     is_key: bool = False
     words: float = 0.0
-    """BM25; of the best of the others it is a share in `fused`."""
+    """BM25; `fused` uses it as a share of the best."""
     meaning: float = 0.0
     """The cosine, where it stands out."""
     fused: float = 0.0
     """Words and meaning together, from 0 to 1."""
     lift: float = 0.0
-    """What it got from one beside it."""
+    """Score that it got from a neighbour."""
 
     base: float = 0.0
     """The score before keys are put first."""
@@ -292,9 +292,9 @@ class VaultHits:
     hits: list[_Hit]
     how: str
     model: str | None = None
-    """The model that meaning was told by."""
+    """The embedding model."""
     trouble: str = ""
-    """Why meaning was not asked, where it should have been."""
+    """Why the search by meaning failed; empty if it did not."""
     topic_dropped: bool = False
     snippets: list[Snippet] = field(default_factory=list)
     """What was found, each with its score from 0 to 1."""
@@ -309,10 +309,10 @@ def search(
     meaning: Scores | None = None,
     trouble: str = "",
 ) -> VaultHits:
-    """Answer a query with one hit more than asked for, if there are more.
+    """Answer a query, with one hit more than requested if there are more.
 
     A preamble stops before the first text that exceeds its tokens, estimated at four bytes each.
-    `meaning` holds the query against every text; `trouble` is why there is none, if it was wanted.
+    `meaning` has the cosine of every text; `trouble` is why it is missing, if it was wanted.
     """
     found = _Query(connection, request, now, request.topic, meaning).run()
     if request.topic is not None and len(found.hits) < min(ENOUGH_OF_TOPIC, request.top_k):
@@ -344,19 +344,19 @@ def _scores(hits: list[_Hit]) -> list[float]:
 
 @dataclass(slots=True)
 class _Found:
-    """What the stages found, by row, before anybody asked whether it may be seen."""
+    """Rows that the stages found, before visibility is checked."""
 
     words: dict[int, float]
     how: str
     meaning: dict[int, float]
     keys: frozenset[int]
     cut: str | None
-    """What was searched for, where it matches more rows than `words` has; None: it has all."""
+    """The search expression if it matches more rows than `words`; None: `words` is complete."""
     at_most: float
-    """How well what is not among them matches by words, at most."""
+    """Upper bound of the word score of rows that are not in `words`."""
 
     def in_order(self, words_weigh: float) -> list[int]:
-        """Return the rows of words and meaning, the best first, as they weigh by themselves."""
+        """Return the rows found by words and meaning, best first, without lift and weights."""
         if not self.meaning:
             return list(self.words)
         score = _fusing(self.words.values(), self.meaning.values(), words_weigh)
@@ -368,7 +368,7 @@ class _Found:
 def _fusing(
     words: Iterable[float], meaning: Iterable[float], words_weigh: float
 ) -> Callable[[float, float], float]:
-    """Return what weighs two scores against each other, each as a share of the best."""
+    """Return a function that combines two scores, each as a share of the best."""
     a_word = words_weigh / (max(words, default=0.0) or 1.0)
     a_meaning = MEANING / (max(meaning, default=0.0) or 1.0)
     return lambda word, meant: a_word * word + a_meaning * meant
@@ -413,7 +413,7 @@ class _Query:
         return VaultHits(self._words, order[: self._limit], found.how, model)
 
     def _intended(self, order: list[_Hit]) -> list[_Hit]:
-        """Return all hits in the order of the query's intent; among equals the best are first."""
+        """Return all hits in the order of the query's intent, then by score."""
         if self._intent is QueryIntent.ANSWER:
             return order
         sql = f"""
@@ -438,10 +438,9 @@ class _Query:
         return sorted(order, key=place)
 
     def _looked_at(self, found: _Found, few: int | None) -> list[_Hit] | None:
-        """Return what may be seen, the best first, looking at a few of the best alone.
+        """Return the visible hits, best first, after checking only the best `few` rows.
 
-        None: what was not looked at, or not found yet, may belong among the first, or change what
-        those score.
+        None: a row not checked or not found yet may rank among the first, or change their scores.
         """
         ordered = found.in_order(self._words_weigh)
         rest = set(ordered[few or len(ordered) :])
@@ -462,12 +461,12 @@ class _Query:
         return order if is_whole and self._holds(order, found, unseen) else None
 
     def _matching(self, found: _Found, rest: set[int], rowids: set[int]) -> set[int]:
-        """Return which of some rows match, also of those that were not found yet."""
+        """Return which of the rows match, including rows that were not found yet."""
         self._complete(found, rowids - rest)
         return {n for n in rowids if n in rest or n in found.words}
 
     def _complete(self, found: _Found, rowids: Iterable[int]) -> None:
-        """Add how well some rows match that were not found yet."""
+        """Add the word scores of rows that were not found yet."""
         if found.cut and (others := [n for n in rowids if n not in found.words]):
             found.words |= self._scored(_AMONG, [found.cut, json.dumps(others)])
 
@@ -475,7 +474,7 @@ class _Query:
         return {n for (n,) in self._connection.execute("SELECT rowid FROM records WHERE pinned")}
 
     def _find(self, most: int) -> _Found:
-        """Ask each stage for its best, at most so many by full-text search, whoever sees them."""
+        """Find the best rows of each stage, at most `most` by full text, ignoring visibility."""
         words = self._words
         how = "words and pairs of characters" if words.pieces else "words"
         cut = self._expression(words.match())
@@ -493,14 +492,14 @@ class _Query:
         return _Found(found, how, meaning, keys, cut if is_cut else None, at_most)
 
     def _expression(self, wanted: str) -> str:
-        """Return what full-text search looks for where the scope sees."""
+        """Return the full-text expression, limited to places that the scope sees."""
         if not self._places:
             return wanted
         places = " OR ".join(f'"{word}"' for word in self._places)
         return f"({wanted}) AND ({places})"
 
     def _scanned(self, score: str, values: Sequence[str]) -> dict[int, float]:
-        """Return the rows whose text an expression finds, looking at every one."""
+        """Return the rows whose text matches an expression, by a full scan."""
         sql = f"SELECT rowid AS n, {score} AS score FROM records WHERE score > 0"
         return self._scored(f"{sql} ORDER BY score DESC", values)
 
@@ -513,7 +512,7 @@ class _Query:
         return frozenset(n for (n,) in rows)
 
     def _meant(self) -> dict[int, float]:
-        """Return the rows whose text means what is asked for, with their cosines."""
+        """Return the rows whose meaning is near the query, with their cosines."""
         if self._meaning is None:
             return {}
         cosines = self._meaning.outstanding(_STANDS_OUT, _MOST_MEANT)
@@ -542,7 +541,7 @@ class _Query:
         return 1.0 if self._meaning is None else 1.0 - MEANING
 
     def _fuse(self, hits: dict[int, _Hit]) -> None:
-        """Weigh words and meaning against each other, among what may be seen."""
+        """Combine word and meaning scores over the visible hits."""
         score = self._fusing(hits.values())
         for hit in hits.values():
             hit.fused = score(hit.words, hit.meaning)
@@ -552,12 +551,12 @@ class _Query:
         return _fusing(words, meaning, self._words_weigh)
 
     def _best(self, hits: dict[int, _Hit]) -> dict[int, float]:
-        """Return the rows that lift what stands beside them, with their scores."""
+        """Return the rows that lift their neighbours, with their scores."""
         best = heapq.nlargest(_LIFTING, hits.values(), key=_BY_FUSED)
         return {hit.rowid: hit.fused for hit in best}
 
     def _beside(self, best: Mapping[int, float]) -> dict[int, float]:
-        """Return the rows that stand next to the best, and what they get of their score."""
+        """Return the neighbours of the best rows, with the score that they get from those."""
         lifts: dict[int, float] = {}
         for n, *beside in self._connection.execute(_BESIDE, (json.dumps(list(best)),)):
             for other in beside:
@@ -565,10 +564,10 @@ class _Query:
         return lifts
 
     def _holds(self, order: list[_Hit], found: _Found, unseen: Iterable[int]) -> bool:
-        """Whether nothing that was not looked at belongs among the first, or changes their scores.
+        """Whether no unchecked row can rank among the first or change their scores.
 
-        Of what stands next to the best all was looked at, so nothing else is lifted; of what was
-        found, all that is pinned.
+        All neighbours of the best rows were checked, so nothing else is lifted; so were all pinned
+        rows found.
         """
         if len(order) < max(self._limit, _LIFTING):
             return False
@@ -598,7 +597,7 @@ def _ranked(hits: dict[int, _Hit], beside: Mapping[int, float]) -> list[_Hit]:
 
 
 def stages_of(found: VaultHits) -> tuple[ExplainStage, ...]:
-    """Say what each stage contributed to each hit, in no words of the query or of a record."""
+    """Return each stage's part in each hit, without words of the query or of a record."""
     hits = found.hits
     stages = [
         ExplainStage(
@@ -656,7 +655,7 @@ def stages_of(found: VaultHits) -> tuple[ExplainStage, ...]:
 
 
 def explain(found: VaultHits) -> Explanation:
-    """Say what was looked for, and what each stage of a search contributed."""
+    """Return the words searched for, and what each stage of a search contributed."""
     words = found.words
     kept, dropped = ", ".join(words.terms) or "none", ", ".join(words.dropped) or "none"
     asked = ExplainStage(name="query", detail=f"Looked for: {kept}. Dropped: {dropped}.")

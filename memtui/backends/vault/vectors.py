@@ -1,4 +1,4 @@
-"""What the records mean, as vectors beside the index: derived like it, and deleted like it.
+"""Vectors of the records' texts beside the index: derived and deletable, as the index is.
 
 A text has one vector, under a digest of it, however many records say it. Each model has a folder of
 its own: its name and dimensions (seed 002 §8), the digests, and the rows, which are only ever
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MOST_CHARS = 6_000
-"""Of a text: what every model takes, as one of 8,192 tokens does even where each is a character."""
+"""Characters embedded of a text: 8,192 tokens fit them even at a token a character."""
 _SAID = "subject_id, title, topic, created, valid_from, shown"
 _FILLED_AT_ONCE = 1_000
 _TEXTS_A_CALL, _INSTANT_TEXTS_A_CALL = 64, 2_048
 _SHORT_CHARS = 1_000
-"""Of a text that the model refuses, so much is tried."""
+"""Characters to retry with where the model refuses a text."""
 _WAITED_FOR = 20_000
-"""As many new texts a search embeds before it answers, where the model is instant."""
+"""New texts that a search embeds before it answers, if the model is instant."""
 _MODEL, _KEYS, _ROWS, _SERVING = "model.json", "keys", "rows", "serving"
 _ENOUGH, _SAMPLE, _DIRECTIONS, _NOTHING_LEFT = 256, 4_096, 4, 1e-6
-"""What is common to texts is taken from a sample of them."""
+"""Parameters of `_Common`, which is computed from a sample of the texts."""
 _REST_SECONDS = 30.0
-"""A model that could not be had is asked for no query's vector for so long."""
+"""Seconds for which an unavailable model gets no further query."""
 _WASTE = 1_000
-"""Vectors of texts that are gone are dropped when they are so many, and half of all."""
+"""Vectors of deleted texts are dropped once they are so many, and half of all."""
 
 
 def _said(row: sqlite3.Row) -> str:
-    """Return what of a record is embedded: who and what it is about, when it was said, the text."""
+    """Return the text to embed of a record: subject, title or topic, date, then its text."""
     at = moment(row["created"] if row["created"] is not None else row["valid_from"])
     date = f" ({at:%d %B %Y})" if at else ""
     names = (row["subject_id"], row["title"] or row["topic"])
@@ -60,7 +60,7 @@ def _said(row: sqlite3.Row) -> str:
 
 
 _ENOUGH = 100
-"""Of fewer texts it is not known well what all have in common, and so how large a cosine is."""
+"""With fewer texts, the mean and deviation of the cosines are not reliable."""
 
 
 def _digest(text: str) -> int:
@@ -70,7 +70,7 @@ def _digest(text: str) -> int:
 
 @dataclass(frozen=True)
 class Scores:
-    """How near each text lies to a query: cosines, under the texts' digests.
+    """The similarity of each text to a query: cosines by the texts' digests.
 
     The digest of a record's text is its row's `meaning` in the index.
     """
@@ -81,7 +81,7 @@ class Scores:
     usage: tuple[Usage, ...] = ()
     least: float = 0.0
     least_best: float = 0.0
-    """As the model's `Embedder` says."""
+    """`Embedder.least_best` of the model."""
 
     def outstanding(self, deviations: float, most: int) -> dict[int, float]:
         """Return the digests of texts that lie nearer than most do, the nearest first.
@@ -111,7 +111,7 @@ class _Shelf:
     folder: Path
     model: str
     passage: str
-    """What stood in front of each text."""
+    """Prefix put before each text when it was embedded."""
     dimensions: int
 
     @classmethod
@@ -155,7 +155,7 @@ class _Shelf:
         return np.memmap(self.folder / _ROWS, np.float32, "r", shape=shape)
 
     def append(self, keys: Sequence[int], rows: NDArray[np.float32]) -> None:
-        """Add vectors; whoever calls this is the only one."""
+        """Add vectors; only one caller at a time."""
         import numpy as np
 
         count = len(self)
@@ -181,14 +181,14 @@ class _Common:
     """
 
     directions: NDArray[np.float32]
-    """One a row, each of length 1."""
+    """One per row, each of length 1."""
     mean: NDArray[np.float32]
     lengths: NDArray[np.float32]
-    """What is left of each vector's length."""
+    """Length of each vector without the common part."""
 
     @classmethod
     def of(cls, rows: NDArray[np.float32]) -> _Common | None:
-        """Return what is common to enough vectors; of few, nobody can tell."""
+        """Return the common part of vectors; None for too few."""
         import numpy as np
 
         if len(rows) < _ENOUGH:
@@ -204,7 +204,7 @@ class _Common:
         return cls(directions, mean, left.astype(np.float32))
 
     def cosines(self, rows: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return how near each row is to the query, both without what is common."""
+        """Return the cosine of each row and the query, both without the common part."""
         import numpy as np
 
         asked = query - self.mean
@@ -220,7 +220,7 @@ class _Common:
 
 
 class _Loaded(NamedTuple):
-    """What answers now, as far as it has grown."""
+    """The vectors that answer now, as loaded."""
 
     shelf: _Shelf
     model: Embedder
@@ -246,7 +246,7 @@ class Vectors:
         wanted: Embedder,
         another: Callable[[str], Embedder | None],
     ) -> None:
-        """Say where they are kept, the model that the config names, and how to get another."""
+        """Set up with the folder, the configured model, and a way to get another model."""
         self._folder, self._index = folder, index
         self._wanted, self._another = wanted, another
         self._known: tuple[object, set[int]] = (None, set())
@@ -274,7 +274,7 @@ class Vectors:
             self.embed(_WAITED_FOR)
 
     def scores(self, query: str) -> Scores | None:
-        """Hold a query against every text; None as long as no model has seen all of them.
+        """Compare a query with every text; None until a model has embedded all texts.
 
         A text that is newer than its model's last round has no score yet.
 
@@ -300,7 +300,7 @@ class Vectors:
         return Scores(model.name, serving.keys, cosines, found.usage, model.least, model.least_best)
 
     def _of_query(self, model: Embedder, query: str) -> Embeddings:
-        """Embed a query; a model that could not be had is not waited for again at once."""
+        """Embed a query; a model that was unavailable is not retried at once."""
         since, error = self._refused
         if error is not None and time.monotonic() - since < _REST_SECONDS:
             raise error
@@ -448,7 +448,7 @@ class Vectors:
         return _Shelf.begin(folder, model.name, model.prefixes.passage, dimensions)
 
     def _serve(self, shelf: _Shelf) -> None:
-        """Let a shelf answer from now on, and clear the others away."""
+        """Make a shelf the one that answers, and delete the others."""
         if self._named() != shelf:
             self._name(shelf)
         for other in self._folder.iterdir():
@@ -477,7 +477,7 @@ class Vectors:
             lock.release()
 
     def scrub(self) -> bool:
-        """Keep no vector of a text that is gone: it tells of the text.
+        """Delete the vectors of deleted texts, since a vector reveals its text.
 
         Returns False where another process is at it now.
         """
@@ -543,7 +543,7 @@ class Vectors:
 
 @contextmanager
 def _in_files(folder: Path) -> Iterator[None]:
-    """Say what the disk refuses as an error of the contract."""
+    """Raise the disk's errors as errors of the contract."""
     try:
         yield
     except OSError as error:
