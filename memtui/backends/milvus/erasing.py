@@ -1,4 +1,4 @@
-"""What is gone, taken out for good: entries of facts that ended, and what a file keeps of them."""
+"""Erase for good: entries of ended facts, and deleted entries that a file still keeps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .store import Collection, MilvusStore
 def erase(
     store: MilvusStore, collections: Iterable[Collection], request: EraseRequest, now: datetime
 ) -> EraseReply:
-    """Say what is kept of what is gone, and erase it where that is to be applied."""
+    """Return what is kept of deleted records; erase it if the request applies."""
     kept: dict[str, int] = {}
     texts: list[str] = []
     ids: list[str] = []

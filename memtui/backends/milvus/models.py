@@ -1,4 +1,4 @@
-"""The models of a binding: the one that its config names, and those that made what is there."""
+"""Embedding models of a binding: the configured one, and those of existing collections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .store import Collection
 
 
 class Models:
-    """Gives texts their vectors, one call at a time."""
+    """Embeds texts, one call at a time."""
 
     def __init__(self, config: EmbeddingConfig, context: BindingContext) -> None:
         self.own = open_embedder(config, context)
@@ -123,7 +123,7 @@ class QueryVectors:
         return vector if fits else None
 
     def _made(self, model: Embedder) -> list[float] | None:
-        """Embed the query; where the model does not answer, words have to do, and it is told."""
+        """Embed the query; if the model fails, words are searched and `trouble` is set."""
         try:
             [vector], usage = self._models.vectors(model, [self._query], is_query=True)
         except (Unavailable, Denied) as error:

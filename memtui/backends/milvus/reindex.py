@@ -1,7 +1,7 @@
-"""A collection's vectors made anew with another model, and what was deleted taken out of its files.
+"""Re-index a collection with another model, or rewrite it without deleted entries.
 
-The new collection grows beside the one that answers, whose name it gets once it is whole. What a
-killed process has embedded by then is there for the next one.
+The new collection is built beside the one that answers, and takes its name once complete. Vectors
+from a killed process are reused by the next one.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .store import Collection, MilvusStore
 Embed = Callable[[Sequence[str]], tuple[list[list[float]], tuple[Usage, ...]]]
 
 BESIDE = "memtui_reindex_"
-"""What is put before a collection's name while it is made anew."""
+"""Name prefix of the new collection while it is built."""
 
 
 class Reindex:
-    """One collection on its way to another model."""
+    """The re-index of one collection to another model."""
 
     def __init__(self, store: MilvusStore, collection: Collection, model: str) -> None:
         self._store, self._collection, self._model = store, collection, model
@@ -36,14 +36,14 @@ class Reindex:
         """Documents that have a vector of the new model."""
 
     def _missing(self) -> list[Row]:
-        """Return the documents that the new collection does not have, or has with other words."""
+        """Return the documents that the new collection lacks or has with another text."""
         rows = self._store.rows(self._collection, DOCUMENTS)
         known = self._store.rows(self._new, DOCUMENTS) if self._new else []
         done = {(row["entry_id"], text_to_embed(row)) for row in known}
         return [row for row in rows if (row["entry_id"], text_to_embed(row)) not in done]
 
     def step(self, embed: Embed, most: int) -> tuple[bool, tuple[Usage, ...]]:
-        """Embed some documents; return whether the new collection has taken the old one's place."""
+        """Embed some documents; return whether the new collection replaced the old one."""
         batch, self._todo = self._todo[:most], self._todo[most:]
         usage: tuple[Usage, ...] = ()
         if batch or self._new is None:
@@ -80,7 +80,7 @@ class Reindex:
 
 
 def write_anew(store: MilvusStore, collection: Collection) -> None:
-    """Put a copy in the place of a collection, so that no file keeps what was deleted from it."""
+    """Replace a collection with a copy, so that no file keeps deleted entries."""
     name = f"{BESIDE}{collection.name}"
     store.drop(name)
     store.create(name, collection.dimensions or 0, collection.model or "", made=collection.made)

@@ -32,14 +32,14 @@ Embed = Callable[[Collection], "Sequence[float] | None"]
 """Returns the query's vector for a collection; None where its vectors cannot be compared."""
 
 _LEAST_HITS, _MOST_HITS = 50, 16_000
-"""What is asked for at first, and at most: those that may not be shown are left out afterwards."""
+"""Hits requested at first, and at most; those that are not visible are removed afterwards."""
 _MOST_READ = 5_000
-"""Entries of a collection whose words are looked at."""
+"""Most entries of a collection that are searched by words."""
 
 
 @dataclass(slots=True)
 class Hit:
-    """A record that was found, and what each stage said of it."""
+    """A record that was found, with its scores from each stage."""
 
     record: Record
     weight: float
@@ -57,7 +57,7 @@ class Hit:
 
 @dataclass(slots=True)
 class MilvusHits:
-    """The hits, best first, and how they came about."""
+    """The hits, best first, and how they were found."""
 
     words: Words
     hits: list[Hit]
@@ -65,7 +65,7 @@ class MilvusHits:
     by_words: list[str] = field(default_factory=list)
     """Collections whose documents were searched by words, as their vectors cannot be compared."""
     is_cut: bool = False
-    """Something was not looked at."""
+    """Whether some entries were not searched."""
     usage: tuple[Usage, ...] = ()
 
 
@@ -73,7 +73,7 @@ def search(
     store: MilvusStore, collections: Sequence[Collection], request: QueryRequest, now: datetime,
     embed: Embed,
 ) -> MilvusHits:  # fmt: skip
-    """Answer a query with all that matches, best first."""
+    """Answer a query with all matches, best first."""
     found = _Query(store, collections, request, now, embed, topic=request.topic).run()
     if request.topic is not None and len(found.hits) < min(ENOUGH_OF_TOPIC, request.top_k):
         found = _Query(store, collections, request, now, embed, topic=None).run()
@@ -199,7 +199,7 @@ class _Query:
 
 
 def explain(found: MilvusHits, top_k: int) -> Explanation:
-    """Say which words counted, and what each stage contributed."""
+    """Return the words that counted, and what each stage contributed."""
     kept, dropped = (
         ", ".join(words) or "none" for words in (found.words.terms, found.words.dropped)
     )
