@@ -54,7 +54,7 @@ def loaded_dollars(value: Any) -> Decimal | None:
 
 
 def stored_text(value: str | None) -> str | None:
-    """Return a text without what the databases cannot hold (NUL, lone surrogates), escaped."""
+    """Return a text with NUL and lone surrogates, which no database stores, escaped."""
     if value is None:
         return None
     plain = value if type(value) is str else str(value)
@@ -74,7 +74,7 @@ def stored_json(value: object) -> str:
     """Return the text of a JSON column."""
     try:
         return to_json(value, inf_nan_mode="constants").decode()
-    except PydanticSerializationError:  # half of a surrogate pair, which UTF-8 has no bytes for
+    except PydanticSerializationError:  # half of a surrogate pair, which UTF-8 cannot encode
         return _ASCII_JSON.encode(value)
 
 
@@ -84,22 +84,22 @@ def stored_optional_json(value: object) -> str | None:
 
 
 def loaded_json(value: Any) -> Any:
-    """Return what a JSON column holds."""
+    """Return the value of a JSON column."""
     if value is None:
         return None
     try:
         return from_json(value)
-    except ValueError:  # half of a surrogate pair, as above; Python's own takes half as long again
+    except ValueError:  # half of a surrogate pair, as above; `json` takes 1.5 times as long
         return json.loads(value)
 
 
 def loaded_flag(value: Any) -> bool | None:
-    """Return what a Boolean column holds; SQLite has numbers for it."""
+    """Return the value of a Boolean column, which SQLite stores as a number."""
     return None if value is None else bool(value)
 
 
 def unsigned_zero(value: float | None) -> float | None:
-    """Return a number as every database keeps it: SQLite knows no -0.0."""
+    """Return a number as every database stores it: SQLite has no -0.0."""
     return None if value is None else value + 0.0
 
 
@@ -114,11 +114,11 @@ CONVERSIONS: Mapping[str, tuple[Convert | None, Convert | None]] = {
     "number": (unsigned_zero, None),
     "plain": (None, None),
 }
-"""What a kind of column does to a value on its way in and out; None leaves it as it is."""
+"""The conversions on storing and on loading, by kind of column; None: unchanged."""
 
 
 def quoted(text: object) -> str:
-    """Return a text as an SQL literal, of DuckDB, SQLite and PostgreSQL alike."""
+    """Return a text as an SQL literal, valid in DuckDB, SQLite and PostgreSQL."""
     return "'" + str(text).replace("'", "''") + "'"
 
 
@@ -138,16 +138,16 @@ _SCHEMA_LOCK = 0x6D656D747569
 """PostgreSQL advisory lock: several machines may start at once."""
 _BUSY_TIMEOUT_S = 30
 _ALONE_TIMEOUT_S = 1
-"""What a command that runs just now may still take."""
+"""How long a command that is just running may still take."""
 _MAGIC = b"SQLite format 3\x00"
 _SHARED_BYTES = 32_768
-"""A file of SQLite's shared memory that is smaller could not be made on a full disk."""
+"""Size of SQLite's shared memory; a smaller file was cut short by a full disk."""
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _IN_USE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 IDS_AT_ONCE = 50
-"""How many records a statement about several takes."""
+"""How many ids a statement on several records takes."""
 
 
 class Driver(sqlite3.Connection):
@@ -170,8 +170,8 @@ class Driver(sqlite3.Connection):
 class DatabaseConnection:
     """A connection with an open transaction.
 
-    Prepared statements run on the database's driver. `execute` takes any statement of SQLAlchemy,
-    which is not imported before: most commands need nothing of it.
+    Prepared statements run on the database's driver. `execute` takes any SQLAlchemy statement and
+    imports SQLAlchemy on first use: most commands do not need it.
     """
 
     def __init__(self, dialect: str, driver: Any, alchemy: Callable[[], Any]) -> None:
@@ -179,13 +179,13 @@ class DatabaseConnection:
         """`sqlite` or `postgresql`."""
         self.driver = driver
         self.heads: dict[str, tuple[LogHead, LogHead]] = {}
-        """By company, where its log ended before this transaction, and where it ends now."""
+        """By company, the end of its log before this transaction, and now."""
         self._open_alchemy = alchemy
         self._alchemy: sqlalchemy.Connection | None = None
 
     @property
     def alchemy(self) -> sqlalchemy.Connection:
-        """The same connection as SQLAlchemy's."""
+        """The SQLAlchemy connection over the same driver connection."""
         if self._alchemy is None:
             self._alchemy = self._open_alchemy()
         return self._alchemy
@@ -199,7 +199,7 @@ class DatabaseConnection:
     def digest_at(self, company_id: str, seq: int) -> str | None:
         """Return the digest of an operation of the log; None: it is sealed, or there is none.
 
-        Plain SQL, as the prepared statements stand above this module.
+        Plain SQL, as the prepared statements import this module.
         """
         mark = "?" if self.dialect == "sqlite" else "%s"
         cursor = self.driver.cursor()
@@ -231,13 +231,13 @@ class Compiled:
     binds: tuple[tuple[str, Convert | None], ...] = ()
     """The name and the conversion of each parameter, in the SQL's order."""
     results: tuple[Convert | None, ...] = ()
-    """The conversion of each column that it finds."""
+    """The conversion of each result column."""
     constants: Mapping[str, Any] = field(default_factory=dict)
     """The parameters whose value is part of the statement."""
     positional: bool = True
 
     def parameters(self, values: Mapping[str, Any]) -> Any:
-        """Return what the driver takes."""
+        """Return values by name as the driver takes them, converted."""
         values = {**self.constants, **values}
         return self.named(
             [
@@ -256,8 +256,8 @@ class Compiled:
 class Database:
     """A pool of connections. Blocking: the service calls it from worker threads.
 
-    On SQLite a writer takes the write lock at its start (`BEGIN IMMEDIATE`), so that what it reads
-    is what it builds on; on PostgreSQL the rows that matter are locked by their statements.
+    On SQLite a writer takes the write lock at its start (`BEGIN IMMEDIATE`), so that nothing it
+    reads changes before it writes; on PostgreSQL the statements lock the rows concerned.
     """
 
     def __init__(self, place: _SqliteFile | sqlalchemy.Engine) -> None:
@@ -265,7 +265,7 @@ class Database:
         self._postgres = None if isinstance(place, _SqliteFile) else place
         self._write_lock = threading.Lock()
         self.read_only = bool(self._sqlite and self._sqlite.read_only)
-        """Whether it lies where nothing can be written, so that no operation can be recorded."""
+        """Whether it lies on read-only media, so that no operation can be recorded."""
         self.notes: HeadNotes | None = None
         """Where the ends of its logs are noted."""
 
@@ -275,7 +275,7 @@ class Database:
     ) -> Database:
         """Open the database at `url`, else the SQLite file at `path`, with the newest schema.
 
-        `read_only`, of a SQLite file: nothing can be written where it lies.
+        `read_only`: the SQLite file lies where nothing can be written.
 
         Raises:
             Invalid: the URL makes no sense, or a newer memtui made the database.
@@ -367,7 +367,7 @@ class Database:
     def problems(self) -> list[str]:
         """Return what is wrong with the pages of a SQLite file, at most five sentences.
 
-        It reads the whole file. Of PostgreSQL it knows nothing.
+        It reads the whole file. PostgreSQL is not checked: the list is empty.
         """
         if self._sqlite is None:
             return []
@@ -376,11 +376,11 @@ class Database:
         return [str(one) for (one,) in found if one != "ok"]
 
     def scrub(self) -> bool:
-        """Keep nothing of what was deleted or overwritten in the database's own files.
+        """Remove deleted and overwritten data from the database's files.
 
-        SQLite writes its file anew and empties its write-ahead log; PostgreSQL writes memtui's
-        tables and their statistics anew, and its own log is its owner's. Returns False where
-        another process still holds SQLite's log.
+        SQLite rewrites its file and empties its write-ahead log; PostgreSQL rewrites memtui's
+        tables and their statistics, and its write-ahead log is left to its owner. Returns False
+        where another process still uses SQLite's log.
         """
         with self._guard(), self._write_lock:
             if self._sqlite is not None:
@@ -401,7 +401,7 @@ class Database:
     def _guard(self) -> Iterator[None]:
         path = self._sqlite.path if self._sqlite else None
         if self._sqlite is not None and self._sqlite.was_replaced():
-            # SQLite would go on in a file without a name, or begin an empty one.
+            # SQLite would go on in the unlinked file, or create an empty one.
             raise Unavailable(
                 f"The control plane's database {path} is gone or was replaced; "
                 "end memtui, put the file back, and start again."
@@ -413,7 +413,7 @@ class Database:
 
 
 def _failure(error: Exception, path: Path | None) -> MemtuiError:
-    """Return what to tell of an error of the database, which `path` holds where it is a file."""
+    """Return the error to raise for a database's error; `path` is SQLite's file."""
     cause = getattr(error, "orig", error)
     reason = (str(cause).strip().splitlines() or [""])[0]
     if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
@@ -435,7 +435,7 @@ def _failure(error: Exception, path: Path | None) -> MemtuiError:
 
 
 def _is_of_another_schema(cause: Any, reason: str) -> bool:
-    """Whether a statement failed for a table or column that is not there."""
+    """Whether a statement failed because a table or column is missing."""
     undefined = {"42P01", "42703"}  # PostgreSQL's codes for a table, a column
     told = getattr(cause, "sqlstate", None)
     return told in undefined or reason.startswith(("no such column", "no such table"))
@@ -443,7 +443,7 @@ def _is_of_another_schema(cause: Any, reason: str) -> bool:
 
 @contextmanager
 def alone(path: Path) -> Iterator[DatabaseConnection]:
-    """A transaction on a SQLite file that nobody else has open, and nobody opens meanwhile.
+    """A transaction on a SQLite file that no other connection has open or can open.
 
     Raises:
         Conflict: another connection has it open.
@@ -453,7 +453,7 @@ def alone(path: Path) -> Iterator[DatabaseConnection]:
     driver = _SqliteFile(path, create=False).open_driver(_ALONE_TIMEOUT_S)
     try:
         try:
-            # Whoever has a file with a write-ahead log open keeps a lock on it all the time.
+            # Every connection to a file with a write-ahead log locks it as long as it is open.
             driver.execute("PRAGMA locking_mode = EXCLUSIVE")
             driver.execute("BEGIN EXCLUSIVE")
         except sqlite3.DatabaseError as error:
@@ -466,7 +466,7 @@ def alone(path: Path) -> Iterator[DatabaseConnection]:
 
 
 class _SqliteFile:
-    """A SQLite file: connections that read, kept for the next reader, and one that writes."""
+    """A SQLite file: a pool of connections for reading, and one for writing."""
 
     def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
         self.path = path
@@ -478,12 +478,12 @@ class _SqliteFile:
         self._synchronous = ""
 
     def was_replaced(self) -> bool:
-        """Whether another file, or none, has its name now."""
+        """Whether another file, or none, is at its path now."""
         return _identity(self.path) != self._identity
 
     @contextmanager
     def reading(self) -> Iterator[DatabaseConnection]:
-        # The last one's page cache is the warmest.
+        # The connection used last has the warmest page cache.
         connection = self._idle.pop() if self._idle else self._connect()
         try:
             with _transaction(connection, "BEGIN", "ROLLBACK"):
@@ -493,7 +493,7 @@ class _SqliteFile:
 
     @contextmanager
     def writing(self, durable: bool) -> Iterator[DatabaseConnection]:  # noqa: FBT001
-        # Kept, because getting a connection takes longer than a small transaction.
+        # Reused, because opening a connection takes longer than a small transaction.
         if self._writer is None:
             self._writer = self._connect()
         level = "FULL" if durable else "NORMAL"
@@ -536,14 +536,14 @@ class _SqliteFile:
                 use_wal(driver, _BUSY_TIMEOUT_S)
                 driver.execute("PRAGMA foreign_keys = ON")
         except BaseException:
-            # Closed, SQLite takes the files away that it made beside a damaged one.
+            # On closing, SQLite removes the files that it made beside a damaged one.
             driver.end()
             raise
         return DatabaseConnection("sqlite", driver, lambda: _ALCHEMY.over(driver))
 
 
 class _Alchemy:
-    """SQLAlchemy over the connections to SQLite files: one engine keeps what it compiles."""
+    """SQLAlchemy over connections to SQLite files; one engine shares the compiled statements."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -551,7 +551,7 @@ class _Alchemy:
         self._handed_over: Driver | None = None
 
     def over(self, driver: Driver) -> sqlalchemy.Connection:
-        """Return SQLAlchemy's connection over the driver's."""
+        """Return a SQLAlchemy connection over the driver's."""
         from sqlalchemy import create_engine
         from sqlalchemy.pool import NullPool
 
@@ -576,7 +576,7 @@ def _transaction(connection: DatabaseConnection, begin: str, end: str) -> Iterat
     driver.execute(begin)
     try:
         yield
-        # Where SQLite has rolled back by itself, this fails rather than commit nothing.
+        # If SQLite has rolled back by itself, this fails instead of committing nothing.
         driver.execute(end)
     finally:
         connection.forget_transaction()
@@ -585,7 +585,7 @@ def _transaction(connection: DatabaseConnection, begin: str, end: str) -> Iterat
 
 
 def current_revision(connection: DatabaseConnection) -> str | None:
-    """Return the schema's revision that the database is at; None for an empty one."""
+    """Return the database's schema revision; None for an empty database."""
     if connection.dialect == "sqlite":
         has_table = "SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'"
     else:
@@ -597,7 +597,7 @@ def current_revision(connection: DatabaseConnection) -> str | None:
 
 
 def ensure_schema(connection: DatabaseConnection) -> None:
-    """Migrate to `HEAD` inside the caller's transaction; nothing to do costs one query.
+    """Migrate to `HEAD` in the caller's transaction; nothing changes if it is up to date.
 
     Raises:
         Invalid: the database was made by a newer memtui.
@@ -621,7 +621,7 @@ def ensure_schema(connection: DatabaseConnection) -> None:
 
 
 def migrate(connection: sqlalchemy.Connection) -> None:
-    """Run the migrations up to `HEAD` that a database lacks."""
+    """Run the migrations up to `HEAD` that were not yet run."""
     from alembic import command
     from alembic.config import Config
 
@@ -685,7 +685,10 @@ def _writable_uri(path: Path, *, create: bool) -> str:
 
 
 def _reading_uri(path: Path) -> str:
-    """SQLite's shared memory cannot be made there; unmerged changes need that of whoever wrote."""
+    """Return the URI for read-only media, where SQLite cannot create its shared memory.
+
+    Changes in the write-ahead log can be read only through the shared memory of their writer.
+    """
     changes, shared = (path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))
     try:
         _refuse_other(path)
@@ -703,7 +706,7 @@ def _reading_uri(path: Path) -> str:
 
 
 def _refuse_other(path: Path) -> None:
-    """Look at a file before SQLite does, which would make one and takes a byte for an empty one."""
+    """Refuse a missing, empty or foreign file, before SQLite creates or initialises it."""
     if not path.exists() or not path.stat().st_size:
         raise NotFound(f"The control plane's database {path} is not there.")
     with path.open("rb") as file:
@@ -718,7 +721,7 @@ def _damaged(path: Path | None, reason: str) -> Unavailable:
 
 
 def _database_errors() -> tuple[type[Exception], ...]:
-    """The errors of what is loaded; what is not has raised none."""
+    """The error classes of the loaded database modules; others cannot have raised one."""
     errors: list[type[Exception]] = [sqlite3.Error]
     for module, name in (("sqlalchemy.exc", "SQLAlchemyError"), ("psycopg", "Error")):
         if loaded := sys.modules.get(module):
@@ -727,7 +730,7 @@ def _database_errors() -> tuple[type[Exception], ...]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another of its name; None where there is none."""
+    """Return device and inode, which identify a file; None where it is missing."""
     try:
         status = path.stat()
     except OSError:

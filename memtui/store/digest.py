@@ -1,8 +1,8 @@
 """The digest that chains a company's operations, so that an auditor can prove none was altered.
 
-It is of a document that holds no text which somebody worded: in the place of each such value stands
-its commitment, so that the value can be erased and the chain still be proved. `docs/audit.md` has
-the document and the bytes that are hashed.
+The hashed document holds no free text: each such value is replaced by its commitment, so that the
+value can be erased and the chain still be proved. `docs/audit.md` describes the document and the
+bytes that are hashed.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ SUBJECT = "scope.subject_id"
 """The field whose salt is the company's, so that operations of one subject can be counted."""
 
 CONTROL = frozenset({OperationType.SEAL, OperationType.PURGE, OperationType.REPAIR})
-"""What memtui does to the log itself; an auditor reads their requests' members `PROOFS`."""
+"""Operations on the log itself; an auditor reads the members `PROOFS` of their requests."""
 
 PROOFS = frozenset({"erased", "segments"})
-"""In clear: they hold numbers, paths of fields and SHA-256 of files."""
+"""Stored in clear: they hold numbers, paths of fields and SHA-256 of files."""
 
 SOURCE_COMMITTED = ("activity_id", "comment_id", "document_key", "external_ref")
 
@@ -48,10 +48,10 @@ _NOT_COMMITTED = frozenset(
     """.split()  # noqa: SIM905
 )
 COMMITTED = tuple(name for name in OWN_FIELDS if name not in _NOT_COMMITTED)
-"""The fields that stand in the document by their commitment alone; of a request its members do."""
+"""Fields that the document holds only as commitments; a request is committed by member."""
 
-# What an operation's document holds must never change: names and words are only ever added for
-# operations that no log has yet, and a name that is missing here is committed with the rest.
+# The document of a logged operation must never change: a name or word may be added only if no log
+# has it yet. Members with other names are committed together (see `_split`).
 _NAMES = frozenset(
     """
     acts_for add_binding add_company add_rule add_token added as_of at_least attributes author
@@ -83,23 +83,23 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 
 
 def canonical(document: object) -> str:
-    """Return the one JSON text of a document: keys sorted, no spaces, ASCII only."""
+    """Return the canonical JSON of a document: keys sorted, no spaces, ASCII only."""
     return _ENCODER.encode(document)
 
 
 def commitment(path: str, salt: bytes, value: str) -> str:
-    """Return the SHA-256, in hex, that stands for a value: `value` is its canonical JSON text."""
+    """Return the commitment of a value, SHA-256 in hex; `value` is its canonical JSON text."""
     return sha256(b"%b\0%b%b" % (path.encode(), salt, value.encode())).hexdigest()
 
 
 def withhold(path: str, value: object) -> tuple[Absent, str]:
-    """Return what stands in the place of a value that the log never holds, and its salt in hex."""
+    """Return the commitment of a value that the log must not hold, and its salt in hex."""
     salt = urandom(SALT_BYTES)
     return Absent(commitment=commitment(path, salt, canonical(value)), withheld=True), salt.hex()
 
 
 def is_value_of(one: OperationDraft, path: str, value: object) -> bool:
-    """Tell whether a value is the one that was withheld; never where its salt was erased."""
+    """Whether a value is the withheld one; false where its salt was erased."""
     gone, salt = one.absent.get(path), one.salts.get(path)
     if gone is None or salt is None:
         return False
@@ -107,17 +107,17 @@ def is_value_of(one: OperationDraft, path: str, value: object) -> bool:
 
 
 def field_salt(salt: bytes, path: str) -> bytes:
-    """Return the salt of one field of an operation, out of the operation's own."""
+    """Return the salt of one field, derived from the operation's salt."""
     return sha256(salt + path.encode()).digest()[:SALT_BYTES]
 
 
 def salt_of(
     one: OperationDraft, path: str, value: str, salt: bytes | None, company: bytes
 ) -> bytes:
-    """Return the salt that a field's value is committed with; empty where it is gone.
+    """Return the salt of a field's commitment; empty where it was erased.
 
-    A subject's is out of the company's and the subject, so that nobody who is given it can try
-    other names with it.
+    A subject's salt is derived from the company's salt and the subject, so that whoever receives it
+    cannot test other names with it.
     """
     if path == SUBJECT:
         return field_salt(company, value)
@@ -127,13 +127,13 @@ def salt_of(
 
 
 def committed_subject(subject_id: str, company: bytes) -> str:
-    """Return what stands for a subject's id where that was erased, by the company's salt."""
+    """Return the commitment that replaces an erased subject id, made with the company's salt."""
     value = _quoted(subject_id)
     return commitment(SUBJECT, field_salt(company, value), value)
 
 
 def fields(one: OperationDraft) -> list[tuple[str, str]]:
-    """Return path and canonical JSON text of each value that the document has a commitment of."""
+    """Return path and canonical JSON text of each value that the document commits to."""
     return _fields(one, _split(one)[1])
 
 
@@ -161,7 +161,7 @@ def _fields(one: OperationDraft, asked: list[tuple[str, str]]) -> list[tuple[str
 
 
 def _split(one: OperationDraft) -> tuple[Json, list[tuple[str, str]]]:
-    """Return the members of a request that stand in clear, and the fields of the others."""
+    """Return the request's members to store in clear, and path and JSON text of the others."""
     if not one.request:
         return {}, []
     clear, found, rest = {}, [], {}
@@ -178,7 +178,7 @@ def _split(one: OperationDraft) -> tuple[Json, list[tuple[str, str]]]:
             found.append((f"request.{name}", canonical(value)))
     if rest:
         found.append(("request", canonical(rest)))
-    if one.absent:  # null in the place of a value that is gone
+    if one.absent:  # an erased member is null and would pass for a clear one
         clear = {
             name: value for name, value in clear.items() if f"request.{name}" not in one.absent
         }
@@ -186,12 +186,12 @@ def _split(one: OperationDraft) -> tuple[Json, list[tuple[str, str]]]:
 
 
 def is_own(kind: OperationType, name: str) -> bool:
-    """Whether a member's name is memtui's own; the others are committed together, names and all."""
+    """Whether memtui defines a member's name; others are committed together with their names."""
     return name in _NAMES or (name in PROOFS and kind in CONTROL)
 
 
 def _is_clear(name: str, value: object) -> bool:
-    """Whether a member of a request, of a name of ours, tells nothing that somebody worded."""
+    """Whether a request's member, of a name that memtui defines, holds no free text."""
     if isinstance(value, str):
         return value in _WORDS.get(name, ())
     return isinstance(value, _PLAIN) or not value or name in PROOFS
@@ -206,7 +206,7 @@ def _commitments(
     one: OperationDraft, there: list[tuple[str, str]], salt: bytes | None, company: bytes
 ) -> dict[str, str]:
     absent = one.absent
-    if salt is not None and not absent:  # as nearly all are: the same without calls
+    if salt is not None and not absent:  # nearly always: the code below, inlined for speed
         found = {}
         for path, value in there:
             name, text = path.encode(), value.encode()
@@ -225,13 +225,13 @@ def _commitments(
 def document_of(
     one: OperationDraft, *, seq: int, previous_digest: str, salt: bytes | None, company: bytes
 ) -> str:
-    """Return the canonical text of an operation's document in its place in the chain.
+    """Return the canonical text of an operation's document at its place in the chain.
 
     Args:
         one: The operation.
         seq: Its number.
         previous_digest: The digest of the operation before it.
-        salt: Its own salt; None once a field of it was erased.
+        salt: Its salt; None once one of its fields was erased.
         company: The company's salt, for subjects.
     """
     clear, asked = _split(one)
@@ -265,10 +265,10 @@ def digest_of(
 
 
 def is_intact(operation: Operation, company: bytes = b"") -> bool:
-    """Tell whether an operation still is what its digest was made of.
+    """Whether an operation still matches its digest.
 
     Args:
-        operation: As it was read.
+        operation: As read from the log.
         company: The company's salt; an operation about no subject needs none.
     """
     return not _holds_what_is_absent(operation) and operation.digest == digest_of(
@@ -281,7 +281,7 @@ def is_intact(operation: Operation, company: bytes = b"") -> bool:
 
 
 def _holds_what_is_absent(operation: Operation) -> bool:
-    """Whether a value stands where its field says that there is none."""
+    """Whether a field that is marked absent has a value."""
     absent = operation.absent
     return bool(absent) and any(
         path in absent and value not in blank(path, absent[path].commitment)
@@ -290,9 +290,9 @@ def _holds_what_is_absent(operation: Operation) -> bool:
 
 
 def blank(path: str, committed: str) -> tuple[str, ...]:
-    """Return the JSON texts that may stand in the place of an absent value; other places are empty.
+    """Return the JSON texts that may replace an absent value; elsewhere the value is left out.
 
-    A subject has its commitment as its name, a record no id, an element of a list is null.
+    A subject id is replaced by its commitment, a record id by "", a request's member by null.
     """
     if path == SUBJECT:
         return (_quoted(committed),)
@@ -301,8 +301,8 @@ def blank(path: str, committed: str) -> tuple[str, ...]:
     return ("null",) if path.startswith("request.") else ()
 
 
-# What follows writes the members of `document_of` one by one: every operation is hashed as it is
-# appended, and this takes half the time of an encoder.
+# These write the members of `document_of` one by one: every operation is hashed when it is
+# appended, and this takes half the time of a JSON encoder.
 
 
 def _handle(handle: OperationHandle) -> str:
@@ -350,8 +350,8 @@ def _number(value: float | None) -> str:
 
 
 def _plain(value: Json) -> Json:
-    """Return a JSON value as JSON has it: enumerations are texts, what is not a number is null."""
+    """Return a value as plain JSON: enumerations become texts, NaN and infinities null."""
     try:
         return to_jsonable_python(value, inf_nan_mode="null")  # type: ignore[no-any-return]
-    except UnicodeEncodeError:  # pydantic knows no key with half of a surrogate pair
+    except UnicodeEncodeError:  # pydantic rejects a key with half of a surrogate pair
         return json.loads(canonical(value), parse_constant=lambda _: None)  # type: ignore[no-any-return]

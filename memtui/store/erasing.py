@@ -1,12 +1,12 @@
-"""Values taken out of the log and the undo journal, and the proof that nothing else was.
+"""Erases values from the log and the undo journal, and proves that nothing else was removed.
 
 An erased value leaves its commitment behind, so the digest of its operation still holds. An
-operation of type `purge` in the same chain says which values of which operations it erased; a
-value that is absent and that no such operation names was removed by somebody else.
+operation of type `purge` in the same chain lists the values that it erased, by operation; an absent
+value that no purge lists was removed by somebody else.
 
-A purge erases what somebody worded about records, a subject or a project, or before a moment. What
-lives stays, with its id; so do settings, and the structure of the log: who did what, when, at what
-cost.
+A purge erases free text about records, a subject or a project, or from before a moment. Living
+records stay, with their ids; so do settings, and the structure of the log: who did what, when, at
+what cost.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ from memtui.store.tables import (
 )
 
 TABLES = (OPERATIONS.name, JOURNAL.name, PENDING.name)
-"""Where the database has what records say."""
+"""The tables that hold content of records."""
 
 IRREVERSIBLE = "What a purge erased is nowhere any more."
-"""Why no purge can be taken back."""
+"""Why no purge can be undone."""
 
 SHORTEST = 12
-"""Characters of a text by which alone something is taken to repeat it."""
+"""Characters a text needs so that another value that contains it counts as a repetition."""
 
 _PAGE = 1_000
 _MOST_CONDITIONS = 60
@@ -67,7 +67,7 @@ _WORD = re.compile(r"\w+")
 _KEPT = frozenset(
     {OperationType.CONFIGURE, OperationType.SEAL, OperationType.PURGE, OperationType.NAMESPACES}
 )
-"""Types that hold settings and proofs, no memories: only their errors may name one."""
+"""Types that hold settings and proofs, no memories; only their error messages may quote one."""
 _STRUCTURE = frozenset(
     {
         "binding_reason",
@@ -76,7 +76,7 @@ _STRUCTURE = frozenset(
     }
 )
 _REFERENCES = frozenset({"source.activity_id", "source.comment_id"})
-"""Structure too, but of a subject's own: there they may bear its name."""
+"""Structure too, except in operations of an erased subject, whose name they may contain."""
 _ID = re.compile(r"handles\.\d+\.provider_record_id|request\.record_ids?(\.\d+)?")
 _NOWHERE = re.compile(r"(?!)")
 _PLACE = re.compile(r"\.\d+(?=\.|$)")
@@ -86,8 +86,8 @@ def erased(operation: Operation, paths: Collection[str], company: bytes) -> Oper
     """Return the operation without the values of some fields, ready to be stored in its place.
 
     Args:
-        operation: As the log has it.
-        paths: The fields, each by its path or with `*` for every number in it.
+        operation: As read from the log.
+        paths: Paths of the fields; `*` in a path stands for any number.
         company: The company's salt.
     """
     there = {path: value for path, value in fields(operation) if path not in operation.absent}
@@ -108,14 +108,14 @@ def erased(operation: Operation, paths: Collection[str], company: bytes) -> Oper
 
 
 def covers(paths: Collection[str], path: str) -> bool:
-    """Whether a field is among those that are named, by itself or with `*` for its numbers."""
+    """Whether `paths` has a field's path, as it is or with `*` for its numbers."""
     return path in paths or _PLACE.sub(".*", path) in paths
 
 
 def _emptied(
     operation: Operation, gone: Collection[str], committed: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the members of an operation that change when values go."""
+    """Return the fields of an operation that change when values are erased."""
     scope, source = operation.scope, operation.source
     if SUBJECT in gone:
         scope = scope.model_copy(update={"subject_id": committed[SUBJECT]})
@@ -143,7 +143,7 @@ def _emptied(
 
 
 def _without(operation: Operation, gone: Collection[str]) -> Json:
-    """Return the request with null in the place of what goes, and without names of others."""
+    """Return the request with null for erased members; members not memtui's own are dropped."""
     kept: Json = {}
     for name, value in operation.request.items():
         path = f"request.{name}"
@@ -166,16 +166,16 @@ def erase_fields(
 ) -> dict[int, tuple[str, ...]]:
     """Erase values of operations in the database, in the caller's write transaction.
 
-    The caller appends an operation of type `purge` with `purge_request` of what is returned in the
-    same transaction, and holds the archive's folder, so that nothing is sealed meanwhile.
+    In the same transaction the caller appends an operation of type `purge` whose request is
+    `purge_request` of the result. It locks the archive's folder, so that nothing is sealed then.
 
     Args:
         connection: With a write transaction.
-        company_id: Whose operations.
-        fields_of: The paths to erase by `seq`, as in `erased`; `*` stands for any number in one.
+        company_id: The operations' company.
+        fields_of: The paths to erase, by `seq`; `*` in a path stands for any number.
 
     Returns:
-        The paths that had a value and have none now, by `seq`.
+        The paths that lost their value or their salt, by `seq`.
     """
     company = company_salt(connection, company_id)
     done: dict[int, tuple[str, ...]] = {}
@@ -212,7 +212,7 @@ def row_of(operation: Operation) -> dict[str, Any]:
 
 
 def newly_absent(before: Operation, after: Operation) -> tuple[str, ...]:
-    """Return the fields that went, or whose salt did, in order."""
+    """Return the fields that lost their value or their salt, sorted."""
     unsalted = before.absent.keys() & before.salts.keys() - after.salts.keys()
     return tuple(sorted((after.absent.keys() - before.absent.keys()) | unsalted))
 
@@ -240,9 +240,9 @@ def purge_request(
 
 
 def purged(operation: Operation) -> Iterator[tuple[range, frozenset[str]]]:
-    """Yield the numbers and fields that a purge says it erased; all are older than itself.
+    """Yield the operation numbers and fields that a purge lists as erased; all precede it.
 
-    Or that a repair says it found erased, where the purge itself was lost.
+    A repair lists those that it found erased where the purge itself was lost.
     """
     if operation.operation_type in {OperationType.PURGE, OperationType.REPAIR}:
         for part in operation.request.get("erased", ()):
@@ -264,20 +264,20 @@ def _ranges(seqs: Sequence[int]) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Aim:
-    """What is to be erased: what is about the records, or of the subject, the project, the time."""
+    """What to erase: values about some records, of a subject or a project, or before a moment."""
 
     company_id: str
     subject_id: str | None = None
     project_id: str | None = None
     before: datetime | None = None
     gone: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Ids of records that are gone, by binding."""
+    """Ids of deleted records, by binding."""
     living: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Ids of records that stay, by binding: what was said of them goes, their ids do not."""
+    """Ids of records that stay, by binding: texts about them are erased, their ids are not."""
     texts: frozenset[str] = frozenset()
-    """What the gone records said, in every version that is known."""
+    """The texts of the deleted records, in every known version."""
     pending: frozenset[str] = frozenset()
-    """Operations that asked for what waits, or waited, for review and is of these records."""
+    """Operations that requested pending or decided changes of these records."""
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -286,18 +286,18 @@ class Aim:
 
     @cached_property
     def telling(self) -> tuple[str, ...]:
-        """The texts and ids that no other operation has by chance, the longest first."""
+        """Texts and ids too long to recur by chance (`SHORTEST`), the longest first."""
         ids = {one for known in self.gone.values() for one in known}
         return tuple(sorted({t for t in self.texts | ids if len(t) >= SHORTEST}, key=len))[::-1]
 
     @cached_property
     def written(self) -> tuple[str, ...]:
-        """The same as canonical JSON has them inside of a text."""
+        """`telling`, escaped as in a string of canonical JSON."""
         return tuple(canonical(text)[1:-1] for text in self.telling)
 
     @cached_property
     def _subject(self) -> re.Pattern[str]:
-        """The subject as a filter or a quoted value has it, in JSON too."""
+        """Matches the subject's id in a filter (`subject:`, `user:`) or in quotes, in JSON too."""
         if self.subject_id is None:
             return _NOWHERE
         written = canonical(self.subject_id)[1:-1]
@@ -307,26 +307,26 @@ class Aim:
 
     @cached_property
     def _forms(self) -> tuple[str, ...]:
-        """The telling texts as they are, and as JSON of either sort has them."""
+        """`telling` as it is, and escaped as in ASCII and in Unicode JSON."""
         unicode = (json.dumps(text, ensure_ascii=False)[1:-1] for text in self.telling)
         return tuple(dict.fromkeys((*self.telling, *self.written, *unicode)))
 
     def says(self, text: str) -> bool:
-        """Whether a text, or JSON, holds one of the gone records' or names the subject."""
+        """Whether a text or JSON contains one of `telling` or names the subject."""
         return any(one in text for one in self._forms) or bool(self._subject.search(text))
 
     def says_written(self, value: str) -> bool:
-        """The same of the canonical JSON of a value."""
+        """As `says`, for canonical JSON."""
         return any(one in value for one in self.written) or bool(self._subject.search(value))
 
     def names(self, binding_key: str | None, record_id: str) -> bool:
-        """Whether a record is one of those that it is about."""
+        """Whether the aim has this record, deleted or living."""
         key = binding_key or ""
         known = self.gone.get(key, frozenset()) | self.living.get(key, frozenset())
         return record_id in known
 
     def is_of(self, scope: Scope) -> bool:
-        """Whether a scope is that of the subject or the project."""
+        """Whether a scope is of the aim's subject or, without one, its project."""
         if self.subject_id is not None:
             return scope.subject_id == self.subject_id
         return self.project_id is not None and scope.project_id == self.project_id
@@ -355,7 +355,7 @@ def doomed(operation: Operation, aim: Aim) -> tuple[str, ...]:
         asked = operation.request.get("record_id")
         asks_for = isinstance(asked, str) and aim.names(own, asked)
         whole = whole or (not here and not others and asks_for)
-    # What another record says stays, and be it the same: it is that record's.
+    # Equal text of another record stays: it belongs to that record.
     is_others = operation.operation_type.mutates and bool(operation.handles) and not whole
     is_subjects = whole and aim.subject_id is not None
     stays = operation.absent.keys() | (_STRUCTURE if is_subjects else _STRUCTURE | _REFERENCES)
@@ -378,7 +378,7 @@ def doomed(operation: Operation, aim: Aim) -> tuple[str, ...]:
 
 
 def _is_gone(operation: Operation, path: str, written: str, aim: Aim) -> bool:
-    """Whether an id is that of a record that is gone."""
+    """Whether an id is that of a deleted record."""
     key = operation.binding_key or ""
     if path.startswith("handles."):
         rank = int(path.split(".")[1])
@@ -387,10 +387,10 @@ def _is_gone(operation: Operation, path: str, written: str, aim: Aim) -> bool:
 
 
 def _repeats(operation: Operation, path: str, aim: Aim) -> bool:
-    """Whether a field of an operation that gave the record to somebody says something of it.
+    """Whether a field of an operation that returned the record may repeat its content.
 
-    The text of a context does. A query or a prompt does that has a longer word of the record, or no
-    other words.
+    The text of a context does. A query or prompt does if it shares a word of at least `_LONG`
+    characters with the records, or has no other words.
     """
     if path == "request.text":
         return operation.operation_type is OperationType.CONTEXT
@@ -406,7 +406,7 @@ def _words(text: str) -> list[str]:
 
 
 def operations(connection: DatabaseConnection, aim: Aim, *, above: int) -> Iterator[Operation]:
-    """Return the operations in the tables above a `seq` that a purge may be about, oldest first."""
+    """Yield the hot operations above a `seq` that a purge may concern, the oldest first."""
     company, seq = OPERATIONS.c.company_id == aim.company_id, OPERATIONS.c.seq
     while True:
         page = connection.execute(
@@ -421,7 +421,7 @@ def operations(connection: DatabaseConnection, aim: Aim, *, above: int) -> Itera
 
 
 def _may_be(aim: Aim) -> ColumnElement[bool]:
-    """What lets through all that `doomed` names a field of, and some more."""
+    """Condition for all operations in which `doomed` may find a field, and some more."""
     columns = OPERATIONS.c
     ids = sorted({one for known in (*aim.gone.values(), *aim.living.values()) for one in known})
     conditions: list[ColumnElement[bool]] = [false()]
@@ -457,11 +457,11 @@ class JournalStep(NamedTuple):
     record_id: str
     snapshots: tuple[Snapshot, ...]
     pending_id: str = ""
-    """What somebody decided on, where it is that."""
+    """The pending change that was decided on, if the row is about one."""
 
 
 def steps(connection: DatabaseConnection, aim: Aim) -> Iterator[JournalStep]:
-    """Return what the undo journal holds that a purge is about and that is not erased yet."""
+    """Yield the rows of the undo journal that a purge concerns and that are not erased yet."""
     columns = JOURNAL.c
     rows = connection.execute(
         select(JOURNAL)
@@ -469,7 +469,7 @@ def steps(connection: DatabaseConnection, aim: Aim) -> Iterator[JournalStep]:
         .order_by(columns.operation_id, columns.ordinal)
     )
     about = ""
-    """The operation whose records it is about: what was decided with them stands behind them."""
+    """The last operation with such records; the row of its decision follows theirs."""
     for row in rows:
         if aim.before is not None and row.started_at >= aim.before:
             continue
@@ -497,14 +497,14 @@ def steps(connection: DatabaseConnection, aim: Aim) -> Iterator[JournalStep]:
 
 
 def _decided(before: Json) -> PendingRow | None:
-    """Return what waited for review, out of a step that says that somebody decided on it."""
+    """Return the pending change from a journal row that records a decision on it; else None."""
     change = before.get("changed") or {}
     kept = change.get("before") or change.get("after")
     return PendingRow(**kept) if change.get("setting") == HELD_CHANGE and kept else None
 
 
 def is_about(row: PendingRow, aim: Aim) -> bool:
-    """Whether a purge is about what waits, or waited, for review."""
+    """Whether a purge concerns a pending or decided change."""
     ids = [one["handle"]["provider_record_id"] for one in row.base]
     return (
         row.pending_id in aim.pending
@@ -515,7 +515,7 @@ def is_about(row: PendingRow, aim: Aim) -> bool:
 
 
 def pending_about(connection: DatabaseConnection, aim: Aim) -> list[PendingRow]:
-    """Return what waits for review that a purge is about."""
+    """Return the pending changes that a purge concerns."""
     return [
         row
         for row in pending.waiting(connection, aim.company_id)
@@ -524,9 +524,9 @@ def pending_about(connection: DatabaseConnection, aim: Aim) -> list[PendingRow]:
 
 
 def said_by_others(connection: DatabaseConnection, aim: Aim, texts: Sequence[str]) -> set[str]:
-    """Return those of some texts that another record says or said, by the undo journal.
+    """Return those of `texts` that another record has or had, by the undo journal.
 
-    One of another company too, as all have one database, and what waits for review.
+    Records of other companies count too, as they share the database, and so do pending changes.
     """
     columns, own = JOURNAL.c, aim.company_id
     rows = connection.execute(
@@ -553,13 +553,13 @@ def said_by_others(connection: DatabaseConnection, aim: Aim, texts: Sequence[str
 def erase_steps(
     connection: DatabaseConnection, aim: Aim, found: Sequence[JournalStep], by: str
 ) -> None:
-    """Take states and the ids of gone records out of the journal; that it was changed stays.
+    """Erase states and the ids of deleted records from the journal; the rows themselves stay.
 
     Args:
         connection: With a write transaction.
-        aim: What is erased.
+        aim: What to erase.
         found: What `steps` returned.
-        by: The operation that erases them.
+        by: The id of the operation that erases them.
     """
     columns = JOURNAL.c
     company = columns.company_id == aim.company_id
@@ -588,7 +588,7 @@ def erase_steps(
 
 
 def forgotten(connection: DatabaseConnection, company_id: str) -> dict[str, set[str]]:
-    """Return the ids of the records that were last seen to be gone, by binding."""
+    """Return by binding the ids of the records whose last successful change deleted them."""
     columns = JOURNAL.c
     rows = connection.execute(
         select(columns.binding_key, columns.provider_record_id, columns.after)
@@ -611,11 +611,11 @@ def forgotten(connection: DatabaseConnection, company_id: str) -> dict[str, set[
 
 
 def names(connection: DatabaseConnection, aim: Aim, *, drop: bool = False) -> tuple[int, int]:
-    """Return how many links between ids, and ids kept beside the providers, name gone records.
+    """Return how many id links, and how many other ids in memtui's tables, name deleted records.
 
-    Those are ids of the served plugin, and of records that two bindings keep in sync. With `drop`
-    they are deleted. Of what is in sync stays that there was such a record, so that the next sync
-    takes the other side's for one to be deleted, and not for a new one.
+    The other ids are those of the served plugin and of pairs of records in sync. With `drop` they
+    are deleted. A pair in sync only loses the id, so that the next sync deletes the other side's
+    record and does not take it for a new one.
     """
     found = [0, 0]
     for key, known in aim.gone.items():

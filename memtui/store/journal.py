@@ -1,7 +1,7 @@
 """The undo journal: each record and setting before and after every change.
 
-A change that cannot be taken back leaves a row too, so that undoing never reaches past it. Beside
-it stand the ids under which records came back.
+An irreversible change leaves a row too, so that undoing never reaches past it. A second table links
+the ids that records had before an undo to those under which they came back.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from memtui.store.operation import Operation, OperationDraft, as_member
 from memtui.store.settings import PENDING, SettingChange
 
 SETTINGS = ""
-"""What stands for settings where others have the id of a record."""
+"""In place of a record id: the row is a change of settings."""
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class OutcomeCheck(Model):
-    """What a check found of an operation of unknown outcome."""
+    """The logged result of checking an operation of unknown outcome."""
 
     check_id: str
     """The operation that found it."""
     happened: bool | None
-    """None: the provider does not show it."""
+    """None: the provider does not show whether it happened."""
     told: str
-    """The same as a sentence."""
+    """The result as a sentence."""
 
 
 class OutcomeFinding(NamedTuple):
-    """What is found of an operation of unknown outcome."""
+    """The result of checking an operation of unknown outcome, to be logged."""
 
     checked: Operation
     happened: bool | None
     told: str
     steps: Sequence[Step]
-    """What it changed, before and after."""
+    """The records that it changed, before and after."""
 
 
 class Undoable(NamedTuple):
-    """A change that was not taken back."""
+    """A change that was not undone."""
 
     operation_id: str
     status: OperationStatus
-    """`OK`, or `UNKNOWN` where nobody saw its end."""
+    """`OK`, or `UNKNOWN` where its outcome is not known."""
     changed: int
-    """How many records or settings it changed; 0 where that cannot be taken back."""
+    """How many records or settings it changed; 0 where it is irreversible."""
     irreversible: str | None
-    """Why it cannot be taken back; None: it can."""
+    """Why it cannot be undone; None: it can."""
 
 
 def record_settings(
@@ -64,14 +64,14 @@ def record_settings(
     *,
     behind: int = 0,
 ) -> None:
-    """Keep each setting before and after, in order.
+    """Write each setting before and after to the journal, in order.
 
     Args:
         connection: With a write transaction.
-        operation: What changed them.
-        seq: Its own.
+        operation: The operation that changed them.
+        seq: The operation's number.
         changed: The settings.
-        behind: How many records stand before them in the journal.
+        behind: How many rows of records the operation has in the journal before them.
     """
     rows = [(SETTINGS, {"changed": _json(change)}, None) for change in changed]
     keep(connection, operation, seq, rows, first=behind)
@@ -80,16 +80,16 @@ def record_settings(
 def record_irreversible(
     connection: DatabaseConnection, operation: OperationDraft, seq: int, why: str
 ) -> None:
-    """Keep that an operation changed something that cannot be taken back, and why."""
+    """Write to the journal that an operation made an irreversible change, and why."""
     keep(connection, operation, seq, [(SETTINGS, {"irreversible": why}, None)])
 
 
 def settle(
     connection: DatabaseConnection, check: OperationDraft, seq: int, finding: OutcomeFinding
 ) -> None:
-    """Keep what a check found, and make what it checked what it is known to be now.
+    """Log the result of a check, and rewrite the checked operation's journal rows to match.
 
-    `seq` is the check's. What happened can be taken back from now on.
+    `seq` is the check's. An operation that proved to have happened can be undone from now on.
     """
     asked = finding.checked
     told = check.model_copy(update={"undoes": asked.operation_id})
@@ -109,7 +109,7 @@ def settle(
 def _of_review(
     connection: DatabaseConnection, asked: Operation, *, happened: bool
 ) -> list[SettingChange]:
-    """Let what waited for review go where it was accepted, and wait where it was not."""
+    """Remove the decided pending change if the operation happened, else let it wait again."""
     company_id = asked.scope.company_id
     row = pending.decided_by(connection, company_id, asked.operation_id)
     if row is not None and happened:
@@ -129,7 +129,7 @@ def found_of(
     operation_id: str,
     until: datetime | None = None,
 ) -> OutcomeCheck | None:
-    """Return what was last found, up to a moment if one is given, of one of unknown outcome."""
+    """Return the last result of checking an operation, up to a moment if one is given."""
     for check_id, at, kept in compiled.FINDINGS.rows(
         connection, company_id=company_id, undoes=operation_id
     ):
@@ -139,18 +139,18 @@ def found_of(
 
 
 def steps(connection: DatabaseConnection, company_id: str, operation_id: str) -> list[Step]:
-    """Return each record before and after an operation, in the order they were changed."""
+    """Return each record before and after an operation, in the order of the changes."""
     rows = _kept_by(connection, company_id, operation_id)
     return [_step(before, after) for before, after in rows if "handle" in before]
 
 
 def record_steps(connection: DatabaseConnection, operation: Operation) -> list[Step]:
-    """Return each record before and after an operation, one that got another id by it once."""
+    """Return each record before and after an operation, as one step even if its id changed."""
     company_id, operation_id = operation.scope.company_id, operation.operation_id
     found = [
         (before, after)
         for before, after in steps(connection, company_id, operation_id)
-        # An id that a record did not come back under was not there before or after.
+        # Left out: ids that were absent before and after, as an undo restored them under another.
         if before.record or after is None or after.record
     ]
     if (pair := exchanged(operation.operation_type, found)) is None:
@@ -160,16 +160,16 @@ def record_steps(connection: DatabaseConnection, operation: Operation) -> list[S
 
 
 def steps_left(connection: DatabaseConnection, operation: Operation) -> list[Step]:
-    """Return what `record_steps` does, but of one taken back in part what is still in force."""
+    """Return `record_steps` still in force, if the operation was partly undone; else all."""
     found = record_steps(connection, operation)
     left = in_force(connection, operation.scope.company_id, operation.operation_id)
     return [one for one in found if one[0].handle.provider_record_id in left] or found
 
 
 def exchanged(operation_type: OperationType, found: Sequence[Step]) -> tuple[Step, Step] | None:
-    """Return the steps of the id that a record gave up in a correction, and of its new one.
+    """Return the step of the id that a record lost in a correction, and the step of its new id.
 
-    None: its id stayed, or it was no correction and nothing that takes one back.
+    None: its id stayed, or the operation is neither a correction nor an undo.
     """
     gone = [one for one in found if one[0].record and one[1] and not one[1].record]
     new = [one for one in found if one[1] and one[1].record and not one[0].record]
@@ -190,10 +190,7 @@ def settings_changed(
 def binding_changes(
     connection: DatabaseConnection, company_id: str, key: str, since: int
 ) -> list[SettingChange]:
-    """Return each change of the binding under a key that came after an operation, in order.
-
-    `since` is the operation's `seq`.
-    """
+    """Return the changes of the binding with this key after operation number `since`, in order."""
     rows = compiled.SETTINGS_SINCE.rows(connection, company_id=company_id, seq=since)
     changes = [before["changed"] for (before,) in rows if "changed" in before]
     return [
@@ -227,7 +224,7 @@ def changes_of_record(
 def stored_by(
     connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str
 ) -> str | None:
-    """Return the last operation that stored a record where there was none, an undo left out."""
+    """Return the last operation, other than an undo, that created a record."""
     rows = compiled.STEPS_OF_RECORD.rows(
         connection, company_id=company_id, binding_key=binding_key, provider_record_id=record_id
     )
@@ -238,7 +235,7 @@ def stored_by(
 def changed_since(
     connection: DatabaseConnection, company_id: str, binding_key: str, since: int
 ) -> dict[str, str]:
-    """Return by record id which operation changed a binding's records after the one numbered so."""
+    """Return, by record id, the operation that changed it after operation number `since`."""
     place = {"company_id": company_id, "binding_key": binding_key}
     return dict(compiled.CHANGED_SINCE.rows(connection, **place, seq=since))
 
@@ -246,9 +243,9 @@ def changed_since(
 def led_back(
     connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str
 ) -> list[tuple[Record, Record]]:
-    """Return what each change of a record that was undone had found, and what undoing made of it.
+    """Return, for each undone change of a record, the record before it and after the undo.
 
-    Both say the same, but a provider that makes a new revision each time has two for it.
+    Both have the same content; a provider that counts revisions has two revisions of it.
     """
     told: dict[str, tuple[str | None, Record | None, Record | None]] = {}
     for one in ids_of(connection, company_id, binding_key, record_id):
@@ -265,18 +262,18 @@ def led_back(
 
 
 class Then(NamedTuple):
-    """A record that was changed after a moment, as it was at the moment."""
+    """The state at a moment of a record that was changed later."""
 
     record: Record | None
-    """None: it was not there."""
+    """None: it did not exist."""
     taken_back: bool
-    """A change that it had by then was taken back later: a provider's own past may lack it."""
+    """A change before the moment was undone later, so the provider's history may lack it."""
 
 
 def states_at(
     connection: DatabaseConnection, company_id: str, binding_key: str, moment: datetime
 ) -> dict[str, Then]:
-    """Return the records of a binding that were changed after a moment, as they were, by id."""
+    """Return by id the state at a moment of a binding's records that were changed after it."""
     rows = list(
         compiled.STEPS_SINCE.rows(
             connection, company_id=company_id, binding_key=binding_key, since=moment
@@ -296,7 +293,7 @@ def states_at(
 
 
 class StepSince(NamedTuple):
-    """What an operation did to a record, without what the record said."""
+    """A change of a record, without the record's content."""
 
     record_id: str
     operation_id: str
@@ -306,15 +303,15 @@ class StepSince(NamedTuple):
     was_there: bool
     is_there: bool
     taken_back: bool
-    """It took a change back, or was taken back later."""
+    """It is an undo, or was undone later."""
 
 
 def next_state(
     connection: DatabaseConnection, operation: Operation, record_id: str
 ) -> tuple[bool, Snapshot | None]:
-    """Return whether another change of a record came after an operation, and what that found.
+    """Return whether an operation was followed by another change of a record, and the state then.
 
-    What it found is None where that was erased, or where it may have come while the operation ran.
+    The state is None where it was erased, or where that change may have come during the operation.
     """
     rows = compiled.NEXT_STEP.rows(
         connection,
@@ -332,7 +329,7 @@ def next_state(
 
 
 def texts_since(connection: DatabaseConnection, operation: Operation) -> list[str]:
-    """Return what records of its binding held until something changed them after an operation."""
+    """Return the texts that later changes replaced in records of an operation's binding."""
     rows = compiled.STEPS_SINCE.rows(
         connection,
         company_id=operation.scope.company_id,
@@ -346,7 +343,7 @@ def texts_since(connection: DatabaseConnection, operation: Operation) -> list[st
 def steps_since(
     connection: DatabaseConnection, company_id: str, binding_key: str, since: datetime
 ) -> list[StepSince]:
-    """Return what was done to the records of a binding after a moment, the oldest first."""
+    """Return the changes of a binding's records after a moment, the oldest first."""
     rows = list(
         compiled.STEPS_SINCE.rows(
             connection, company_id=company_id, binding_key=binding_key, since=since
@@ -366,9 +363,9 @@ def steps_since(
 def earlier_facts(
     connection: DatabaseConnection, company_id: str, binding_key: str, until: datetime | None
 ) -> list[Record]:
-    """Return what the facts of a binding said before each change that memtui made to them.
+    """Return the earlier versions of a binding's facts that memtui replaced or deleted.
 
-    The oldest first, each with the window in which it said so; up to a moment, if one is given.
+    The oldest first, each with the window in which it was valid; up to a moment, if one is given.
     """
     found: list[Record] = []
     since: dict[str, datetime] = {}
@@ -394,7 +391,7 @@ def earlier_facts(
 def last_seen(
     connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str, by: datetime
 ) -> Record | None:
-    """Return a record as a change left it that was the last by a moment; None: none did."""
+    """Return a record after its last change up to a moment; None: no change, or it was gone."""
     left = _last_left(connection, company_id, binding_key, record_id, by)
     return left.record if left else None
 
@@ -402,7 +399,7 @@ def last_seen(
 def was_gone(
     connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str, by: datetime
 ) -> bool:
-    """Return whether the last change of a record by a moment left none."""
+    """Return whether the last change of a record up to a moment deleted it."""
     left = _last_left(connection, company_id, binding_key, record_id, by)
     return left is not None and left.record is None
 
@@ -414,7 +411,7 @@ def last_left(
     since: datetime,
     ids: Sequence[str],
 ) -> dict[str, Record]:
-    """Return by id those of some records that changes since a moment left, as the last did."""
+    """Return by id the records after their last change since a moment; deleted ones are absent."""
     found: dict[str, Record | None] = {}
     for start in range(0, len(ids), IDS_AT_ONCE):
         asked = {f"id_{n}": ids[min(start + n, len(ids) - 1)] for n in range(IDS_AT_ONCE)}
@@ -445,10 +442,10 @@ def undone_by(
     operation_id: str,
     until: datetime | None = None,
 ) -> str | None:
-    """Return the operation that took this one back and was not itself taken back.
+    """Return the undo of an operation that was not itself undone.
 
-    Where several took a part each, it is the newest; where a part was not taken back, there is
-    none. Up to a moment, if one is given.
+    If several undid a part each, the newest; None if a part was not undone. Only undos up to
+    `until` count, if it is given.
     """
     if not compiled.UNDOING.rows(connection, company_id=company_id, undoes=operation_id):
         return None
@@ -457,9 +454,9 @@ def undone_by(
 
 
 def in_force(connection: DatabaseConnection, company_id: str, operation_id: str) -> set[str]:
-    """Return the ids of the records whose change by an operation was not taken back.
+    """Return the ids of the records whose change by an operation was not undone.
 
-    It has `SETTINGS` too.
+    `SETTINGS` among them stands for the operation's changes of settings.
     """
     left, _ = _left(connection, company_id, operation_id, None)
     return {record_id for record_id, is_changed in left.items() if is_changed}
@@ -468,16 +465,16 @@ def in_force(connection: DatabaseConnection, company_id: str, operation_id: str)
 def _left(
     connection: DatabaseConnection, company_id: str, operation_id: str, until: datetime | None
 ) -> tuple[dict[str, bool], str | None]:
-    """Return what an operation touched and nothing took back: by id, whether it was changed.
+    """Return the ids that an operation touched and no undo did, each with whether it was changed.
 
-    Also return the newest operation that took something back.
+    Also return the newest operation that undid something.
     """
     left, newest = _touched(connection, company_id, operation_id), None
     undoing = compiled.UNDOING.rows(connection, company_id=company_id, undoes=operation_id)
     for undo_id, at, status in undoing:
         if status == OperationStatus.OK and (until is None or at <= until):
             back, redone_by = _left(connection, company_id, undo_id, until)
-            if any(back.values()) or redone_by is None:  # of an erased one nobody knows the records
+            if any(back.values()) or redone_by is None:  # an erased undo lists no records
                 left = {one: is_changed for one, is_changed in left.items() if one not in back}
                 newest = newest or str(undo_id)
     return left, newest
@@ -489,7 +486,7 @@ def _touched(connection: DatabaseConnection, company_id: str, operation_id: str)
         if "changed" in before:
             found[SETTINGS] = True
         elif "handle" in before:
-            # An id that a record did not come back under was not there before or after.
+            # Unchanged: an id absent before and after, as an undo restored the record elsewhere.
             is_changed = bool(before["record"] or after is None or after["record"])
             found[before["handle"]["provider_record_id"]] = is_changed
     return found
@@ -498,7 +495,7 @@ def _touched(connection: DatabaseConnection, company_id: str, operation_id: str)
 def unsettled_undos(
     connection: DatabaseConnection, company_id: str, operation_id: str
 ) -> list[str]:
-    """Return what was to take an operation back, of unknown outcome, and was never checked."""
+    """Return the undos of an operation whose outcome is unknown and was never found out."""
     undoing = compiled.UNDOING.rows(connection, company_id=company_id, undoes=operation_id)
     return [
         str(undo_id)
@@ -508,7 +505,7 @@ def unsettled_undos(
 
 
 def undoable(connection: DatabaseConnection, company_id: str) -> Generator[Undoable, None, None]:
-    """Yield the changes that were not taken back, newest first, also those that cannot be."""
+    """Yield the changes that were not undone, irreversible ones too, newest first."""
     changes = compiled.CHANGES.each(connection, company_id=company_id)
     with closing(changes):
         for operation_id, operation_type, status in changes:
@@ -520,7 +517,7 @@ def undoable(connection: DatabaseConnection, company_id: str) -> Generator[Undoa
 
 
 def kept(connection: DatabaseConnection, company_id: str, operation_id: str) -> Undoable | None:
-    """Return what is kept of an operation's change; None: it changed nothing."""
+    """Return the journal's entry of an operation's change; None: it changed nothing."""
     place = {"company_id": company_id, "operation_id": operation_id}
     rows = compiled.FIRST_STEP.rows(connection, **place)
     if not rows:
@@ -540,12 +537,12 @@ def link(
     operation: OperationDraft,
     links: Mapping[str, str],
 ) -> None:
-    """Remember the ids under which records came back, and lead older ids there too."""
+    """Store the ids under which records came back, and point their older ids there too."""
     company_id, key = operation.scope.company_id, operation.binding_key or ""
     for old, new in links.items():
         ids = [old]
         earlier = follow_link(connection, company_id, key, old)
-        # One that came back before has gone again, or else the old id is another record's by now.
+        # If the record under `earlier` exists, the old id belongs to another record by now.
         if earlier and not last_seen(connection, company_id, key, earlier, operation.started_at):
             ids.insert(0, earlier)
         for one in ids:
@@ -565,7 +562,7 @@ def link(
 def follow_link(
     connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str
 ) -> str | None:
-    """Return the id that a record has now, if it came back under another one."""
+    """Return the current id of a record that came back under another; None: it did not."""
     found = compiled.LINK.rows(
         connection, company_id=company_id, binding_key=binding_key, old_record_id=record_id
     )
@@ -575,7 +572,7 @@ def follow_link(
 def ids_of(
     connection: DatabaseConnection, company_id: str, binding_key: str, record_id: str
 ) -> list[str]:
-    """Return all ids of a record that one of them names, the one it has now first."""
+    """Return all ids of the record that has or had this id, the current one first."""
     now = follow_link(connection, company_id, binding_key, record_id) or record_id
     older = compiled.OLDER_IDS.rows(
         connection, company_id=company_id, binding_key=binding_key, new_record_id=now
@@ -586,16 +583,16 @@ def ids_of(
 def older_ids(
     connection: DatabaseConnection, company_id: str, binding_key: str, record_ids: Collection[str]
 ) -> dict[str, str]:
-    """Return the ids that some records had before, each with the one that its record has now."""
+    """Return the former ids of some records, each with the current one."""
     rows = compiled.LINKS_OF.rows(connection, company_id=company_id, binding_key=binding_key)
     now = set(record_ids)
     return {old: new for old, new in rows if new in now}
 
 
 def binding_keys(connection: DatabaseConnection, company_id: str) -> set[str]:
-    """Return the keys of the bindings that a company's changes went through."""
+    """Return the keys of the bindings in a company's journal."""
     rows = compiled.JOURNAL_BINDINGS.rows(connection, company_id=company_id)
-    # Changes of settings went through none.
+    # Changes of settings have no binding.
     return {key for (key,) in rows} - {""}
 
 

@@ -1,8 +1,8 @@
-"""The operation log, read: hot operations in the database, sealed ones in DuckDB over their files.
+"""Reads the operation log: hot operations in the database, sealed ones in DuckDB over their files.
 
-Each statement is written once. What takes a `DatabaseConnection` takes that of the sealed
-operations too (`memtui.analytics.sealed`), whose tables have the same names and columns. Facts are
-counted out of the undo journal, which is never sealed.
+Each statement is written once. Functions that take a `DatabaseConnection` also take a connection to
+the sealed operations (`memtui.analytics.sealed`), whose tables have the same names and columns.
+Facts are counted from the undo journal, which is never sealed.
 """
 
 from __future__ import annotations
@@ -70,20 +70,20 @@ from memtui.store.visibility import Visibility, seen
 _SEQ: Column[int] = OPERATIONS.c.seq
 
 _TOLD = (*READS, OperationType.GET)
-"""What lets a run know a record."""
+"""Types of operation by which a run gets to know a record."""
 _NO_USE = sorted(map(str, (OperationType.CONFIGURE, *CONTROL)))
-"""What uses no memory."""
+"""Types of operation that use no memory."""
 _MUTATIONS = tuple(kind for kind in OperationType if kind.mutates)
 _AGENT = "agent:"
 SOURCE_IDS = tuple(one for one in SourceRef.model_fields if one not in {"kind", "company_id"})
-"""What tells one work object from another, beside its kind."""
+"""The ids that identify a work object, together with its kind."""
 _IS_OWN: ColumnElement[bool] = literal_column(OWN, Boolean)
 _DAY = 86_400_000_000
 """Microseconds."""
 _ROWS_AT_ONCE = 2_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = (stored_moment(datetime(year, 1, 1, tzinfo=UTC)) for year in (1, 9999))
-"""What is no moment outside of these: beyond them Python knows none."""
+"""Bounds of a valid moment; Python has no dates beyond them."""
 
 _CONSUMED = (
     USAGE.c.input_tokens,
@@ -120,19 +120,19 @@ class SourceWrites(NamedTuple):
     """The successful writes that came from one work object."""
 
     key: str
-    """What tells it from others."""
+    """Identifies the work object."""
     writes: int
     records: int
     first_at: datetime | None
-    """None, as the next: none of them tells."""
+    """`first_at` and `last_at` are None where no write has a readable time."""
     last_at: datetime | None
     last_seq: int
     named: tuple[Any, ...]
-    """Its kind, the ids of `SOURCE_IDS`, and the run of notes by hand."""
+    """Kind, the ids of `SOURCE_IDS`, and the run (of notes by hand only)."""
 
 
 class TimeSpan(NamedTuple):
-    """When an operation was under way, both ends included."""
+    """When an operation began and ended, both included."""
 
     operation_id: str
     begins: datetime
@@ -140,7 +140,7 @@ class TimeSpan(NamedTuple):
 
 
 class Word(NamedTuple):
-    """What somebody said of a record that a query or a context returned."""
+    """Somebody's feedback on a record that a query or a context returned."""
 
     record_id: str
     judged: str
@@ -148,11 +148,11 @@ class Word(NamedTuple):
     principal: str
     seq: int
     helped: bool | None
-    """None: what was said before is taken back."""
+    """None: earlier feedback is withdrawn."""
 
 
 class ContextDay(NamedTuple):
-    """The contexts that were assembled on a UTC day, a number of days since 1970."""
+    """The contexts assembled on one UTC day; `day` counts the days since 1970."""
 
     day: int
     contexts: int
@@ -165,7 +165,7 @@ class ContextDay(NamedTuple):
 
 
 class RunPart(NamedTuple):
-    """The operations of a run that are alike in what is named here."""
+    """A run's operations that have the same values in the fields from `run_id` to `channel`."""
 
     run_id: str
     operation_type: str
@@ -181,14 +181,14 @@ class RunPart(NamedTuple):
     first_seq: int
     last_seq: int
     first_at: datetime | None
-    """None, as the next: none of them tells."""
+    """`first_at` and `last_at` are None where no operation has a readable time."""
     last_at: datetime | None
 
 
 class RunContexts(NamedTuple):
-    """The successful contexts of a run that say the same; an imported one may say anything.
+    """A run's successful contexts with equal values; an imported one may have any text in them.
 
-    `delivered` is None where that was not said, and false where a person only looked at it.
+    `delivered` is None where the request lacks it, and false where a person only looked at it.
     """
 
     run_id: str
@@ -198,7 +198,7 @@ class RunContexts(NamedTuple):
 
 
 class RunUsage(NamedTuple):
-    """What the operations of a run consumed; `cost_pico` is what is priced, in 1e-12 dollars."""
+    """Usage of a run's operations; `cost_pico` sums the priced calls, in 1e-12 dollars."""
 
     run_id: str
     calls: int
@@ -210,17 +210,17 @@ class RunUsage(NamedTuple):
 
 
 class RunFigures(NamedTuple):
-    """What some runs come to; what is sealed of a run and what is not stand apart."""
+    """Figures of some runs; the sealed part of a run and the hot part are separate entries."""
 
     parts: list[RunPart]
     contexts: list[RunContexts]
     usage: list[RunUsage]
     damaged: list[int]
-    """The numbers of the operations that they may leave out, as these are damaged."""
+    """The numbers of damaged operations, which the figures may leave out."""
 
 
 class RecordText(NamedTuple):
-    """What a successful mutation did to a record: None where it did not exist."""
+    """A record before and after a successful mutation; None where it did not exist."""
 
     seq: int
     before: Record | None
@@ -230,7 +230,7 @@ class RecordText(NamedTuple):
 def owners(
     connection: DatabaseConnection, operation_ids: Sequence[str]
 ) -> dict[str, tuple[str, datetime]]:
-    """Return whose each of these operations is that are there, and when it began."""
+    """Return company and start of each of these operations that exists, by operation id."""
     columns = OPERATIONS.c
     wanted = (columns.operation_id, columns.company_id, columns.started_at)
     return {
@@ -241,7 +241,7 @@ def owners(
 
 
 def company_salt(connection: DatabaseConnection, company_id: str) -> bytes:
-    """Return what a company's subjects are committed with; empty before its first operation."""
+    """Return the salt of a company's subject commitments; empty before its first operation."""
     found = connection.execute(select(HEADS.c.salt).where(HEADS.c.company_id == company_id))
     return found.scalar() or b""
 
@@ -250,7 +250,7 @@ def company_salt(connection: DatabaseConnection, company_id: str) -> bytes:
 class LogReader:
     """A company's operations in the database, or in its archive (`memtui.analytics.sealed`).
 
-    Those up to `above`, and those out of visibility, are as if they were not there.
+    Operations up to number `above`, and those that the visibility excludes, are left out.
     """
 
     connection: DatabaseConnection
@@ -278,7 +278,7 @@ class LogReader:
     ) -> OperationPage:
         """Return one page, newest first: the newest below `before`, or the oldest above `after`.
 
-        `strict`: a damaged row refuses the page; else `by_seqs` says what stands for it.
+        `strict`: a damaged row fails the page; otherwise `by_seqs` documents its placeholder.
         """
         total, left_out = self.count(chosen), self.left_out(chosen)
         if not total:
@@ -299,10 +299,11 @@ class LogReader:
         )
 
     def count(self, chosen: Filter, through: int | None = None) -> int:
-        """Return how many match, up to a number; all are as many as their gap-free numbers."""
+        """Return how many operations match, up to number `through`."""
         by_then = () if through is None else (through >= _SEQ,)
         if self._matching(chosen.with_internal()):
             return self._count(*by_then, *self._matching(chosen))
+        # No condition is left: numbers have no gaps, so the first and the last give the count.
         ends = (select(end(_SEQ)).where(*self._own, *by_then) for end in (func.min, func.max))
         first, last = (end.scalar_subquery() for end in ends)
         found = self.connection.execute(select(func.coalesce(last - first + 1, 0)))
@@ -320,11 +321,11 @@ class LogReader:
         return int(self.connection.execute(statement).scalar_one())
 
     def own_seqs(self, first: int, last: int) -> Sequence[int]:
-        """Return the numbers, ends included, of what is memtui's own."""
+        """Return the numbers of memtui's own reads from `first` to `last`, ends included."""
         return self._numbers(_IS_OWN, _SEQ.between(first, last), *seen(self.visibility), order=_SEQ)
 
     def by_id(self, operation_id: str) -> tuple[Operation, ...]:
-        """Return the operation with this id, else this `seq`, else up to two whose id starts so."""
+        """Return the operation with this id or `seq`, else up to two whose id starts with it."""
         if not operation_id:
             return ()
         column, own = OPERATIONS.c.operation_id, OPERATIONS.c.company_id == self.company_id
@@ -332,7 +333,7 @@ class LogReader:
         if operation_id.isdecimal() and len(operation_id) < 19:
             matches.append((own, int(operation_id) == _SEQ))
         if self.connection.dialect == "sqlite":
-            # Its LIKE uses no index, and a plain equality leads it to one of the company's instead.
+            # LIKE uses no index in SQLite; `+ ""` keeps it off indexes that begin with the company.
             own = (OPERATIONS.c.company_id + "") == self.company_id
             matches.append((own, column >= operation_id, column < operation_id + "\U0010ffff"))
         else:
@@ -348,7 +349,7 @@ class LogReader:
     def by_ids(
         self, operation_ids: Sequence[str], record_ids: Sequence[str] = (), *, strict: bool = True
     ) -> tuple[Operation, ...]:
-        """Return the operations with these ids, newest first; see `by_seqs` for the others."""
+        """Return the operations with these ids, newest first; other arguments as `by_seqs`."""
         column = OPERATIONS.c.operation_id
         found = [
             seq
@@ -374,21 +375,21 @@ class LogReader:
         return [one for one in found if one is not None][::-1]
 
     def seqs(self, chosen: Filter, first: int, last: int) -> Sequence[int]:
-        """Return the numbers from `first` to `last`, ends included, that a filter lets through."""
+        """Return the numbers of matching operations from `first` to `last`, ends included."""
         within = _SEQ.between(first, last)
         return self._numbers(within, *self._matching(chosen), order=_SEQ)
 
     def lacking(self) -> tuple[Operation, ...]:
-        """Return the operations that lack a value, and those that can tell why, oldest first."""
+        """Return operations with absent values, and `CONTROL` ones, which say why; oldest first."""
         columns = OPERATIONS.c
         tells = columns.operation_type.in_(sorted(CONTROL))
         found = self._numbers(or_(columns.absent.is_not(None), tells), order=_SEQ)
         return self._in_order(found)
 
     def last_begun(self, chosen: Filter, by: datetime, last: int) -> tuple[datetime, int] | None:
-        """Return when the operation began that was the last to begin by a moment, and its number.
+        """Return start and number of the last operation to begin by a moment; None if none did.
 
-        Only what a filter lets through and is not newer than number `last` counts.
+        Only operations that match the filter and are not above number `last` count.
         """
         columns = OPERATIONS.c
         statement = (
@@ -402,12 +403,12 @@ class LogReader:
         return None if found is None else (found.started_at, found.seq)
 
     def spans(self, chosen: Filter) -> list[TimeSpan]:
-        """Return when each operation of a filter was under way, the first to begin first.
+        """Return start and end of each matching operation, ordered by start.
 
-        One of which it cannot be told how long it took is over as it begins.
+        An operation without a readable latency ends as it begins.
 
         Raises:
-            Unavailable: it cannot be told when one began.
+            Unavailable: the start of one cannot be read.
         """
         columns = OPERATIONS.c
         statement = select(columns.operation_id, columns.started_at, columns.latency_ms)
@@ -417,7 +418,7 @@ class LogReader:
         spans = []
         try:
             for operation_id, at, took in found:
-                # An imported operation may say that it took any time.
+                # An imported operation may claim any latency: count a day at most.
                 known = min(_milliseconds(took) or 0, _DAY / 1_000)
                 spans.append(TimeSpan(operation_id, at, at + timedelta(milliseconds=known)))
         except (TypeError, ValueError, ArithmeticError) as error:
@@ -425,7 +426,7 @@ class LogReader:
         return spans
 
     def _successful(self, chosen: Filter) -> Any:
-        """Return the successful operations of a filter, for a statement's FROM."""
+        """Return the successful operations that match, as a subquery for FROM."""
         only = chosen.model_copy(update={"status": OperationStatus.OK})
         return select(OPERATIONS).where(*self._own, *self._matching(only)).subquery()
 
@@ -469,10 +470,10 @@ class LogReader:
     def sources(
         self, chosen: Filter, *, limit: int | None = None, among: Sequence[str] | None = None
     ) -> list[SourceWrites]:
-        """Return what writes came from, the last to write first; `among` narrows to some keys."""
+        """Return the sources of writes, latest write first; `among` narrows to some keys."""
         found = self._successful(chosen)
         kind = found.c.source_kind
-        # A note by hand names no work object; one that was written in a run comes from the run.
+        # A note by hand names no work object: its run stands for one.
         by_hand = case((kind == str(SourceKind.MANUAL_NOTE), found.c.run_id), else_=None)
         ids = [found.c[f"source_{name}"] for name in SOURCE_IDS]
         key = reduce(
@@ -500,11 +501,11 @@ class LogReader:
         return [SourceWrites._make((*row[:6], tuple(row[6:]))) for row in rows]
 
     def words(self, binding_key: str, record_ids: Sequence[str]) -> list[Word]:
-        """Return what was said of records, whether they helped, in no order."""
+        """Return the feedback on records, in no order."""
         columns, of = HANDLES.c, OPERATIONS.c
         found: list[Word] = []
         for part in parts(record_ids):
-            # In two steps: a join has SQLite go through every operation of the company.
+            # In two steps: for a join SQLite would scan every operation of the company.
             given = self.connection.execute(
                 select(columns.provider_record_id, columns.seq, columns.score).where(
                     *self._touched(binding_key, (OperationType.FEEDBACK,), part),
@@ -527,7 +528,7 @@ class LogReader:
         return found
 
     def judged(self, newest: int) -> set[str]:
-        """Return the ids of the records that the newest so many words are about."""
+        """Return the ids of the records that the `newest` latest feedback operations are about."""
         of, columns = OPERATIONS.c, HANDLES.c
         said = (
             select(_SEQ)
@@ -545,7 +546,7 @@ class LogReader:
         return {record_id for (record_id,) in self.connection.execute(named.distinct())}
 
     def readers(self, binding_key: str, record_ids: Sequence[str]) -> dict[str, set[str]]:
-        """Return who read each record, as principals."""
+        """Return the principals that read each record."""
         columns, found, readers = HANDLES.c, defaultdict[str, set[str]](set), dict[int, str]()
         for part in parts(record_ids):
             returned = self.connection.execute(
@@ -560,7 +561,7 @@ class LogReader:
         return found
 
     def _principals(self, numbers: Sequence[int]) -> dict[int, str]:
-        """Return who did each of these operations; an agent is named by its type, if it has one."""
+        """Return the principal of each operation; an agent with an `agent_id` is named by that."""
         columns = OPERATIONS.c
         statement = select(_SEQ, columns.agent_id, columns.principal).where(
             *self._own, _among(self.connection, _SEQ, numbers)
@@ -581,9 +582,9 @@ class LogReader:
         return [str(operation_id) for (operation_id,) in self.connection.execute(statement)]
 
     def active(self, chosen: Filter, field: str) -> set[str]:
-        """Return the distinct values of an id among the successful operations that a filter takes.
+        """Return the distinct values of an id field among the successful operations that match.
 
-        What is done to settings or to the log itself, such as sealing it, is left out.
+        Operations on settings or on the log itself, such as sealing, are left out.
         """
         found = self._successful(chosen)
         column = found.c[field]
@@ -592,12 +593,12 @@ class LogReader:
         return {str(value) for (value,) in rows}
 
     def scopes(self, newest: int) -> dict[Scope, bool]:
-        """Return the distinct scopes of the newest so many operations, the last used first.
+        """Return the distinct scopes of the `newest` latest operations, the last used first.
 
-        False: its namespace was removed, and nothing was written there since.
+        False: the scope's namespace was removed, and nothing was written there since.
 
-        What a person looked for and found nothing in is none: its name may be typed wrong. Nor is a
-        subject of whom nobody found anything, nor one that was erased: a hash stands for it.
+        Left out are scopes in which a person found nothing, as the name may be mistyped, and those
+        of a subject of whom nobody found anything. An erased subject, now a hash, counts as none.
         """
         columns = OPERATIONS.c
         erased = cast(columns.absent, Text).contains('"scope.subject_id"')
@@ -638,11 +639,11 @@ class LogReader:
         }
 
     def runs(self, chosen: Filter, told: tuple[str, Sequence[str]] | None = None) -> dict[str, int]:
-        """Return the runs that an operation of a filter is of, each with the last such `seq`.
+        """Return the runs of the matching operations, each with the last such `seq`.
 
         Args:
-            chosen: Its run is the operation's own, not that of its source.
-            told: A binding and the ids of a record there: only what let a run know the record.
+            chosen: Its `run_id` is compared with the operation's run, not with its source's.
+            told: A binding and a record's ids there: only operations of `_TOLD` on that record.
         """
         run, columns = OPERATIONS.c.run_id, HANDLES.c
         terms = tuple(one for one in chosen.terms if one.field != "run_id")
@@ -657,7 +658,7 @@ class LogReader:
         return dict(self.connection.execute(found).all())
 
     def run_figures(self, run_ids: Sequence[str]) -> RunFigures:
-        """Return what runs come to."""
+        """Return the figures of some runs."""
         found = RunFigures([], [], [], [])
         columns, is_damaged = OPERATIONS.c, _is_damaged(self.connection)
         alike = [columns[name] for name in RunPart._fields if name in columns]
@@ -712,9 +713,9 @@ class LogReader:
         return found
 
     def of_run(self, run_id: str, *, after: int, limit: int) -> tuple[Operation, ...]:
-        """Return the first operations of a run above a `seq`, the oldest first.
+        """Return the first operations of a run above number `after`, the oldest first.
 
-        `by_seqs` says what stands for a damaged one.
+        A placeholder stands for a damaged one, as in `by_seqs`.
         """
         found = self._numbers(after < _SEQ, *self._of_runs([run_id]), order=_SEQ, limit=limit)
         return self._in_order(found, strict=False)
@@ -727,7 +728,7 @@ class LogReader:
     def contexts_by_day(self, chosen: Filter) -> list[ContextDay]:
         """Return the days with contexts, the oldest first.
 
-        One that leaves out what its run was given before does not count: it is not a whole context.
+        A context that skips what its run was given before does not count: it is not whole.
         """
         only = chosen.model_copy(update={"operation_type": OperationType.CONTEXT})
         found = self._successful(only)
@@ -753,7 +754,7 @@ class LogReader:
     def _returned(
         self, binding_key: str, record_ids: Sequence[str]
     ) -> tuple[ColumnElement[bool], ...]:
-        """The conditions of the handles that a read has of some records."""
+        """Conditions on handles: those by which a visible read returned one of the records."""
         touched = (HANDLES.c.seq > self.above, *self._touched(binding_key, READS, record_ids))
         if self.visibility is None:
             return touched
@@ -781,14 +782,14 @@ class LogReader:
     def by_seqs(
         self, wanted: Sequence[int], record_ids: Sequence[str] = (), *, strict: bool = True
     ) -> list[Operation]:
-        """Return the operations with these numbers, those that are there, in no order.
+        """Return the operations with these numbers that exist, in no order.
 
-        Where `record_ids` are given, their handles are those of these records alone: one operation
-        may have forgotten ten thousands. Without `strict`, one that only says so stands for what is
-        damaged (`Operation.damaged`).
+        With `record_ids`, only the handles of these records are loaded: one operation may have
+        forgotten tens of thousands. Without `strict`, a placeholder stands for a damaged operation
+        (`Operation.damaged`).
 
         Raises:
-            Unavailable: one of them is damaged; it is named.
+            Unavailable: one of them is damaged; the message names it.
         """
         found: list[Operation] = []
         for part in parts(wanted):
@@ -849,17 +850,17 @@ class LogReader:
 
 
 def _milliseconds(value: object) -> float | None:
-    """Return a latency; None where there is none, or what somebody put in its place."""
+    """Return a latency; None where it is missing or, in a tampered row, no number."""
     return value if isinstance(value, (int, float)) else None
 
 
 def fact_steps(connection: DatabaseConnection, company_id: str, until: datetime) -> Iterator[Any]:
-    """Yield what every successful mutation before `until` did to a fact.
+    """Yield a row for every change of a fact by a successful mutation before `until`.
 
-    The rows of one record (`binding_key`, `record_id`) follow each other, the oldest first. Each
-    has `seq`, `at`, `operation_type`, `principal`, `was` and `is_now` (1 where the record was a
-    fact before and after it), `accepted` (1 where a person let an agent's forget in), the ids of
-    its scope, and who wrote it, as it says afterwards.
+    The rows of one record (`binding_key`, `record_id`) are adjacent, the oldest first. Each has
+    `seq`, `at`, `operation_type`, `principal`, `was` and `is_now` (1 where the record was a fact
+    before, and is one after), `accepted` (1 where a person accepted an agent's forget), the ids of
+    its scope, and its author `created_by`, from the record afterwards.
     """
     before = _readable(connection, JOURNAL.c.before)
     after = _readable(connection, JOURNAL.c.after)
@@ -898,7 +899,7 @@ def fact_steps(connection: DatabaseConnection, company_id: str, until: datetime)
 def record_texts(
     connection: DatabaseConnection, company_id: str, binding_key: str, record_ids: Sequence[str]
 ) -> dict[str, list[RecordText]]:
-    """Return what the journal keeps of records, by id, the oldest first."""
+    """Return the journal's states of records before and after each change, by id, oldest first."""
     found: dict[str, list[RecordText]] = defaultdict(list)
     columns = JOURNAL.c
     wanted = (columns.provider_record_id, columns.seq, columns.before, columns.after)
@@ -924,17 +925,17 @@ def record_texts(
 
 
 def known(moments: Iterable[datetime | None]) -> list[datetime]:
-    """Return those that are told; where none is, what `damaged` says instead."""
+    """Return the moments that are not None; if there are none, the epoch, as `damaged` has."""
     return [one for one in moments if one is not None] or [_EPOCH]
 
 
 def _moment(column: ColumnElement[datetime]) -> ColumnElement[datetime | None]:
-    """Return when it was; null where somebody put in its place what is no moment."""
+    """Return the moment; null where the column holds no valid one (a tampered row)."""
     return case((type_coerce(column, BigInteger).between(_FIRST, _LAST), column), else_=None)
 
 
 def _is_damaged(connection: DatabaseConnection) -> ColumnElement[bool]:
-    """Return whether an operation holds what memtui never writes; other databases take none."""
+    """Return whether an operation holds values memtui never writes; only SQLite accepts such."""
     if connection.dialect != "sqlite":
         return false()
     columns = OPERATIONS.c
@@ -946,7 +947,7 @@ def _is_damaged(connection: DatabaseConnection) -> ColumnElement[bool]:
 
 
 def _is_no_number(column: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return whether SQLite, which takes anything anywhere, holds a text there."""
+    """Return whether the column holds a text, which SQLite accepts in any column."""
     return func.typeof(column).in_(("text", "blob"))
 
 
@@ -955,9 +956,9 @@ def _count_true(condition: ColumnElement[bool]) -> ColumnElement[int]:
 
 
 def _readable(connection: DatabaseConnection, column: Any) -> Any:
-    r"""Return a JSON column whose members can be taken out, whatever foreign text stands in it.
+    r"""Return a JSON column whose members can be extracted, whatever foreign text it holds.
 
-    PostgreSQL fails on all of a document that holds `\u0000` or half a surrogate pair anywhere, so
+    PostgreSQL rejects a whole document that holds `\u0000` or half a surrogate pair anywhere, so
     every escape in it becomes a question mark first.
     """
     if connection.dialect == "sqlite":
@@ -966,12 +967,12 @@ def _readable(connection: DatabaseConnection, column: Any) -> Any:
 
 
 def _said(asked: Any, name: str) -> ColumnElement[str]:
-    """Return a member of what was asked as text: an imported one may be of any type."""
+    """Return a member of the request as text: an imported one may be of any type."""
     return cast(asked[name].as_string(), Text)
 
 
 def _number(asked: Any, name: str) -> ColumnElement[int | None]:
-    """Return a member of what was asked; null where that is not a whole number below 1e9."""
+    """Return a member of the request; null where it is not a whole number below 1e9."""
     said = _said(asked, name)
     is_number = and_(func.length(said).between(1, 9), func.rtrim(said, "0123456789") == "")
     return case((is_number, cast(said, Integer)), else_=None)
@@ -1006,11 +1007,11 @@ def _among(
 ) -> ColumnElement[bool]:
     if connection.dialect != "duckdb" or not numbers:
         return and_(column.in_(numbers))
-    # It skips the parts of a file by a range, not by a list.
+    # DuckDB skips parts of a file by a range, not by a list.
     return and_(column.between(min(numbers), max(numbers)), column.in_(numbers))
 
 
 def parts(values: Sequence[T], size: int = 500) -> Iterator[Sequence[T]]:
-    """Yield values in parts that one statement can name."""
+    """Yield values in parts small enough for the parameters of one statement."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
