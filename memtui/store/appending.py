@@ -1,4 +1,4 @@
-"""What an operation leaves behind: its intent, its rows in the log and its steps in the journal."""
+"""Writes what an operation leaves: its intent, its rows in the log, its steps in the journal."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from memtui.store.digest import GENESIS, SALT_BYTES, digest_of
 from memtui.store.heads import LogHead
 from memtui.store.operation import COLUMNS, OperationDraft
 
-# A row to be inserted is a tuple of stored values in the order of its table's columns: every
-# operation passes here, and converting a mapping takes thrice the time.
+# A row to insert is a tuple of stored values in the order of its table's columns: every operation
+# is written here, and converting a mapping takes three times as long.
 Stored = tuple[Any, ...]
 _values = attrgetter(*COLUMNS.values())
-# Where there is no source, that None stands in each of its columns.
+# Without a source, each of its columns gets the `source` itself: None.
 _values_without_source = attrgetter(
     *("source" if path.startswith("source.") else path for path in COLUMNS.values())
 )
 Step: TypeAlias = tuple[Snapshot, Snapshot | None]
-"""A record before and after a mutation; None where nobody saw the after."""
+"""A record before and after a mutation; after is None if the outcome is unknown."""
 
 
 def append(connection: DatabaseConnection, draft: OperationDraft) -> int:
@@ -69,7 +69,7 @@ def append_all(connection: DatabaseConnection, drafts: Sequence[OperationDraft])
 
 
 def hold(connection: DatabaseConnection, company_id: str) -> None:
-    """Let nobody else append to a company's log until the caller's write transaction ends."""
+    """Lock a company's log against other appends until the caller's write transaction ends."""
     _take_head(connection, company_id)
 
 
@@ -93,13 +93,13 @@ def begin(
     host: str,
     session: str,
 ) -> None:
-    """Write down that a mutation begins.
+    """Store the intent of a mutation that begins.
 
     Args:
         connection: With a write transaction.
-        unseen: The operation as it will be logged if nobody sees its end.
-        before: The records that it is to change.
-        host: Whose process it is.
+        unseen: The operation as it will be logged if its outcome stays unknown.
+        before: The records that it will change.
+        host: The host of the process.
         session: The lock file that the process holds as long as it lives.
     """
     compiled.BEGIN_INTENT.run(
@@ -115,18 +115,18 @@ def begin(
 
 
 def end(connection: DatabaseConnection, operation_id: str) -> bool:
-    """Take the intent away; returns whether it was still there."""
+    """Remove the intent; returns whether it was still there."""
     return compiled.END_INTENT.run(connection, operation_id=operation_id) > 0
 
 
 def open_intents(connection: DatabaseConnection, company_id: str | None = None) -> list[IntentRow]:
-    """Return the mutations that have begun and not ended, of one company or of all."""
+    """Return the intents of unfinished mutations, of one company or of all."""
     waiting = compiled.INTENTS.found(connection, IntentRow)
     return [row for row in waiting if company_id in {None, row.company_id}]
 
 
 def changing(connection: DatabaseConnection, company_id: str, binding_key: str) -> dict[str, str]:
-    """Return by record id which mutation of a binding's records has begun and not ended."""
+    """Return, by id of the record it changes, each unfinished mutation in a binding."""
     return {
         snapshot["handle"]["provider_record_id"]: row.operation_id
         for row in open_intents(connection, company_id)
@@ -143,7 +143,7 @@ def writes(
     *,
     excluding: str,
 ) -> int:
-    """Return how often a principal wrote in a run, or since a moment; writes under way count.
+    """Return how often a principal wrote in a run, or since a moment; unfinished writes count.
 
     Writes through the channel `excluding` are not counted.
     """
@@ -177,10 +177,10 @@ def has_written(connection: DatabaseConnection, company_id: str, field: str, nam
 def record(
     connection: DatabaseConnection, operation: OperationDraft, seq: int, steps: Sequence[Step]
 ) -> None:
-    """Keep each record before and after, in order; `seq` is the operation's.
+    """Write each record before and after to the journal, in order; `seq` is the operation's.
 
-    The id of a record that is written anew leads to no other from now on, and no other to it: a
-    provider that makes ids of what records say gives one again that a corrected record had.
+    Links from and to the id of a newly written record are removed: a provider that derives ids from
+    content may reuse the id that a corrected record had.
     """
     if operation.operation_type is OperationType.WRITE:
         for before, after in steps:
@@ -214,9 +214,9 @@ def keep(
     *,
     first: int = 0,
 ) -> None:
-    """Keep what an operation changed, in order: a record's id or "", its before and its after.
+    """Write an operation's changes to the journal, in order: record id or "", before and after.
 
-    `first` is the place of the first.
+    `first` is the ordinal of the first row.
     """
     for ordinal, (record_id, before, after) in enumerate(kept, first):
         compiled.ADD_STEP.run(
@@ -249,7 +249,7 @@ def operation_row(
 
 
 def usage_rows(draft: OperationDraft, seq: int) -> list[Stored]:
-    """Return the rows of its usage."""
+    """Return the rows of the operation's usage."""
     company_id = stored_text(draft.scope.company_id)
     return [
         (
@@ -270,7 +270,7 @@ def usage_rows(draft: OperationDraft, seq: int) -> list[Stored]:
 
 
 def handle_rows(draft: OperationDraft, seq: int) -> list[Stored]:
-    """Return the rows of its handles."""
+    """Return the rows of the operation's handles."""
     company_id, binding_key = stored_text(draft.scope.company_id), stored_text(draft.binding_key)
     operation_type = stored_text(draft.operation_type)
     return [

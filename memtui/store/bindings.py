@@ -1,4 +1,4 @@
-"""A company's own settings: bindings and whom they serve, members, tokens, and where things go."""
+"""A company's settings: bindings and their targets, members, tokens, and routing."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _MEMBER_FROM = 3 + len(_BINDING)
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What is known of a company and of one operation in it."""
+    """How one operation is routed: its company, its binding and the person's roles."""
 
     read_only: bool
-    """The company is."""
+    """The company is read-only."""
     open: bool
-    """The company has no members, so that everybody may do everything."""
+    """The company has no members, so everybody may do everything."""
     memberships: tuple[MemberRow, ...]
-    """The roles of the person who asks, or is acted for."""
+    """The roles of the person who calls, or on whose behalf an agent calls."""
     binding: BindingRow | None
-    """None where nothing serves the scope, or no binding has the key."""
+    """None: no binding serves the scope, or none has the key."""
     chosen_by: str | None
     """`key`, or the type of the target that the binding serves."""
 
@@ -42,7 +42,7 @@ def route(
     agent_id: str | None,
     person: str | None,
 ) -> Route | None:
-    """Return the binding under a key, else of the project, the agent or the company.
+    """Return the route to the binding with a key, or to that of the project, agent or company.
 
     Returns None where there is no such company.
     """
@@ -82,7 +82,7 @@ def company(connection: DatabaseConnection, company_id: str) -> CompanyRow | Non
 
 
 def is_used(connection: DatabaseConnection) -> bool:
-    """Whether there is a company, or a log of one that was removed."""
+    """Whether there is a company, or the log of a removed one."""
     [(used,)] = compiled.IS_USED.rows(connection)
     return bool(used)
 
@@ -97,7 +97,7 @@ def add_company(connection: DatabaseConnection, row: CompanyRow) -> None:
     """Add a company.
 
     Raises:
-        Conflict: there is one of this id.
+        Conflict: there is a company with this id.
     """
     try:
         compiled.ADD_COMPANY.run(connection, **asdict(row))
@@ -116,12 +116,12 @@ def update_company(connection: DatabaseConnection, company_id: str, values: dict
 
 
 def set_read_only(connection: DatabaseConnection, company_id: str, *, read_only: bool) -> None:
-    """Say whether a company may be changed."""
+    """Set whether a company is read-only."""
     compiled.SET_READ_ONLY.run(connection, company=company_id, value=read_only)
 
 
 def keep_purging(connection: DatabaseConnection, company_id: str, days: int | None) -> None:
-    """Note from how many days on texts may be purged by their age; None: not."""
+    """Set after how many days texts may be purged for their age; None: never."""
     compiled.KEEP_PURGING.run(connection, company=company_id, value=days)
 
 
@@ -131,13 +131,13 @@ def bindings(connection: DatabaseConnection, company_id: str) -> list[BindingRow
 
 
 def binding(connection: DatabaseConnection, company_id: str, key: str) -> BindingRow | None:
-    """Return the binding under a key."""
+    """Return the binding with this key."""
     found = compiled.BINDING.found(connection, BindingRow, company_id=company_id, key=key)
     return found[0] if found else None
 
 
 def hold_bindings(connection: DatabaseConnection) -> None:
-    """Let nobody else change a binding of any company until the write transaction ends."""
+    """Lock the bindings of all companies against changes until the write transaction ends."""
     if connection.dialect == "postgresql":  # SQLite has one writer at a time
         connection.exec_driver_sql("LOCK TABLE memory_bindings IN SHARE ROW EXCLUSIVE MODE")
 
@@ -146,7 +146,7 @@ def add_binding(connection: DatabaseConnection, row: BindingRow) -> None:
     """Add a binding.
 
     Raises:
-        Conflict: the company has one under this key.
+        Conflict: the company has a binding with this key.
     """
     try:
         compiled.ADD_BINDING.run(connection, **asdict(row))
@@ -171,12 +171,12 @@ def remove_binding(connection: DatabaseConnection, binding_id: str) -> None:
 
 
 def targets(connection: DatabaseConnection, company_id: str) -> list[TargetRow]:
-    """Return what the company's bindings serve."""
+    """Return the targets of the company's bindings."""
     return compiled.TARGETS.found(connection, TargetRow, company_id=company_id)
 
 
 def set_target(connection: DatabaseConnection, row: TargetRow) -> None:
-    """Let a binding serve a target, in place of the one that did."""
+    """Let a binding serve a target, in place of another binding."""
     clear_target(connection, row.company_id, row.target_type, row.target_id)
     compiled.ADD_TARGET.run(connection, **asdict(row))
 
@@ -206,7 +206,7 @@ def roles_of(
 
 
 def set_member(connection: DatabaseConnection, row: MemberRow) -> None:
-    """Give a principal a role, in place of the one it had there."""
+    """Give a principal a role in a project or the company, in place of its former role."""
     remove_member(connection, row.company_id, row.principal, row.project_id)
     compiled.ADD_MEMBER.run(connection, **asdict(row))
 
@@ -214,7 +214,7 @@ def set_member(connection: DatabaseConnection, row: MemberRow) -> None:
 def remove_member(
     connection: DatabaseConnection, company_id: str, principal: str, project_id: str
 ) -> bool:
-    """Take a role away; returns whether there was one."""
+    """Remove a role; returns whether there was one."""
     place = {"company_id": company_id, "principal": principal, "project_id": project_id}
     return compiled.REMOVE_MEMBER.run(connection, **place) > 0
 
@@ -228,7 +228,7 @@ def add_token(connection: DatabaseConnection, row: TokenRow) -> None:
     """Add a token.
 
     Raises:
-        Conflict: the company has one of this label.
+        Conflict: the company has a token with this label.
     """
     try:
         compiled.ADD_TOKEN.run(connection, **asdict(row))
@@ -242,6 +242,6 @@ def remove_token(connection: DatabaseConnection, company_id: str, label: str) ->
 
 
 def token(connection: DatabaseConnection, digest: str) -> TokenRow | None:
-    """Return the token of a digest."""
+    """Return the token with this digest."""
     found = compiled.TOKEN.found(connection, TokenRow, digest=digest)
     return found[0] if found else None

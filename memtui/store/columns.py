@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Portable(TypeDecorator[T]):
-    """A type that is converted in the same way for every database, by two plain functions."""
+    """A type that two plain functions convert, in the same way for every database."""
 
     @staticmethod
     def stored(value: Any) -> Any:
@@ -58,7 +58,7 @@ class PicoDollars(Portable[Decimal]):
 
 
 class ForeignText(Portable[str]):
-    """Any Python string. What the databases cannot hold (NUL, lone surrogates) is kept escaped."""
+    """Any Python string; NUL and lone surrogates, which no database stores, are escaped."""
 
     impl = Text
     cache_ok = True

@@ -1,7 +1,7 @@
-"""What a `Filter` and somebody's visibility let through, and a sort order, as SQL.
+"""A `Filter`, a visibility and a sort order as SQL.
 
-The databases are asked in SQLAlchemy's words over their tables, DuckDB in its own over the columns
-of `memtui.analytics.source`, where each operation has the sums that a filter compares.
+For the databases they are SQLAlchemy expressions over the tables, for DuckDB its SQL over the
+columns of `memtui.analytics.source`, which have the sums per operation that a filter compares.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from memtui.store.tables import HANDLES, OPERATIONS, USAGE
 from memtui.store.visibility import Visibility, plain_columns, seen
 
 BEGUN = "begun"
-"""What DuckDB calls the moment that an operation began: the databases have it as a number."""
+"""The start of an operation as DuckDB's timestamp; `started_at` is a number in the databases."""
 
 _PICO = 10**12
 _SIGNS: dict[str, Callable[[Any, Any], Any]] = {
@@ -55,12 +55,12 @@ _PLACES = {name: (name,) for name in COLUMNS if name in Filter.model_fields} | {
     "comment_id": ("source_comment_id",),
     "run_id": ("run_id", "source_run_id"),
 }
-"""The columns that a field of a filter is looked for in."""
+"""The columns in which a filter's field is looked up."""
 _SEARCHED = (
     "request", "error_message", "principal", "issue_id", "run_id", "source_issue_id",
     "source_run_id",
 )  # fmt: skip
-# A half of a surrogate pair is not JSON to DuckDB, which would refuse all of the document.
+# DuckDB rejects a whole JSON document that holds half of a surrogate pair.
 _REQUEST = r"regexp_replace(request, '\\ud[89a-f][0-9a-f]{2}', '\\ufffd', 'g')"
 _TEXTS = f"json_extract_string({_REQUEST}, [{', '.join(map(quoted, ASKED))}])"
 _WHAT = ", ".join(f"nullif({_TEXTS}[{place}], '')" for place in range(1, len(ASKED) + 1))
@@ -103,17 +103,17 @@ SORTS = {
     "tokens": _TOKENS,
     "what": f"lower(coalesce({_WHAT}))",
 }
-"""What operations can be sorted by, and the column, sum or text it is."""
+"""The sort keys of operations, each with its column, sum or text in SQL."""
 
 READ = {
     *("seq", "operation_id", "to_show", *chain(*_PLACES.values()), *_SEARCHED),
     *(name for name in SORTS if name in COLUMNS),
 }
-"""The columns of operations that a filter or an order asks for, and what is memtui's own."""
+"""The columns that a filter, a sort order or `OWN` needs."""
 
 
 def visible_to(visibility: Visibility | None) -> str:
-    """Return the SQL condition of the operations that may be seen; empty for all."""
+    """Return the SQL condition of the visible operations; empty for all."""
     if visibility is None:
         return ""
     plain = visibility.condition(plain_columns()).compile(
@@ -123,9 +123,9 @@ def visible_to(visibility: Visibility | None) -> str:
 
 
 def condition(chosen: Filter, *, begun: str = "started_at") -> str:
-    """Return the condition of the operations that a filter lets through; empty for all.
+    """Return the condition of a filter in DuckDB's SQL; empty for all operations.
 
-    In DuckDB's SQL; `begun` is the column of the moment that they began.
+    `begun` is the column with the start of an operation.
     """
     parts = [part for test in chosen.field_tests() if (part := _asks(test))]
     if chosen.since is not None:
@@ -158,7 +158,7 @@ def _asks(test: FieldTest) -> str:
 
 
 def _mentions(word: str) -> str:
-    # A column after another, as most words are in the first, and the others need not be read.
+    # One column after another: most words are in the first, so the others need not be read.
     lowered, names = f"lower({_text(word)})", (*_SEARCHED, "operation_id")
     return f"({' OR '.join(f'contains(lower({name}), {lowered})' for name in names)})"
 
@@ -169,12 +169,12 @@ def _nearly_mentions(word: str) -> str:
 
 
 def ordering(sort: str) -> tuple[str, str]:
-    """Return what a sort such as `-cost_usd` selects as `sort_key`, and the SQL order by it.
+    """Return the `sort_key` column of a sort such as `-cost_usd`, and its ORDER BY.
 
     Operations without a value come last, whichever the direction.
 
     Raises:
-        Invalid: operations cannot be sorted by it.
+        Invalid: there is no such sort key.
     """
     name, direction = sort.removeprefix("-"), "DESC" if sort.startswith("-") else "ASC"
     if name not in SORTS:
@@ -222,7 +222,7 @@ def conditions(
 
 
 def _asked(company_id: str, test: FieldTest) -> ColumnElement[bool] | None:
-    """What is asked of one field; None where operations have no such field."""
+    """The condition on one field; None where operations have no such field."""
     columns, values = OPERATIONS.c, test.values
     found: ColumnElement[bool]
     match _PLACES.get(test.field):
@@ -240,7 +240,7 @@ def _asked(company_id: str, test: FieldTest) -> ColumnElement[bool] | None:
 
 
 def among(column: Column[Any], test: FieldTest) -> ColumnElement[bool]:
-    """Return that a column has one of the values, or none of them."""
+    """Return the condition that a column has one of the values, or none if excluded."""
     kinds, texts = _kinds_and_names(test)
     if kinds:
         found = or_(column.in_(texts), *(func.substr(column, 1, len(one)) == one for one in kinds))
@@ -251,7 +251,7 @@ def among(column: Column[Any], test: FieldTest) -> ColumnElement[bool]:
 
 
 def _kinds_and_names(test: FieldTest) -> tuple[list[str], list[str]]:
-    """Return the values that stand for all principals of a kind, such as `agent:`, and others."""
+    """Return the values that stand for a whole kind of principals (`agent:`), and the others."""
     texts = [str(value) for value in test.values]
     kinds = [one for one in texts if test.field == "principal" and one.endswith(":")]
     return kinds, [one for one in texts if one not in kinds]
@@ -275,7 +275,7 @@ def _compares(comparison: Comparison) -> ColumnElement[bool]:
         case Measure.COST:
             result = _part(compare(_dollars(), tuple_(*divmod(int(value.scaleb(12)), _PICO))))
         case Measure.TOKENS:
-            # As floating point numbers their sum cannot overflow; those asked for are exact in it.
+            # A sum of doubles cannot overflow, and is exact for all numbers that a filter takes.
             used = (USAGE.c.input_tokens, USAGE.c.output_tokens, USAGE.c.embedding_tokens)
             total = reduce(operator.add, (func.sum(cast(one, Double)) for one in used))
             result = compare(func.coalesce(_part(total), 0), int(value))
@@ -296,7 +296,7 @@ def _dollars() -> Any:
 
 
 def _part(value: Any, table: Any = USAGE) -> Any:
-    """What the operation's own rows of a table come to."""
+    """An aggregate over the operation's rows in another table."""
     own = (table.c.company_id == OPERATIONS.c.company_id, table.c.seq == OPERATIONS.c.seq)
     return select(value).where(*own).scalar_subquery()
 
@@ -321,5 +321,5 @@ def _searched(*also: Column[str]) -> ColumnElement[str]:
         columns.source_run_id,
         *also,
     )
-    # One text a row, because SQLite calls back into Python for each that is to be lowered.
+    # One text per row, because SQLite calls Python to lowercase each text.
     return reduce(operator.add, (func.coalesce(part, "") + "\n" for part in searched))

@@ -1,4 +1,4 @@
-"""What a run was given before: the texts of its delivered contexts, as the log keeps them."""
+"""The context texts that a run was given before, from the log."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from memtui.store.database import DatabaseConnection
 def texts_of_run(
     connection: DatabaseConnection, company_id: str, run_id: str
 ) -> tuple[list[str], bool]:
-    """Return what the database's operations say that a run was given, as `texts_given` does."""
+    """Return `texts_given` for a run's contexts in the database."""
     rows = compiled.CONTEXTS_OF_RUN.each(connection, company_id=company_id, run_id=run_id)
     return texts_given(request for (request,) in rows)
 
 
 def texts_given(requests: Iterable[Json]) -> tuple[list[str], bool]:
-    """Return the delivered texts, the newest first, back to the last that left nothing out.
+    """Return the delivered texts, the newest first, back to the last complete context.
 
-    A run is given everything when it starts, and again when its client has dropped what it was
-    told: what it was given before that does not count. The second value says whether such a text
-    is among them.
+    A run gets a complete context when it starts, and again when its client has dropped the earlier
+    ones, so texts before a complete context do not count. The second value says whether a complete
+    context was found.
     """
     texts: list[str] = []
     for request in requests:

@@ -1,10 +1,9 @@
 """Where each log ended when this machine last saw it, noted beside the database.
 
-A log that is cut at its end, with its head set back, proves itself; only a note elsewhere tells. A
-note is written when the operation is committed. So it may lag behind the database, after a kill
-say, and is never ahead of it. Nothing waits for the disk: a power cut may take operations that only
-read something out of the database, so of a note that is older than the machine's start only the
-part counts that the disk had.
+A log that was cut at its end, with its head set back, passes verification; only a note elsewhere
+shows the cut. A note is written after the commit, so it may lag behind the database, after a kill
+say, but is never ahead of it. The note is not synced to disk. A power cut may lose committed reads,
+so of a note from before the machine's start only the part counts that was durable.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import NamedTuple
 from memtui.paths import make_private
 
 _SIZE = 256
-"""Bytes of a note, which one write replaces."""
+"""Bytes of a note; one write replaces it."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -35,13 +34,13 @@ class LogHead(NamedTuple):
 class _Note(NamedTuple):
     seen: LogHead
     durable: LogHead
-    """The last that the disk was known to have."""
+    """The last operation known to be on disk."""
     boot: str
-    """Names the time since the machine's start."""
+    """The id of the machine's boot."""
 
     @property
     def head(self) -> LogHead:
-        """What the database must have."""
+        """The operation that the database must have."""
         return self.seen if self.boot == _boot() else self.durable
 
 
@@ -49,7 +48,7 @@ class HeadNotes:
     """The notes of one database, a small file a company. Blocking."""
 
     def __init__(self, folder: Path, place: str) -> None:
-        """Keep them in a folder; `place` names the database among others."""
+        """Store notes in `folder`; `place` tells the database from others."""
         self._folder = folder
         self._place = place
 
@@ -58,7 +57,7 @@ class HeadNotes:
         return self._folder / sha256(f"{self._place}\0{company_id}".encode()).hexdigest()[:32]
 
     def read(self, company_id: str) -> LogHead | None:
-        """Return where a log ended; None: nothing that can be read tells."""
+        """Return where a log ended; None: there is no readable note."""
         try:
             note = _parsed(self.path(company_id).read_bytes())
         except OSError:
@@ -74,16 +73,16 @@ class HeadNotes:
         durable: bool,
         digest_at: Callable[[int], str | None],
     ) -> None:
-        """Note where a log ends since operations were appended to it.
+        """Note the new end of a log after an append.
 
-        A note that the log contradicts stays, so that a check finds it.
+        A note that contradicts the log is left unchanged, so that a check finds it.
 
         Args:
-            company_id: Whose log.
-            before: Where it ended before.
-            last: Where it ends now.
-            durable: The disk has it.
-            digest_at: Returns the digest of an operation in the database, None where it is sealed.
+            company_id: The log's company.
+            before: The log's end before the append.
+            last: The log's end now.
+            durable: Whether `last` is on disk.
+            digest_at: Returns the digest of an operation in the database; None if it is sealed.
 
         Raises:
             OSError: the note cannot be written.
@@ -98,7 +97,7 @@ class HeadNotes:
             fcntl.flock(handle, fcntl.LOCK_EX)
             note = _parsed(os.pread(handle, _SIZE, 0))
             if note is not None and note.head != before:
-                is_later = note.head.seq >= before.seq  # another process was sooner, or it was cut
+                is_later = note.head.seq >= before.seq  # another process noted first, or a cut
                 if is_later or digest_at(note.head.seq) not in {None, note.head.digest}:
                     return
             kept = last if durable else note.durable if note else LogHead(0, "-")
@@ -107,7 +106,7 @@ class HeadNotes:
             os.close(handle)
 
     def forget(self, company_id: str) -> None:
-        """Remove the note of a log that begins anew. Raises `OSError`."""
+        """Remove the note of a log that starts over. Raises `OSError`."""
         self.path(company_id).unlink(missing_ok=True)
 
 
@@ -126,7 +125,7 @@ def _written(note: _Note) -> bytes:
 
 
 def _parsed(content: bytes) -> _Note | None:
-    """Return a note; None where it is damaged, or was cut short while it was written."""
+    """Return a note; None where it is damaged or only partly written."""
     try:
         checksum, line = content.decode("ascii").split(" ", 1)
         line = line.strip()

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 _TOKENS = ("input_tokens", "output_tokens", "embedding_tokens")
 HALF = 1_000_000_000
-"""SQLite fails where a sum passes 63 bits, so each number is summed in two halves."""
+"""Numbers are summed in two halves, as a sum beyond 63 bits fails in SQLite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What the operations of one agent in one project through one binding spent together."""
+    """The usage of one agent in one project through one binding."""
 
     agent_id: str | None
     project_id: str | None
@@ -29,7 +29,7 @@ class Spent:
     tokens: int
     """Input, output and embedding tokens."""
     cost_pico: int
-    """What is priced, in units of 1e-12 dollars."""
+    """Cost of the priced calls, in units of 1e-12 dollars."""
     unpriced_count: int
     """Calls without a price."""
 
@@ -40,7 +40,7 @@ def spending_limits(connection: DatabaseConnection, company_id: str) -> list[Spe
 
 
 def set_spending_limit(connection: DatabaseConnection, row: SpendingLimitRow) -> None:
-    """Set a limit, in place of the one that has the same target, measure and period."""
+    """Set a limit; replaces one with the same target, measure and period."""
     compiled.SET_LIMIT.run(connection, **asdict(row))
 
 
@@ -53,7 +53,7 @@ def remove_spending_limits(
     measure: str | None = None,
     period: str | None = None,
 ) -> list[SpendingLimitRow]:
-    """Remove a target's limits, of every measure and period where these are None; return them."""
+    """Remove and return a target's limits; `measure` or `period` None: of any."""
     removed = [
         row
         for row in spending_limits(connection, company_id)
@@ -83,9 +83,9 @@ def spent(
     after: int,
     last: int,
 ) -> Iterator[Spent]:
-    """Yield what the hot operations spent that began at or after `since` and before `until`.
+    """Yield the usage of the hot operations that began at or after `since` and before `until`.
 
-    Only those above number `after` count, up to number `last`.
+    Only operations with a number above `after`, up to `last`, count.
     """
     from sqlalchemy import BigInteger, and_, func, select, type_coerce
 
@@ -129,14 +129,14 @@ def spent(
 
 
 def _unindexed(column: Any) -> Any:
-    """Return the column so that no index of it is used: the time or the number narrows better."""
+    """Wrap a column so that no index of it is used: the time or the number narrows better."""
     from sqlalchemy import func, null
 
     return func.coalesce(column, null(), type_=column.type)
 
 
 def halves(number: Any) -> tuple[ColumnElement[int], ColumnElement[int]]:
-    """Return the sums of a column's high and low half; what is NULL adds nothing."""
+    """Return the sums of a column's high and low halves; NULL adds nothing."""
     from sqlalchemy import BigInteger, cast, func
 
     high, low = (func.coalesce(func.sum(part), 0) for part in (number // HALF, number % HALF))

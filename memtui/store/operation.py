@@ -1,4 +1,4 @@
-"""One entry of the operation log, as every channel sees it and as the tables have it."""
+"""An entry of the operation log, as channels and tables have it."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ LOOKS = (
 READS = (OperationType.QUERY, OperationType.CONTEXT)
 """A record is read when a query returns it, or when a model gets it in its context."""
 
-# No IN: of a long list DuckDB makes a join, which loses the order of rows.
+# Not IN: for a long list DuckDB uses a join, which loses the order of rows.
 _LOOKS = " ".join(f"WHEN '{one}' THEN true" for one in LOOKS)
 OWN = (
     f"((channel = '{APP_CHANNEL}' AND CASE operation_type {_LOOKS} ELSE false END) "
     "OR coalesce(to_show, false))"
 )
-"""The SQL of `OperationDraft.own`, for every database; an index of the log is of these words."""
+"""The SQL of `OperationDraft.own`, for every database; an index has this exact expression."""
 
 ASKED = ("query", "prompt", "content", "text", "record_id")
-"""Where a request has what it was about: the first of these that is a text."""
+"""The members of a request that may hold its subject: the first that is a text counts."""
 
 
 class OperationHandle(Model):
@@ -61,14 +61,14 @@ class OperationHandle(Model):
     provider_record_id: str
     score: float | None = None
     binding_key: str | None = None
-    """Where the record is, if not in the operation's own binding."""
+    """The record's binding, if it is not the operation's."""
     ghost: bool = False
-    """True: it was forgotten, and the provider still returns it."""
+    """True: it was forgotten, but the provider still returns it."""
 
     @property
     def handle(self) -> RecordHandle:
-        """What names the record to its provider."""
-        # An imported id may be no Unicode, which checking would refuse.
+        """The handle that names the record to its provider."""
+        # Not validated: an imported id may be invalid Unicode.
         return RecordHandle.model_construct(
             provider_key=self.provider_key, provider_record_id=self.provider_record_id
         )
@@ -79,8 +79,8 @@ Place = tuple[str, str]
 
 
 INFERRED = "inferred"
-"""The member of a request that lists what memtui noted and nobody named: the `agent_id`, and of a
-change the `source`."""
+"""The member of a request that lists values memtui inferred and no caller gave: `agent_id`, and in
+a change `source`."""
 
 
 class Absent(Model):
@@ -135,19 +135,19 @@ class OperationDraft(Model):
 
     @property
     def asked_scope(self) -> Scope:
-        """The scope as it was asked in: an agent that did not name itself saw more than its own."""
+        """The scope that was requested: an agent that did not name itself saw more than its own."""
         return (
             self.scope.model_copy(update={"agent_id": None}) if self._is("agent_id") else self.scope
         )
 
     @property
     def reason(self) -> SourceRef | None:
-        """The source that was given for what it did; that of the memory itself is none."""
+        """The source that the caller gave; None where it was inferred from the memory."""
         return None if self._is("source") else self.source
 
     @property
     def author(self) -> str:
-        """Whose change it is: of what a person let in from review, who asked for it."""
+        """The author of the change; of an accepted pending change, whoever requested it."""
         is_decided = "decision" in self.request
         return str((is_decided and self.request.get("author")) or self.principal)
 
@@ -157,9 +157,9 @@ class OperationDraft(Model):
 
     @property
     def own(self) -> bool:
-        """Whether it is a read by which memtui's app drew a screen, or a command its answer.
+        """Whether memtui's app made this read to draw a screen, or a command to show its answer.
 
-        It is in the log as any other, and is neither listed nor counted unless that is asked for
+        It is logged like any other, but listed and counted only on request
         (`Filter.excludes_internal`): the log is about what is done with memories.
         """
         is_look = self.channel == APP_CHANNEL and self.operation_type in LOOKS
@@ -183,21 +183,21 @@ class Operation(OperationDraft):
 
     @property
     def damaged(self) -> bool:
-        """Whether it only stands for a row that cannot be read."""
+        """Whether it is the placeholder of an unreadable row."""
         return self.status.value == DAMAGED
 
     @property
     def erased(self) -> bool:
-        """Whether values of it were erased."""
+        """Whether any of its values were erased."""
         return any(not gone.withheld for gone in self.absent.values())
 
     def place_of(self, handle: OperationHandle) -> Place:
-        """Return where one of its records is."""
+        """Return the binding and the id of one of its records."""
         return handle.binding_key or self.binding_key or "", handle.provider_record_id
 
     @property
     def stages(self) -> tuple[ExplainStage, ...]:
-        """How the answer came about, where that was logged with it, by record id."""
+        """The stages of retrieval, if they were logged, with scores by record id."""
         logged = self.request.get("stages")
         found = []
         for one in logged if isinstance(logged, list) else ():
@@ -205,7 +205,7 @@ class Operation(OperationDraft):
                 scores = zip(self.handles, one.get("scores", ()), strict=False)
                 by_id = {h.provider_record_id: score for h, score in scores if score is not None}
                 found.append(ExplainStage(name=one["name"], detail=one["detail"], scores=by_id))
-            except (AttributeError, KeyError, TypeError, ValidationError):  # of an imported log
+            except (AttributeError, KeyError, TypeError, ValidationError):  # an imported one
                 return ()
         return tuple(found)
 
@@ -216,18 +216,18 @@ class Operation(OperationDraft):
 
 
 class OperationPage(Model):
-    """Newest first. `next_before` is the `seq` to go on from, None at the end."""
+    """Newest first. `next_before` is the `before` of the next page, None at the end."""
 
     operations: tuple[Operation, ...]
     total: int
     """How many operations match, over all pages."""
     left_out: int = 0
-    """How many match besides that are memtui's own (`OperationDraft.own`)."""
+    """How many more match that are memtui's own (`OperationDraft.own`)."""
     next_before: int | None = None
 
 
 def set_by(operation: OperationDraft) -> list[str]:
-    """Return what an edit set of a record, without the values: `tags`, `unpinned`, `content`."""
+    """Return the names of the fields that an edit set, such as `tags` or `unpinned`."""
     told = operation.request
     names = [name for name in _SET if name in told]
     return ["unpinned" if (name, told[name]) == ("pinned", False) else name for name in names]
@@ -239,11 +239,11 @@ Loaded = Mapping[Any, Any]
 WordT = TypeVar("WordT", bound=StrEnum)
 
 TITLES = {name: field.title for name, field in OperationDraft.model_fields.items() if field.title}
-"""The fields that are shown as they are, and what they are called there."""
+"""The fields that are shown unchanged, with their titles."""
 
 
 def details(operation: OperationDraft) -> Iterator[tuple[str, str]]:
-    """Yield title and text of the fields that are shown as they are."""
+    """Yield title and text of the fields of `TITLES` that have a value."""
     for name, title in TITLES.items():
         if (value := getattr(operation, name)) is not None:
             yield title, str(value)
@@ -265,7 +265,7 @@ _USAGE_FIELDS = tuple(Usage.model_fields)
 _HANDLE_FIELDS = tuple(name for name in OperationHandle.model_fields if name != "binding_key")
 
 COLUMNS = dict(_columns())
-"""The columns that a draft has in the log's table, in order, and where it has their values."""
+"""The columns of a draft in the log's table, in order, each with its path in the draft."""
 
 OWN_FIELDS = tuple(name for name, path in COLUMNS.items() if name == path)
 """The fields of a draft that are one column each."""
@@ -278,9 +278,9 @@ _SOURCE = {
 
 
 def as_member(kind: type[WordT], word: str) -> WordT:
-    """Return the member of an enumeration; for a word that it lacks, one that only says so.
+    """Return the member of an enumeration, or a made-up member for a word that it lacks.
 
-    A row that another version wrote, or that somebody altered, is shown as it is.
+    So a row that another version wrote, or that somebody altered, is shown as it is.
     """
     try:
         return kind(word)
@@ -291,11 +291,11 @@ def as_member(kind: type[WordT], word: str) -> WordT:
 
 
 DAMAGED = "damaged"
-"""The type and the status of what stands in a list for a row that cannot be read."""
+"""The type and the status of the placeholder of an unreadable row."""
 
 
 def damaged(seq: int, operation_id: str, company_id: str, at: datetime) -> Operation:
-    """Return what a list shows of an operation that the database cannot tell."""
+    """Return the placeholder that a list shows for an unreadable operation."""
     return Operation(
         seq=seq,
         operation_id=operation_id,
@@ -313,7 +313,7 @@ def damaged(seq: int, operation_id: str, company_id: str, at: datetime) -> Opera
 
 
 def why_damaged(seq: int) -> str:
-    """Return what to say of an operation that the database cannot tell."""
+    """Return the error message for an unreadable operation."""
     return (
         f"Operation {seq} is damaged: the database holds what memtui never writes there; "
         "docs/recovery.md says what to do."
@@ -321,14 +321,14 @@ def why_damaged(seq: int) -> str:
 
 
 def why_altered(seq: int) -> str:
-    """Return what to say of an operation that is not what was logged."""
+    """Return the error message for an operation that does not match its digest."""
     return f"Operation {seq} was altered: it does not fit its digest."
 
 
 def to_operation(
     row: Loaded, usage: Iterable[Loaded] = (), handles: Iterable[Loaded] = ()
 ) -> Operation:
-    """Build the operation of a row and of its usage and handle rows, in order."""
+    """Build an operation from its row and its usage and handle rows, in order."""
     source = {name: row[column] for name, column in _SOURCE.items()}
     if source["kind"]:
         source["kind"] = as_member(SourceKind, source["kind"])

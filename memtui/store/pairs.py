@@ -1,6 +1,6 @@
-"""What two bindings held in common when they were last in sync (seed 002 §7).
+"""The records that two bindings had in common when they were last in sync (seed 002 §7).
 
-Of a record its id on both sides and salted hashes of its fields; none of its words.
+Of each record: its id on both sides and salted hashes of its fields; none of its text.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from memtui.store.database import DatabaseConnection
 from memtui.store.tables import SYNC_PAIRS, SYNCS, PairRow, SyncRow
 
 Two = tuple[str, str, str]
-"""A company's id and two bindings'."""
+"""The ids of a company and of two bindings."""
 _AT_ONCE = 400
 
 
 def sync(connection: DatabaseConnection, of: Two) -> SyncRow | None:
-    """Return what is known of two bindings; None where they were never in sync."""
+    """Return the state of two bindings' sync; None where they were never in sync."""
     rows = connection.execute(select(SYNCS).where(*_own(SYNCS, of))).all()
     return SyncRow(**rows[0]._mapping) if rows else None  # noqa: SLF001 — SQLAlchemy's public name
 
 
 def syncs(connection: DatabaseConnection, company_id: str) -> list[SyncRow]:
-    """Return what is known of all of a company's bindings that are kept in sync."""
+    """Return the states of all syncs of a company."""
     rows = connection.execute(select(SYNCS).where(SYNCS.c.company_id == company_id))
     return [SyncRow(**row._mapping) for row in rows]  # noqa: SLF001
 
 
 def set_sync(connection: DatabaseConnection, row: SyncRow) -> None:
-    """Put it in the place of what was known."""
+    """Store a sync's state in place of the former one."""
     of = row.company_id, row.left_id, row.right_id
     connection.execute(delete(SYNCS).where(*_own(SYNCS, of)))
     connection.execute(insert(SYNCS), row.model_dump())
 
 
 def pairs(connection: DatabaseConnection, of: Two) -> list[PairRow]:
-    """Return the records that both hold, by their ids."""
+    """Return the records that both bindings have, by their left ids."""
     rows = connection.execute(
         select(SYNC_PAIRS).where(*_own(SYNC_PAIRS, of)).order_by(SYNC_PAIRS.c.left_record)
     )
@@ -51,7 +51,7 @@ def set_pairs(
     gone: Sequence[tuple[str, str]],
     there: Sequence[PairRow],
 ) -> None:
-    """Forget pairs by their ids on both sides, and put others down."""
+    """Delete the pairs with the ids in `gone`, and store those in `there`."""
     both = [*gone, *((row.left_record, row.right_record) for row in there)]
     columns = SYNC_PAIRS.c
     for start in range(0, len(both), _AT_ONCE):
@@ -66,7 +66,7 @@ def set_pairs(
 
 
 def forget_binding(connection: DatabaseConnection, binding_id: str) -> None:
-    """Forget what is known of a binding."""
+    """Delete all syncs and pairs of a binding."""
     for table in (SYNCS, SYNC_PAIRS):
         one = or_(table.c.left_id == binding_id, table.c.right_id == binding_id)
         connection.execute(delete(table).where(one))

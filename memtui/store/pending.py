@@ -1,4 +1,4 @@
-"""What waits for review: what agents asked to be changed, until a person decides."""
+"""Pending changes: requested by agents, waiting for a person's decision."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from memtui.store.settings import PENDING, SettingChange, put
 
 
 def waiting(connection: DatabaseConnection, company_id: str) -> list[PendingRow]:
-    """Return what waits in a company, the oldest first."""
+    """Return a company's pending changes, the oldest first."""
     return compiled.PENDING.found(connection, PendingRow, company_id=company_id)
 
 
 def one(connection: DatabaseConnection, company_id: str, pending_id: str) -> PendingRow | None:
-    """Return what waits under an id."""
+    """Return the pending change with an id."""
     found = compiled.PENDING_ONE.found(
         connection, PendingRow, company_id=company_id, pending_id=pending_id
     )
@@ -32,7 +32,7 @@ def one(connection: DatabaseConnection, company_id: str, pending_id: str) -> Pen
 
 
 def count(connection: DatabaseConnection, company_id: str, binding_key: str) -> int:
-    """Return how much waits for one binding."""
+    """Return how many changes are pending for a binding."""
     [(found,)] = compiled.COUNT_PENDING.rows(
         connection, company_id=company_id, binding_key=binding_key
     )
@@ -40,44 +40,44 @@ def count(connection: DatabaseConnection, company_id: str, binding_key: str) -> 
 
 
 def likeness(connection: DatabaseConnection, company_id: str, asked: Json) -> str:
-    """Return what is the same for all that ask for the same. The log's head must be there."""
+    """Return a salted hash of a request, to find equal ones. The log must have a head."""
     [(_, _, salt)] = compiled.HEAD.rows(connection, company_id=company_id)
     return sha256(salt + canonical(asked).encode()).hexdigest()
 
 
 def alike(connection: DatabaseConnection, company_id: str, likeness: str) -> str | None:
-    """Return the id of what waits already and asks for the same."""
+    """Return the id of a pending change with the same request."""
     rows = compiled.PENDING_ALIKE.rows(connection, company_id=company_id, likeness=likeness)
     return str(rows[0][0]) if rows else None
 
 
 def add(connection: DatabaseConnection, row: PendingRow) -> None:
-    """Let something wait."""
+    """Add a pending change."""
     compiled.ADD_PENDING.run(connection, **asdict(row))
 
 
 def ask_again(
     connection: DatabaseConnection, company_id: str, pending_id: str, now: datetime
 ) -> None:
-    """Note that what waits was asked for once more."""
+    """Note that a pending change was requested once more."""
     compiled.ASK_PENDING_AGAIN.run(connection, company=company_id, pending=pending_id, now=now)
 
 
 def claim(
     connection: DatabaseConnection, company_id: str, pending_id: str, operation_id: str
 ) -> bool:
-    """Let one operation alone decide; returns whether it may."""
+    """Claim a pending change for one operation that decides; returns whether it got it."""
     place = {"company": company_id, "pending": pending_id}
     return compiled.CLAIM_HELD.run(connection, **place, operation=operation_id) > 0
 
 
 def release(connection: DatabaseConnection, company_id: str, operation_id: str) -> None:
-    """Let what an operation did not do wait again."""
+    """Give up an operation's claims: their changes are pending again."""
     compiled.RELEASE_HELD.run(connection, company=company_id, operation=operation_id)
 
 
 def remove(connection: DatabaseConnection, row: PendingRow) -> SettingChange:
-    """Let something wait no more; return what brings it back."""
+    """Remove a pending change; return the change that undo needs."""
     compiled.REMOVE_HELD.run(connection, company_id=row.company_id, pending_id=row.pending_id)
     before = to_jsonable_python(asdict(replace(row, decider=None)))
     return SettingChange(
@@ -96,6 +96,6 @@ def take_back(
 def decided_by(
     connection: DatabaseConnection, company_id: str, operation_id: str
 ) -> PendingRow | None:
-    """Return what an operation was about to decide on when it was last seen."""
+    """Return the pending change that an operation has claimed."""
     rows: Sequence[Any] = waiting(connection, company_id)
     return next((row for row in rows if row.decider == operation_id), None)

@@ -1,4 +1,4 @@
-"""What a served memory plugin keeps beside its provider: namespaces, and the ids of memories."""
+"""Data that a served memory plugin stores in memtui: namespaces, and the ids of memories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAMESPACES = NamespaceRow.__table__  # type: ignore[attr-defined]
 _IDS = PluginIdRow.__table__  # type: ignore[attr-defined]
 
 Binding = tuple[str, str]
-"""A company's id and a binding's."""
+"""The ids of a company and of a binding."""
 
 
 def namespaces(connection: DatabaseConnection, of: Binding) -> list[NamespaceRow]:
@@ -27,7 +27,7 @@ def namespaces(connection: DatabaseConnection, of: Binding) -> list[NamespaceRow
 def namespaces_named(
     connection: DatabaseConnection, of: Binding, names: Sequence[str]
 ) -> dict[str, NamespaceRow]:
-    """Return those of the named namespaces that there are."""
+    """Return those of the named namespaces that exist."""
     rows = connection.execute(
         select(_NAMESPACES).where(_own_namespace(of), _NAMESPACES.c.name.in_(names))
     )
@@ -35,7 +35,7 @@ def namespaces_named(
 
 
 def set_namespace(connection: DatabaseConnection, row: NamespaceRow) -> None:
-    """Put a namespace in the place of the one of its name."""
+    """Store a namespace; replaces one with the same name."""
     remove_namespace(connection, (row.company_id, row.binding_id), row.name)
     connection.execute(insert(_NAMESPACES), row.model_dump())
 
@@ -55,14 +55,14 @@ def known_ids(
     memory_ids: Sequence[str] = (),
     record_ids: Sequence[str] = (),
 ) -> list[PluginIdRow]:
-    """Return what is known of memories by their own ids or their records'."""
+    """Return the ids of memories, found by memory id or record id."""
     wanted = or_(_IDS.c.memory_id.in_(memory_ids), _IDS.c.record_id.in_(record_ids))
     rows = connection.execute(select(_IDS).where(_own_id(of), wanted))
     return [PluginIdRow(**row._mapping) for row in rows]  # noqa: SLF001
 
 
 def set_ids(connection: DatabaseConnection, of: Binding, rows: Sequence[PluginIdRow]) -> None:
-    """Note memories, in place of what was known of the same ids and the same records."""
+    """Store ids of memories; replaces entries with the same memory id or record id."""
     for row in rows:
         same = or_(_IDS.c.memory_id == row.memory_id, _IDS.c.record_id == row.record_id)
         connection.execute(delete(_IDS).where(_own_id(of), same))
@@ -70,7 +70,7 @@ def set_ids(connection: DatabaseConnection, of: Binding, rows: Sequence[PluginId
 
 
 def forget_binding(connection: DatabaseConnection, of: Binding) -> None:
-    """Remove a binding's namespaces, and what is known of memories."""
+    """Remove a binding's namespaces and its ids of memories."""
     connection.execute(delete(_NAMESPACES).where(_own_namespace(of)))
     connection.execute(delete(_IDS).where(_own_id(of)))
 

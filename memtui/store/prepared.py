@@ -1,4 +1,4 @@
-"""Statements that run as SQL that was made before: SQLite's, or PostgreSQL's made on demand."""
+"""Prepared statements: SQLite's SQL is generated ahead, PostgreSQL's on demand."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _ROWS_AT_ONCE = 100
 
 
 class Taken(Exception):
-    """A row with this key is there already."""
+    """A row with this key exists."""
 
 
 class Prepared:
-    """A statement of `memtui.store.statements`, which runs in the transaction it is given.
+    """A statement of `memtui.store.statements`, which runs in the transaction of its connection.
 
-    SQLAlchemy takes longer to be imported than a command may take, and longer to prepare a
-    statement than SQLite to run it: SQLite's SQL stands in `memtui.store.compiled`, made from the
-    statements. PostgreSQL's is made when it is first needed.
+    Importing SQLAlchemy takes longer than a command may take, and preparing a statement longer than
+    running it in SQLite. So SQLite's SQL is generated into `memtui.store.compiled`; PostgreSQL's is
+    made when it is first needed.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class Prepared:
         self._compiled: dict[str, Compiled] = {}
 
     def rows(self, connection: DatabaseConnection, /, **values: Any) -> list[tuple[Any, ...]]:
-        """Return what a SELECT finds."""
+        """Return the rows of a SELECT."""
         return list(self.each(connection, **values))
 
     def each(
         self, connection: DatabaseConnection, /, **values: Any
     ) -> Generator[tuple[Any, ...], None, None]:
-        """Yield what a SELECT finds, read as it is asked for."""
+        """Yield the rows of a SELECT, read in batches as they are consumed."""
         compiled = self._in(connection)
         cursor = connection.driver.cursor()
         cursor.execute(compiled.sql, compiled.parameters(values))
@@ -66,7 +66,7 @@ class Prepared:
     def found(
         self, connection: DatabaseConnection, kind: type[RowT], /, **values: Any
     ) -> list[RowT]:
-        """Return what a SELECT of a table finds, as its rows."""
+        """Return the rows of a SELECT of a table, as instances of `kind`."""
         names = [column.name for column in fields(kind)]
         rows = self.rows(connection, **values)
         return [kind(**dict(zip(names, row, strict=True))) for row in rows]
@@ -75,7 +75,7 @@ class Prepared:
         """Run a change; returns how many rows it changed.
 
         Raises:
-            Taken: the key of a new row is another's already.
+            Taken: a row with the new row's key exists.
         """
         compiled = self._in(connection)
         cursor = connection.driver.cursor()
@@ -90,7 +90,7 @@ class Prepared:
         return changed
 
     def stored(self, row: Iterable[Any]) -> tuple[Any, ...]:
-        """Return a row for `insert`: what is stored of values in the order of the columns."""
+        """Return a row for `insert`: stored values in the order of the columns."""
         return tuple(
             [
                 value if value is None or convert is None else convert(value)

@@ -1,6 +1,6 @@
-"""A company's own settings as rows that can be compared and put back.
+"""A company's settings as rows that can be compared and restored.
 
-They are few rows a company, so that a change of them is told by reading them all before and after.
+A company has few of them, so a change is found by reading all before and after.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 NAMESPACE = "namespace"
 PENDING = "pending"
-"""No setting, but kept like one: what waits for review, before and after somebody decided."""
+"""Not a setting, but journaled like one: a pending change before and after a decision."""
 COMMON = ("company", "binding", "target", "member", "limit", "token")
-"""All but the namespaces, of which a served memory plugin can have very many, and what is held."""
+"""All but pending changes, and namespaces, of which a served memory plugin may have very many."""
 
 _NAMED_BY = {"token": ("label",), "binding": ("key",)}
-"""What names a row where a person knows it by something else than its primary key."""
+"""Columns that name a row to a person, where that is not its primary key."""
 _NOT_KEPT: Mapping[str, Json] = {"token": {"digest": ""}}
-"""What proves a token stays in its own table."""
+"""A token's digest is not written to the journal."""
 _NOT_COMPARED = "capabilities"
-"""What a provider can do is noted whenever it is opened; nobody sets it."""
+"""A provider's capabilities are noted whenever it is opened; nobody sets them."""
 
 Place: TypeAlias = "tuple[str, tuple[str, ...]]"
 Rows: TypeAlias = "dict[Place, Row[Any]]"
 
 
 class SettingChange(Model):
-    """One setting before and after a change; None: it was not there."""
+    """One setting before and after a change; None: it did not exist."""
 
     setting: str
     """`company`, `binding`, `target`, `member`, `limit`, `namespace`, `token` or `pending`."""
     key: Json
-    """What names it, beside its company."""
+    """The columns that name it, without its company."""
     before: Json | None
     after: Json | None
 
@@ -50,13 +50,13 @@ class SettingChange(Model):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """What of it changed; nothing where it came or went as a whole."""
+        """The fields that changed; empty where the setting was added or removed."""
         before, after = self.before or {}, self.after or {}
         return tuple(name for name in before.keys() & after.keys() if before[name] != after[name])
 
 
 def read(connection: DatabaseConnection, company_id: str, kinds: Collection[str] = COMMON) -> Rows:
-    """Return a company's settings of these kinds by their places, as the database has them."""
+    """Return a company's settings of these kinds by place, as database rows."""
     from sqlalchemy import select
 
     found: Rows = {}
@@ -71,10 +71,10 @@ def read(connection: DatabaseConnection, company_id: str, kinds: Collection[str]
 
 
 def changes(before: Rows, after: Rows) -> list[SettingChange]:
-    """Return what differs between two readings of one company's settings."""
+    """Return the differences between two readings of one company's settings."""
     found: list[SettingChange] = []
     for place in dict.fromkeys([*before, *after]):
-        if before.get(place) != after.get(place):  # most are as they were: no other work for them
+        if before.get(place) != after.get(place):  # most are unchanged: skip the work below
             was, is_now = (shown(rows, place) for rows in (before, after))
             if not same(was, is_now):
                 key = _told(place)
@@ -83,7 +83,7 @@ def changes(before: Rows, after: Rows) -> list[SettingChange]:
 
 
 def shown(rows: Rows, place: Place) -> Json | None:
-    """Return a setting as a change keeps it; None where there is none."""
+    """Return a setting as a `SettingChange` has it; None where it does not exist."""
     setting, row = place[0], rows.get(place)
     if row is None:
         return None
@@ -94,20 +94,20 @@ def shown(rows: Rows, place: Place) -> Json | None:
 
 
 def same(row: Json | None, other: Json | None) -> bool:
-    """Whether two rows set the same."""
+    """Whether two rows are equal, capabilities apart."""
     if row is None or other is None:
         return row is other
     return {**row, _NOT_COMPARED: None} == {**other, _NOT_COMPARED: None}
 
 
 def place_of(company_id: str, change: SettingChange) -> Place:
-    """Return where a change's setting stands among a company's."""
+    """Return the place of a change's setting among a company's."""
     key = {"company_id": company_id, **change.key}
     return change.setting, tuple(key[name] for name in _key_of(change.setting))
 
 
 def put(connection: DatabaseConnection, company_id: str, change: SettingChange) -> None:
-    """Make a setting what it was before a change. A token that was revoked cannot be put back."""
+    """Restore a setting to its state before a change. A revoked token cannot be restored."""
     from sqlalchemy import delete, insert, update
 
     row_type = _tables()[change.setting]

@@ -1,8 +1,8 @@
-"""The statements that most commands run, in SQLAlchemy's words over the tables.
+"""The statements that most commands run, as SQLAlchemy expressions over the tables.
 
-`python -m memtui.store.statements` writes what SQLite runs of them into `memtui/store/compiled.py`,
-so that a command need not import SQLAlchemy to say the same each time. PostgreSQL's is made here.
-What the migrations make of an empty SQLite file it writes into `memtui/store/schema.py`.
+`python -m memtui.store.statements` writes their SQL for SQLite into `memtui/store/compiled.py`, so
+that a command need not import SQLAlchemy. SQL for PostgreSQL is made here at run time. The command
+also writes the schema of an empty SQLite file, from the migrations, to `memtui/store/schema.py`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from memtui.store.columns import ForeignText, PicoDollars, Portable, UtcMicrosec
 from memtui.store.database import IDS_AT_ONCE, Compiled, Convert, migrate
 
 Statement: TypeAlias = "Executable | dict[str, Any]"
-"""The same for every database, or by the database's name."""
+"""One statement for every database, or one for each dialect by name."""
 
 ROWS: tuple[type[SQLModel], ...] = (
     tables.CompanyTable,
@@ -58,7 +58,7 @@ ROWS: tuple[type[SQLModel], ...] = (
     tables.IntentTable,
     tables.PendingTable,
 )
-"""The tables whose rows are values of their own in `memtui.store.compiled`."""
+"""The tables that get a row class in `memtui.store.compiled`."""
 
 
 def _is(columns: Any, *names: str) -> ColumnElement[bool]:
@@ -138,7 +138,7 @@ REMOVE_LIMIT = delete(_LIMITS).where(
 
 
 def _route(chosen_by: Any, bindings: Any, on: ColumnElement[bool]) -> Executable:
-    """A row for each binding that may serve and each role of the person; one at least."""
+    """A row for each candidate binding and each role of the person; at least one."""
     own = _member.company_id == _company.company_id
     is_persons = and_(own, _member.principal == bindparam("person"))
     return (
@@ -526,7 +526,7 @@ def schema_source() -> str:
         driver: Any = connection.connection.driver_connection
         _begin, *statements, _commit = driver.iterdump()
     lines = (" ".join(one.split()) for one in statements)
-    # SQLAlchemy makes a table's indexes in any order.
+    # SQLAlchemy creates a table's indexes in arbitrary order.
     ordered = sorted(lines, key=lambda one: (not one.startswith("CREATE TABLE"), one))
     return "\n".join([_SCHEMA_HEADER, *ordered, '"""', ""])
 

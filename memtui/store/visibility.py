@@ -1,4 +1,4 @@
-"""What somebody may see of a company's log and memories, as a value that every reader can apply."""
+"""What somebody may see of a company's log and memories, as a value that every reader applies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = ("principal", "project_id", "subject_id", "operation_type")
 
 
 class _Owned(Protocol):
-    """What names whose a memory is: a scope, or a row with a scope's ids."""
+    """A scope, or a row with a scope's ids: names the owner of a memory."""
 
     @property
     def project_id(self) -> str | None: ...
@@ -27,18 +27,18 @@ class _Owned(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """What one person may see where a company has members; None in its place is everything.
+    """What one person may see in a company with members; None in its place: everything.
 
-    An operation is seen by the person who did it. Besides, one in a project is the project's
-    members', one about a user alone is that user's, and one of the whole company or of an agent
-    type is its owners' and admins'. One that names a project and a user shows what both hold and
-    needs both, but a write: what it stores is the project's.
+    The person who did an operation sees it. So do: of one in a project, the project's members; of
+    one about a user alone, that user; of one of the whole company or of an agent type, owners and
+    admins. One that names a project and a user is visible only to that user as a member of the
+    project, except a write: all members see it, as its memory is the project's.
 
-    A memory is seen by its project's members, else by its user alone, else by every member.
+    A memory is visible to its project's members, else to its user alone, else to every member.
     """
 
     person: str
-    """The principal: an agent sees what the person sees that it acts for."""
+    """The principal; an agent sees what the person sees for whom it acts."""
     subjects: frozenset[str] = frozenset()
     """The users whose memories are this person's own."""
     projects: frozenset[str] | None = frozenset()
@@ -46,12 +46,12 @@ class Visibility:
     manages: bool = False
     """An owner or admin of the whole company."""
     everything: bool = False
-    """Whosever it is: the company has no members."""
+    """All operations and memories are visible: the company has no members."""
     until: datetime | None = None
-    """What began later is not there; None: nothing is left out for its time."""
+    """Operations that began later are hidden; None: no limit."""
 
     def sees(self, operation: OperationDraft) -> bool:
-        """Return whether an operation is there for this person; `condition` says it in SQL."""
+        """Return whether this person may see an operation; `condition` is the same in SQL."""
         if self.until is not None and operation.started_at > self.until:
             return False
         if self.everything or operation.principal == self.person:
@@ -65,7 +65,7 @@ class Visibility:
         )
 
     def reads(self, scope: _Owned) -> bool:
-        """Return whether a memory of this scope is there for this person."""
+        """Return whether this person may see memories of this scope."""
         if self.everything:
             return True
         if scope.project_id:
@@ -76,7 +76,7 @@ class Visibility:
         return self.projects is None or project_id in self.projects
 
     def condition(self, columns: Any = None) -> ColumnElement[bool]:
-        """Return `sees` over the columns of operations, by default those of the hot table."""
+        """Return `sees` as SQL over the columns of operations, by default the hot table's."""
         from sqlalchemy import and_, false, or_, true
 
         from memtui.store.tables import OPERATIONS
@@ -102,7 +102,7 @@ class Visibility:
 
 
 def until(visibility: Visibility | None, moment: datetime | None) -> Visibility | None:
-    """Return a visibility that ends at a moment; None leaves it as it is."""
+    """Return a visibility that ends at a moment; with None, unchanged."""
     if moment is None:
         return visibility
     return replace(visibility or Visibility(person="", everything=True), until=moment)
@@ -118,5 +118,5 @@ def plain_columns() -> dict[str, Any]:
 
 
 def seen(visibility: Visibility | None) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions of the operations that may be seen, for a `where` of the hot table."""
+    """Return the conditions of the visible operations, for a `where` over the hot table."""
     return () if visibility is None else (visibility.condition(),)
