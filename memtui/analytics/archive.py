@@ -1,4 +1,4 @@
-"""What the hot tables and the archive hold between them, what a killed seal left, and the proof."""
+"""The archive's integrity: gaps to the hot tables, recovery after a killed seal, verification."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ from memtui.store.operation import OperationDraft
 from memtui.store.tables import HANDLES, OPERATIONS, USAGE
 
 MEMTUI = "memtui"
-"""The principal and the channel of what nobody asked for."""
+"""The principal and the channel of operations that nobody requested."""
 
 PATIENCE_S = 10.0
-"""How long sealing waits for those who only look."""
+"""How long sealing waits for a process that only checks for recovery."""
 
 _MEMORY_MB = 512
 _HOT: dict[str, Any] = {
@@ -58,10 +58,10 @@ _NEWEST = 50
 
 
 def refuse_gap(manifest: Manifest, ends: LogEnds) -> None:
-    """Make sure that the archive and the hot table are of one log and hold all of it.
+    """Make sure that the archive and the hot table are of one log and complete together.
 
     Raises:
-        Unavailable: they do not.
+        Unavailable: they are not.
     """
     sealed = manifest.sealed_through
     if ends.head < sealed:
@@ -78,12 +78,12 @@ def refuse_gap(manifest: Manifest, ends: LogEnds) -> None:
 
 
 def recover(database: Database, root: Path, company_id: str) -> int:
-    """Clear away what a seal that was killed left; returns how many hot rows were. Blocking.
+    """Clean up after a killed seal; returns how many operations left the hot tables. Blocking.
 
     Does nothing while another process seals.
 
     Raises:
-        Conflict: what is left in the hot table is not what was sealed.
+        Conflict: the hot rows left differ from the sealed ones.
         Unavailable: the database or the archive cannot be read, or the archive is ahead of it.
     """
     folder = ArchiveFolder(root, company_id)
@@ -97,18 +97,18 @@ def recover(database: Database, root: Path, company_id: str) -> int:
 
 
 class Busy(Conflict):
-    """Another process holds the folder."""
+    """Another process has locked the folder."""
 
 
 @contextmanager
 def locked(folder: ArchiveFolder, *, patience_s: float | None = None) -> Iterator[None]:
-    """Hold the folder for as long as the block.
+    """Lock the folder for the block.
 
-    Whoever clears up behind a killed seal holds it for a moment too, so it is worth waiting:
+    Cleaning up after a killed seal locks it for a moment too, so waiting is worthwhile:
     `PATIENCE_S`, unless another time is given.
 
     Raises:
-        Busy: another process held it all the while.
+        Busy: another process had it locked all the while.
         Unavailable: it may not be used.
     """
     from filelock import FileLock, Timeout
@@ -135,7 +135,7 @@ def remove_hot(
     """Log the sealing of a segment and remove its rows from the hot tables, in one transaction.
 
     Raises:
-        Conflict: there are not as many as the segment has.
+        Conflict: their number differs from the segment's.
     """
     with database.write() as connection:
         appending.append(connection, _sealing(company_id, segment, channel))
@@ -170,7 +170,7 @@ def _sealing(company_id: str, segment: Segment, channel: str) -> OperationDraft:
 
 
 def recover_locked(database: Database, folder: ArchiveFolder) -> int:
-    """Do what `recover` does, in a folder that the caller holds."""
+    """As `recover`, in a folder that the caller has locked."""
     _end_rewriting(database, folder)
     manifest = folder.read()
     ends = log_ends(database, folder.company_id)
@@ -186,7 +186,7 @@ def recover_locked(database: Database, folder: ArchiveFolder) -> int:
 
 
 def _end_rewriting(database: Database, folder: ArchiveFolder) -> None:
-    """Let a manifest that waits count if the chain names its segments; else it never did."""
+    """Put a waiting manifest in force if the chain names its segments, else remove it."""
     if not folder.waiting_file.exists():
         return
     known = folder.read().segments
@@ -203,7 +203,7 @@ def _end_rewriting(database: Database, folder: ArchiveFolder) -> None:
 
 
 def remove_older(folder: ArchiveFolder, manifest: Manifest) -> None:
-    """Remove the folders of segments in another revision than the one that counts."""
+    """Remove the folders of segments in other revisions than the manifest's."""
     names = {segment.name for segment in manifest.segments}
     spans = {segment.span for segment in manifest.segments}
     for path in folder.path.iterdir():
@@ -213,10 +213,10 @@ def remove_older(folder: ArchiveFolder, manifest: Manifest) -> None:
 
 
 def segments_beyond(folder: ArchiveFolder, manifest: Manifest) -> list[Path]:
-    """Return the finished segments behind the last that the manifest names.
+    """Return the finished segments after the last that the manifest names.
 
-    A seal was killed before it named them. Beside the database that it read they count for nothing;
-    beside another one they may be all that is left of their operations.
+    A seal was killed before it named them. With the database it read they are redundant; with
+    another one they may be the only copy of their operations.
     """
     return [
         path
@@ -226,7 +226,7 @@ def segments_beyond(folder: ArchiveFolder, manifest: Manifest) -> list[Path]:
 
 
 def _remove_unnamed(folder: ArchiveFolder, manifest: Manifest, ends: LogEnds) -> None:
-    """Remove files that never counted: their operations are all still in the hot table."""
+    """Remove segments that the manifest does not name, if their operations are still hot."""
     remove_older(folder, manifest)
     named = {segment.name for segment in manifest.segments}
     for path in folder.path.iterdir():
@@ -246,7 +246,7 @@ def _remove_unnamed(folder: ArchiveFolder, manifest: Manifest, ends: LogEnds) ->
 
 
 def _refuse_difference(database: Database, folder: ArchiveFolder, segment: Segment) -> None:
-    """Make sure that the hot rows are in the files before they are removed."""
+    """Make sure that the files contain the hot rows before these are removed."""
     for table, file in segment.files.items():
         path = folder.file(segment, table)
         if not path.is_file() or sha256_of(path) != file.sha256:
@@ -269,7 +269,7 @@ def _refuse_difference(database: Database, folder: ArchiveFolder, segment: Segme
 
 
 class ArchiveCheck(Model):
-    """What a check of the archive found; whole where there are no problems."""
+    """The result of checking the archive; intact if there are no problems."""
 
     company_id: str
     segments: int
@@ -282,8 +282,8 @@ class ArchiveCheck(Model):
 def verify(root: Path, company_id: str, database: Database | None = None) -> ArchiveCheck:
     """Check every file's SHA-256 and row count, and that the digests link up. Blocking.
 
-    With the database also that nothing lies between what is sealed and what it holds. That each
-    digest fits its operation is for `memtui.analytics.audit` to prove.
+    With the database, also check that no operation is missing between archive and hot tables. That
+    each digest matches its operation is checked by `memtui.analytics.audit`.
 
     Raises:
         Unavailable: the manifest is damaged, or the archive may not be read.
@@ -335,7 +335,7 @@ def _of_segment(duck: Any, folder: ArchiveFolder, segment: Segment) -> list[str]
 
 
 def broken_link(duck: Any, operations: Path, first_seq: int, previous: str) -> int | None:
-    """Return the first operation of a file that does not continue the chain; None: all do."""
+    """Return the first operation of a file that breaks the chain; None: none does."""
     [found] = duck.execute(
         f"""
         SELECT min(seq) FROM (

@@ -30,11 +30,11 @@ from memtui.store.operation import Operation, why_altered, why_damaged
 Visible = Callable[[Operation], bool]
 """Whether somebody may see an operation."""
 Watch = Callable[[int, int], None]
-"""Is told how many operations were checked, and how many there are; what it raises stops that."""
+"""Called with the numbers of checked and of all operations; an exception stops the check."""
 
 _SPAN = 16_384
 _TOLD = 1_000
-"""Operations between two words on how far a check is."""
+"""Operations between two calls of `Watch`."""
 _MEMORY_MB = 256
 
 
@@ -69,20 +69,20 @@ class AuditCheck(Model):
 
 
 class _Log:
-    """One state of a company's log, read in order."""
+    """A snapshot of a company's log, read in order."""
 
     def __init__(self, duck: Any, connection: DatabaseConnection, folder: ArchiveFolder) -> None:
         self._duck = duck
         self._connection = connection
         self.folder = folder
-        # The snapshot comes before the manifest: what is sealed by then is in one of them.
+        # The snapshot is taken before the manifest is read, so that no operation is in neither.
         self.head = head(connection, folder.company_id)
         manifest = folder.read()
-        # What the snapshot has in the database counts there: its sealing is not logged yet.
+        # Hot operations of the snapshot count as hot: their sealing is not logged in it.
         self.segments = [one for one in manifest.segments if one.first_seq < self.head.hot_first]
 
     def operations(self) -> Iterator[tuple[int, Operation | None]]:
-        """Yield every number from 1 to the head with its operation, None where there is none.
+        """Yield every number from 1 to the head with its operation, None if it is missing.
 
         Raises:
             _Unreadable: a segment cannot be read.
@@ -100,7 +100,7 @@ class _Log:
     def _span(
         self, first: int, last: int, segment: Segment | None = None
     ) -> Iterator[tuple[int, Operation | None]]:
-        """Read a span; where that fails, half of it and half again, down to what is damaged."""
+        """Read a span; on failure its halves, down to the damaged operation."""
         try:
             with guarded():
                 if segment is None:
@@ -145,9 +145,9 @@ def verify(
 ) -> AuditCheck:
     """Check every operation's digest and its place in the chain, hot and sealed. Blocking.
 
-    An alteration that made all later digests anew, or a cut at the end, shows only against a digest
-    that was noted before: keep the one of an earlier `AuditCheck`, or an export. `noted` is where
-    the log ended when it was last seen. `watch` is told how far it is.
+    An alteration that recomputed all later digests, or a cut at the end, shows only against an
+    earlier digest: keep that of an `AuditCheck`, or an export. `noted` is the log's end when it was
+    last seen. `watch` is called with the progress.
 
     Raises:
         Unavailable: the database or the archive cannot be read.
@@ -185,11 +185,11 @@ def export(
         root: The archive folder of all companies.
         company_id: Whose log.
         target: The file.
-        visible: Which operations are written; of the others the file has the digest alone, and of
-            sealing and erasing the document.
+        visible: Which operations are written in full; of the others only the digest is written,
+            and of sealing and erasing the document too.
 
     Raises:
-        Conflict: the log has a gap, or does not prove itself.
+        Conflict: the log has a gap, or an operation does not match its digest.
         Invalid: the file cannot be written.
         Unavailable: the database or the archive cannot be read.
     """
@@ -244,7 +244,7 @@ def _opened(database: Database, root: Path, company_id: str) -> Iterator[_Log]:
 
 
 class _Proof:
-    """What the operations of the chain say of its segments and of what was erased."""
+    """Collects, from the chain's operations, its segments and the erased values."""
 
     def __init__(self) -> None:
         self._unexplained: dict[int, set[str]] = {}
@@ -252,7 +252,7 @@ class _Proof:
         self._lost_from: int | None = None
 
     def read(self, operation: Operation) -> None:
-        """Take the next operation in."""
+        """Take the next operation of the chain."""
         gone = {
             path
             for path, absent in operation.absent.items()
@@ -275,15 +275,15 @@ class _Proof:
 
     @property
     def unexplained(self) -> dict[int, set[str]]:
-        """The values that are absent though nobody erased them: fields by `seq`."""
+        """Absent values that no purge in the chain lists: fields by `seq`."""
         return {seq: paths for seq, paths in sorted(self._unexplained.items()) if paths}
 
     def is_lost(self, seq: int) -> bool:
-        """Whether an operation of the log tells that this one was lost."""
+        """Whether a repair in the log lists this operation as lost."""
         return self._lost_from is not None and self._lost_from <= seq
 
     def missing_value(self) -> tuple[int, str] | None:
-        """Return the first operation with a value that is absent though nobody erased it."""
+        """Return the first operation with an absent value no purge lists, and the problem."""
         for seq, paths in self.unexplained.items():
             return seq, f"Operation {seq} has no {min(paths)}, and no purge in the log erased it."
         return None
@@ -291,7 +291,7 @@ class _Proof:
     def broken_segment(
         self, folder: ArchiveFolder, segments: Sequence[Segment]
     ) -> tuple[int, str] | None:
-        """Return the first sealed operation of a segment that is not the one the log tells of."""
+        """Return the first operation of a segment that differs from the log, and the problem."""
         for segment in segments:
             seq, logged = self._segments.pop(segment.span, (0, {}))
             if logged.get("name") != segment.name:
@@ -314,9 +314,9 @@ class _Proof:
 
 
 def unexplained(operations: Iterable[Operation]) -> dict[int, set[str]]:
-    """Return the fields, by `seq`, whose values operations lack though none of them erased them.
+    """Return the absent fields, by `seq`, that no purge or repair among the operations lists.
 
-    Operations that lack nothing and are not proof of anything may be left out.
+    Operations without absent values may be left out, except those of `CONTROL`.
     """
     proof = _Proof()
     for operation in operations:
@@ -325,7 +325,7 @@ def unexplained(operations: Iterable[Operation]) -> dict[int, set[str]]:
 
 
 def _misfit(operation: Operation, previous: str, salt: bytes) -> str | None:
-    """Return what is wrong with an operation or its place in the chain."""
+    """Return the problem with an operation or its place in the chain; None: none."""
     if operation.previous_digest != previous:
         return f"Operation {operation.seq} is not chained to the one before it."
     return None if is_intact(operation, salt) else why_altered(operation.seq)

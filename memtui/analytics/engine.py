@@ -1,4 +1,4 @@
-"""DuckDB in memory: the one way in which this package runs it, and how a question is stopped."""
+"""Runs DuckDB in memory for this package, and stops its queries."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import duckdb
 
 MEMORY_MB = 160
-"""What DuckDB may use; beyond it spills to a private folder."""
+"""Memory that DuckDB may use; beyond that it spills to a private folder."""
 POLL_SECONDS = 0.02
-"""Between two looks at whether what was stopped has ended."""
+"""Interval of checking whether a stopped query has ended."""
 
 
 class Engine:
@@ -34,9 +34,9 @@ class Engine:
         """Set it up.
 
         Args:
-            memory_mb: What it may use of memory; as much as eight times that may be spilled.
+            memory_mb: Memory that it may use; eight times that may be spilled.
             zone: The IANA name of the time zone that days are cut in.
-            only: Lock it: this folder is all it can open, and no setting changes any more.
+            only: Lock it: it can open only this folder, and settings cannot change.
         """
         self._memory_mb = memory_mb
         self._zone = zone
@@ -55,7 +55,7 @@ class Engine:
 
     @property
     def private_folder(self) -> Path:
-        """A private folder that goes with it: what it spills lies there, and what readers keep."""
+        """A private folder, removed with it, for spilled data and files of readers."""
         if self._private is None:
             self._private = Scratch()
         return self._private.path
@@ -81,7 +81,7 @@ class Engine:
         return connection
 
     def allow(self, memory_mb: int) -> None:
-        """Let it use so much of memory from now on, if it may not already."""
+        """Raise its memory limit to `memory_mb`, if it is lower."""
         with self._lock:
             if memory_mb > self._memory_mb:
                 self._memory_mb = memory_mb
@@ -96,12 +96,12 @@ class Engine:
         }
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Return a connection to the same memory for one thread's use."""
+        """Return a connection to the same database for one thread's use."""
         return self.connection.cursor()
 
     @contextmanager
     def asking(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection to the same memory for the block, whose errors are the contract's."""
+        """A connection to the same database for the block; its errors become the contract's."""
         with guarded(), self.cursor() as cursor:
             yield cursor
 
@@ -116,7 +116,7 @@ class Engine:
 
 
 def _close(connection: duckdb.DuckDBPyConnection) -> None:
-    """Close a connection, once what another thread does with it is stopped."""
+    """Close a connection, stopping another thread's query on it first."""
     import duckdb
 
     while True:
@@ -143,7 +143,7 @@ def opened(*, memory_mb: int = MEMORY_MB) -> Iterator[duckdb.DuckDBPyConnection]
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Turn what DuckDB and the file system raise into the contract's error."""
+    """Turn errors of DuckDB and the file system into the contract's."""
     import duckdb
 
     try:
@@ -161,12 +161,12 @@ def guarded() -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """Return what an error says first."""
+    """Return the first line of an error's message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 class Interrupted(Unavailable):
-    """A newer question took the place of this one."""
+    """A newer query replaced this one."""
 
     def __init__(self) -> None:
         super().__init__("A newer question took the place of this one.")
@@ -197,7 +197,7 @@ class Stop:
 
     @contextmanager
     def reaching(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
-        """Let `stop` reach what the cursor does in the block."""
+        """Let `stop` interrupt the cursor's queries in the block."""
         import duckdb
 
         self._cursor = cursor

@@ -1,11 +1,11 @@
-"""Where a company's sealed operations lie, and the manifest that says which they are.
+"""The archive folder of a company's sealed operations, and its manifest.
 
     <data>/archive/<company>/manifest.json
     <data>/archive/<company>/<first seq>-<last seq>/operations.parquet, usage.parquet,
         handles.parquet
 
-A segment that was written anew has its revision behind its name. What the manifest does not name is
-not sealed, whatever lies in the folder.
+A rewritten segment has its revision after its name. Only segments that the manifest names are
+sealed, whatever else is in the folder.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Segment(Model):
         return f"{self.span}.{self.revision}" if self.revision else self.span
 
     def proof(self) -> Json:
-        """Return what the chain holds of it, an element of a request's `segments`."""
+        """Return its proof for the chain, an element of a request's `segments`."""
         files = {
             table: {"rows": file.rows, "sha256": file.sha256} for table, file in self.files.items()
         }
@@ -112,13 +112,13 @@ class Manifest(Model):
         return self.segments[-1].last_digest if self.segments else GENESIS
 
     def with_segment(self, segment: Segment) -> Manifest:
-        """Return the manifest with a segment behind the others, or in place of its revision."""
+        """Return the manifest with a segment added, or in place of its other revision."""
         others = tuple(one for one in self.segments if one.span != segment.span)
         segments = sorted((*others, segment), key=lambda one: one.first_seq)
         return self.model_copy(update={"segments": tuple(segments)})
 
     def holding(self, first: int, last: int) -> tuple[Segment, ...]:
-        """Return the segments with any of these numbers, both ends included."""
+        """Return the segments that have any of these numbers, both ends included."""
         return tuple(s for s in self.segments if s.first_seq <= last and s.last_seq >= first)
 
 
@@ -143,7 +143,7 @@ class ArchiveFolder:
 
     @property
     def lock_file(self) -> Path:
-        """Held while the folder is changed."""
+        """Locked while the folder is changed."""
         return self.path / ".lock"
 
     def segment(self, segment: Segment) -> Path:
@@ -176,7 +176,7 @@ class ArchiveFolder:
         self.path.chmod(0o700)
 
     def read(self, *, waiting: bool = False) -> Manifest:
-        """Read the manifest, or the one that waits.
+        """Read the manifest, or the waiting one.
 
         Raises:
             Unavailable: it is damaged, or another company's.
@@ -203,7 +203,7 @@ class ArchiveFolder:
         return manifest
 
     def write(self, manifest: Manifest, *, waiting: bool = False) -> None:
-        """Put the manifest, or the one that waits, in its place, whole and durable."""
+        """Write the manifest, or the waiting one, atomically and durably."""
         fresh = self.path / ".manifest.json"
         document = json.dumps(manifest.model_dump(mode="json"), indent=1)
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -240,7 +240,7 @@ def log_ends(database: Database, company_id: str) -> LogEnds:
 
 
 def is_settled(database: Database, folder: ArchiveFolder) -> bool:
-    """Tell whether a seal left nothing to do, without keeping another from its work. Blocking."""
+    """Whether a killed seal left nothing to clean up; does not lock the folder. Blocking."""
     with usable(folder):
         return not folder.path.exists() or _is_as_told(database, folder)
 
@@ -260,7 +260,7 @@ def _is_as_told(database: Database, folder: ArchiveFolder) -> bool:
 
 @contextmanager
 def usable(folder: ArchiveFolder) -> Iterator[None]:
-    """Turn what the system refuses into a sentence: rights, a full disk, a file in the way."""
+    """Turn errors of the file system into `Unavailable`: rights, a full disk, a file in the way."""
     try:
         yield
     except OSError as error:

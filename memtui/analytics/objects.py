@@ -1,7 +1,7 @@
 """A copy of the sealed log in an object store, by any URL that fsspec knows (`s3://bucket/log`).
 
-The archive folder of this machine is what is read. The store has the same folders and files; what
-its manifest does not name does not count. Sealing copies there, and another machine fetches.
+Reads use the archive folder of this machine. The store has the same folders and files; only what
+its manifest names counts. Sealing copies segments there, and other machines fetch them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ObjectStore:
             raise missing_extra("An object store", "archive") from error
         self._url = url
         try:
-            # What another machine wrote meanwhile must be seen: nothing is kept of a listing.
+            # No cached listings: files that another machine wrote meanwhile must be seen.
             self._files, self._root = fsspec.core.url_to_fs(
                 url, skip_instance_cache=True, use_listings_cache=False
             )
@@ -54,7 +54,7 @@ class ObjectStore:
             raise Invalid(f"archive_url {url} cannot be used: {error}.") from error
 
     def keep(self, folder: ArchiveFolder) -> tuple[Segment, ...]:
-        """Copy the segments that the store lacks, then name them; returns them.
+        """Copy the segments that the store lacks, then its manifest; returns the segments.
 
         Raises:
             Conflict: the store holds another log, or more than this machine.
@@ -72,9 +72,9 @@ class ObjectStore:
         return missing
 
     def fetch(self, folder: ArchiveFolder) -> tuple[Segment, ...]:
-        """Bring the segments that this machine lacks here, each proved by its SHA-256.
+        """Download the segments that this machine lacks, each verified by its SHA-256.
 
-        Those that a purge wrote anew take the place of their older ones.
+        Segments that a purge rewrote replace their older revisions.
 
         Raises:
             Conflict: the store holds another log, or less than this machine.
@@ -101,7 +101,7 @@ class ObjectStore:
         return (*renewed, *missing)
 
     def renew(self, folder: ArchiveFolder) -> None:
-        """Put segments that were written anew in the place of their older ones, which go.
+        """Replace segments in the store by their rewritten revisions.
 
         Raises:
             Conflict: the store holds another log.
@@ -118,7 +118,7 @@ class ObjectStore:
             self._remove_older(folder, {one.name for one in there.segments})
 
     def _remove_older(self, folder: ArchiveFolder, names: set[str]) -> None:
-        """Remove revisions that are not named any more, those that a killed purge left too."""
+        """Remove revisions that the manifest no longer names, also after a killed purge."""
         spans = {name.partition(".")[0] for name in names}
         if not names or not self._files.exists(self._place(folder)):
             return
@@ -128,10 +128,10 @@ class ObjectStore:
                 self._files.rm(path, recursive=True)
 
     def remove(self, folder: ArchiveFolder) -> None:
-        """Remove the copy of a company's log; its manifest goes first, so that none is half there.
+        """Remove the copy of a company's log; the manifest first, so that no partial copy counts.
 
         Raises:
-            Conflict: what is there is not this company's.
+            Conflict: the log in the store is another company's.
             Unavailable: the store cannot be reached or written.
         """
         with _explained(self._url):
@@ -182,7 +182,7 @@ class ObjectStore:
         sync_folder(folder.path)
 
     def _refuse_missing_bucket(self) -> None:
-        """Drivers take a missing bucket for an empty one, and make it as they write."""
+        """Raise `Unavailable` for a missing bucket, which drivers treat as empty and create."""
         bucket = self._root.partition("/")[0]
         if bucket and not self._files.exists(bucket):
             raise Unavailable(
@@ -195,7 +195,7 @@ class ObjectStore:
 
 
 def _newer(older: Manifest, newer: Manifest) -> list[Segment]:
-    """Return the segments of one manifest that are written anew in the other."""
+    """Return the segments of `newer` that are later revisions of those in `older`."""
     known = {one.span: one for one in older.segments}
     return [
         one
@@ -216,7 +216,7 @@ def _refuse_other(shorter: Manifest, longer: Manifest) -> None:
 
 @contextmanager
 def _explained(url: str) -> Iterator[None]:
-    """Turn what a store's driver raises, which can be anything, into the contract's error."""
+    """Turn any error of a store's driver into the contract's."""
     try:
         yield
     except MemtuiError:

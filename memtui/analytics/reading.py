@@ -1,8 +1,8 @@
-"""Read a company's whole log, however much of it is sealed: open views, find operations.
+"""Reads a company's whole log, hot and sealed: opens views, finds operations.
 
-The newest hot operations are filtered in the database, older ones in a copy of them, and sealed
-ones in their files. DuckDB starts only when it is needed: where something is sealed or much is
-hot, or for an order that is not the log's own.
+The newest hot operations are filtered in the database, older hot ones in a copy in DuckDB, and
+sealed ones in their files. DuckDB starts only when needed: if something is sealed, if much is hot,
+or for an order other than the log's.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 TAIL = 1000
 """The most operations that one `tail` returns."""
 EARLY = 60
-"""The most operations that are told of before all are found: a screenful."""
+"""The most operations passed to `early` before all are found: a screenful."""
 
 _ALL = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RECENT = 10_000
-"""The newest hot rows, which are filtered in the database and need not be in the copy."""
+"""How many of the newest hot rows are filtered in the database, without the copy."""
 
 Tell = Callable[[tuple[Operation, ...]], None]
 
 
 class OperationLog(LogEngine):
-    """What may be seen of a company's operations, hot and sealed. Blocking; close it when done."""
+    """A company's visible operations, hot and sealed. Blocking; close it when done."""
 
     _own_sealed: tuple[str, array[int]] = ("", array("q"))
-    """The last digest of the sealed operations that were looked through for the app's own, and the
-    numbers of those."""
+    """Cache: the last digest of the sealed operations, and the numbers of memtui's own reads among
+    them."""
 
     def open(
         self,
@@ -55,18 +55,18 @@ class OperationLog(LogEngine):
         stop: Stop | None = None,
         early: Tell | None = None,
     ) -> View:
-        """Open a view. Of everything and in the log's own order nothing is computed.
+        """Open a view. Without a filter and in the log's order nothing is computed.
 
         Args:
-            chosen: What to let through; None is everything.
+            chosen: The filter; None is everything.
             sort: A name of `memtui.store.conditions.SORTS`, `-` in front for descending.
             stop: Stops the opening.
-            early: Called from this thread, in the log's own order only, while a filter still
-                looks for older operations: with the newest that match, newest first, each time
-                there are more of them, until there are `EARLY`.
+            early: Called from this thread while a filter still looks for older operations, in the
+                log's order only: with the newest matches, newest first, whenever there are more
+                of them, up to `EARLY`.
 
         Raises:
-            Invalid: operations cannot be sorted so.
+            Invalid: there is no such sort.
             Interrupted: it was stopped.
             Unavailable: the log cannot be read.
         """
@@ -85,13 +85,13 @@ class OperationLog(LogEngine):
         return bool(self.visible or condition(chosen))
 
     def _own(self, last: int) -> array[int]:
-        """Return the numbers up to `last` of what is memtui's own."""
+        """Return the numbers up to `last` of memtui's own reads."""
         while True:
             manifest, _ = self.place()
             sealed = manifest.sealed_through
             with self._database.read() as connection:
                 hot = self._reader(connection).own_seqs(sealed + 1, last)
-            # By digest, not by number: another log may have taken this one's place.
+            # By digest, not by number: another log may have replaced this one.
             digest = manifest.segments[-1].last_digest if sealed else ""
             older = self._own_sealed
             if not digest:
@@ -124,9 +124,9 @@ class OperationLog(LogEngine):
                 return found
 
     def logged(self, chosen: Filter, after: int, last: int) -> int:
-        """Return how many there are above `after`, up to `last`, without what a filter asks for.
+        """Return how many operations are visible above `after`, up to `last`, whatever the filter.
 
-        Whether memtui's own count among them is as the filter has it.
+        Of the filter only `excludes_internal` counts: it leaves memtui's own reads out.
         """
         every = Filter() if chosen.excludes_internal else EVERYTHING
         if not after and not self._narrows(EVERYTHING):
@@ -177,7 +177,7 @@ class OperationLog(LogEngine):
     def _recent(
         self, chosen: Filter, first: int, last: int, stop: Stop, most: int = _ALL
     ) -> array[int]:
-        """Return the numbers that match in the database, ends included; it ends after `most`."""
+        """Return the matching numbers in the database, ends included; stops once it has `most`."""
         found: array[int] = array("q")
         for start in range(first, last + 1, _RECENT):
             stop.check()
@@ -189,9 +189,9 @@ class OperationLog(LogEngine):
         return found
 
     def _found(self, parts: Sequence[str], stop: Stop, early: _Early) -> tuple[_Numbers, int]:
-        """Return what queries of the log's parts find, and how many more are memtui's own.
+        """Return the numbers that the parts' queries find, and the count of memtui's own matches.
 
-        Each part is older than those before.
+        Parts are ordered from the newest to the oldest.
         """
         own = 0
         with self._numbering(stop) as cursor:
@@ -232,7 +232,7 @@ class OperationLog(LogEngine):
     def _ordered(self, matching: str, by: str, stop: Stop) -> _Numbers:
         with self._numbering(stop) as cursor:
             for statement in (
-                # Sorted as they come from both, ten million of them do not fit into the memory.
+                # Stored first: sorting ten million straight from both sources exceeds the memory.
                 f"CREATE TEMP TABLE keys AS {matching}",
                 f"CREATE TEMP TABLE view AS SELECT seq FROM keys ORDER BY {by}",
                 "DROP TABLE keys",
@@ -243,7 +243,7 @@ class OperationLog(LogEngine):
 
     @contextmanager
     def _numbering(self, stop: Stop) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A cursor for the table `view`, which the block hands on unless it fails."""
+        """A cursor for the table `view`; it is closed only if the block fails."""
         stop.check()
         with guarded():
             cursor = self.cursor()
@@ -256,7 +256,7 @@ class OperationLog(LogEngine):
     def operations(self, seqs: Sequence[int]) -> tuple[Operation, ...]:
         """Return the operations with these numbers, in this order.
 
-        For a row that is damaged stands one that only says so (`Operation.damaged`).
+        A placeholder stands for a damaged row (`Operation.damaged`).
         """
         found: dict[int, Operation] = {}
         missing: Sequence[int] = seqs
@@ -276,12 +276,12 @@ class OperationLog(LogEngine):
                 sources = {table: self.sealed(segments, table) for table in TABLES}
                 with self.asking() as cursor:
                     found |= fetch(cursor, sources, among(sealed))
-            # What was sealed between the two reads is read again, from where it is now.
+            # Operations sealed between the two reads are read again, from the archive.
             missing = [seq for seq in seqs if seq not in found]
         return tuple(found[seq] for seq in seqs)
 
     def last_begun(self, chosen: Filter, by: datetime, last: int) -> int | None:
-        """Return the number of the last operation to begin by a moment, of those that match."""
+        """Return the number of the last matching operation to begin by a moment."""
         with self._database.read() as connection:
             hot = self._reader(connection).last_begun(chosen, by, last)
         manifest, _ = self.place()
@@ -304,7 +304,7 @@ class OperationLog(LogEngine):
         return LogReader(connection, self.folder.company_id, self.visibility, above)
 
     def newer(self, chosen: Filter, after: int) -> tuple[tuple[Operation, ...], int]:
-        """Return what matches above `after`, oldest first, up to `TAIL`, and how far was looked."""
+        """Return up to `TAIL` matches above `after`, oldest first, and the last number examined."""
         _, ends = self.place()
         while True:
             manifest, _ = self.place()
@@ -327,25 +327,25 @@ class OperationLog(LogEngine):
 
 
 class Tail(NamedTuple):
-    """What came to a view since, up to `TAIL` operations."""
+    """Operations appended since a view was opened, up to `TAIL`."""
 
     operations: tuple[Operation, ...]
     """Oldest first."""
     left_out: int
-    """How many came besides that are memtui's own."""
+    """How many of memtui's own were appended too."""
     logged: int
-    """How many came that may be seen, matching or not (`OperationLog.logged`)."""
+    """How many visible ones were appended, matching or not (`OperationLog.logged`)."""
     last: int
     """The number to go on from."""
 
 
 class Without(Sequence[int]):
-    """The numbers from 1 to `last`, those of `left_out` not among them; these are sorted."""
+    """The numbers from 1 to `last` except those of `left_out`, which is sorted."""
 
     def __init__(self, last: int, left_out: array[int]) -> None:
         self._left_out = left_out
         self._before = array("q", (seq - place for place, seq in enumerate(left_out, start=1)))
-        """How many numbers are left before each that is not."""
+        """For each number left out, how many remain before it."""
         self._count = last - len(left_out)
 
     def __len__(self) -> int:
@@ -364,9 +364,10 @@ class Without(Sequence[int]):
 
 
 class View:
-    """The operations that a filter let through when it was opened, in the order asked for.
+    """The operations that matched a filter when the view was opened, in the chosen order.
 
-    Their numbers are in a table, where older or sorted ones had to be looked for, then in a list.
+    Numbers of older operations, or of all in a sorted view, are in a DuckDB table; the others
+    follow in a list.
     """
 
     def __init__(
@@ -380,7 +381,7 @@ class View:
         turned: bool,
         counts: tuple[int, int] | None = None,
     ) -> None:
-        """Take what was found; where `counts` are not known, it is counted what was left out."""
+        """Take the numbers found; without `counts`, operations left out are counted here."""
         self._log = log
         self._chosen = chosen
         self._table = table
@@ -392,10 +393,10 @@ class View:
         if counts is None:
             counts = log.left_out(chosen, last), log.logged(chosen, 0, last)
         self.left_out, self.logged = counts
-        """How many match besides that are memtui's own, and how many there would be without the
+        """How many more match that are memtui's own, and how many there would be without the
         filter (`OperationLog.logged`)."""
         self.last = last
-        """The log's newest `seq` when the view was opened; `tail(last)` is what came since."""
+        """The log's newest `seq` when the view was opened; `tail(last)` returns newer ones."""
 
     def window(self, start: int, n: int) -> tuple[Operation, ...]:
         """Return up to `n` of them from position `start` on, counted from 0. Blocking."""
@@ -408,9 +409,9 @@ class View:
         return self._log.operations(seqs[::-1] if self._turned else seqs)
 
     def position(self, moment: datetime) -> int:
-        """Return where the one stands that was the last to begin by a moment. Blocking.
+        """Return the position of the last operation to begin by a moment. Blocking.
 
-        Where all of them began later it is the place of the log's oldest.
+        If all of them began later, the position of the oldest.
         """
         seq = self._log.last_begun(self._chosen, moment, self.last)
         place = self._place_of(seq)
@@ -424,14 +425,14 @@ class View:
         return 0 if self._table is None else self._table.position(seq) or 0
 
     def place_of(self, seq: int) -> int | None:
-        """Return the position of an operation; None where it is not there, or takes looking for."""
+        """Return the position of an operation; None if it is absent or finding it takes a query."""
         if self._table is not None or self._turned:
             return None
         place = bisect_left(self._recent, seq)
         return place if place < self.count and self._recent[place] == seq else None
 
     def find(self, seq: int) -> int | None:
-        """Return the position of an operation; None where it is not there. Blocking."""
+        """Return the position of an operation; None if it is absent. Blocking."""
         near = bisect_left(self._recent, seq)
         place: int | None = None
         if list(self._recent[near : near + 1]) == [seq]:
@@ -441,7 +442,7 @@ class View:
         return self.count - 1 - place if self._turned and place is not None else place
 
     def tail(self, after: int) -> Tail:
-        """Return what was appended above `seq` `after`. Blocking."""
+        """Return the operations appended above `seq` `after`. Blocking."""
         found, last = self._log.newer(self._chosen.with_internal(), after)
         shown = found
         if self._chosen.excludes_internal:
@@ -450,7 +451,7 @@ class View:
         return Tail(shown, len(found) - len(shown), logged, last)
 
     def close(self) -> None:
-        """Let go of what the view holds."""
+        """Free the view's table."""
         if self._table is not None:
             self._table.close()
 
@@ -476,7 +477,7 @@ class _Numbers:
         return found[::-1] if self._newest_first else found
 
     def position(self, seq: int) -> int | None:
-        """Return where a number stands; None where it is not there."""
+        """Return the position of a number; None if it is absent."""
         for (row,) in self._ask("SELECT rowid FROM view WHERE seq = $1", [seq]):
             return self.count - 1 - row if self._newest_first else int(row)
         return None
@@ -491,7 +492,7 @@ class _Numbers:
 
 
 class _Early:
-    """Tells of the newest operations that match while older ones are looked for."""
+    """Passes the newest matches to a callback while older ones are looked for."""
 
     def __init__(self, log: OperationLog, tell: Tell | None) -> None:
         self._log = log
@@ -500,12 +501,12 @@ class _Early:
         self._told = 0
 
     def begin(self, recent: Sequence[int]) -> None:
-        """Tell of the numbers that the database had; they are given oldest first."""
+        """Pass on the matches in the database, whose numbers are given oldest first."""
         self._recent = list(recent[-EARLY:])[::-1]
         self._look(self._recent)
 
     def look(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Tell of what is in the table `view` too, which is newest first, if there is more now."""
+        """Pass on the matches in the table `view` too, newest first, if there are more now."""
         missing = EARLY - len(self._recent)
         if self._tell is not None and missing > 0:
             rows = cursor.execute(
@@ -520,7 +521,7 @@ class _Early:
 
 
 def _newest_first(segments: Sequence[Segment]) -> Iterator[tuple[Segment, ...]]:
-    """Yield the newest segment, then twice as many each time."""
+    """Yield the newest segment, then groups of older ones, each twice as large."""
     end, many = len(segments), 1
     while end > 0:
         yield tuple(segments[max(0, end - many) : end])

@@ -1,4 +1,4 @@
-"""The manifest of an archive made anew from its segments, held to what the log says of them."""
+"""Rebuilds an archive's manifest from its segments, checked against the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST = 1_000
 
 
 class _Named(NamedTuple):
-    """What an operation says of a segment."""
+    """An operation's proof of a segment."""
 
     seq: int
     proof: Json
@@ -37,10 +37,10 @@ def lacks_manifest(folder: ArchiveFolder) -> bool:
 
 
 def remake_manifest(database: Database, folder: ArchiveFolder) -> Manifest:
-    """Write the manifest anew. Blocking.
+    """Rebuild the manifest. Blocking.
 
     Raises:
-        Unavailable: a segment is missing, or is not what the log says of it; nothing is written.
+        Unavailable: a segment is missing or differs from its proof; nothing is written.
     """
     with locked(folder), opened() as duck:
         named = _named(database, folder, duck)
@@ -55,7 +55,7 @@ def remake_manifest(database: Database, folder: ArchiveFolder) -> Manifest:
 
 
 def _segments(folder: ArchiveFolder) -> list[Path]:
-    """Return the folders of the segments, of each the newest revision, the oldest first."""
+    """Return the folders of all segments in their newest revision, the oldest first."""
     found: dict[str, Path] = {}
     for path in folder.path.iterdir() if folder.path.is_dir() else ():
         if SEGMENT.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
@@ -87,7 +87,7 @@ def _segment(duck: Any, manifest: Manifest, path: Path, named: dict[str, _Named]
 
 
 def _named(database: Database, folder: ArchiveFolder, duck: Any) -> dict[str, _Named]:
-    """Return what the newest operation that names each segment says of it."""
+    """Return, by segment name, the proof by the newest operation that names it."""
     found: dict[str, _Named] = {}
     for one in sorted((*_in_files(folder, duck), *_in_database(database, folder)), key=_seq):
         found[str(one.proof.get("name"))] = one

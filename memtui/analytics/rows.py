@@ -1,4 +1,4 @@
-"""One company's log for DuckDB to ask: hot and sealed rows together, each operation once."""
+"""One company's log in DuckDB: hot and sealed rows together, each operation once."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     import duckdb
 
 BATCH = 10_000
-"""Operations copied at a time; between two times the copying can be stopped."""
+"""Operations copied at a time; copying can be stopped between two batches."""
 
 
 class State(NamedTuple):
-    """A log as it was at a moment, for a cursor that sees nothing newer."""
+    """A snapshot of a log: its cursor sees nothing newer."""
 
     cursor: duckdb.DuckDBPyConnection
     manifest: Manifest
@@ -43,9 +43,9 @@ class State(NamedTuple):
 class LogEngine(Engine):
     """A DuckDB over one company's log: the sealed files, and a copy of the hot rows.
 
-    The log is only ever appended to, so the copy grows by what is new and loses what was sealed.
-    What is out of the asker's visibility is in neither. The copy's tables are called
-    `hot_operations` and so on. Safe for several threads, each with a cursor of its own.
+    The log is append-only, so the copy gains new rows and loses sealed ones. Both contain visible
+    operations only. The copy's tables are called `hot_operations` and so on. Safe for several
+    threads, each with its own cursor.
     """
 
     kept: Mapping[str, Sequence[str]] | None = {
@@ -57,7 +57,7 @@ class LogEngine(Engine):
         "usage": ("seq", "ordinal", *OF_USAGE.values(), *TOKENS, "cost_usd"),
         "handles": ("seq", "rank", "binding_key", "operation_type", "provider_record_id", "score"),
     }
-    """The columns that are copied, by table: what views and figures ask for. None: all."""
+    """The columns that are copied, by table: those that views and figures need. None: all."""
 
     def __init__(
         self,
@@ -79,27 +79,27 @@ class LogEngine(Engine):
             visibility: What may be seen; None is everything.
             zone: The IANA name of the time zone that days are cut in.
             memory_mb: What DuckDB may use.
-            locked: It can open nothing but the company's archive.
+            locked: Whether DuckDB can open nothing but the company's archive.
         """
         self.folder = ArchiveFolder(root, company_id)
         only = self.folder.path.absolute() if locked else None
         super().__init__(memory_mb=memory_mb, zone=zone, only=only)
         self.visibility = visibility
         self.visible = visible_to(visibility)
-        """The SQL condition of the operations that may be seen; empty for all."""
+        """The SQL condition of the visible operations; empty for all."""
         self.through = 0
         """The newest `seq` that is in the copy, or sealed."""
         self.begun = 0
-        """How often it was begun: once more where the database turned out to hold another log."""
+        """How often the copy was started: again whenever the database held another log."""
         self._database = database
         self._copying = threading.RLock()
         self._above = 0
         self._anew = True
-        """Whether the copy has to be begun, as there is none or it is of another log."""
+        """Whether the copy must be started: there is none, or it is of another log."""
         self._digest: str | None = None
 
     def place(self) -> tuple[Manifest, LogEnds]:
-        """Return what is sealed and what is hot, at one moment.
+        """Return the manifest and the ends of the log, at one moment.
 
         Raises:
             Unavailable: some operations are in neither.
@@ -109,7 +109,7 @@ class LogEngine(Engine):
             ends = log_ends(self._database, self.folder.company_id)
             if ends.hot_first <= manifest.sealed_through + 1:
                 break
-            # A seal may have come between the two reads; the manifest is written first.
+            # A seal may have ended between the two reads: it writes the manifest first.
             if self.folder.read() == manifest:
                 break
         refuse_gap(manifest, ends)
@@ -120,7 +120,7 @@ class LogEngine(Engine):
         return self.place()[0].sealed_through == manifest.sealed_through
 
     def refresh(self) -> tuple[Manifest, int]:
-        """Bring the copy up to date; returns what is sealed, and the last `seq`."""
+        """Bring the copy up to date; returns the manifest and the last `seq`."""
         while True:
             manifest, ends = self.place()
             self.copy(manifest, ends.head, Stop())
@@ -129,18 +129,18 @@ class LogEngine(Engine):
 
     @contextmanager
     def reading(self) -> Iterator[State]:
-        """A state of the log that lasts, whatever is copied or taken out meanwhile."""
+        """A snapshot of the log for the block, whatever is copied or removed meanwhile."""
         with self.asking() as cursor:
             with self._copying:
                 manifest, last = self.refresh()
                 cursor.begin()
-                cursor.execute("FROM hot_operations LIMIT 0")  # what it sees begins here
+                cursor.execute("FROM hot_operations LIMIT 0")  # the snapshot begins here
             yield State(cursor, manifest, last)
 
     def copy(self, manifest: Manifest, through: int, stop: Stop) -> None:
-        """Bring the copy up to a `seq`, and take out what is sealed.
+        """Bring the copy up to a `seq`, and remove sealed operations from it.
 
-        What was copied before it was stopped need not be copied again.
+        If it is stopped, rows already copied stay.
 
         Raises:
             Interrupted: it was stopped.
@@ -161,7 +161,7 @@ class LogEngine(Engine):
         elif sealed > self._above:
             with stop.reaching(cursor):
                 for table in TABLES:
-                    # Deleted rows would keep their memory.
+                    # Not DELETE: deleted rows would not free memory.
                     left = f"SELECT * FROM hot_{table} WHERE seq > {sealed}"
                     cursor.execute(f"CREATE OR REPLACE TABLE hot_{table} AS {left}")
             self._above, self.through = sealed, max(self.through, sealed)
@@ -190,7 +190,7 @@ class LogEngine(Engine):
             self._digest = self._digest_at(through)
 
     def _digest_at(self, seq: int) -> str | None:
-        """Return the digest of an operation in the database; None where it is not there."""
+        """Return the digest of an operation in the database; None if it is absent."""
         columns = HOT["operations"].c
         own = (columns.company_id == self.folder.company_id, columns.seq == seq)
         with self._database.read() as connection:
@@ -212,7 +212,7 @@ class LogEngine(Engine):
         last: int | None = None,
     ) -> str:
         """Return the query of a table's rows, hot and sealed, up to `last`, after `refresh`."""
-        # What is sealed needs no such end, and DuckDB expects it to leave few rows.
+        # Sealed rows need no `last`, and DuckDB would expect such a condition to leave few rows.
         hot = self.hot(table, columns, where, manifest.sealed_through, last)
         if not manifest.segments:
             return hot
@@ -221,7 +221,7 @@ class LogEngine(Engine):
         return f"{sealed} UNION ALL {hot}"
 
     def sealed(self, segments: Sequence[Segment], table: str) -> str:
-        """Return the rows of segments that may be seen as what can stand in FROM.
+        """Return the visible rows of segments, as an SQL term for FROM.
 
         Raises:
             Unavailable: a file of them is missing.
@@ -234,7 +234,7 @@ class LogEngine(Engine):
 
 
 def _seen(rows: str, table: str, operations: str, visible: str) -> str:
-    """Return the query of a table's rows whose operation may be seen."""
+    """Return the query of a table's rows whose operation is visible."""
     if not visible:
         return f"SELECT * FROM {rows}"
     if table != "operations":
@@ -248,8 +248,8 @@ def fetch(
     """Return operations by number.
 
     Args:
-        duck: The DuckDB that has them.
-        sources: What holds their rows with the sealed columns, for FROM, by table.
+        duck: A DuckDB with their rows.
+        sources: By table, the SQL term for FROM of rows with the sealed columns.
         where: The condition of their numbers (`among`).
     """
     operations, usage, handles = (_rows(duck, table, sources[table], where) for table in TABLES)
@@ -261,7 +261,7 @@ def fetch(
 
 
 def among(seqs: Sequence[int]) -> str:
-    """Return the SQL condition of some numbers, which are at least one."""
+    """Return the SQL condition that `seq` is one of some numbers, at least one."""
     low, high = min(seqs), max(seqs)
     within = f"seq BETWEEN {low} AND {high}"
     if high - low + 1 > len(seqs):
@@ -273,7 +273,7 @@ Row = dict[str, Any]
 
 
 def _rows(duck: duckdb.DuckDBPyConnection, table: str, source: str, where: str) -> Iterator[Row]:
-    """Yield rows as the log's writers knew them."""
+    """Yield rows with their values decoded, as before they were stored."""
     names = HOT[table].columns.keys()
     order = {"usage": " ORDER BY seq, ordinal", "handles": " ORDER BY seq, rank"}.get(table, "")
     listed = ", ".join(_STORED.get(name, name) for name in names)
@@ -287,18 +287,18 @@ def _rows(duck: duckdb.DuckDBPyConnection, table: str, source: str, where: str) 
 
 
 _STORED = {"started_at": "epoch_us(started_at) AS started_at", "cost_usd": "cost_pico AS cost_usd"}
-"""The columns that the sealed files have otherwise than the database."""
+"""The columns that differ between the sealed files and the database."""
 
 
 def load_of(kind: Any) -> Callable[[Any], Any] | None:
-    """Return what makes of a value that DuckDB read of a column what was stored there."""
+    """Return the function that decodes a column's values as DuckDB reads them; None: unchanged."""
     if isinstance(kind, Portable):
         return kind.loaded
     return _DECODER.decode if isinstance(kind, JSON) else None
 
 
 def _nothing(_constant: str) -> None:
-    """What JSON knows no number for counts as null in the digest."""
+    """Return None for NaN and infinities, which count as null in the digest."""
 
 
 _DECODER = json.JSONDecoder(parse_constant=_nothing)

@@ -1,9 +1,9 @@
 """Move the oldest operations of the hot tables into immutable Parquet segments.
 
 The manifest decides where an operation is: up to `sealed_through` in the archive, above it in the
-hot tables. Files are made first, the manifest names them next; last, in one transaction, an
-operation of type `seal` with the SHA-256 of the files is appended and the hot rows go. So a crash
-leaves either files that no manifest names or hot rows that do not count, and `recover` ends both.
+hot tables. Files are written first, then the manifest names them; last, one transaction appends an
+operation of type `seal` with the SHA-256 of the files and removes the hot rows. So a crash leaves
+either files that no manifest names or hot rows that do not count; `recover` removes both.
 The undo journal, the intents and the head of the log stay in the database.
 """
 
@@ -58,7 +58,7 @@ _NEW = ".new-"
 _AT_ONCE = 4_096
 
 Step = Callable[[str], None]
-"""Told each step of a seal as it is reached: written, renamed, named, removing, removed."""
+"""Called at each step of a seal: written, renamed, named, removing, removed."""
 
 
 class SealReport(Model):
@@ -87,8 +87,8 @@ def seal(
 ) -> SealReport:
     """Seal the operations that began before a moment, all of them when it is None. Blocking.
 
-    What is sealed is always the beginning of the log: an operation that began earlier but stands
-    behind one that began later waits with it.
+    Always the beginning of the log is sealed: an older operation that was logged after a too new
+    one is not sealed yet.
 
     Args:
         database: The control plane's.
@@ -97,8 +97,8 @@ def seal(
         before: The begin of the hot window, UTC.
         now: What to note as the time of sealing, UTC; None is this moment.
         segment_rows: The most operations in one segment.
-        principal: Who seals.
-        channel: Through what.
+        principal: The principal that seals.
+        channel: The channel it uses.
         step: Called at every step; a test stops there.
 
     Raises:
@@ -149,7 +149,7 @@ def seal(
 
 
 def _refuse_altered(duck: Any, manifest: Manifest, span: tuple[int, int]) -> None:
-    """Raise `Conflict` for an operation that arrived and does not fit its digest."""
+    """Raise `Conflict` for a loaded operation that does not match its digest."""
     company = bytes.fromhex(manifest.salt)
     sources = {table: f"({SELECTS[table]})" for table in TABLES}
     for first in range(span[0], span[1] + 1, _ROW_GROUP):
@@ -173,7 +173,7 @@ def _altered(manifest: Manifest, span: tuple[int, int], which: str, why: str) ->
 
 
 def _last_to_seal(database: Database, company_id: str, before: datetime | None) -> int:
-    """Return the number to seal up to; what earlier sealings left behind alone is not sealed."""
+    """Return the number to seal up to; trailing operations of type `seal` stay hot."""
     column = OPERATIONS.c
     own = column.company_id == company_id
     with database.read() as connection:
@@ -195,7 +195,7 @@ def _first_kept(connection: DatabaseConnection, company_id: str, before: datetim
 def _waiting(
     database: Database, company_id: str, before: datetime | None
 ) -> tuple[int | None, int]:
-    """Return the operation that is too new, and how many older ones wait behind it."""
+    """Return the first operation that is too new, and how many older ones follow it."""
     if before is None:
         return None, 0
     column = OPERATIONS.c
@@ -209,7 +209,7 @@ def _waiting(
 
 
 class Made(NamedTuple):
-    """When a segment is made, UTC, by whom, and how often it was before."""
+    """When, in UTC, and by whom a segment is made, and its revision."""
 
     at: datetime
     by: str
@@ -228,13 +228,13 @@ def write_files(
     """Write rows to durable files in `work`.
 
     Args:
-        duck: A DuckDB that holds them.
-        work: The folder to make; it becomes the segment's.
-        manifest: What is sealed before them.
+        duck: A DuckDB with the rows.
+        work: The folder to create; it becomes the segment's.
+        manifest: The manifest up to the segment before.
         span: Their first and last numbers.
-        made: What to note of the sealing.
-        selects: The queries of the rows by table; by default those that arrived
-            (`memtui.analytics.source.load_raw`).
+        made: When and by whom they are sealed.
+        selects: The queries of the rows by table; by default those of
+            `memtui.analytics.source.load_raw`.
 
     Raises:
         Conflict: they do not continue the chain.
@@ -295,18 +295,18 @@ def _moment(microseconds: int) -> datetime:
     return found
 
 
-# Segments are written anew without values that are erased; their digests hold as before. The new
-# files come first, then a manifest that waits beside the one in force, then the operation of the
-# chain that names the new files; last the waiting manifest takes the other's place and the old
-# files go. `recover` ends or takes back what a kill left: it is done once the chain says so.
+# A purge rewrites segments without the erased values; their digests stay valid. First come the new
+# files, then a waiting manifest beside the one in force, then the operation that names the files
+# in the chain; last the waiting manifest replaces the other and the old files are removed. After a
+# kill `recover` completes this if the chain names the new files, else it undoes it.
 
 
 class Rewritten(NamedTuple):
-    """A segment that lies beside the one it is to replace."""
+    """A rewritten segment, beside the one that it will replace."""
 
     segment: Segment
     erased: dict[int, tuple[str, ...]]
-    """The fields that have no value any more, by `seq`."""
+    """The fields that lost their value, by `seq`."""
 
 
 def rewrite(
@@ -316,19 +316,19 @@ def rewrite(
     doomed: Mapping[int, Collection[str]],
     company: bytes,
 ) -> Rewritten | None:
-    """Write a segment anew beside itself, with fields erased; None: none of them has a value.
+    """Rewrite a segment with fields erased, beside the old one; None: no field has a value.
 
-    Blocking, and in a folder that the caller holds.
+    Blocking; the caller has locked the folder.
 
     Args:
-        folder: The company's.
-        manifest: What is sealed.
+        folder: The company's archive folder.
+        manifest: Its manifest.
         segment: One of its segments.
         doomed: The paths to erase by `seq` (`memtui.store.erasing.erased`).
         company: The company's salt.
 
     Raises:
-        Conflict: a digest does not hold afterwards, so nothing is replaced.
+        Conflict: a digest does not match afterwards, so nothing is replaced.
         Unavailable: a file cannot be read or written.
     """
     before = manifest.model_copy(
@@ -373,7 +373,7 @@ _ORDER = {"operations": "seq", "usage": "seq, ordinal", "handles": "seq, rank"}
 def _load_erased(
     duck: Any, files: dict[str, str], doomed: Mapping[int, Collection[str]], company: bytes
 ) -> dict[int, tuple[str, ...]]:
-    """Let operations arrive in DuckDB without their fields; returns those that go, by `seq`."""
+    """Load operations into DuckDB with fields erased; returns the erased ones, by `seq`."""
     create_raw(duck)
     gone: dict[int, tuple[str, ...]] = {}
     for part in parts(sorted(doomed), _AT_ONCE):
@@ -394,7 +394,7 @@ def _load_erased(
 
 
 def replace_waiting(folder: ArchiveFolder) -> None:
-    """Let the waiting manifest count, and remove what it does not name any more."""
+    """Put the waiting manifest in force, and remove the segments that it replaced."""
     folder.waiting_file.replace(folder.manifest_file)
     sync_folder(folder.path)
     remove_older(folder, folder.read())

@@ -1,4 +1,4 @@
-"""The sealed operations of a company, for what the hot tables are asked by SQL otherwise.
+"""The sealed operations of a company, for statements that otherwise query the hot tables.
 
 The statements are those of `memtui.store`, in DuckDB's dialect over views of the files that have
 the tables' names and columns.
@@ -34,7 +34,7 @@ _COLUMNS = {
 
 
 class Archive:
-    """The sealed operations of every company. DuckDB starts with the first that are asked for."""
+    """The sealed operations of every company. DuckDB starts on first use."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -51,7 +51,7 @@ class Archive:
 
 
 class Sealed:
-    """What is sealed of one log at one moment. Blocking; where nothing is sealed, it is empty."""
+    """The sealed operations of one log at one moment, possibly none. Blocking."""
 
     def __init__(self, engine: Engine, folder: ArchiveFolder, manifest: Manifest) -> None:
         self._engine = engine
@@ -65,7 +65,7 @@ class Sealed:
 
     @contextmanager
     def read(self) -> Iterator[DatabaseConnection]:
-        """A connection, where something is sealed, for what of `memtui.store` reads the log.
+        """A connection for the readers of `memtui.store`; something must be sealed.
 
         Raises:
             Unavailable: a file cannot be read.
@@ -79,7 +79,7 @@ class Sealed:
             yield _Connection(cursor, views)
 
     def ask(self, question: Callable[[DatabaseConnection], T]) -> T | None:
-        """Return what a question finds; None where nothing is sealed."""
+        """Return the result of `question`; None where nothing is sealed."""
         if not self.manifest.segments:
             return None
         with self.read() as connection:
@@ -87,15 +87,15 @@ class Sealed:
 
 
 class _Connection(DatabaseConnection):
-    """DuckDB as a connection of the control plane's: it reads, and nothing else."""
+    """DuckDB as a read-only connection of the control plane."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, views: dict[str, str]) -> None:
-        """Read from these views, each made when it is first named: that opens its files."""
+        """Take the views; each is created when first named, as that opens its files."""
         super().__init__("duckdb", cursor, lambda: None)
         self._to_make = views
 
     def execute(self, statement: Any, parameters: Any = None) -> Any:
-        """Run a SELECT, whose values stand in it."""
+        """Run a SELECT with its values as literals."""
         del parameters
         sql = statement.compile(dialect=_DIALECT, compile_kwargs={"literal_binds": True})
         columns = list(statement.selected_columns)
@@ -117,7 +117,7 @@ class _Connection(DatabaseConnection):
 
 
 class _Compiler(PGCompiler):
-    """PostgreSQL's words but for what DuckDB has others for."""
+    """PostgreSQL's SQL, except where DuckDB's differs."""
 
     def visit_floordiv_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
         """Write a division of whole numbers."""
@@ -125,7 +125,7 @@ class _Compiler(PGCompiler):
         return f"{self.process(binary.left, **kw)} // {self.process(binary.right, **kw)}"
 
     def visit_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
-        """Write a search: its `~` is of the whole text."""
+        """Write a search: DuckDB's `~` matches the whole text only."""
         del operator
         left, right = (self.process(side, **kw) for side in (binary.left, binary.right))
         return f"regexp_matches({left}, {right})"

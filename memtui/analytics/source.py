@@ -1,7 +1,7 @@
-"""Rows of the control plane's tables on their way to DuckDB, out of one consistent view.
+"""Loads rows of the control plane's tables into DuckDB, from one consistent read.
 
-`SELECTS` makes of them the columns of the sealed files, which the copy of the hot rows has too: the
-control plane's own with these differences. `started_at` is a timestamp in UTC. Money is
+`SELECTS` turns them into the columns of the sealed files, which the copy of the hot rows has too:
+the control plane's with these differences. `started_at` is a timestamp in UTC. Money is
 `cost_pico`, a whole number of 1e-12 US dollars, NULL where unpriced. An operation also has the sums
 of its usage (`input_tokens`, `output_tokens`, `embedding_tokens`, `cost_pico`, `usage_count`,
 `unpriced_count`) and of its handles (`handle_count`, `best_score`), so that most questions need no
@@ -63,9 +63,9 @@ def load_raw(
     *,
     only: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Put the rows of a range of operations, ends included, in place of those that arrived.
+    """Replace the rows in `raw_*` by those of a range of operations, ends included.
 
-    By Python's own SQLite, not by a driver that brings another one: a process in which two of them
+    Through Python's SQLite, not a driver with another copy of it: a process in which two of them
     open one file loses its locks on it (https://sqlite.org/howtocorrupt.html §2.2.1).
 
     Raises:
@@ -82,7 +82,7 @@ def load_raw(
             f"{one.name}::text" if isinstance(one.type, JSON) and not is_sqlite else one.name
             for one in columns
         )
-        # PostgreSQL sends all that a cursor without a name finds at once.
+        # For a cursor without a name PostgreSQL sends all rows at once.
         rows = connection.driver.cursor(*(() if is_sqlite else ("rows",)))
         with closing(rows), duck.appender(f"raw_{name}") as appender:
             rows.execute(f"SELECT {asked} FROM {table.name} WHERE {where} ORDER BY seq")
@@ -96,7 +96,7 @@ def load_raw(
 def _refused(
     columns: Sequence[Column[Any]], batch: Sequence[Sequence[Any]], error: Exception
 ) -> Exception:
-    """Return what to raise for rows that DuckDB did not take: it names no row."""
+    """Return the error for rows that DuckDB rejected, naming the row, as DuckDB does not."""
     place = next(place for place, one in enumerate(columns) if one.name == "seq")
     numbers = [
         place
@@ -140,7 +140,7 @@ SELECTS = {
     "usage": "SELECT * RENAME (cost_usd AS cost_pico) FROM raw_usage ORDER BY seq, ordinal",
     "handles": "SELECT * FROM raw_handles ORDER BY seq, rank",
 }
-"""From the rows that arrived to the rows that are kept, by table."""
+"""By table, the query that turns raw rows into those of the sealed files."""
 
 
 class Head(NamedTuple):
