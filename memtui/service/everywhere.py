@@ -1,9 +1,9 @@
-"""A query and a list over all bindings of a company at once, whatever their providers.
+"""Query, list and forget over all bindings of a company at once, whatever their providers.
 
-Each binding is asked as it is alone, through the same routing, rights and log, in its own time: one
-that is slow, fails or may not be read is named with its reason, and the others' answers stand. What
-comes back is joined here, because scores of different providers cannot be compared: by rank, each
-rank weighted by whose record it is (seed 002 §3: the project's most, the company's least).
+Each binding is queried as if alone, with the same routing, rights, log and a time limit of its own.
+One that is slow, fails or may not be read is named with the reason; the other answers are returned.
+Scores of different providers cannot be compared, so answers are joined by rank, weighted by the
+owner of the record (seed 002 §3: the project's most, the company's least).
 """
 
 from __future__ import annotations
@@ -65,43 +65,43 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 WEIGHTS: dict[str, float] = {
     "project": 1.0, "user": 1.0, "agent": 0.7, ORCHESTRATOR: 0.5, "company": 0.4,
 }  # fmt: skip
-"""How much a record counts by whose it is (seed 002 §3), where the settings do not say."""
+"""Default weight of a record by its owner (seed 002 §3); the settings may override it."""
 _OWNERS = {"project_id": "project", "subject_id": "user", "agent_id": "agent"}
 
 RANK_CONSTANT = 2
-"""Of reciprocal rank fusion. It is small, as the lists are short: at 60, the usual one, nothing of
-the company would ever stand before the project's hundredth."""
+"""The constant k of reciprocal rank fusion. It is small, as the lists are short: at the usual 60, no
+record of the company would ever come before the project's hundredth."""
 
 
 class FoundAt(Model):
-    """Where a text was found, and what the binding there said of it."""
+    """Where a text was found: its binding, with its rank and score there."""
 
     binding_key: str
     handle: RecordHandle
     rank: int
-    """In its binding's answer, from 1."""
+    """Position in the answer of its binding, from 1."""
     score: float | None
-    """The provider's own; comparable within its answer only."""
+    """The provider's score; comparable within the same answer only."""
     weight: float
-    """By whose it is."""
+    """The weight of the record's owner."""
     source: SourceRef | None
 
     @property
     def share(self) -> float:
-        """What it adds to the joined score."""
+        """The amount this place adds to the joined score."""
         return self.weight / (RANK_CONSTANT + self.rank)
 
 
 class FoundSnippet(Snippet):
-    """A record that a query over all bindings found; `score` is the joined one."""
+    """A record that a query over all bindings found; `score` is the joined score."""
 
     binding_key: str
     places: tuple[FoundAt, ...] = ()
-    """Where this text was found, the best first; each adds to the score."""
+    """All places where this text was found, the best first; each adds to the score."""
 
 
 class HiddenSnippet(FoundSnippet):
-    """A fact that gives way to one with the same key of a nearer scope."""
+    """A fact hidden by one with the same key in a nearer scope."""
 
     key: str
     hidden_by: RecordHandle
@@ -109,15 +109,15 @@ class HiddenSnippet(FoundSnippet):
 
 
 class ListedRecord(Record):
-    """A record in a list of all bindings."""
+    """A record in a list over all bindings."""
 
     binding_key: str
     links: Links | None = None
-    """What it links to and what links to it, where the request asked for that."""
+    """Its links in both directions, where the request asked for them."""
 
 
 class BindingOutcome(Model):
-    """What became of one binding where all were asked."""
+    """The outcome of one binding in a call to several."""
 
     binding_key: str
     provider_key: str
@@ -125,30 +125,30 @@ class BindingOutcome(Model):
     reason: str = ""
     """Why it failed, as a sentence."""
     error_kind: str = ""
-    """The contract's error that it failed with, in lower case: `unavailable`, `denied` …"""
+    """The kind of the contract's error, in lower case: `unavailable`, `denied` …"""
     operation_ids: tuple[str, ...] = ()
     found: int = 0
-    """How many records it answered with."""
+    """Number of records in its answers."""
     capped: bool = False
-    """More may match there, or be there."""
+    """True: there may be more matches or records than it returned."""
     latency_ms: float = 0
     usage: tuple[Usage, ...] = ()
     problems: tuple[Problem, ...] = ()
     unread: tuple[str, ...] = ()
-    """What of a list was not read, in sentences."""
+    """The parts of a list that were not read, in sentences."""
 
     @property
     def sentence(self) -> str:
-        """Why it failed, with its name; empty where it did not."""
+        """The reason of the failure with the binding's name; empty where it did not fail."""
         is_named = not self.reason or self.reason.startswith(self.binding_key)
         return self.reason if is_named else f"{self.binding_key}: {self.reason}"
 
 
 class EverywhereAnswer(Model):
-    """What all answers over several bindings say of them."""
+    """The fields that every answer over several bindings has."""
 
     together: str
-    """The id that stands in the request of each binding's operation."""
+    """The id in the logged request of each binding's operation, which groups them."""
     bindings: tuple[BindingOutcome, ...]
     latency_ms: float = 0
 
@@ -159,48 +159,48 @@ class EverywhereAnswer(Model):
 
     @property
     def usage(self) -> tuple[Usage, ...]:
-        """What all of them used."""
+        """The usage of all bindings."""
         return tuple(row for one in self.bindings for row in one.usage)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What could not be read where they looked."""
+        """The items that the bindings could not read."""
         return tuple(problem for one in self.bindings for problem in one.problems)
 
 
 class EverywhereQuery(EverywhereAnswer):
-    """What a query over all bindings found, best first."""
+    """The answer of a query over all bindings, the best record first."""
 
     snippets: tuple[FoundSnippet, ...] = ()
     hidden: tuple[HiddenSnippet, ...] = ()
-    """Facts whose key a nearer scope has as well: the nearest one's is in `snippets`."""
+    """Facts whose key also exists in a nearer scope; the nearest one's fact is in `snippets`."""
     all_topics: bool = False
-    """The topic asked for has fewer than three, so that every topic was looked through."""
+    """True: the requested topic has fewer than three records, so all topics were searched."""
     capped: bool = False
     stages: tuple[ExplainStage, ...] = ()
-    """How it was joined; records are named `binding record-id`."""
+    """The stages of the joining; records are named `binding record-id`."""
 
 
 class EverywherePage(EverywhereAnswer):
-    """One page of what all bindings store, in one order."""
+    """One page of the records of all bindings, in one order."""
 
     records: tuple[ListedRecord, ...] = ()
     next_cursor: str | None = None
-    """Of each binding how far it was shown; one that failed is asked again."""
+    """The position in each binding's list; one that failed is tried again."""
     total: int | None = None
     at_least: bool = False
 
 
 class ForgottenEverywhere(EverywhereAnswer):
-    """What was forgotten from several bindings; undoing one of the operations undoes all."""
+    """The answer of forgetting in several bindings; undoing one operation undoes all."""
 
     answers: tuple[MutationAnswer, ...]
-    """One a binding that forgot."""
+    """One for each operation that forgot records."""
 
 
 @dataclass(eq=False)
 class Asked:
-    """The bindings that are asked, and what came of each so far."""
+    """The bindings of one call, and the outcome of each so far."""
 
     fan_out: FanOut
     outcomes: dict[str, BindingOutcome]
@@ -208,7 +208,7 @@ class Asked:
     errors: dict[str, MemtuiError] = field(default_factory=dict)
 
     def values(self) -> dict[str, Any]:
-        """Return what every answer says of them."""
+        """Return the fields of `EverywhereAnswer`."""
         return {
             "together": self.fan_out.together,
             "bindings": tuple(self.outcomes.values()),
@@ -218,7 +218,7 @@ class Asked:
     def note(
         self, key: str, answer: Answer, found: int, *, capped: bool, unread: tuple[str, ...] = ()
     ) -> None:
-        """Note what a binding answered, beside what it answered before."""
+        """Add an answer of a binding to its earlier ones."""
         was = self.outcomes[key]
         self.outcomes[key] = was.model_copy(
             update={
@@ -234,7 +234,7 @@ class Asked:
         )
 
     def fail(self, key: str, error: MemtuiError, latency_ms: float) -> None:
-        """Note why a binding has no answer."""
+        """Record the error of a binding without an answer."""
         self.errors[key] = error
         failed = {
             "status": "failed",
@@ -249,10 +249,10 @@ class Asked:
         return key in self.errors
 
     def keep(self, chosen: Filter) -> None:
-        """Ask those bindings alone that a filter lets through.
+        """Keep only the bindings that a filter allows.
 
         Raises:
-            NotFound: it names one that is not there, or lets none through.
+            NotFound: the filter names a binding that is not there, or allows none.
         """
         for key in chosen.any_of("binding_key"):
             if key not in self.outcomes:
@@ -266,7 +266,7 @@ class Asked:
             raise NotFound("No binding that is on is one of those that the filter names.")
 
     def refuse_silence(self) -> None:
-        """Raise the error where no binding has answered at all."""
+        """Raise an error where every binding failed: their common one, else `Unavailable`."""
         if len(self.errors) < len(self.outcomes):
             return
         first, *others = self.errors.values()
@@ -281,7 +281,7 @@ async def gather(
     answered: Callable[[str, AnswerT], None],
     told: Callable[[], None] = lambda: None,
 ) -> None:
-    """Make all calls at once, note each answer, or why there is none, as it comes, and tell."""
+    """Make all calls at once; handle each answer or record its error, then call `told`."""
 
     async def one(key: str) -> None:
         began = perf_counter()
@@ -299,7 +299,7 @@ async def gather(
 
 
 class Everywhere(ServiceModule):
-    """What is asked of all bindings of a company at once."""
+    """Query, list and forget over all bindings of a company at once."""
 
     async def query(
         self,
@@ -309,18 +309,18 @@ class Everywhere(ServiceModule):
         within_ms: int | None = None,
         so_far: Callable[[EverywhereQuery], None] = lambda _answer: None,
     ) -> EverywhereQuery:
-        """Find what is relevant to a text, wherever it is kept.
+        """Find the records relevant to a text, in all bindings.
 
         Args:
             caller: Who asks.
-            request: The question, to no binding in particular.
-            within_ms: How long each binding may take; None: `all_bindings_timeout_ms`.
-            so_far: Is given what is known as each binding answers.
+            request: The query, which names no binding.
+            within_ms: Time limit of each binding; None: `all_bindings_timeout_ms`.
+            so_far: Called with the answer so far, each time a binding answers.
 
         Raises:
-            Invalid: it names a binding, or asks as one provider's own agents do.
+            Invalid: it names a binding, or asks for `Matching.AGENTS`, which one provider answers.
             Denied: the caller sees nothing here.
-            NotFound: no binding is there to ask.
+            NotFound: there is no binding to query.
         """
         if request.matching is Matching.AGENTS:
             raise Invalid("Only one provider at a time is asked as its own agents ask it.")
@@ -354,21 +354,21 @@ class Everywhere(ServiceModule):
         told: ReportProgress = lambda _read, _total: None,
         seen_only: bool = False,
     ) -> EverywherePage:
-        """Return one page of what is stored, wherever it is kept, in one order.
+        """Return one page of the records of all bindings, in one order.
 
         Args:
             caller: Who asks.
-            request: The page, of no binding in particular.
-            within_ms: How long each binding may take; None: `all_bindings_timeout_ms`.
-            so_far: Is given what would be on the page, without its cursor, as each binding answers.
-            told: Is told how far they are together, while all is read first (`dup:`).
-            seen_only: Of the whole company, list what the caller sees, where a list of everybody's
-                is refused.
+            request: The page, which names no binding.
+            within_ms: Time limit of each binding; None: `all_bindings_timeout_ms`.
+            so_far: Called with the page so far, without a cursor, each time a binding answers.
+            told: Called with the progress of all bindings, while all is read first (`dup:`).
+            seen_only: For the whole company, list the records that the caller sees, instead of
+                refusing a caller who may not list everybody's.
 
         Raises:
-            Invalid: it names a binding or a namespace, or the cursor is not of this list.
+            Invalid: it names a binding or a namespace, or the cursor is of another list.
             Denied: the caller sees nothing here.
-            NotFound: no binding is there to ask.
+            NotFound: there is no binding to list.
         """
         if request.namespace is not None:
             raise Invalid("A namespace is one binding's; name the binding.")
@@ -418,13 +418,13 @@ class Everywhere(ServiceModule):
 
         Args:
             caller: Who asks.
-            records: What to forget, as it was read, by the key of its binding.
-            staying: What stays in its place, as it was read.
-            together: Names what was changed with it already, for one undo of all.
+            records: The records to forget, as they were read, by the key of their binding.
+            staying: The records that replace them, as they were read, by binding.
+            together: The group of changes made already, so that one undo takes back all.
 
         Raises:
-            Invalid: there is nothing to forget.
-            MemtuiError: nothing could be forgotten.
+            Invalid: no record is named.
+            MemtuiError: no record could be forgotten.
         """
         if not all(records.values()) or not records:
             raise Invalid("Nothing to forget; name at least one record.")
@@ -456,7 +456,7 @@ class Everywhere(ServiceModule):
                         caller, request, together=together, staying=stays
                     )
                 except Unavailable:
-                    raise  # and would be so for the next owner's
+                    raise  # the next owner's batch would fail alike
                 except MemtuiError as error:
                     refusal = refusal or error
                     continue
@@ -475,9 +475,7 @@ class Everywhere(ServiceModule):
         return ForgottenEverywhere(**asked.values(), answers=tuple(answers))
 
     async def _bindings(self, caller: Caller) -> list[BindingRow]:
-        """Return the bindings that are asked, the oldest first.
-
-        They are enabled, and serve a scope that the caller may see.
+        """Return the enabled bindings that serve a scope the caller may see, the oldest first.
 
         Raises:
             Denied: the company has members, and the caller is none.
@@ -507,11 +505,11 @@ class Everywhere(ServiceModule):
     async def begin(
         self, caller: Caller, within_ms: int | None = None, *, seen_only: bool = False
     ) -> Asked:
-        """Return what keeps account of all bindings while they are asked.
+        """Return an `Asked` with all bindings that the caller may use, each still waiting.
 
         Raises:
             Denied: the caller sees nothing here.
-            NotFound: no binding is there to ask.
+            NotFound: there is no binding.
         """
         rows = await self._bindings(caller)
         if not rows:
@@ -526,7 +524,7 @@ class Everywhere(ServiceModule):
         )
 
     def _weights(self, asked: Scope) -> Callable[[Scope], float]:
-        """Return the weight of a record by its scope; for the whole company all count the same."""
+        """Return the weight by scope; in a query of the whole company every record has 1.0."""
         if owner_of(asked)[0] == "company_id":
             return lambda _scope: 1.0
         weights = WEIGHTS | dict(self._runtime.settings.scope_weights)
@@ -536,9 +534,9 @@ class Everywhere(ServiceModule):
 def _forgetting(
     binding_key: str, records: Sequence[Record], whole: Scope | None
 ) -> list[ForgetRequest]:
-    """Return what forgets records of a binding: of several owners at once in the `whole` company.
+    """Return the requests that forget these records: one in the scope `whole`, else one per owner.
 
-    Who may not change the company's memories is asked owner by owner.
+    `whole` is the company, for a caller who may change its memories; None for others.
     """
     owners: dict[Scope, list[Record]] = defaultdict(list)
     for record in records:
@@ -556,7 +554,7 @@ def _whose(scope: Scope) -> str:
 
 
 def _is_for(served: Sequence[TargetRow], visibility: Visibility | None) -> bool:
-    """Whether a binding serves what somebody may see; one that serves nobody yet is everybody's."""
+    """Whether a binding serves a scope in `visibility`; one without targets is visible to all."""
     if visibility is None or not served:
         return True
     return any(
@@ -567,7 +565,7 @@ def _is_for(served: Sequence[TargetRow], visibility: Visibility | None) -> bool:
     )
 
 
-# Joining what a query found
+# Joining the answers of a query
 
 
 def _join(
@@ -576,7 +574,7 @@ def _join(
     weight: Callable[[Scope], float],
     asked: Asked,
 ) -> EverywhereQuery:
-    """Join the answers of several bindings, and say how, stage by stage."""
+    """Join the answers of several bindings, with the stages that explain the order."""
     placed = [
         (one, _place(key, rank, one, weight(one.scope)))
         for key in sorted(answers)
@@ -614,7 +612,7 @@ def _place(key: str, rank: int, found: Snippet, weight: float) -> FoundAt:
 
 
 def _same_texts_once(placed: Sequence[tuple[Snippet, FoundAt]]) -> list[FoundSnippet]:
-    """Return each text once, in its best place, with all the places where it was found."""
+    """Return each text once, at its best place, with all places where it was found."""
     by_text: dict[str, list[tuple[Snippet, FoundAt]]] = defaultdict(list)
     for one, place in placed:
         by_text[" ".join(without_prefix(one.text).split()).casefold()].append((one, place))
@@ -635,9 +633,9 @@ def _same_texts_once(placed: Sequence[tuple[Snippet, FoundAt]]) -> list[FoundSni
 def _first_of_keys(
     found: Sequence[FoundSnippet],
 ) -> tuple[list[FoundSnippet], list[HiddenSnippet]]:
-    """Keep of the facts of one key the nearest scope's (seed 002 §3, first match wins).
+    """Split into shown and hidden: of facts with one key the nearest scope wins (seed 002 §3).
 
-    Providers without namespaces leave them out: such a key is that of any namespace.
+    A fact without a namespace matches any, as some providers have no namespaces.
     """
     nearest = sorted(found, key=lambda one: (-one.places[0].weight, -(one.score or 0.0)))
     kept: list[FoundSnippet] = []
@@ -670,7 +668,7 @@ def _first_of_keys(
 
 
 def _entry_of(record: Record) -> Entry | None:
-    """Return under which key a fact stands, also as an agent gets it."""
+    """Return the key of a fact, also where its text has the prefix that agents read."""
     if record.kind != FACT:
         return None
     return entry_of(record.model_copy(update={"text": without_prefix(record.text)}))
@@ -682,13 +680,13 @@ def _is_asked_for(keys: frozenset[str], record: Record) -> bool:
 
 
 def _order(keys: frozenset[str], one: FoundSnippet) -> tuple[bool, float, str, str]:
-    """A fact whose key is asked for stands first; the rest by their joined scores."""
+    """Sort key: facts whose key the query names first, then by joined score."""
     record_id = one.handle.provider_record_id
     return not _is_asked_for(keys, one), -(one.score or 0.0), one.binding_key, record_id
 
 
 def _asking(asked: Asked) -> ExplainStage:
-    """Say who was asked, what each found, and why some have no answer."""
+    """Return the stage that names the bindings, how much each found, and each failure."""
     outcomes = asked.outcomes.values()
     told = [f"{one.binding_key} found {one.found}" for one in outcomes if one.status == "ok"]
     lead = f"All {len(outcomes)} at once, each for at most {asked.fan_out.within_ms / 1000:g} s"
@@ -701,7 +699,7 @@ def _named(binding_key: str, record_id: str) -> str:
 
 
 def _own_stages(answers: Mapping[str, QueryAnswer]) -> Iterator[ExplainStage]:
-    """Yield how each binding came to its own answer, where it tells."""
+    """Yield the stages of each binding's own answer, where its provider explains them."""
     for key in sorted(answers):
         for one in answers[key].stages:
             scores = {_named(key, name): score for name, score in one.scores.items()}
@@ -763,17 +761,17 @@ def _stages(
         yield ExplainStage(name="topic", detail=detail)
 
 
-# One list of several
+# Joining several lists
 
 
 def _first(heads: Mapping[str, deque[Record]], sort: str) -> str:
-    """Return which of several lists, none of them empty, has the record that comes next."""
+    """Return the key of the list whose first record comes next; no list is empty."""
     keys = list(heads)
     return keys[first_of([heads[key][0] for key in keys], sort)]
 
 
 def _merged(waiting: dict[str, deque[Record]], sort: str) -> Iterator[tuple[str, Record]]:
-    """Yield the records of several lists in one order, each with the list that it is from."""
+    """Yield the records of several lists in one order, each with the key of its list."""
     while waiting:
         key = _first(waiting, sort)
         yield key, waiting[key].popleft()
@@ -782,21 +780,21 @@ def _merged(waiting: dict[str, deque[Record]], sort: str) -> Iterator[tuple[str,
 
 
 class _Progress(Model):
-    """How far the list of one binding was shown."""
+    """The position in the list of one binding, part of the cursor."""
 
     cursor: str | None = None
-    """Where its page begins."""
+    """The cursor of the current page."""
     shown: int = 0
-    """How many records of that page were shown."""
+    """Number of records of that page already shown."""
     last_id: str | None = None
-    """The last of them: records may have come or gone before it meanwhile."""
+    """The last one shown. It finds the place again where records came or went meanwhile."""
     total: int | None = None
     is_done: bool = False
-    """Nothing of it is left to show."""
+    """True: the whole list was shown."""
 
 
 class _List:
-    """The list of one binding: the records of a page that wait to be shown."""
+    """The list of one binding: its position, and the records read but not shown yet."""
 
     def __init__(self, progress: _Progress) -> None:
         self.progress = progress
@@ -806,11 +804,11 @@ class _List:
 
     @property
     def is_read(self) -> bool:
-        """Whether its next record is known, or that there is none."""
+        """Whether its next record is known, or its end is reached."""
         return self.progress.is_done or bool(self.waiting)
 
     def take(self, page: BrowseAnswer) -> None:
-        """Take a page, without what of it was shown."""
+        """Add a page, without the records already shown."""
         was = self.progress
         ids = [one.handle.provider_record_id for one in page.records]
         start = ids.index(was.last_id) + 1 if was.last_id in ids else was.shown
@@ -820,14 +818,14 @@ class _List:
         self._go_on(shown=start, total=page.total)
 
     def shift(self) -> tuple[Record, Links | None]:
-        """Return its next record, and its links where they are known."""
+        """Remove and return its next record, with its links where they are known."""
         record = self.waiting.popleft()
         name = record.handle.provider_record_id
         self._go_on(shown=self.progress.shown + 1, last_id=name)
         return record, self._links.get(name)
 
     def _go_on(self, **changed: Any) -> None:
-        """Note how far it was shown; where that is the whole page, the next one follows."""
+        """Update the position; after the last record of a page, move to the next page."""
         if not self.waiting:
             done = {"cursor": self._next, "shown": 0, "last_id": None}
             changed |= done | {"is_done": self._next is None}
@@ -835,7 +833,7 @@ class _List:
 
 
 class _JoinedList:
-    """The lists of several bindings as one, in the order that was asked for."""
+    """The lists of several bindings as one, in the requested order."""
 
     def __init__(
         self,
@@ -844,7 +842,7 @@ class _JoinedList:
         begun: Mapping[str, _Progress] | None,
         told: ReportProgress,
     ) -> None:
-        """Begin, or go on where `begun` says: with the bindings of then."""
+        """Begin, or continue at the positions in `begun`, with its bindings only."""
         if begun is not None:
             asked.outcomes = {key: one for key, one in asked.outcomes.items() if key in begun}
         self.lists = {key: _List((begun or {}).get(key, _Progress())) for key in asked.outcomes}
@@ -857,23 +855,23 @@ class _JoinedList:
         self._reading: dict[str, tuple[int, int | None]] = {}
 
     def tell_reading(self, key: str, read: int, total: int | None) -> None:
-        """Tell how far all are together, where one of them is read first."""
+        """Report the progress of all bindings together, when one of them reports its own."""
         self._reading[key] = read, total
         read = sum(read for read, _ in self._reading.values())
         self._told(read, _sum(total for _, total in self._reading.values()))
 
     def unread(self) -> list[str]:
-        """Return the bindings whose next record is not known yet."""
+        """Return the keys of the bindings of which a page must be read."""
         return [key for key, one in self._answering() if not one.is_read]
 
     def take(self, key: str, page: BrowseAnswer) -> None:
-        """Take a page of one binding."""
+        """Add a page of one binding."""
         self.lists[key].take(page)
         more = page.at_least or page.unfinished
         self._asked.note(key, page, len(page.records), capped=more, unread=page.unread)
 
     def shift(self) -> ListedRecord | None:
-        """Return the next record of all; None where nothing is left."""
+        """Remove and return the next record of all lists; None at the end."""
         heads = {key: one.waiting for key, one in self._answering() if one.waiting}
         if not heads:
             return None
@@ -882,14 +880,14 @@ class _JoinedList:
         return ListedRecord(**dict(record), binding_key=first, links=links)
 
     def preview(self) -> EverywherePage:
-        """Return what would be on the page by what is known, without its cursor."""
+        """Return the page by the records read so far, without a cursor."""
         waiting = {key: deque(one.waiting) for key, one in self.lists.items() if one.waiting}
         shown = islice(_merged(waiting, self._request.sort), self._request.limit)
         known = tuple(ListedRecord(**dict(one), binding_key=key) for key, one in shown)
         return EverywherePage(**self._asked.values(), records=known, at_least=True)
 
     def page(self, records: Sequence[ListedRecord]) -> EverywherePage:
-        """Return the page of these records, and how it goes on."""
+        """Return a page of these records, with the cursor of the next one."""
         asked, lists = self._asked, self.lists
         is_part = asked.errors or any(one.capped for one in asked.outcomes.values())
         has_more = any(not one.progress.is_done for _, one in self._answering())
@@ -906,7 +904,7 @@ class _JoinedList:
 
 
 def _sum(totals: Iterable[int | None]) -> int | None:
-    """Return the sum, or None where one of them is not known."""
+    """Return the sum, or None where one of the totals is not known."""
     known = list(totals)
     return None if None in known else sum(one or 0 for one in known)
 
@@ -917,10 +915,10 @@ def _write_progress(sort: str, lists: Mapping[str, _List]) -> str:
 
 
 def _read_progress(request: BrowseRequest) -> dict[str, _Progress] | None:
-    """Return how far each list was shown, None at the beginning.
+    """Return the position in each list; None: there is no cursor, begin at the first page.
 
     Raises:
-        Invalid: the cursor is another list's.
+        Invalid: the cursor is of another list.
     """
     if request.cursor is None:
         return None

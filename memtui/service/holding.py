@@ -1,8 +1,8 @@
-"""What of an agent's writes waits for a person: the rules of a binding, and the queue.
+"""Which writes of an agent wait for a person's review: the rules of a binding, and the queue.
 
-Whoever is not a person is held, through whatever channel: whose principal does not begin with
-`user:`. What waits is in the control plane alone: no provider has it, so no query, context or list
-shows it.
+The rules apply on every channel to each principal that is not a person, that is, one that does not
+begin with `user:`. A pending write is in the control plane alone: no provider has it, so no query,
+context or list shows it.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from memtui.store.digest import canonical
 from memtui.store.visibility import Visibility
 
 NEW = "new"
-"""The id of a record that is not stored yet and asks for none."""
+"""Placeholder id of a record that is not stored yet and requests no id."""
 
 Request: TypeAlias = "WriteRequest | CorrectRequest | ForgetRequest"
 RequestT = TypeVar("RequestT", WriteRequest, CorrectRequest, ForgetRequest)
 
 _FACT = "fact"
 _SEARCHED = 2_000
-"""Characters at the end of a text by which similar records are searched, as by its beginning."""
+"""Similar records are searched by the text, and by this many characters at its end."""
 _HOUR = timedelta(hours=1)
 _REQUESTS: dict[str, type[WriteRequest | CorrectRequest | ForgetRequest]] = {
     OperationType.WRITE: WriteRequest,
@@ -62,34 +62,34 @@ _REQUESTS: dict[str, type[WriteRequest | CorrectRequest | ForgetRequest]] = {
 }
 _NOT_COMPARED = {"source", "created_by", "created_at", "metadata", "embedding", "revision",
                  "revisions", "replaces", "scope", "users"}  # fmt: skip
-"""What may differ between two requests that ask for the same; metadata is compared by itself."""
+"""Fields ignored when two requests are compared; metadata is compared separately."""
 _NAMES = ("kind", "record_id", "created_by")
-"""Fields of a request that an agent reads and nobody looks through for words."""
+"""Fields that an agent reads and that the rules for words do not search."""
 
 
 def rules_of(binding: BindingRow) -> tuple[ReviewRule, ...]:
-    """Return the rules of a binding, in the order they were made."""
+    """Return the review rules of a binding, in the order they were made."""
     return tuple(ReviewRule.model_validate(one) for one in binding.review)
 
 
 def request_of(row: PendingRow) -> Request:
-    """Return what an agent asked for."""
+    """Return the request of a pending write."""
     return _REQUESTS[row.operation_type].model_validate(row.request)
 
 
 def text_of(request: Request) -> str:
-    """Return what a request would have a record say; empty: it changes no text."""
+    """Return the text that a request would give a record; empty: it changes no text."""
     if isinstance(request, WriteRequest):
         return request.content
     return (request.text or "") if isinstance(request, CorrectRequest) else ""
 
 
 _STATE = {"text", "title", "summary", "kind", "topic", "tags", "pinned", "expires_at", "metadata"}
-"""The fields by which a record of a provider without revisions has changed."""
+"""The fields compared to see a change where the provider has no revisions."""
 
 
 def state_of(records: Iterable[Record]) -> str:
-    """Return what differs once one of the records has changed."""
+    """Return a digest of the records, which differs once one of them has changed."""
     states = sorted(
         (one.handle.provider_record_id, one.revision or one.model_dump_json(include=_STATE))
         for one in records
@@ -99,12 +99,12 @@ def state_of(records: Iterable[Record]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """The records of its binding that a request is about."""
+    """The records of the binding that a request would change, and those it contradicts."""
 
     changes: tuple[Record, ...]
-    """Those that it would change or remove, or that have its key."""
+    """Records that it would change or remove, or that have the key of its fact."""
     contradicts: tuple[Record, ...]
-    """Those that it contradicts; none where that is not asked for."""
+    """Records that it contradicts; empty where contradictions are not looked for."""
 
 
 async def met_by(
@@ -118,11 +118,11 @@ async def met_by(
     """Return the records that a request would change, and those that it contradicts.
 
     Args:
-        connection: The binding's.
-        request: What is asked.
+        connection: The connection of the binding.
+        request: The request.
         there: The records that it names, as they are now.
-        visibility: What whoever asks may see.
-        contradictions: Whether to look for what it contradicts.
+        visibility: What the caller may see.
+        contradictions: Whether to look for contradicted records.
     """
     named = tuple(one.record for one in there if one.record is not None)
     if not isinstance(request, WriteRequest):
@@ -152,10 +152,10 @@ async def met_by(
 
 
 def _denied(facts: Sequence[Record], texts: Sequence[str], own: Entry | None) -> list[Record]:
-    """Return the facts of whose key one of the texts says another value.
+    """Return the facts whose value one of the texts contradicts.
 
-    A text outside every namespace, as a note is, speaks of the key in each of them; a fact of a
-    namespace speaks of that one, and of what stands in none.
+    A text without a namespace, such as a note, is compared with the facts of every namespace; the
+    text of a fact with a namespace, with the facts of that namespace and of none.
     """
     from memtui.pruning.signs import denied
 
@@ -175,7 +175,7 @@ def _denied(facts: Sequence[Record], texts: Sequence[str], own: Entry | None) ->
 
 
 def as_record(connection: Connection, request: WriteRequest) -> Record:
-    """Return the record that a write would make."""
+    """Return the record that a write would create."""
     handle = connection.handle_of(request.record_id or NEW)
     return Record.like(request, handle=handle, text=request.content)
 
@@ -186,7 +186,7 @@ async def _otherwise(
     facts: Sequence[Record],
     visibility: Visibility | None,
 ) -> list[Record]:
-    """Return what is on the same subject and disagrees: another number, word or negation."""
+    """Return records on the same subject that disagree: another number, word or negation."""
     from memtui.pruning.signs import disagreeing
     from memtui.service.similar import candidates
 
@@ -215,9 +215,9 @@ def _key_of(text: str, topic: str | None) -> Entry | None:
 async def _is_new_subject(
     connection: Connection, made: Record, visibility: Visibility | None
 ) -> bool:
-    """Whether its owner has nothing of the key or topic; of neither, whether it has nothing.
+    """Whether the owner has no record of this key or topic; with neither, no record at all.
 
-    Where a provider lists nothing, nobody can tell, and a person looks.
+    True where the provider cannot list: nobody can tell, so a person decides.
     """
     from memtui.service.context import own_records
 
@@ -238,7 +238,7 @@ async def _is_new_subject(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What an agent asks, as the rules look at it."""
+    """The request of an agent, as the rules see it."""
 
     runtime: ServiceRuntime
     entry: RunningOperation
@@ -248,7 +248,7 @@ class _Asked:
     met: Met
 
     async def fits(self, rule: ReviewRule) -> bool:
-        """Whether a rule is about it."""
+        """Whether a rule applies to the request."""
         is_write = isinstance(self.request, WriteRequest)
         if rule.test is RuleTest.PER_RUN:
             return is_write and await self.runtime.ask(self.is_beyond, rule)
@@ -262,7 +262,7 @@ class _Asked:
         caller, value = self.entry.caller, rule.value.casefold()
         accepts = rule.action is RuleAction.ACCEPT
         agents = {caller.principal.removeprefix(AGENT_PREFIX).casefold()}
-        if not accepts:  # which agent a memory is of is said by whoever writes it
+        if not accepts:  # chosen by the writer, so no ground to accept
             agents.add((self.entry.scope.agent_id or "").casefold())
         tests: dict[RuleTest, Callable[[], bool]] = {
             RuleTest.ALL: lambda: True,
@@ -275,7 +275,7 @@ class _Asked:
         return tests[rule.test]()
 
     def _made(self) -> list[Record]:
-        """Return what there would be of it."""
+        """Return the records as the request would leave them; none for a forgetting."""
         request = self.request
         if isinstance(request, WriteRequest):
             return [as_record(self.connection, request)]
@@ -284,7 +284,7 @@ class _Asked:
         return [corrected(one, request) for one in self.met.changes]
 
     def _is_of(self, subject: str, *, wholly: bool) -> bool:
-        """Whether it is about a subject; `wholly`: all that it changes is, before and after."""
+        """Whether it is about a subject; `wholly`: every changed record is, before and after."""
         from memtui.pruning.folding import spaced_plain
 
         if wholly:
@@ -295,7 +295,7 @@ class _Asked:
         return spaced_plain(subject) in folded
 
     def _says(self, words: str, *, wholly: bool) -> bool:
-        """Whether it has these words; `wholly`: each text that it changes has, before and after."""
+        """Whether a text has these words; `wholly`: each changed text has, before and after."""
         from memtui.pruning.folding import spaced_plain
 
         if not wholly:
@@ -307,9 +307,10 @@ class _Asked:
         return bool(made) and all(words in _joined(one) for one in texts)
 
     def is_beyond(self, database: DatabaseConnection, rule: ReviewRule) -> bool:
-        """Whether the agent has written as many as a rule allows in this run, or the last hour.
+        """Whether the agent has made as many writes as a rule allows in this run or the last hour.
 
-        Both count: an agent chooses the names of its runs, the channel its principal.
+        The hour is counted too, as an agent chooses the names of its runs; the channel sets its
+        principal.
         """
         caller, run_id = self.entry.caller, self.entry.scope.run_id
         hour = self.entry.started_at - _HOUR
@@ -324,11 +325,13 @@ class _Asked:
         return max(written) >= int(rule.value)
 
     async def begin(self, rules: Sequence[ReviewRule], check: Check | None) -> list[str]:
-        """Write the intent, and return the rules that hold it instead: others may have begun.
+        """Write the intent; return the rules that hold the request instead, if any.
+
+        Writes are counted again in this transaction, as others may have begun since.
 
         Args:
-            rules: Those that count what is written.
-            check: What else is looked at in the same transaction.
+            rules: The rules that count writes.
+            check: A further check in the same transaction.
         """
 
         def count(database: DatabaseConnection, entry: RunningOperation) -> None:
@@ -342,13 +345,13 @@ class _Asked:
         try:
             await self.runtime.recorder.begin(self.entry, self.there, count if rules else check)
         except _Beyond as beyond:
-            self.entry.steps = ()  # nothing of it has begun
+            self.entry.steps = ()  # the intent was not written
             return [str(beyond)]
         return []
 
 
 class _Beyond(Denied):
-    """It has to wait by the rule that it names, as others have begun since that was counted."""
+    """The named rule holds the request: other writes have begun since they were counted."""
 
 
 async def hold(
@@ -360,17 +363,17 @@ async def hold(
     *,
     check: Check | None,
 ) -> PendingChange | None:
-    """Let a request wait where a rule of its binding says so; None: it goes on, its intent written.
+    """Hold a request for review where a rule says so; None: not held, and its intent is written.
 
-    The operation that asked is logged as held, in one transaction with what waits.
+    The operation is logged as pending in the transaction that adds the request to the queue.
 
     Args:
-        runtime: The service's parts.
-        entry: The operation that asks.
-        connection: The binding's.
-        request: What is asked.
+        runtime: The parts of the service.
+        entry: The operation of the request.
+        connection: The connection of the binding.
+        request: The request.
         there: The records that it names, as they are now.
-        check: What the transaction that writes the intent looks at.
+        check: A check in the transaction that writes the intent.
 
     Raises:
         Denied: a rule refuses it, or the queue is full.
@@ -404,7 +407,7 @@ async def hold(
 
 
 def _bound(entry: RunningOperation) -> BindingRow:
-    """Return the binding that the operation found; its connection may know older rules."""
+    """Return the binding of the operation; the connection's copy may have older rules."""
     assert entry.binding is not None  # noqa: S101 - it is connected
     return entry.binding
 
@@ -464,14 +467,14 @@ def _let_wait(asked: _Asked, reasons: list[str]) -> PendingChange:
 
 
 def _subjects(one: Record) -> set[str]:
-    """Return what somebody may call the subject of a record."""
+    """Return the names that may be meant by the subject of a record, casefolded."""
     pair = pair_of(one.text)
     named = (pair and pair.key, one.topic, one.title, one.scope.subject_id)
     return {name.casefold() for name in named if name}
 
 
 def _without_ids(metadata: Json) -> Json:
-    """Return metadata as two requests are compared: a channel may name each asking by an id."""
+    """Return metadata for comparison, without the ids that a channel may give each request."""
     return {
         name: {inner: one for inner, one in value.items() if inner != "id"}
         if isinstance(value, dict)
@@ -481,12 +484,12 @@ def _without_ids(metadata: Json) -> Json:
 
 
 def texts_of(request: Request) -> list[str]:
-    """Return every text of a request that an agent will read, its own first."""
+    """Return every text of a request that an agent will read, the main text first."""
     return [one for one in (text_of(request), *texts_beside(request)) if one.strip()]
 
 
 def reads_like_order(request: Request) -> bool:
-    """Whether a text of what is asked gives its reader orders, or hides characters."""
+    """Whether a text of the request gives its reader orders, or hides characters."""
     names = [getattr(request, name, None) for name in _NAMES]
     source = request.source.model_dump() if request.source else {}
     told = (*texts_of(request), *names, *source.values())
@@ -520,18 +523,17 @@ def _refuse_full(waiting: int, most: int, key: str) -> None:
 
 @dataclass(slots=True)
 class Acceptance:
-    """A person's decision to let in what waits; the write that does it carries it along."""
+    """A person's decision to accept a pending write, carried along by the write itself."""
 
     row: PendingRow
     decision: str
-    """`accept`, or `fix` where its text was changed first."""
+    """`accept`, or `fix` where the person changed the text first."""
     seen: str | None
-    """What `state_of` said of what the person was shown; None: of what there was when it was held.
-    """
+    """`state_of` the records as the person was shown them; None: as they were when it was held."""
     _claimed_by: str = ""
 
     def told(self) -> Json:
-        """Return what the log says of the decision, and whose it was."""
+        """Return what the log records: the decision, the pending id, and the author of the write."""
         return {
             "decision": self.decision,
             "pending": self.row.pending_id,
@@ -545,10 +547,10 @@ class Acceptance:
         request: RequestT,
         there: Sequence[Snapshot],
     ) -> RequestT:
-        """Return the request as it goes on from what is there now.
+        """Return the request with the revisions of the records as they are now.
 
         Raises:
-            Conflict: that is not what the person decided on, or somebody else decides.
+            Conflict: the records or the binding changed, or somebody else decides on it.
         """
         if self.row.decider is not None:
             raise decided_meanwhile(self.row, self.row)
@@ -583,10 +585,10 @@ class Acceptance:
         return request
 
     def claim(self, database: DatabaseConnection, entry: RunningOperation) -> None:
-        """Let nobody else decide meanwhile.
+        """Claim the pending write, so that nobody else decides on it meanwhile.
 
         Raises:
-            Conflict: somebody has, or does so now.
+            Conflict: somebody else has decided, or is deciding.
         """
         company_id = entry.caller.company_id
         if not pending.claim(database, company_id, self.row.pending_id, entry.operation_id):
@@ -596,7 +598,10 @@ class Acceptance:
         self._claimed_by = entry.operation_id
 
     def end(self, database: DatabaseConnection, entry: RunningOperation) -> None:
-        """Take it out of the queue once it is done; what was not done waits again."""
+        """Remove it from the queue once written; release it if the write failed.
+
+        An unknown outcome keeps the claim.
+        """
         if entry.status is OperationStatus.OK:
             entry.settings = (pending.remove(database, self.row),)
         elif entry.status is not OperationStatus.UNKNOWN:
@@ -604,7 +609,7 @@ class Acceptance:
 
 
 def decided_meanwhile(now: PendingRow | None, row: PendingRow) -> Conflict:
-    """Return the error for what somebody else decides on."""
+    """Return the error for a pending write that somebody else has decided or is deciding on."""
     if now is None:
         return Conflict(f"Somebody has decided on {row.pending_id} already.")
     return Conflict(
@@ -614,10 +619,10 @@ def decided_meanwhile(now: PendingRow | None, row: PendingRow) -> Conflict:
 
 
 def find(rows: Sequence[PendingRow], pending_id: str) -> PendingRow:
-    """Return what waits under an id, or under the beginning of one.
+    """Return the pending write with an id, or with an id that begins so.
 
     Raises:
-        NotFound: nothing does, or several begin like that.
+        NotFound: there is none, or several ids begin so.
     """
     found = [one for one in rows if one.pending_id == pending_id] or [
         one for one in rows if pending_id and one.pending_id.startswith(pending_id)
@@ -632,9 +637,9 @@ def find(rows: Sequence[PendingRow], pending_id: str) -> PendingRow:
 
 
 def fixed(request: Request, text: str | None) -> Request:
-    """Return a request with the text that a person has put in the place of the agent's.
+    """Return a request with a person's text in place of the agent's.
 
-    The agent's summary and vector are of its own text, and go with that.
+    The agent's summary and embedding describe the replaced text, so they are removed.
     """
     if text is None or text == text_of(request):
         return request
@@ -645,5 +650,5 @@ def fixed(request: Request, text: str | None) -> Request:
 
 
 def json_of(rules: Iterable[ReviewRule]) -> list[Json]:
-    """Return rules as a binding keeps them."""
+    """Return rules in the form that a binding stores."""
     return [one.model_dump(mode="json") for one in rules]
