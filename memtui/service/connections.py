@@ -1,4 +1,4 @@
-"""Open adapters: one a binding, kept until the binding changes."""
+"""Open adapters: one per binding, open until the binding changes."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ FAILURES_TO_OPEN = 3
 OPEN_SECONDS = 60.0
 _ATTEMPTS = 3
 _CLOSE_TIMEOUT_MS = 3_000
-"""Quitting waits no longer for a provider."""
+"""How long closing waits for a provider."""
 _DERIVE_TIMEOUT_MS = 600_000
 _RECORDS_A_TIMEOUT = 200
-"""A bulk call gets the timeout again for every so many records."""
+"""A bulk call gets one more timeout for each so many records."""
 
 
 @dataclass(eq=False)
 class Breaker:
-    """Refuses calls for a minute after three failures in a row, then lets one a minute try.
+    """Refuses calls for a minute after three failures in a row, then allows one try a minute.
 
-    Only an unavailable provider counts: a conflict or a denial is an answer.
+    Only `Unavailable` counts as a failure: a conflict or a denial is an answer.
     """
 
     _timer: Callable[[], float]
@@ -78,10 +78,10 @@ class Breaker:
         return self._opened_at is not None and self._timer() - self._opened_at < OPEN_SECONDS
 
     def check(self, provider: str) -> None:
-        """Refuse the call while open; after that the call is the one that tries.
+        """Refuse the call while the breaker is open; after that, this call is the try.
 
         Raises:
-            Unavailable: with the seconds until the next try.
+            Unavailable: the breaker is open; the message has the seconds until the next try.
         """
         if self._opened_at is None:
             return
@@ -94,11 +94,11 @@ class Breaker:
         self._opened_at = self._timer()
 
     def succeeded(self) -> None:
-        """Close again."""
+        """Close the breaker."""
         self._failures, self._opened_at = 0, None
 
     def failed(self) -> None:
-        """Count a failure, and open at the third."""
+        """Count a failure, and open the breaker at the third."""
         self._failures += 1
         if self._failures >= FAILURES_TO_OPEN:
             self._opened_at = self._timer()
@@ -112,11 +112,11 @@ async def guarded(
     timeout_ms: int,
     idempotent: bool,
 ) -> T:
-    """Make one call to a provider; an idempotent one is tried again, with jitter, in the same time.
+    """Make one call to a provider; retry an idempotent one, with jitter, within the same timeout.
 
     Raises:
-        Unavailable: it timed out, failed in a way of its own, or the breaker is open.
-        MemtuiError: whatever the adapter said.
+        Unavailable: it timed out, raised an unexpected exception, or the breaker is open.
+        MemtuiError: the error that the adapter raised.
     """
     breaker.check(provider)
     try:
@@ -153,7 +153,7 @@ async def _in_time(
 
 
 async def _tried(call: Callable[[], Awaitable[T]], tries: int, failed: list[Unavailable]) -> T:
-    # By hand: ten lines; only the error itself says whether the call was sent and may be repeated.
+    # By hand, not a library: only the error says whether the call was sent, so must not be retried.
     while True:
         try:
             return await call()
@@ -166,34 +166,34 @@ async def _tried(call: Callable[[], Awaitable[T]], tries: int, failed: list[Unav
 
 
 class FoundList(NamedTuple):
-    """The records of a list for which all of a scope had to be read."""
+    """The records of a list that needed a read of the whole scope."""
 
     records: Sequence[Record]
     last: BrowsePage
-    """The provider's page that was read last."""
+    """The last page that was read from the provider."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A binding's open adapter, behind its timeout, retry and breaker."""
+    """A binding's open adapter, with timeout, retry and breaker."""
 
     binding: BindingRow
     adapter: Adapter
     who: str
-    """What an error calls the provider."""
+    """The provider's name in error messages."""
     breaker: Breaker
     timeout_ms: int
     lock_file: Path
-    """Held by the process that is adding a fact."""
+    """Locked by the process that is adding a fact."""
     found: dict[Hashable, FoundList] = field(default_factory=dict)
-    """The list that was read last, by what was asked, until something is changed."""
+    """Cache of the list read last, by request; cleared by every mutation."""
     _adding: asyncio.Lock = field(default_factory=asyncio.Lock)
     _filling: list[Connection] = field(default_factory=list)
 
     def filling(self, ask: Callable[..., Awaitable[Any]]) -> Connection:
-        """Return the same with records that have what the provider has no place for.
+        """Return a connection whose records include the fields that the provider cannot store.
 
-        `ask` reads the control plane's database.
+        `ask` reads them from the control plane's database.
         """
         if not self.adapter.lacks:
             return self
@@ -204,22 +204,22 @@ class Connection:
 
     @property
     def unfilled(self) -> Connection:
-        """The same, with records as the provider itself returns them."""
+        """This connection, with records as the provider returns them."""
         return replace(self, adapter=getattr(self.adapter, "unfilled", self.adapter))
 
     @cached_property
     def repeats(self) -> Repeats:
-        """What repeats another of its records; the pages of one list ask for it again and again."""
+        """Cache of the records that repeat another: each page of a list needs it."""
         from memtui.pruning.candidates import Repeats
 
         return Repeats()
 
     @asynccontextmanager
     async def adding_facts(self) -> AsyncIterator[None]:
-        """Keep everybody else of this home out, from the count of facts to the end of the write.
+        """Lock out other writers of facts in this home, from the count of facts to the write.
 
         Raises:
-            Unavailable: another process does not come to an end, or nothing can be locked.
+            Unavailable: another process keeps the lock too long, or the file cannot be locked.
         """
         from filelock import AsyncFileLock, Timeout
 
@@ -242,15 +242,15 @@ class Connection:
                 await lock.release()
 
     async def read(self, call: Callable[[], Awaitable[T]], *, records: int = 1) -> T:
-        """Make an idempotent call that handles so many records."""
+        """Make an idempotent call; `records`, how many it handles, extends the timeout."""
         return await self._call(call, records, idempotent=True)
 
     async def problems(self, scope: Scope) -> Sequence[Problem]:
-        """Return what a read of a scope lacks because it cannot be read."""
+        """Return the items that a read of a scope lacks, as they cannot be read."""
         return await self.read(lambda: self.adapter.problems(scope))
 
     async def mutate(self, call: Callable[[], Awaitable[T]], *, records: int = 1) -> T:
-        """Make a call that must not be made twice."""
+        """Make a call that changes records and must not be retried."""
         self.found.clear()
         return await self._call(call, records, idempotent=False)
 
@@ -264,7 +264,7 @@ class Connection:
         )
 
     async def derive(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call that only makes what is derived; its failures count for no breaker."""
+        """Make a call that creates derived data only; its failures do not count for the breaker."""
         return await guarded(
             call,
             provider=self.who,
@@ -274,7 +274,7 @@ class Connection:
         )
 
     def handle_of(self, asked: RecordHandle | str) -> RecordHandle:
-        """Return the handle of a record that may be named by its id alone."""
+        """Return the handle of a record that is named by its handle or its id."""
         if isinstance(asked, RecordHandle):
             return asked
         if not asked:
@@ -290,7 +290,7 @@ class Connection:
             )
 
     def lacks(self, handle: RecordHandle) -> NotFound:
-        """Return the error for a record that is not there."""
+        """Return the error for a record that does not exist."""
         return NotFound(
             f"There is no record {handle.provider_record_id} in {self.binding.key} "
             "for this scope; `memtui browse` lists those there are, and `memtui facts get` finds "
@@ -298,10 +298,10 @@ class Connection:
         )
 
     async def snapshots(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
-        """Return each record as it is now: the adapter's snapshot, else what it returns of it.
+        """Return a snapshot of each record: the adapter's, else one made from `get`.
 
         Raises:
-            Unavailable: the provider is down, or has left a record out.
+            Unavailable: the provider is down, or its answer is for other records.
         """
         if not handles:
             return []
@@ -322,9 +322,9 @@ class Connection:
     async def pages(
         self, request: BrowseRequest, *, whole: bool = False
     ) -> AsyncIterator[BrowsePage]:
-        """Yield the pages of what a request lists, to its end; each of a thousand records.
+        """Yield all pages of a list, a thousand records each.
 
-        `whole`: a provider that stops looking for want of time is asked to go on.
+        `whole`: read the first page again until the provider has finished its search.
         """
         request = request.model_copy(update={"binding_key": self.binding.key, "limit": _PAGE})
         while True:
@@ -337,7 +337,7 @@ class Connection:
             request = request.model_copy(update={"cursor": page.next_cursor})
 
     async def close(self) -> None:
-        """Close the adapter; one that fails or hangs at it is let go."""
+        """Close the adapter; log an error or a time-out, and go on."""
         try:
             async with asyncio.timeout(min(self.timeout_ms, _CLOSE_TIMEOUT_MS) / 1000):
                 await self.adapter.close()
@@ -394,29 +394,29 @@ class Connections:
             await self._drop(binding_id)
 
     async def close(self) -> None:
-        """Close every adapter, all at once: none waits for another that hangs, or still opens."""
+        """Close all adapters at once, so that one that hangs delays no other."""
         self._is_closed = True
         await asyncio.gather(*(self._drop(binding_id) for binding_id in list(self._open)))
 
     def breaker(self, binding_id: str) -> Breaker:
-        """Return the breaker of a binding; it outlives the adapter."""
+        """Return the breaker of a binding; it stays when the adapter is opened again."""
         return self._breakers.setdefault(binding_id, Breaker(self.timer))
 
     async def check_config(self, provider_key: str, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a binding's config as the provider understands it.
+        """Return a binding's config, validated and completed by the provider.
 
         Raises:
             Invalid: the provider is not installed, or a key or value does not fit.
-            Unavailable: its package does not come to an end with loading.
+            Unavailable: its package takes too long to load.
         """
         check = partial(self.providers.check_config, provider_key, config)
         return await self.providers.within(provider_key, check)
 
     async def places(self, binding: BindingRow, *, load: bool) -> frozenset[tuple[str, ...]]:
-        """Return where a binding's records lie (`Adapter.places`), its own folder included.
+        """Return where a binding's records are stored (`Adapter.places`), with its folder.
 
-        One that cannot be opened says no more than its folder, and neither does another package's
-        that is not loaded, unless it is to be.
+        Only the folder is known where the provider fails, or is of another package that is not
+        loaded yet and `load` is False.
         """
         key = binding.provider_key
 
@@ -438,10 +438,9 @@ class Connections:
         return named | {place_of_path(self._folder(binding))}
 
     async def trial(self, binding: BindingRow, *, read_only: bool) -> Health:
-        """Open a binding's adapter once, beside one that may be open; ask how it is, and count.
+        """Open a second adapter of a binding; return its health with the number of records.
 
-        Where the binding has no folder of its own yet, none is left behind. A failure counts for no
-        breaker.
+        A binding without a folder gets a temporary one. Failures do not count for the breaker.
 
         Raises:
             Invalid: the config does not fit.
@@ -460,7 +459,7 @@ class Connections:
                     found = await _counted(connection, found)
             finally:
                 await connection.close()
-        # What is told of the folder is true of the one that the binding will have.
+        # The message names the folder that the binding will have, not the temporary one.
         return found.model_copy(
             update={"message": found.message.replace(str(scratch.path), str(own))}
         )
@@ -527,7 +526,7 @@ class Connections:
 
 
 async def _counted(connection: Connection, health: Health) -> Health:
-    """Return a provider's health with the number of its records, where a list tells it."""
+    """Return the health with the number of records, where the first page has an exact total."""
     binding = connection.binding
     request = BrowseRequest(
         scope=Scope(company_id=binding.company_id), binding_key=binding.key, limit=1
@@ -548,9 +547,9 @@ _OPEN_TIMEOUT_MS = 120_000
 def _secrets_of(
     config_model: type[BaseModel], config: Mapping[str, Any]
 ) -> Callable[[str], str | None]:
-    """Read the secrets that a config names, so that an adapter has them without waiting.
+    """Read the secrets that a config names in keys ending in `_secret`. Blocking.
 
-    A config names a secret under a key that ends in `_secret`. Blocking.
+    They are read in advance, so that the adapter need not wait for a keyring.
     """
     named = {
         str(name): lookup_secret(str(name))
@@ -563,7 +562,7 @@ def _secrets_of(
 def lookup_secret(name: str) -> str | None:
     """Return a provider's secret: the environment variable of that name, else the keyring's.
 
-    Blocking: a keyring may ask its person to unlock it.
+    Blocking: a keyring may ask its user to unlock it.
     """
     if value := os.environ.get(name):
         return value

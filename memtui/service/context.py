@@ -1,7 +1,7 @@
-"""What a model will see before a run: gather the records, assemble the text, account for it.
+"""The context of a model before a run: read the records, assemble the text, log it.
 
-The screen, the command and the pre-run hook all come here, so a person sees the very bytes that the
-model gets (seed 000 "pre-run hydrate", seed 002's tiers, seed 004 §6.3).
+The screen, the command and the pre-run hook all use this module, so a person sees the very bytes
+that the model gets (seed 000 "pre-run hydrate", seed 002's tiers, seed 004 §6.3).
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ from memtui.store.visibility import Visibility
 
 DEFAULT_MODEL = "claude-sonnet-4-5"
 _PROMPT_CHARS = 4_000
-"""What a search and the log look at of a prompt."""
+"""Characters of a prompt that are searched for and logged."""
 _SEARCHED = 20
-"""Records that a search for a prompt may find; the budget decides how many of them are told."""
+"""Records that a search for a prompt may find; the budget decides how many are included."""
 _GOING_ON = {"ok", "okay", "yes", "yeah", "yep", "sure", "thanks", "please", "tell", "continue"}
-"""English words that only let a talk go on: like stopwords, they say nothing of what is asked."""
+"""English words that only continue a talk: like stopwords, they are not worth a search."""
 _CONTEXTS_OF_RUN = 1_000
 _BESIDES = frozenset({SectionKind.RELATED, SectionKind.PROFILE})
 _ALWAYS = frozenset({"model", "budget", "delivered"})
@@ -78,37 +78,37 @@ T = TypeVar("T")
 
 
 class ContextRequest(Model):
-    """Whose context, for which model, under which budget.
+    """The scope of a context, its model, its budget and its further parts.
 
-    A scope with a subject brings the user's facts, one with a project the workspace's, one with an
-    agent the agent's identity, facts and guidance; each brings the company's facts.
+    A scope with a subject includes the user's facts, with a project the workspace's, with an agent
+    the agent's identity, facts and guidance; each includes the company's facts.
     """
 
     scope: Scope
     model: str = DEFAULT_MODEL
     budget: Annotated[int, Field(ge=0)] = DEFAULT_BUDGET
-    """Tokens, advisory; what is found for the prompt takes what the rest leaves of it."""
+    """Tokens, advisory; the records found for the prompt fill the tokens that the rest leaves."""
     max_tokens: int | None = None
     max_characters: int | None = None
-    """Hard limits of whoever carries the text."""
+    """Hard limits, for a channel that cannot carry more."""
     topic: str | None = None
-    """Brings the notes of this topic (tier L2)."""
+    """Include the notes of this topic (tier L2)."""
     prompt: str | None = None
-    """What the model is asked; brings what a search finds for it (tier L3), unless it only goes on:
-    "ok", "tell me more"."""
+    """The prompt to the model. Includes the records that a search for it finds (tier L3), unless it
+    only continues a talk: "ok", "tell me more"."""
     profile: bool = False
-    """Bring what the provider says of the scope as a whole, where it can."""
+    """Include the provider's summary of the scope, where the provider has profiles."""
     skip_given: bool = False
-    """Leave out what this run was given already, and of what is found what it wrote itself."""
+    """Leave out texts already delivered to this run, and search results that it wrote itself."""
     given: tuple[str, ...] = ()
-    """Texts that were given before: leave out what stands in them, word for word."""
+    """Texts delivered before: leave out what they contain word for word."""
     within_ms: Annotated[int, Field(ge=1)] | None = None
-    """Go without what a search and the provider's profile have not brought by then, and without the
-    facts that are not there after twice as long."""
+    """Time limit of the search and the profile, counted from the start; facts have twice as long.
+    A part that is late is left out."""
     binding_key: str | None = None
     delivered: bool = False
-    """True: a model gets it, so its records count as read and the log keeps the text. False: a
-    person looks at it."""
+    """True: for a model, so its records count as read and the text is logged. False: for a person
+    to look at."""
     source: SourceRef | None = None
 
 
@@ -119,22 +119,22 @@ class ContextAnswer(AssembledContext):
     model: str
     assembled_at: UtcDatetime
     as_of: UtcDatetime | None = None
-    """What a model would have been told at that moment; None: what it is told now."""
+    """The past moment that the context shows; None: the present."""
     share: PromptShare
     late: tuple[SectionKind, ...] = ()
-    """What was not read in time, wholly or in part."""
+    """Sections that were not read in time, wholly or in part."""
     problems: tuple[Problem, ...] = ()
-    """What could not be read where the parts are kept: the model is not told of it."""
+    """Items that providers could not read; the text for the model does not mention them."""
 
     @computed_field  # type: ignore[prop-decorator]
     @cached_property
     def price(self) -> Price:
-        """What a request costs; found when it is asked for, as reading prices takes a while."""
+        """The cost of a request; computed on first use, as reading the prices takes a while."""
         return price(self.model, self.tokens, at=self.assembled_at)
 
 
 class _Part(NamedTuple):
-    """One list of records that a section is made of."""
+    """One list of records to read for a section."""
 
     kind: SectionKind
     scope: Scope
@@ -143,7 +143,7 @@ class _Part(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What a binding holds for a section."""
+    """The records of a binding for a section."""
 
     kind: SectionKind
     binding_key: str
@@ -152,10 +152,10 @@ class _Found(NamedTuple):
 
 @dataclass(eq=False)
 class _Reading:
-    """The reads of one context: all at once, each within the time that is left.
+    """The reads of one context: all at once, each until the time limit.
 
-    One that does not end in time is late; one whose provider fails is a problem. Neither keeps the
-    others from the model.
+    A read that exceeds the limit is listed in `late`, one that fails in `problems`; the others are
+    used.
     """
 
     runtime: ServiceRuntime
@@ -168,19 +168,19 @@ class _Reading:
     late: list[SectionKind] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     unlisted: int = 0
-    """How many problems are only counted."""
+    """Number of further problems, which are counted but not listed."""
     usage: list[Usage] = field(default_factory=list)
     _failed: list[MemtuiError] = field(default_factory=list)
     _wrong: list[Invalid] = field(default_factory=list)
-    """What providers say of requests that cannot be right."""
+    """Errors of providers that call a request invalid."""
     _has_answer: bool = False
 
     async def read(self, routed: Routed, parts: Sequence[_Part]) -> None:
-        """Read all that the context is made of; `routed` serves its whole scope.
+        """Read all parts of the context; `routed` serves its whole scope.
 
         Raises:
-            Invalid: a provider says that this cannot be asked.
-            Unavailable: nothing could be read.
+            Invalid: a provider calls a request invalid.
+            MemtuiError: every read failed; the first error, mostly `Unavailable`.
         """
         served = await self._routes(routed, parts)
         by_binding: dict[str, tuple[Routed, list[_Part]]] = {routed.binding.key: (routed, [])}
@@ -197,9 +197,9 @@ class _Reading:
             raise self._failed[0]
 
     async def given(self) -> list[str]:
-        """Return the texts that are not to be given again, as the log keeps those of the run.
+        """Return the texts to leave out: those of the request, and those logged for the run.
 
-        Where the sealed ones take too long, those in the database count alone.
+        Where reading sealed log files takes too long, only the texts in the database count.
         """
         run_id, company_id = self.entry.scope.run_id, self.entry.caller.company_id
         if not self.request.skip_given or run_id is None:
@@ -219,7 +219,7 @@ class _Reading:
         return given.texts_given(own)[0]
 
     async def _routes(self, routed: Routed, parts: Sequence[_Part]) -> dict[Scope, Routed]:
-        """Return what serves each part's scope; where nothing does, nothing is remembered."""
+        """Return the binding that serves each part's scope; scopes that none serves are absent."""
         served: dict[Scope, Routed] = {}
         for scope in dict.fromkeys(part.scope for part in parts):
             if self.request.binding_key is not None:
@@ -234,7 +234,7 @@ class _Reading:
         return served
 
     async def _from(self, routed: Routed, parts: Sequence[_Part], *, whole: bool) -> None:
-        """Read what one binding has; the one of the `whole` scope is searched as well."""
+        """Read the parts of one binding; search it too, if it serves the `whole` scope."""
         kinds = [part.kind for part in parts]
         if whole and _asks_something(self.request.prompt or ""):
             kinds.append(SectionKind.RELATED)
@@ -262,10 +262,10 @@ class _Reading:
     async def _within(
         self, kinds: Sequence[SectionKind], read: Callable[[], Awaitable[T]], *, opens: bool = False
     ) -> T | None:
-        """Return what a read for some sections finds; None where it is late or fails.
+        """Return the result of a read for some sections; None where it is late or fails.
 
-        It begins here: a coroutine that was made before would be left over where the whole context
-        is cancelled first.
+        `read` is a function, not a coroutine: one made earlier would never be awaited where the
+        whole context is cancelled first.
         """
         try:
             async with asyncio.timeout_at(self._until(kinds)):
@@ -279,7 +279,7 @@ class _Reading:
         return None
 
     def _until(self, kinds: Sequence[SectionKind]) -> float | None:
-        """Return when a read for some sections is given up, by the event loop's clock."""
+        """Return the deadline of a read for some sections, by the event loop's clock."""
         if self.request.within_ms is None:
             return None
         has_facts = any(kind not in _BESIDES for kind in kinds)
@@ -290,7 +290,7 @@ class _Reading:
         self.problems.append(Problem(message=str(error)))
 
     async def _list(self, connection: Connection, parts: Sequence[_Part]) -> bool:
-        """Read the records of parts that are alike; False: their binding keeps none of them."""
+        """Read the records of parts that one list covers; False: the binding lists none of them."""
         connection.require("browse")
         key, first = connection.binding.key, parts[0]
         records: dict[tuple[str, str], list[Record]] = {owner_of(part.scope): [] for part in parts}
@@ -306,7 +306,7 @@ class _Reading:
         return is_kept
 
     async def _search(self, connection: Connection) -> bool:
-        """Find what belongs to the prompt; of other users and projects nothing is told."""
+        """Search for the prompt, and leave out records of other users and projects."""
         scope, prompt = self.request.scope, self.request.prompt or ""
         asked = QueryRequest(
             scope=scope,
@@ -340,15 +340,15 @@ class _Reading:
 
 
 class Contexts(ServiceModule):
-    """What models will see, and what of it could be pruned."""
+    """The contexts of models."""
 
     async def context(self, caller: Caller, request: ContextRequest) -> ContextAnswer:
-        """Assemble what a model will see before a run, with its tokens and its price.
+        """Assemble the context of a model before a run, with its tokens and its price.
 
         Raises:
-            Invalid: the scope names neither a user, nor a project, nor an agent; or what was given
-                is to be left out, and no run is named.
-            Unavailable: nothing of it could be read.
+            Invalid: the scope names no user, project or agent; `skip_given` is set and no run is
+                named; or `delivered` is set for a moment in the past.
+            Unavailable: no part could be read.
         """
         runtime = self._runtime
         started = asyncio.get_running_loop().time()
@@ -392,7 +392,7 @@ class Contexts(ServiceModule):
             *map(unread_warning, told),
             *assembled.warnings,
         )
-        # Its parts were just checked; checking ten thousand facts again would hold up the loop.
+        # Its parts were just validated; validating 10,000 facts again would block the event loop.
         return ContextAnswer.model_construct(
             **dict(assembled) | {"warnings": warnings},
             late=late,
@@ -406,7 +406,7 @@ class Contexts(ServiceModule):
 
 
 def _asked(request: ContextRequest) -> Json:
-    """Return what the log says was asked for."""
+    """Return the request as it is logged: redacted, and without empty values."""
     asked: Json = {
         "model": request.model,
         "budget": request.budget,
@@ -423,7 +423,7 @@ def _asked(request: ContextRequest) -> Json:
 
 
 def _asks_something(prompt: str) -> bool:
-    """Whether a prompt has a word that memories can be found by."""
+    """Whether a prompt has a word worth a search."""
     from memtui.text_analysis import STOPWORDS, terms_of
 
     words, pairs = terms_of(prompt[:_PROMPT_CHARS])
@@ -456,7 +456,7 @@ def _parts(request: ContextRequest) -> list[_Part]:
 
 
 def _alike(parts: Sequence[_Part], *, together: bool) -> list[list[_Part]]:
-    """Return the parts that one list holds: those of a kind and topic, where it can be narrowed."""
+    """Group the parts that one list covers: `together`, all of a record kind and topic."""
     found: dict[object, list[_Part]] = {}
     for part in parts:
         found.setdefault((part.record_kind, part.topic) if together else part, []).append(part)
@@ -473,13 +473,20 @@ async def own_records(
     everybodys: bool = False,
     expired: bool = False,
 ) -> AsyncIterator[tuple[BrowsePage, list[Record]]]:
-    """Yield the pages of some owners' memories of a kind and topic, the oldest first.
+    """Yield the pages of some owners' records of a kind and topic, the oldest first.
 
-    What has `expired` is among them only where it is asked for.
+    For the owner company, records of users, projects and agents are left out unless `everybodys`.
+    A provider that can narrow a list to the company's records is asked to, and one that has no
+    place for them is not read.
 
-    Those of the company alone are nobody else's, unless `everybodys` are asked for. They lie among
-    the others: a provider that can is asked for nothing else, and one that has no place for them is
-    not asked. Several owners at once are for a provider that can tell them apart.
+    Args:
+        connection: The connection of the binding.
+        owners: Several need a provider with the capability `chosen_owners`.
+        visibility: What the caller may see.
+        kind: The kind of record; None: all.
+        topic: The topic; None: all.
+        everybodys: Of the company, list everybody's records.
+        expired: Include expired records.
     """
     adapter, [scope, *others] = connection.adapter, owners
     base = Scope(company_id=scope.company_id) if others else scope
@@ -506,7 +513,7 @@ async def own_records(
 
 
 def _homes(connection: Connection, owners: Sequence[Scope]) -> dict[Scope, str | None]:
-    """Return where a binding keeps what each owner has; the company is there if it has a place."""
+    """Return each owner's namespace in a binding; the company only if it has a place there."""
     found: dict[Scope, str | None] = {}
     for scope in owners:
         try:
@@ -518,13 +525,13 @@ def _homes(connection: Connection, owners: Sequence[Scope]) -> dict[Scope, str |
 
 
 def _is_told_in(owner: Scope, scope: Scope) -> bool:
-    """Whether a record of `owner` is told in a context: no other project's or user's own is."""
+    """Whether a context of `scope` may include records of `owner`: no other user or project."""
     field, name = owner_of(owner)
     return field not in {"project_id", "subject_id"} or getattr(scope, field) == name
 
 
 def _assembled(reading: _Reading, texts: Sequence[str], now: datetime) -> AssembledContext:
-    """Assemble what was read but for what stands in `texts`, which were given before."""
+    """Assemble the records that were read, without what `texts`, delivered before, contain."""
     request = reading.request
     listed = [one for one in reading.found if one.kind is not SectionKind.RELATED]
     known = {(one.binding_key, record.handle) for one in listed for record in one.records}
@@ -557,12 +564,12 @@ def _assembled(reading: _Reading, texts: Sequence[str], now: datetime) -> Assemb
         max_characters=request.max_characters,
     )
     if request.delivered:
-        return context  # nobody looks at it
+        return context  # the warnings are for a person
     return context.model_copy(update={"warnings": (*context.warnings, *_poisoned(context))})
 
 
 def _poisoned(context: AssembledContext) -> Iterator[ContextWarning]:
-    """Warn of what reads like an order to the model, or hides something from a person."""
+    """Yield warnings of records that read like an order, or that hide characters."""
     from memtui.pruning.folding import hidden_in
     from memtui.pruning.signs import order_in
 
@@ -586,7 +593,7 @@ def _poisoned(context: AssembledContext) -> Iterator[ContextWarning]:
 
 
 def _handles(assembled: AssembledContext, own_binding: str) -> tuple[OperationHandle, ...]:
-    """Return the records that are in a context, in its order."""
+    """Return the handles of the records in a context, in their order."""
     included = (fact for section in assembled.sections for fact in section.facts)
     return tuple(
         OperationHandle(

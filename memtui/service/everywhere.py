@@ -69,8 +69,8 @@ WEIGHTS: dict[str, float] = {
 _OWNERS = {"project_id": "project", "subject_id": "user", "agent_id": "agent"}
 
 RANK_CONSTANT = 2
-"""The constant k of reciprocal rank fusion. It is small, as the lists are short: at the usual 60, no
-record of the company would ever come before the project's hundredth."""
+"""The constant k of reciprocal rank fusion. It is small, as the lists are short: at the usual 60,
+no record of the company would ever come before the project's hundredth."""
 
 
 class FoundAt(Model):

@@ -53,7 +53,7 @@ RequestT = TypeVar("RequestT", WriteRequest, CorrectRequest, ForgetRequest)
 
 _FACT = "fact"
 _SEARCHED = 2_000
-"""Similar records are searched by the text, and by this many characters at its end."""
+"""Similar records are searched by a text's beginning, and by this many characters at its end."""
 _HOUR = timedelta(hours=1)
 _REQUESTS: dict[str, type[WriteRequest | CorrectRequest | ForgetRequest]] = {
     OperationType.WRITE: WriteRequest,
@@ -533,7 +533,7 @@ class Acceptance:
     _claimed_by: str = ""
 
     def told(self) -> Json:
-        """Return what the log records: the decision, the pending id, and the author of the write."""
+        """Return the log's entry: the decision, the pending id, and the author of the write."""
         return {
             "decision": self.decision,
             "pending": self.row.pending_id,

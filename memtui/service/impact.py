@@ -1,10 +1,10 @@
-"""What would change if some records were forgotten: the log's questions, answered again.
+"""What would change if some records were forgotten: logged queries and contexts, replayed.
 
 The last queries and delivered contexts that could have reached the records are answered on the
-memories as they are now, with the records and without them, and compared. Both times the answers
-come from copies (`Adapter.without`), through the same code that answers an agent, and nothing of it
-is logged: it is not a use of a record, and no figure changes. What cannot be tried is counted and
-named. The log gets one row a binding, a read of the records "for impact".
+present memories twice, with the records and without them, and compared. Both answers come from
+copies (`Adapter.without`), through the code that answers an agent. They are not logged, so they are
+no use of a record and change no figure. Operations that cannot be replayed are listed with the
+reason. The log gets one row per binding: a read of the records "for impact".
 """
 
 from __future__ import annotations
@@ -58,64 +58,64 @@ from memtui.wording import none_of_them
 DEFAULT_LAST = 500
 _PAGE = 500
 _MOST_READ = 20_000
-"""Operations of a kind that are looked through for those that could reach the records."""
+"""Most operations of a kind that are searched for those that could reach the records."""
 _AT_ONCE = 4
 _MOST_MS = 60_000
 
 
 class ReplayProgress(NamedTuple):
-    """How far a trial has come, in different questions."""
+    """The progress of a replay, in distinct questions."""
 
     done: int
     total: int
     differ: int
-    """How many of those that are done are answered differently."""
+    """How many of the finished ones have a different answer."""
 
 
 Tell = Callable[[ReplayProgress], None]
 
 
 class ImpactRequest(Model):
-    """Which records would go, and what is asked again."""
+    """Which records would be forgotten, and which operations to replay."""
 
     records: Mapping[str, tuple[RecordHandle, ...]]
-    """By the key of the binding that holds them."""
+    """By the key of their binding."""
     last: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_LAST
-    """How many of the newest queries and contexts, of those that could reach the records."""
+    """How many to replay: the newest queries and contexts that could reach the records."""
     filter: Filter = Filter()
-    """Of these operations alone."""
+    """Replay only operations that match."""
 
 
 class WhyNot(StrEnum):
-    """Why a question was not tried again."""
+    """Why a question was not replayed."""
 
     PROVIDER = "provider"
-    """The provider cannot be read without some records on this machine, at no cost."""
+    """The provider cannot answer without some records, on this machine and at no cost."""
     CUT = "cut"
-    """The log has the beginning of the question alone."""
+    """The log has only the beginning of the question."""
     ERASED = "erased"
     PAST = "past"
     """It is a query of the past: forgetting cannot change it."""
     NOT_LOGGED = "not_logged"
-    """The log does not say what was asked, as of an imported one."""
+    """The log does not have the question, as with an imported operation."""
     REFUSED = "refused"
-    """It cannot be asked any more, or not by the caller; or it failed."""
+    """It is no longer possible or not permitted to the caller, or it failed."""
 
 
 class AnsweredRecord(Model):
-    """A record as an answer holds it."""
+    """A record in an answer."""
 
     rank: int
-    """From 1."""
+    """Position in the answer, from 1."""
     handle: RecordHandle
     binding_key: str
     text: str
     marked: bool = False
-    """It is one of the records that would go."""
+    """True: it is one of the records that would be forgotten."""
 
     @property
     def place(self) -> Place:
-        """Where the record is."""
+        """Its binding and its id there."""
         return self.binding_key, self.handle.provider_record_id
 
 
@@ -124,40 +124,40 @@ class Side(Model):
 
     records: tuple[AnsweredRecord, ...]
     text: str | None = None
-    """Of a context: what the model reads."""
+    """The text of a context; None: the answer of a query."""
     tokens: int | None = None
     problems: tuple[str, ...] = ()
-    """What could not be read for it."""
+    """Items that could not be read for it."""
 
     @property
     def told(self) -> tuple[object, ...]:
-        """What a reader has of it: scores alone do not count."""
+        """The values compared between two answers: texts, records and order, but no scores."""
         return self.text, tuple((one.place, one.text) for one in self.records)
 
 
 class Effect(Model):
-    """A question whose answer would differ, and everybody who would get that answer."""
+    """A question whose answer would differ, and everybody who asked it."""
 
     operation: Operation
-    """The newest that asked it."""
+    """The newest operation that asked it."""
     operation_ids: tuple[str, ...]
-    """All of them, the newest first."""
+    """All operations that asked it, the newest first."""
     agents: tuple[str, ...] = ()
     principals: tuple[str, ...] = ()
-    """Who asked it for no agent."""
+    """The principals that asked it for no agent."""
     runs: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()
     before: Side
-    """With the records."""
+    """The answer with the records."""
     after: Side
-    """Without them."""
+    """The answer without them."""
     still_said: tuple[Place, ...] = ()
-    """Of the records that fall out, those that another in `after` says word for word or nearly."""
+    """Lost records whose text another record in `after` repeats, word for word or nearly."""
 
     @property
     def question(self) -> str:
-        """What was asked; nothing: a context without a prompt."""
+        """The text of the query or prompt; empty: a context without a prompt."""
         return _words(self.operation)
 
     @property
@@ -167,29 +167,29 @@ class Effect(Model):
 
     @property
     def gone(self) -> tuple[AnsweredRecord, ...]:
-        """What falls out."""
+        """Records of `before` that are not in `after`."""
         return _beside(self.before, self.after)
 
     @property
     def come(self) -> tuple[AnsweredRecord, ...]:
-        """What takes its place."""
+        """Records of `after` that are not in `before`."""
         return _beside(self.after, self.before)
 
     @property
     def reordered(self) -> bool:
-        """Whether what stays stands in another order."""
+        """Whether the records in both answers are in another order."""
         came, went = ({one.place for one in part} for part in (self.come, self.gone))
         stayed = [one.place for one in self.before.records if one.place not in went]
         return stayed != [one.place for one in self.after.records if one.place not in came]
 
     @property
     def emptied(self) -> bool:
-        """Whether nothing is found any more."""
+        """Whether no record is found any more."""
         return bool(self.before.records) and not self.after.records
 
     @property
     def loses_nothing(self) -> bool:
-        """Whether another record still says whatever falls out."""
+        """Whether another record in `after` repeats each lost one."""
         return {one.place for one in self.gone} <= set(self.still_said)
 
     @property
@@ -199,7 +199,7 @@ class Effect(Model):
 
     @property
     def difference(self) -> list[str]:
-        """Of a context, the lines of a unified difference of its text."""
+        """The unified diff of a context's text, in lines."""
         old, new = (side.text or "" for side in (self.before, self.after))
         lines = unified_diff(old.splitlines(), new.splitlines(), "now", "without", lineterm="")
         return list(lines)
@@ -211,60 +211,60 @@ def _beside(one: Side, other: Side) -> tuple[AnsweredRecord, ...]:
 
 
 class Untried(Model):
-    """Questions that were not tried again, and why."""
+    """Questions that were not replayed for one reason."""
 
     why: WhyNot
     sentence: str
     operation_ids: tuple[str, ...]
     """The newest first."""
     held: tuple[str, ...] = ()
-    """Those of them whose answer had one of the records when it was given."""
+    """Those whose logged answer contained one of the records."""
 
 
 class Impact(Model):
-    """What would change if some records were forgotten."""
+    """The difference that forgetting some records would make."""
 
     records: tuple[Record, ...]
-    """Those that would go, as far as they can be read here."""
+    """Records that would be forgotten, as far as they can be read here."""
     unread: tuple[RecordHandle, ...] = ()
-    """Those whose provider was not asked."""
+    """Records whose provider cannot answer without them, and so was not read."""
     missing: tuple[RecordHandle, ...] = ()
-    """Those that are not there."""
+    """Records that do not exist."""
     asked: int = 0
-    """The queries and contexts that could have reached them, at most `last`."""
+    """Number of queries and contexts that could have reached them, at most `last`."""
     tried: int = 0
-    """How many of these were answered again; identical ones count each."""
+    """How many of these were replayed; identical ones are each counted."""
     questions: int = 0
-    """How many different ones that is."""
+    """How many distinct questions were replayed."""
     effects: tuple[Effect, ...] = ()
-    """Those that would differ: what finds nothing any more first, then what loses something."""
+    """Differing answers: first those that become empty, then those that lose a record."""
     untried: tuple[Untried, ...] = ()
     is_all: bool = True
-    """Whether no older operation could have reached them."""
+    """Whether no further operation could have reached them."""
 
     @property
     def differ(self) -> int:
-        """How many of the tried ones would be answered differently."""
+        """How many of the replayed operations would get a different answer."""
         return sum(one.times for one in self.effects)
 
     @property
     def would_lose(self) -> int:
-        """How many of those would lose something that no other record in the answer says."""
+        """How many of those would lose a record that no other in the answer repeats."""
         return sum(one.times for one in self.effects if not one.loses_nothing)
 
     @property
     def held(self) -> int:
-        """How many that were not tried had one of the records in their answer."""
+        """How many operations not replayed had one of the records in their answer."""
         return sum(len(one.held) for one in self.untried)
 
     @property
     def tokens_saved(self) -> int:
-        """By how many tokens the tried contexts get shorter, all together."""
+        """By how many tokens all replayed contexts together get shorter."""
         return sum(one.tokens_saved * one.times for one in self.effects)
 
 
 class _NotTried(Exception):
-    """A question cannot be tried again."""
+    """A question cannot be replayed."""
 
     def __init__(self, why: WhyNot, sentence: str) -> None:
         super().__init__(sentence)
@@ -274,23 +274,23 @@ class _NotTried(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Marked:
-    """The records that would go, and whom they could reach."""
+    """The records that would be forgotten, and their owners."""
 
     places: frozenset[Place]
     owners: Mapping[str, frozenset[tuple[str, str]]]
-    """By binding, whose they are."""
+    """Their owners, by binding."""
     unread: frozenset[str]
-    """Bindings whose provider is not asked: whose their records are is not known."""
+    """Bindings whose provider is not read, so the owners of their records are unknown."""
 
     def ids_in(self, key: str) -> frozenset[str]:
         return frozenset(record_id for where, record_id in self.places if where == key)
 
     def held_by(self, operation: Operation) -> bool:
-        """Whether its answer had one of them."""
+        """Whether the answer of an operation contained one of them."""
         return any(operation.place_of(one) in self.places for one in operation.handles)
 
     def reached_by(self, operation: Operation) -> bool:
-        """Whether its answer could have had one of them."""
+        """Whether the answer of an operation could have contained one of them."""
         is_query, own = operation.operation_type is OperationType.QUERY, operation.binding_key
         if own in self.unread or self.held_by(operation):
             return True
@@ -308,20 +308,20 @@ def _may_see(scope: Scope, owner: tuple[str, str]) -> bool:
 
 
 class _Unrecorded(Recorder):
-    """A recorder of what is nobody's operation."""
+    """A recorder that logs nothing, for replays."""
 
     async def _finish(self, entry: RunningOperation) -> None:
-        """Log nothing."""
+        """Skip the log."""
 
 
 @dataclass(frozen=True)
 class _Copy(Connection):
-    """What answers from a copy, which stays as it is."""
+    """A connection to a copy, which never changes."""
 
     _problems: dict[Scope, Sequence[Problem]] = field(default_factory=dict)
 
     async def problems(self, scope: Scope) -> Sequence[Problem]:
-        """Return what a read of a scope lacks, found out once."""
+        """Return the items of a scope that cannot be read; determined once per scope."""
         if scope not in self._problems:
             self._problems[scope] = await super().problems(scope)
         return self._problems[scope]
@@ -329,25 +329,25 @@ class _Copy(Connection):
 
 @dataclass(eq=False)
 class _Trial(ServiceRuntime):
-    """The parts of a service that answers from copies of its bindings, and records nothing."""
+    """A service runtime that answers from copies of the bindings and logs nothing."""
 
     source: ServiceRuntime = field(kw_only=True)
-    """What the copies are made of: the service itself, or another trial."""
+    """The origin of the copies: the service itself, or another trial."""
     gone: Mapping[str, frozenset[str]] = field(kw_only=True, default_factory=dict)
-    """The ids of records that the copies leave out, by binding."""
+    """Ids of the records that the copies leave out, by binding."""
     _copies: dict[str, Connection] = field(default_factory=dict)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _routes: dict[Hashable, Routed] = field(default_factory=dict)
 
     async def resolve(self, caller: Caller, scope: Scope, binding_key: str | None) -> Routed:
-        """Return what serves a scope (`ServiceRuntime.resolve`), the same throughout the trial."""
+        """Return the route of a scope (`ServiceRuntime.resolve`), resolved once per trial."""
         asked = caller, scope, binding_key
         if asked not in self._routes:
             self._routes[asked] = await super().resolve(caller, scope, binding_key)
         return self._routes[asked]
 
     async def open_for(self, caller: Caller, routed: Routed) -> Connection:
-        """Return a binding's copy. Raises `_NotTried` where there can be none."""
+        """Return a connection to the binding's copy. Raises `_NotTried` where none can be made."""
         key = routed.binding.key
         async with self._turn:
             if key not in self._copies:
@@ -371,20 +371,20 @@ class _Trial(ServiceRuntime):
         return _Copy(**parts)
 
     async def close(self) -> None:
-        """Throw the copies away."""
+        """Close the copies."""
         for connection in self._copies.values():
             await connection.close()
 
 
 async def _has_copies(runtime: ServiceRuntime, name: str) -> bool:
-    """Whether a provider says that it can be read without some records; it is not opened."""
+    """Whether a provider declares the capability `without`; the provider is not opened."""
     provider = await runtime.providers.within(name, partial(runtime.providers.load, name))
-    able: object = provider.capabilities  # of another's package it may be a property
+    able: object = provider.capabilities  # a foreign class may define a property
     return isinstance(able, Capabilities) and able.without
 
 
 class _Asked(NamedTuple):
-    """A question, and what asked it, the newest first."""
+    """A distinct question, and the operations that asked it, the newest first."""
 
     request: QueryRequest | ContextRequest
     fan_out: FanOut | None
@@ -400,16 +400,16 @@ def _words(operation: Operation) -> str:
 
 
 class Impacts(ServiceModule):
-    """What forgetting would change."""
+    """Predicts the effect of forgetting records."""
 
     async def of(
         self, caller: Caller, request: ImpactRequest, *, progress: Tell = lambda _progress: None
     ) -> Impact:
-        """Answer the log's last questions again, with some records and without them.
+        """Replay the last logged queries and contexts, with some records and without them.
 
         Raises:
             Invalid: no record is named, or the caller looks at the past.
-            NotFound: none of them is there.
+            NotFound: none of the records exists.
         """
         if caller.as_of is not None:
             raise Invalid("What forgetting would change is tried on what is there now; go to now.")
@@ -430,7 +430,7 @@ class Impacts(ServiceModule):
     async def _records(
         self, caller: Caller, request: ImpactRequest
     ) -> tuple[dict[str, list[Record]], list[RecordHandle], dict[str, list[RecordHandle]]]:
-        """Return the records by binding, those that are not there, and those that are not read."""
+        """Return the records by binding, the missing handles, and the unread ones by binding."""
         records: dict[str, list[Record]] = {}
         missing: list[RecordHandle] = []
         unread: dict[str, list[RecordHandle]] = {}
@@ -453,7 +453,7 @@ class Impacts(ServiceModule):
     async def _read(
         self, caller: Caller, key: str, handles: Sequence[RecordHandle], last: int
     ) -> dict[RecordHandle, Record | None] | None:
-        """Return records as they are now; None: their provider is not asked for nothing."""
+        """Return the present records; None: the provider lacks `without`, so a read is no use."""
         runtime, scope = self._runtime, Scope(company_id=caller.company_id)
         asked = {"records": len(handles), "for": "impact", "last": last}
         async with runtime.recorder.recorded(OperationType.GET, caller, scope, asked) as entry:
@@ -562,7 +562,7 @@ class Impacts(ServiceModule):
 
 
 class _Found:
-    """The operations that are tried, and what was not looked at."""
+    """The operations to replay, and whether the log was searched to its end."""
 
     def __init__(self, log: CompanyLog) -> None:
         self.log = log
@@ -570,7 +570,7 @@ class _Found:
         self.is_all = True
 
     def read(self, chosen: Filter) -> Iterator[Operation]:
-        """Yield what answered somebody, the newest first."""
+        """Yield the queries and delivered contexts that match, the newest first."""
         before: int | None = None
         for _ in range(0, _MOST_READ, _PAGE):
             page = self.log.page(chosen, limit=_PAGE, before=before)
@@ -589,7 +589,7 @@ def _answered_somebody(one: Operation) -> bool:
 
 
 class _Left:
-    """What is not tried, by its reason."""
+    """The operations that are not replayed, by reason."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[WhyNot, str], list[Operation]] = defaultdict(list)
@@ -624,7 +624,7 @@ def _marked(
 
 
 def _questions(found: _Found) -> tuple[list[_Asked], _Left]:
-    """Return what can be asked again, each question once. Blocking."""
+    """Return the questions that can be replayed, each once, and the rest. Blocking."""
     asked: dict[object, _Asked] = {}
     left, given = _Left(), Given(found.log)
     for one in found.operations:
@@ -639,7 +639,7 @@ def _questions(found: _Found) -> tuple[list[_Asked], _Left]:
 
 
 def _again(one: Operation, given: Given) -> tuple[QueryRequest | ContextRequest, FanOut | None]:
-    """Return what an operation asked for. Raises `_NotTried`."""
+    """Return the logged request of an operation. Raises `_NotTried`."""
     request = one.request
     if one.absent:
         raise _NotTried(WhyNot.ERASED, "What was asked was erased.")
